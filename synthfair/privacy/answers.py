@@ -80,13 +80,17 @@ class BoughtFile:
         with claimed(self.path, force=True):
             if self.complete:
                 return
+            # Room, if the ledger could book it: a full disk refuses before anything is spent.
             word, name = self._head()
             if not word:
                 if ledger:
                     ledger.require_affordable(booking, reserve=reserve)
-                self._reserve(name, room)
+                with whole_file(self.path, mode=OWNER_ONLY) as temporary:
+                    temporary.write_bytes(f"reserved {self.run} {name}\n".encode() + bytes(room))
+            # The line in the ledger, which the next run finds if this one ends here.
             if ledger:
                 ledger.book(booking.model_copy(update={"purchase": name}), reserve=reserve)
+            # The answer, and only then the word that says that it is there.
             content = make()
             with self.path.open("r+b") as file:
                 file.seek(_HEAD_BYTES)
@@ -128,10 +132,6 @@ class BoughtFile:
         if run != self.run:
             raise self.damaged
         return word, name
-
-    def _reserve(self, name: str, room: int) -> None:
-        with whole_file(self.path, mode=OWNER_ONLY) as temporary:
-            temporary.write_bytes(f"reserved {self.run} {name}\n".encode() + bytes(room))
 
 
 def _sync(file: BinaryIO) -> None:

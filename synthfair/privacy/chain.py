@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -42,36 +43,32 @@ class Linked(BaseModel):
 _Entry = TypeVar("_Entry", bound=Linked)
 
 
+@dataclass(eq=False)
 class Chain(Generic[_Entry]):
-    """The file. It is locked while it is written to, and its owner alone reads it.
+    """The file, which need not exist; locked while it is written to, and its owner's alone.
 
     Each line is read and verified once in the life of this object, however often it is asked, and
     handed to ``on_line``. It knows not of an older version of the whole file put back before that.
+
+    Attributes:
+        path: of the file.
+        entry: what a line is.
+        elsewhere: what names another place for it, for errors.
+        on_line: called once for every line, in their order.
+        most_bytes: of a file that is read.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        entry: type[_Entry],
-        *,
-        elsewhere: str,
-        on_line: Callable[[_Entry], object] = lambda _: None,
-        most_bytes: int = MAX_BYTES,
-    ) -> None:
-        """The file need not exist.
+    path: Path
+    entry: type[_Entry]
+    elsewhere: str
+    on_line: Callable[[_Entry], object] = lambda _: None
+    most_bytes: int = MAX_BYTES
 
-        Args:
-            path: of the file.
-            entry: what a line is.
-            elsewhere: what names another place for it, for errors.
-            on_line: called once for every line, in their order.
-            most_bytes: of a file that is read.
-        """
-        self.path, self._entry, self._elsewhere = path, entry, elsewhere
-        self._on_line, self._most_bytes = on_line, most_bytes
-        # What was verified: its bytes, its lines, the sha256 of the last, and whether that has its
-        # end.
-        self._end, self._lines, self._last, self._ended = 0, 0, _START, True
+    # What was verified: its bytes, its lines, the sha256 of the last, and whether that has its end.
+    _end: int = field(default=0, init=False)
+    _lines: int = field(default=0, init=False)
+    _last: str = field(default=_START, init=False)
+    _ended: bool = field(default=True, init=False)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -91,14 +88,16 @@ class Chain(Generic[_Entry]):
             raise InputError(f"{self.path}: locked by another process") from error
         except OSError as error:
             raise InputError(
-                f"{self.path}: cannot write: {reason(error)}; {self._elsewhere} names another place"
+                f"{self.path}: cannot write: {reason(error)}; {self.elsewhere} names another place"
             ) from error
 
     def append(self, **content: Any) -> None:
         """Adds a line, which survives a crash once this returns; the file must be locked."""
+        # The line follows the last one that is whole.
         self.catch_up()
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        line = self._entry(time=now, previous=self._last, **content).model_dump_json().encode()
+        line = self.entry(time=now, previous=self._last, **content).model_dump_json().encode()
+        # It is on disk, and so is its folder's entry, before anything follows from it.
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, OWNER_ONLY)
         with os.fdopen(handle, "ab") as file:
             file.truncate(self._end)  # what a crash cut off was never written
@@ -111,13 +110,7 @@ class Chain(Generic[_Entry]):
     def read(self) -> list[_Entry]:
         """All lines; raises as :meth:`catch_up`."""
         found: list[_Entry] = []
-        Chain(
-            self.path,
-            self._entry,
-            elsewhere=self._elsewhere,
-            on_line=found.append,
-            most_bytes=self._most_bytes,
-        ).catch_up()
+        replace(self, on_line=found.append).catch_up()
         return found
 
     def catch_up(self) -> None:
@@ -131,9 +124,9 @@ class Chain(Generic[_Entry]):
         """
         try:
             size = self.path.stat().st_size if self.path.exists() else 0
-            if size > self._most_bytes:
+            if size > self.most_bytes:
                 raise InputError(
-                    f"{self.path}: larger than the {self._most_bytes} bytes that are allowed"
+                    f"{self.path}: larger than the {self.most_bytes} bytes that are allowed"
                 )
             if size < self._end:
                 raise InputError(f"{self.path}: lines that it had are lost")
@@ -154,7 +147,7 @@ class Chain(Generic[_Entry]):
             return
         number = self._lines + 1
         try:
-            entry = parse_as(content, self._entry, f"{self.path}: line {number}")
+            entry = parse_as(content, self.entry, f"{self.path}: line {number}")
         except InputError:
             if whole:
                 raise
@@ -165,4 +158,4 @@ class Chain(Generic[_Entry]):
             return
         self._end, self._lines, self._ended = self._end + len(line), number, whole
         self._last = hashlib.sha256(content).hexdigest()
-        self._on_line(entry)
+        self.on_line(entry)

@@ -57,19 +57,6 @@ class PrivateFit(NamedTuple):
     counts: np.ndarray
 
 
-class Cells(NamedTuple):
-    """Sums over the rows of each pair of group and label, exact or with noise.
-
-    Attributes:
-        counts: [G, 2] numbers of rows with y = -1 and y = +1; positive, also where noise or an
-            empty cell would have it otherwise.
-        inputs: [G, 2, n] sums of model inputs.
-    """
-
-    counts: np.ndarray
-    inputs: np.ndarray
-
-
 def private_fit(
     queries: PrivateQueries,
     guarantee: Guarantee,
@@ -92,8 +79,8 @@ def private_fit(
     # Once: counts, which are positive then, and moments.
     counts, inputs = queries.moments()
     least = LEAST_ROWS * guarantee.mechanism("moments").noise
-    cells = Cells(np.maximum(counts, least), inputs)
-    n, n_rows = inputs.shape[-1], float(cells.counts.sum())
+    counts = np.maximum(counts, least)
+    n, n_rows = inputs.shape[-1], float(counts.sum())
     ridge = lambda_theta / n**2 * np.eye(n)
     # Second moments with eigenvalues of at least noise sqrt(n), about those of a matrix of noise: a
     # smaller one may as well be noise. Steps in such a direction are short, so that their own noise
@@ -106,17 +93,17 @@ def private_fit(
     path, theta, hessian = [], np.zeros(n), base
     for _ in range(guarantee.mechanism("gradients").times):
         if isinstance(penalty, CovariancePenalty):
-            jacobian = covariance_moments(cells, penalty.notion)
+            jacobian = covariance_moments(counts, inputs, penalty.notion)
             gaps = jacobian @ theta
         else:
             sums = queries.rates(theta, penalty.temperature)
-            gaps, jacobian = (rate_gaps(cells, penalty.notion, one) for one in sums)
+            gaps, jacobian = (rate_gaps(counts, one, penalty.notion) for one in sums)
         hessian = base + rho_o * jacobian.T @ jacobian + ridge
         slope = queries.gradient(theta) / n_rows + rho_o * jacobian.T @ gaps + ridge @ theta
         theta = theta - np.linalg.solve(hessian, slope)
         path.append(theta)
     mean = np.mean(path[len(path) // 2 :], axis=0)
-    return PrivateFit(mean, hessian, covariance_moments(cells, penalty.notion), cells.counts)
+    return PrivateFit(mean, hessian, covariance_moments(counts, inputs, penalty.notion), counts)
 
 
 def cell_weights(notion: Notion, n_groups: int) -> tuple[np.ndarray, np.ndarray]:
@@ -136,29 +123,34 @@ def cell_weights(notion: Notion, n_groups: int) -> tuple[np.ndarray, np.ndarray]
     return np.array(member), np.array(rest)
 
 
-def covariance_moments(cells: Cells, notion: Notion) -> np.ndarray:
+def covariance_moments(counts: np.ndarray, inputs: np.ndarray, notion: Notion) -> np.ndarray:
     """[C, n] vectors m with C_g(theta) = m'theta, the covariance of group and score.
 
         m = (1/N) (sum_{s = g} a - share_g sum a)
 
     over the rows of a stratum, N of them. Wu et al. (2024) eq. (2), (3).
+
+    Args:
+        counts: [G, 2] numbers of rows by group and label, exact or with noise; positive.
+        inputs: [G, 2, n] sums of model inputs, likewise.
+        notion: says what is compared.
     """
-    member, rest = cell_weights(notion, len(cells.counts))
+    member, rest = cell_weights(notion, len(counts))
     (inside, total), (n_inside, n_total) = (
         [np.tensordot(weights, values, axes=2) for weights in (member, member + rest)]
-        for values in (cells.inputs, cells.counts)
+        for values in (inputs, counts)
     )
     return (inside - (n_inside / n_total)[:, None] * total) / n_total[:, None]
 
 
-def rate_gaps(cells: Cells, notion: Notion, sums: np.ndarray) -> np.ndarray:
+def rate_gaps(counts: np.ndarray, sums: np.ndarray, notion: Notion) -> np.ndarray:
     """[C, ...] means over a group minus means over the rest, of what sums [G, 2, ...] add up."""
 
     def mean(weights: np.ndarray) -> np.ndarray:
-        total, count = (np.tensordot(weights, part, axes=2) for part in (sums, cells.counts))
+        total, count = (np.tensordot(weights, part, axes=2) for part in (sums, counts))
         return total / count.reshape(-1, *[1] * (sums.ndim - 2))
 
-    member, rest = cell_weights(notion, len(cells.counts))
+    member, rest = cell_weights(notion, len(counts))
     return mean(member) - mean(rest)
 
 

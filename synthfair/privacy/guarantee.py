@@ -306,18 +306,14 @@ class Guarantee(BaseModel):
         return Guarantee.model_validate(self.model_dump() | changed)
 
     @model_validator(mode="after")
-    def _is_one_kind(self) -> Guarantee:
+    def _follows_from_the_mechanisms(self) -> Guarantee:
         if (self.delta >= LEAST_DELTA) != bool(self.mechanisms):
             raise ValueError(
                 f"delta: must be at least {LEAST_DELTA:g} with mechanisms, and 0 without any"
             )
         if {m.sums.relation for m in self.samples} - {self.relation}:
             raise ValueError(f"mechanisms: must all be of the relation {self.relation!r}")
-        return self
-
-    @model_validator(mode="after")
-    def _follows_from_the_mechanisms(self) -> Guarantee:
-        """Those of a release, which comes from outside."""
+        # That of a release comes from outside, and must follow from its mechanisms.
         if self.samples or not self.mechanisms:
             return self
         if not re.match(ACCOUNTANT, self.accountant):

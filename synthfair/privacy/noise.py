@@ -83,7 +83,18 @@ def discrete_laplace(scale: Fraction, n: int, source: RandomBytes = system_entro
     """
     if not 0 < scale <= LARGEST:
         raise ValueError(f"scale = {scale}: must be above 0, and at most 2^50")
-    return _repeated(lambda count: _laplace_candidates(Fraction(scale), count, source), n)
+    t, s = Fraction(scale).as_integer_ratio()
+
+    def candidates(count: int) -> np.ndarray:
+        u = _below(t, count, source)
+        u = u[_bernoulli_exp_fraction(u, t, source)]
+        v = _geometric(len(u), source)
+        size = (u + t * v.astype(np.int64 if t < _SMALL else object)) // s
+        negative = _below(2, len(u), source) == 1
+        keep = ~(negative & (size == 0))  # or 0 would come twice as often
+        return np.where(negative, -size, size)[keep]
+
+    return _repeated(candidates, n)
 
 
 def discrete_gaussian(
@@ -117,7 +128,18 @@ def discrete_gaussian(
     """
     if not 0 < variance < LARGEST**2:
         raise ValueError(f"variance = {variance}: must be above 0, and below 2^100")
-    return _repeated(lambda count: _gaussian_candidates(Fraction(variance), count, source), n)
+    a, b = Fraction(variance).as_integer_ratio()
+    t = math.isqrt(a // b) + 1
+
+    def candidates(count: int) -> np.ndarray:
+        # With sigma^2 = a / b and t = floor(sigma) + 1,
+        # (|y| - sigma^2 / t)^2 / (2 sigma^2) = (|y| b t - a)^2 / (2 a b t^2).
+        # The squares soon pass 2^63, so they are Python integers; what follows is small again.
+        y = discrete_laplace(Fraction(t), count, source)
+        top, bottom = (abs(y.astype(object)) * (b * t) - a) ** 2, 2 * a * b * t**2
+        return y[_bernoulli_exp(top, bottom, source)]
+
+    return _repeated(candidates, n)
 
 
 def exponential_choice(
@@ -170,32 +192,6 @@ def _repeated(candidates: Callable[[int], np.ndarray], n: int) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _laplace_candidates(scale: Fraction, n: int, source: RandomBytes) -> np.ndarray:
-    """Those of n that algorithm 2 accepts, with scale = t / s."""
-    t, s = scale.numerator, scale.denominator
-    u = _below(t, n, source)
-    u = u[_bernoulli_exp_fraction(u, t, source)]
-    v = _geometric(len(u), source)
-    size = (u + t * v.astype(np.int64 if t < _SMALL else object)) // s
-    negative = _below(2, len(u), source) == 1
-    keep = ~(negative & (size == 0))  # or 0 would come twice as often
-    return np.where(negative, -size, size)[keep]
-
-
-def _gaussian_candidates(variance: Fraction, n: int, source: RandomBytes) -> np.ndarray:
-    """Those of n that algorithm 3 accepts, with sigma^2 = a / b and t = floor(sigma) + 1.
-
-        (|y| - sigma^2 / t)^2 / (2 sigma^2) = (|y| b t - a)^2 / (2 a b t^2)
-
-    The squares soon pass 2^63, so they are Python integers; what follows is small again.
-    """
-    a, b = variance.numerator, variance.denominator
-    t = math.isqrt(a // b) + 1
-    y = discrete_laplace(Fraction(t), n, source)
-    top, bottom = (abs(y.astype(object)) * (b * t) - a) ** 2, 2 * a * b * t**2
-    return y[_bernoulli_exp(top, bottom, source)]
-
-
 def _bernoulli_exp(top: np.ndarray, bottom: int, source: RandomBytes) -> np.ndarray:
     """[n] True with probability exp(-top / bottom) each, for top >= 0: algorithm 1.
 
@@ -236,7 +232,14 @@ def _below(m: int, n: int, source: RandomBytes) -> np.ndarray:
     """[n] uniform integers from 0 to m - 1: int64 for m up to 2^63, or Python's own."""
     bits = (m - 1).bit_length()
     if bits <= 63:
-        return _repeated(lambda count: _small_candidates(m, bits, count, source), n)
+
+        def candidates(count: int) -> np.ndarray:  # at least half are below m
+            if not bits:
+                return np.zeros(count)
+            drawn = np.frombuffer(source(8 * count), "<u8") >> np.uint64(64 - bits)
+            return drawn[drawn < m]
+
+        return _repeated(candidates, n)
     size, found = (bits + 7) // 8, []
     while len(found) < n:
         block = source(size * (n - len(found)))
@@ -244,9 +247,3 @@ def _below(m: int, n: int, source: RandomBytes) -> np.ndarray:
         numbers = (int.from_bytes(one, "little") >> (8 * size - bits) for one in drawn)
         found += [number for number in numbers if number < m]
     return np.array(found, dtype=object)
-
-
-def _small_candidates(m: int, bits: int, n: int, source: RandomBytes) -> np.ndarray:
-    """Those of n uniform numbers of so many bits that are below m: at least half of them."""
-    drawn = np.frombuffer(source(8 * n), "<u8") >> np.uint64(64 - bits) if bits else np.zeros(n)
-    return drawn[drawn < m]

@@ -61,13 +61,9 @@ class Header(BaseModel):
         return "surrogate" if isinstance(self.config, SurrogateConfig) else "fair"
 
     @model_validator(mode="after")
-    def _format_is_that_of_the_kind(self) -> Header:
+    def _follows_from_settings(self) -> Header:
         if self.format != FORMATS[self.kind]:
             raise ValueError(f"a {self.kind} release has format {FORMATS[self.kind]}")
-        return self
-
-    @model_validator(mode="after")
-    def _statement_follows_from_settings(self) -> Header:
         config, found = self.config, self.privacy.guarantee
         settings = (config.epsilon, config.delta, config.relation)
         if found and (found.epsilon, found.delta, found.relation) != settings:
@@ -176,7 +172,23 @@ def disclosures(
             f" epsilon = {config.epsilon:g} and delta = {config.delta:g} allows.",
         )
     if isinstance(config, SurrogateConfig):
-        return _surrogate_disclosures(config, seeded=asked)
+        pairs = f"each pair of group and label with at least {config.k_min} real rows"
+        fewer = "Which pairs have fewer rows, or none."
+        if asked:
+            return (
+                f"Of {pairs}, with noise: how many they are, how each column is distributed, and"
+                " about how columns depend on each other.",
+                SEEDED_NOISE,
+                fewer,
+            )
+        return (
+            f"Of {pairs}: how many they are; how each column is distributed; two-way tables of as"
+            " many pairs of columns as connect all of them; means and products of numbers; and"
+            " averages of smooth functions along models of the rows. All are sums over rows that"
+            " are rounded to multiples of 5 rows. No differential privacy is claimed; not"
+            " anonymous.",
+            fewer,
+        )
     lines = [
         "The synthetic rows fix a model trained on the real rows, and its curvature: they tell"
         " at least as much as publishing that model. No differential privacy is claimed; not"
@@ -195,25 +207,6 @@ def disclosures(
     if config.start == "real":
         lines.append("Real rows: it started at them, and some may be unchanged or nearly so.")
     return tuple(lines)
-
-
-def _surrogate_disclosures(config: SurrogateConfig, *, seeded: bool) -> tuple[str, ...]:
-    pairs = f"each pair of group and label with at least {config.k_min} real rows"
-    fewer = "Which pairs have fewer rows, or none."
-    if seeded:
-        return (
-            f"Of {pairs}, with noise: how many they are, how each column is distributed, and about"
-            " how columns depend on each other.",
-            SEEDED_NOISE,
-            fewer,
-        )
-    return (
-        f"Of {pairs}: how many they are; how each column is distributed; two-way tables of as many"
-        " pairs of columns as connect all of them; means and products of numbers; and averages of"
-        " smooth functions along models of the rows. All are sums over rows that are rounded to"
-        " multiples of 5 rows. No differential privacy is claimed; not anonymous.",
-        fewer,
-    )
 
 
 def write_release(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -86,13 +86,11 @@ def content_digest(header: bytes, names: Sequence[str], rows: bytes) -> bytes:
 
 def sign(digest: bytes, key: Ed25519PrivateKey | None = None) -> Signature:
     """Vouches for this content, signed if there is a key; the same key gives the same bytes."""
-    if key is None:
-        return Signature(sha256=digest.hex())
-    return Signature(
-        sha256=digest.hex(),
-        public_key=key.public_key().public_bytes_raw().hex(),
-        signature=key.sign(DOMAIN + digest).hex(),
-    )
+    signed = {}
+    if key is not None:
+        public_key, signature = key.public_key().public_bytes_raw(), key.sign(DOMAIN + digest)
+        signed = {"public_key": public_key.hex(), "signature": signature.hex()}
+    return Signature(sha256=digest.hex(), **signed)
 
 
 def verify(signature: Signature, digest: bytes, *, source: str) -> None:
@@ -271,31 +269,27 @@ def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
         InputError: no key, one is unreadable or not an Ed25519 public key, or a name or a key
             comes twice.
     """
-    clients: dict[str, Path] = {}
-    for path in _key_files([Path(path) for path in paths]):
-        key = _public_key(path)
-        if key in clients:
-            raise InputError(f"{path}: the same key as {clients[key]}; each client has its own")
-        for other in clients.values():
-            if other.stem == path.stem:
-                raise InputError(
-                    f"{path}: names the client {path.stem!r}, as does {other}; rename one"
-                )
-        clients[key] = path
-    return {key: path.stem for key, path in clients.items()}
-
-
-def _key_files(paths: Sequence[Path]) -> Iterator[Path]:
     if not paths:
         raise InputError("no public keys given")
-    for path in paths:
-        inside = sorted(path.glob(f"*{PUBLIC}")) if path.is_dir() else [path]
-        if not inside:
+    clients: dict[str, Path] = {}
+    for path in map(Path, paths):
+        files = sorted(path.glob(f"*{PUBLIC}")) if path.is_dir() else [path]
+        if not files:
             raise InputError(f"{path}: a folder without public keys (*{PUBLIC})")
-        for file in inside:
-            if not file.stem.isprintable():
+        for file in files:
+            name = file.stem
+            if not name.isprintable():
                 raise InputError(f"{file}: the name of a key file must be printable")
-            yield file
+            key = _public_key(file)
+            if key in clients:
+                raise InputError(f"{file}: the same key as {clients[key]}; each client has its own")
+            for other in clients.values():
+                if other.stem == name:
+                    raise InputError(
+                        f"{file}: names the client {name!r}, as does {other}; rename one"
+                    )
+            clients[key] = file
+    return {key: path.stem for key, path in clients.items()}
 
 
 def _public_key(path: Path) -> str:
