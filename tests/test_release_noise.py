@@ -14,7 +14,15 @@ from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_m
 from scipy import stats
 
 from synthfair.config import DistillConfig
-from synthfair.privacy.accounting import DISCRETE, delta_of, discrete_delta_of, discrete_mu_for
+from synthfair.errors import InputError
+from synthfair.files import parse_as
+from synthfair.privacy.accounting import (
+    DISCRETE,
+    SampledSums,
+    delta_of,
+    discrete_delta_of,
+    discrete_mu_for,
+)
 from synthfair.privacy.guarantee import NOT_COVERED, NOT_COVERED_CONTINUOUS, Guarantee
 from synthfair.privacy.mechanism import (
     GaussianMechanism,
@@ -25,6 +33,7 @@ from synthfair.privacy.mechanism import (
     sensitivity,
 )
 from synthfair.privacy.noise import seeded, system_entropy
+from synthfair.privacy.rounds import training_guarantee
 from synthfair.privacy.statement import make_guarantee, require_true
 
 ALARM = 1e-6
@@ -230,3 +239,22 @@ def test_noise_is_not_made_without_a_grid_and_repeats_only_with_a_seed():
     )
     np.testing.assert_array_equal(one, again)
     assert (one != other).all()
+
+
+@pytest.mark.parametrize("mechanisms", [[1], ["x"], [None], [[]], [{"name": []}]])
+def test_what_is_no_mechanism_is_refused_in_words(mechanisms):
+    said = make_guarantee(CONFIG, make_schema()).model_dump(mode="json")
+    with pytest.raises(InputError, match=r"guarantee: mechanisms\.0"):
+        parse_as(json.dumps(said | {"mechanisms": mechanisms}).encode(), Guarantee, "guarantee")
+
+
+def test_a_guarantee_is_of_one_kind():
+    """Of a release or of a training; and without mechanisms its delta is 0."""
+    sums = {"reports": (SampledSums(100, 10, times=5), 1.0)}
+    training = training_guarantee(sums, epsilon=2.0, delta=1e-5).model_dump()
+    release = make_guarantee(CONFIG, make_schema()).model_dump()
+    both = {"mechanisms": (*training["mechanisms"], *release["mechanisms"])}
+    with pytest.raises(ValueError, match="not both"):
+        Guarantee.model_validate(training | both)
+    with pytest.raises(ValueError, match="0 without any"):
+        Guarantee(epsilon=1.0, delta=1e-310, relation="replace")

@@ -171,7 +171,7 @@ class SampledMechanism(BaseModel):
 
 def _kind(mechanism: Any) -> str:
     """Of a mechanism, or of what is said to be one."""
-    names = mechanism if isinstance(mechanism, dict) else vars(mechanism)
+    names = mechanism if isinstance(mechanism, dict) else getattr(mechanism, "__dict__", {})
     return "samples" if "sampling" in names else "tree" if names.get("name") == "tree" else "sum"
 
 
@@ -307,10 +307,12 @@ class Guarantee(BaseModel):
 
     @model_validator(mode="after")
     def _follows_from_the_mechanisms(self) -> Guarantee:
-        if (self.delta >= LEAST_DELTA) != bool(self.mechanisms):
+        if not (self.delta >= LEAST_DELTA if self.mechanisms else self.delta == 0):
             raise ValueError(
                 f"delta: must be at least {LEAST_DELTA:g} with mechanisms, and 0 without any"
             )
+        if self.samples and self.of_release:
+            raise ValueError("mechanisms: must be those of a release, or of a training, not both")
         if {m.sums.relation for m in self.samples} - {self.relation}:
             raise ValueError(f"mechanisms: must all be of the relation {self.relation!r}")
         # That of a release comes from outside, and must follow from its mechanisms.
