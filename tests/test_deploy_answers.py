@@ -11,7 +11,7 @@ from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.release.keys import make_keys, read_keys, read_signing_key
 from synthfair.task import messages
-from synthfair.task.job_sites import Query, TooFewError
+from synthfair.task.job_sites import Query
 from synthfair.task.messages import BadAnswerError, Message, read_answer
 
 
@@ -92,14 +92,6 @@ def test_an_altered_answer_does_not_count(answered, part):
         read_answer(answer._replace(**{part: bytes(altered)}), ask, site="north", keys=keys)
     with pytest.raises(BadAnswerError, match="signature"):
         read_answer(answer._replace(**{part: b""}), ask, site="north", keys=keys)
-
-
-def test_an_answer_of_another_job_is_not_used_again(world, channel):
-    old = channel.sites["north"].answer(world.ask(), job="job-1", submitter="x")
-    later = InProcess(channel.sites, job="job-2")
-    later.on_way = lambda name, m: old if name == "north" else m
-    with pytest.raises(TooFewError, match=r"\(north: signature\)"):
-        world.run(later)
 
 
 def test_a_revoked_key_does_not_count(world, channel):

@@ -94,14 +94,6 @@ def test_a_question_is_answered_once(world):
     assert [event.code for event in world.site("north").trace.events()] == ["ok", "answered"]
 
 
-def test_a_site_works_for_one_job_at_a_time(world):
-    from filelock import FileLock
-
-    site = world.site("north")
-    with FileLock(site.folder / ".busy.lock"):
-        assert world.code(world.ask()) == "busy"
-
-
 def test_a_stopped_job_leaves_nothing(world):
     assert world.code(world.ask(), stopped=lambda: True) == "stopped"
     assert not list((world.folder / "north" / "synthfair" / "releases").glob("*.parquet"))

@@ -29,7 +29,6 @@ def channel(world):
     ("limits", "settings", "code"),
     [
         ({"kinds": ["fair"]}, RELEASE, "kind"),
-        ({"kinds": []}, RELEASE, "kind"),
         ({"kinds": ["surrogate"]}, {"release": "fair"}, "kind"),
         ({"k_min": 6}, RELEASE, "k_min"),
         ({"without_epsilon": False}, RELEASE, "epsilon"),
@@ -40,7 +39,6 @@ def channel(world):
         ({"least_epsilon_left": 0.5}, PRIVATE, "budget"),
         ({}, {"release": "surrogate", "k_min": 0}, "settings"),
         ({}, {"release": "other"}, "settings"),
-        ({}, {}, "settings"),
         ({}, RELEASE | {"noise_seed": 1}, "settings"),
         ({}, RELEASE | {"accept_risk": True}, "settings"),
         ({}, RELEASE | {"data": "/etc/passwd"}, "settings"),

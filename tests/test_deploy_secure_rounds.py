@@ -191,13 +191,17 @@ def test_a_site_shares_for_no_other_sum_than_it_plans_itself(world, change, code
 
 
 @pytest.mark.parametrize(
-    ("limits", "code"),
-    [({"without_noise": False}, "epsilon"), ({"most_tasks": 2, "without_noise": True}, "tasks")],
+    ("limits", "settings", "code"),
+    [
+        ({"without_noise": False}, TRAIN | SECURE, "epsilon"),
+        ({"most_tasks": 2, "without_noise": True}, TRAIN | SECURE, "tasks"),
+        ({"most_rho": 1e-3}, FPFL | PRIVATE | {"secure": True}, "epsilon"),
+    ],
 )
-def test_an_aggregator_limits_rounds(world, limits, code):
+def test_an_aggregator_limits_rounds(world, limits, settings, code):
     world.allow("sums-b", **limits)
     with pytest.raises(TooFewError, match=f"sums-b: {code}"):
-        train(world, world.channel(), TRAIN | SECURE)
+        train(world, world.channel(), settings)
 
 
 def test_a_question_to_a_thousand_sites_is_not_too_long():
@@ -211,9 +215,3 @@ def test_a_question_to_a_thousand_sites_is_not_too_long():
     settings = agreed | {"task": task.model_dump(mode="json")}
     text = json.dumps({"settings": settings}).encode()
     assert 130_000 < len(text) < MAX_TEXT - 1000
-
-
-def test_an_aggregator_limits_rho(world):
-    world.allow("sums-a", most_rho=1e-3)
-    with pytest.raises(TooFewError, match="sums-a: epsilon"):
-        train(world, world.channel(), FPFL | PRIVATE | {"secure": True})

@@ -37,7 +37,7 @@ ADDERS = ("sums-a", "sums-b")
 ALLOWED = {"most_tasks": 20, "most_epsilon": 2.0, "most_rho": 100.0}
 JOB = {"notion": "statistical_parity", "alpha": 0.1, "bins": 11, "epsilon": 2.0,
        "rows_per_client": 500}  # fmt: skip
-DP_SGD = {"method": "dp_sgd", "rounds": 3, "batch": 20, "clip": 1.0, "epsilon": 2.0,
+DP_SGD = {"method": "dp_sgd", "rounds": 3, "batch": 120, "clip": 1.0, "epsilon": 2.0,
           "delta": 1e-3}  # fmt: skip
 
 
@@ -252,20 +252,19 @@ class TestWhatIsSeen:
         assert len(seen["north"]) == len(content)
 
 
-REFUSED = [
-    ({"most_epsilon": 1.9}, {}, "epsilon"),
-    ({"most_epsilon": None}, {}, "epsilon"),
-    ({"kinds": ["surrogate", "fair", "gap", "training"]}, {}, "kind"),
-    ({"least_epsilon_left": 1.5}, {}, "budget"),
-]
-
-
-@pytest.mark.parametrize(("limits", "changes", "code"), REFUSED)
-def test_sites_limit_sums(world, limits, changes, code):
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ({"most_epsilon": 1.9}, "epsilon"),
+        ({"kinds": ["surrogate", "fair", "gap", "training"]}, "kind"),
+        ({"least_epsilon_left": 1.5}, "budget"),
+    ],
+)
+def test_sites_limit_sums(world, limits, code):
     world.ledger().set_limit(3.0, 1e-6)
     world.limit("north", **limits)
     with pytest.raises(TooFewError, match=f"north: {code}"):
-        world.post(world.channel(), **changes)
+        world.post(world.channel())
     assert world.ledger().spent().releases == 0
 
 
@@ -426,14 +425,6 @@ def test_a_job_goes_on_without_some_sites_if_it_says_so(world):
     assert json.loads((output / "histogram.json").read_text())["statement"]["clients"] == 1
 
 
-def test_without_an_aggregator_nothing_opens(world):
-    channel = world.channel()
-    del channel.sites["sums-b"]
-    with pytest.raises(TooFewError, match="sums-b: late"):
-        world.post(channel)
-    assert not (world.folder / "job-1" / "histogram.json").exists()
-
-
 def test_roles_do_not_mix(world):
     """A site adds nothing up, and an aggregator has no table."""
     task = {"task": {}}
@@ -463,6 +454,7 @@ def test_a_job_that_ended_early_goes_on_and_nobody_pays_twice(world):
     del channel.sites["sums-b"]
     with pytest.raises(TooFewError, match="sums-b: late"):
         world.post(channel, **changes)
+    assert not (world.folder / "job-1" / "histogram.json").exists()
     booked = world.ledger().path.read_bytes()
     later = world.channel("job-2")
     asked, answer = [], later.sites["north"].answer

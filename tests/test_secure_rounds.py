@@ -51,8 +51,7 @@ def theta(rows, **settings):
 
 
 class TestWithoutNoise:
-    @pytest.mark.parametrize("method", ["fedavg", "fpfl"])
-    @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+    @pytest.mark.parametrize(("method", "sampling"), [("fedavg", "poisson"), ("fpfl", "fixed")])
     def test_the_model_is_the_plain_engines_within_rounding(self, rows, method, sampling):
         settings = {"method": method, "cohort": 20, "sampling": sampling}
         plain, secure = (theta(rows, **settings, secure=on) for on in (False, True))

@@ -108,7 +108,7 @@ class TestSums:
         """Corners of the range, rows far outside of it, and rows without a norm."""
         (config, opened), rng = of_relation, np.random.default_rng(0)
         what = opened[NAMES.index(name)][0]
-        hostile = [*rng.integers(0, 2, (40, 7)), *(9 * rng.normal(size=(20, 7))), [np.nan] * 7]
+        hostile = [*rng.integers(0, 2, (12, 7)), *(9 * rng.normal(size=(6, 7))), [np.nan] * 7]
         terms = []
         for x in np.array(hostile, float):
             row = Encoded(x[None], np.array([rng.integers(2)]), rng.choice([-1.0, 1.0], 1))
@@ -235,9 +235,9 @@ class TestSurrogate:
         np.testing.assert_array_equal(one.weight, nine.weight)
 
     def test_a_cell_too_small_at_every_client_is_there(self):
-        """Of 60 clients each has fewer rows of a cell than k_min; all together have enough."""
+        """Of 20 clients each has fewer rows of a cell than k_min; all together have enough."""
         config = settings(epsilon=50.0, k_min=50)
-        assert make_secure_surrogate(clients(60), config, SCHEMA).surrogate.left_out == ()
+        assert make_secure_surrogate(clients(20), config, SCHEMA).surrogate.left_out == ()
 
     def test_a_schema_of_one_column_has_two_exchanges(self):
         roles = ("income", "town", "paid")
