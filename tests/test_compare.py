@@ -243,10 +243,10 @@ class TestMethodsInRounds:
     ):
         """Each point splits and encodes the table anew, and must still take those that are there."""
         compared, shared = ComparedTable(make_table(600), make_schema(), "s"), {}
-        for point in make_grid(["surrogate"], [0.0, 10.0], 2, tmp_path):
-            for penalty in ("covariance", "selection_rate"):
-                config = sf.DistillConfig(penalty=penalty)
-                run_point(point, compared, config, shared=shared)
+        points = make_grid(["surrogate"], [0.0, 10.0], 2, tmp_path)
+        penalties = ("covariance", "covariance", "selection_rate", "covariance")
+        for point, penalty in zip(points, penalties, strict=True):
+            run_point(point, compared, sf.DistillConfig(penalty=penalty), shared=shared)
         assert quick_surrogates == [0, 1]
 
     def test_other_rows_have_surrogates_of_their_own(self, federation, quick_surrogates):

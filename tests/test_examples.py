@@ -46,10 +46,15 @@ def evaluate(example):
 sybil = Sybil(parsers=[examples], filenames=["README.md"], patterns=["*.md"])
 
 
+LONG = ("any-learner.md", "python.md", "scikit-learn.md", "which-release.md")
+"""Pages whose examples take long to compile."""
+
+
 def with_examples():
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         if document := list(sybil.parse(path).examples()):
-            yield pytest.param(document, id=path.name)
+            marks = [pytest.mark.slow] if path.name in LONG else []
+            yield pytest.param(document, id=path.name, marks=marks)
 
 
 @pytest.mark.parametrize("page", list(with_examples()))

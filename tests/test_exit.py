@@ -65,7 +65,7 @@ def test_a_command_line_that_does_not_parse_is_refused(words, complaint, capsys)
     assert complaint in said
 
 
-@pytest.mark.parametrize("module", ["synthfair compare", "synthfair.client", "synthfair.server"])
+@pytest.mark.parametrize("module", ["synthfair compare", "synthfair.client"])
 def test_ctrl_c_in_a_command_is_one_line(module):
     """It is pressed where the command begins: as settings are loaded, and as an import ends."""
     name, *words = module.split()

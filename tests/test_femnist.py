@@ -63,6 +63,7 @@ def test_groups_have_the_published_sizes():
     assert list(np.bincount(group_of_writer(3_383))) == [1_522, 1_522, 339]
 
 
+@pytest.mark.slow
 @needs_data
 def test_the_file_has_65_repeated_images(digits):
     with np.load(find_file(SOURCE), allow_pickle=False) as file:
@@ -76,6 +77,7 @@ def test_the_file_has_65_repeated_images(digits):
     assert digits.is_test.sum() == len(test - train)
 
 
+@pytest.mark.slow
 @needs_data
 def test_writers_lie_in_one_group_each(digits):
     pairs = np.unique(np.column_stack([digits.writers, digits.groups]), axis=0)
@@ -85,6 +87,7 @@ def test_writers_lie_in_one_group_each(digits):
     assert set(digits.labels) == set(range(10))
 
 
+@pytest.mark.slow
 @needs_data
 def test_images_are_float32_and_only_chalk_leaves_the_range(digits):
     assert digits.images.shape == (21_934, 3, 28, 28)

@@ -63,8 +63,10 @@ def test_what_is_undefined_is_not_drawn(line):
     assert "nan" not in ElementTree.tostring(root, encoding="unicode").lower()
 
 
-@pytest.mark.parametrize("values", [(0.0,), (3.0, 3.0), (-1e12, 1e12), (1e-9, 2e-9), ()])
-@pytest.mark.parametrize("line", [True, False])
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [((0.0,), True), ((3.0, 3.0), False), ((-1e12, 1e12), True), ((1e-9, 2e-9), False), ((), True)],
+)
 def test_there_are_axes_whatever_their_range(values, line):
     figure = Figure("A title")
     figure.add("one", values, values, line=line)

@@ -126,9 +126,12 @@ def test_a_difference_counts_beyond_two_standard_errors():
 
 @needs_data
 def test_the_constant_classifier_is_that_of_the_test_rows():
-    assert np.mean(adult_fpfl.load()[1].y < 0) == adult_fpfl.CONSTANT
+    rows = adult_fpfl.load()[1]
+    assert np.mean(rows.y < 0) == adult_fpfl.CONSTANT
+    assert np.abs(rows.x).max() == 2.0
 
 
+@pytest.mark.slow
 @needs_data
 def test_the_constant_classifier_of_digits_is_that_of_the_test_images():
     digits = unfair_digits(0)
@@ -178,14 +181,6 @@ def test_claims_about_digits_hold_do_not_or_are_undecided():
     assert found["accuracy of FPFL 1000K"][1] == findings.NO  # 0.9 in place of 0.927
 
 
-@needs_data
-def test_rounds_on_adult_run():
-    row = adult_fpfl.AdultRow(200, "shallow", "FFL+Clip")
-    assert np.abs(adult_fpfl.load()[1].x).max() == 2.0
-    found = adult_fpfl.run_row(row, 0, smoke=True)
-    assert 0.2 < found.accuracy < 0.8
-
-
 def test_convolution_by_patches_is_equinox_convolution():
     layer = femnist_fpfl.Convolution(3, 4, jax.random.key(0))
     image = jax.random.normal(jax.random.key(1), (3, 28, 28))
@@ -201,6 +196,7 @@ def few_digits():
     )
 
 
+@pytest.mark.slow
 def test_rounds_on_digits_run(monkeypatch):
     monkeypatch.setattr(femnist_fpfl, "load", lambda _: few_digits())
     setting = femnist_fpfl.DigitSettings(rounds=2, cohort=5, images=2)

@@ -1,9 +1,11 @@
 """What --help says of every command: complete, with examples that parse, and quick."""
 
+import io
 import re
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stdout
 
 import pytest
 from cyclopts import App, CycloptsError
@@ -28,15 +30,16 @@ ALL = dict(commands_below(APP))
 each = pytest.mark.parametrize("name", ALL)
 
 
-@pytest.fixture
-def help_of(capsys, monkeypatch):
-    """What a terminal of 80 columns shows."""
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def shown(name):
-        assert main([*name.split(), "--help"]) == 0
-        return capsys.readouterr().out
-
+@pytest.fixture(scope="module")
+def helps():
+    """What a terminal of 80 columns shows of each command."""
+    shown = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        for name in ALL:
+            with redirect_stdout(io.StringIO()) as said:
+                assert main([*name.split(), "--help"]) == 0
+            shown[name] = said.getvalue()
     return shown
 
 
@@ -68,8 +71,8 @@ def test_the_overview_names_every_command_with_its_purpose_and_loads_none():
 
 
 @each
-def test_a_command_has_an_example_and_all_of_them_parse(name, help_of):
-    found = list(examples(help_of(name)))
+def test_a_command_has_an_example_and_all_of_them_parse(name, helps):
+    found = list(examples(helps[name]))
     assert any(words[: len(name.split())] == name.split() for words in found)
     for words in found:
         assert parsed(words)[0].__name__ != "help_print"
@@ -84,10 +87,10 @@ def test_an_example_that_does_not_parse_is_seen():
 
 
 @each
-def test_everything_is_explained_and_each_flag_is_in_the_help(name, help_of):
+def test_everything_is_explained_and_each_flag_is_in_the_help(name, helps):
     if name in ABOVE:
         return
-    shown = help_of(name)
+    shown = helps[name]
     for argument in ALL[name].assemble_argument_collection(parse_docstring=True):
         if argument.children:
             continue
@@ -99,15 +102,15 @@ def test_everything_is_explained_and_each_flag_is_in_the_help(name, help_of):
 
 
 @each
-def test_help_fits_a_terminal_and_names_the_exit_codes(name, help_of):
-    shown = help_of(name)
+def test_help_fits_a_terminal_and_names_the_exit_codes(name, helps):
+    shown = helps[name]
     assert all(len(line) <= 80 for line in shown.splitlines())
     for code, meaning in EXIT_CODES.items():
         assert f"{code} {meaning}" in shown
 
 
-def test_a_command_is_explained_by_its_docstring_and_a_group_by_its_commands(help_of):
-    assert "The release file to write. [required]" in " ".join(help_of("client").split())
-    assert "Settings of surrogates:" in help_of("client")
-    assert "Find the clients, epsilon or precision" in help_of("gap")
+def test_a_command_is_explained_by_its_docstring_and_a_group_by_its_commands(helps):
+    assert "The release file to write. [required]" in " ".join(helps["client"].split())
+    assert "Settings of surrogates:" in helps["client"]
+    assert "Find the clients, epsilon or precision" in helps["gap"]
     assert isinstance(ALL["gap"], App)

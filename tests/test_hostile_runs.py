@@ -94,7 +94,7 @@ def test_the_runs_that_are_changed_are_pages(documents, tmp_path):
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_a_changed_run_is_a_page_or_a_refusal(documents, tmp_path_factory, data, capsys):

@@ -14,6 +14,8 @@ from synthfair.report.tables import federation_table
 from synthfair.run_files import read_run_file
 from synthfair.task.federation_file import CODES, FederationFile, ServerCode, SiteCode
 
+pytestmark = pytest.mark.usefixtures("text_only")
+
 COURSE = {
     "format": "synthfair-federation/1",
     "job": "job-1",
@@ -30,6 +32,12 @@ COURSE = {
                     "carried_bytes": 0, "version": None},
     },
 }  # fmt: skip
+
+
+@pytest.fixture
+def text_only(monkeypatch):
+    """Pages without figures, which take most of the time."""
+    monkeypatch.setattr("synthfair.report.figures.find_spec", lambda name: None)
 
 
 @pytest.fixture

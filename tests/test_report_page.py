@@ -32,6 +32,12 @@ def page(runs, tmp_path_factory):
     return path
 
 
+@pytest.fixture
+def text_only(monkeypatch):
+    """Pages without figures, which take most of the time."""
+    monkeypatch.setattr("synthfair.report.figures.find_spec", lambda name: None)
+
+
 def shown(value):
     return "undefined" if value is None else f"{value:z.3f}"
 
@@ -101,6 +107,7 @@ def test_the_overview_is_mean_and_standard_deviation(page, runs):
         assert found[run][5:] == ("2", "1", "5,000", seconds, "yes")
 
 
+@pytest.mark.usefixtures("text_only")
 def test_what_no_run_has_is_left_out(runs, tmp_path):
     """As of a server, which does not know rounds, bytes and seconds."""
     unknown = dict.fromkeys(("cost", "seconds", "converged"))
@@ -109,6 +116,7 @@ def test_what_no_run_has_is_left_out(runs, tmp_path):
     assert titles[4:] == ("fairness setting", "runs")
 
 
+@pytest.mark.usefixtures("text_only")
 def test_small_groups_are_named_and_gaps_without_them_said(runs, tmp_path):
     small = {"town=c": {"n": 7, "positive": 3, "negative": 4}}
     folder = edited(runs[0], tmp_path / "s", small_groups=small, min_group_rows=40)
@@ -118,6 +126,7 @@ def test_small_groups_are_named_and_gaps_without_them_said(runs, tmp_path):
     assert "Gaps leave out groups with fewer than 40 test rows" in text
 
 
+@pytest.mark.usefixtures("text_only")
 def test_influences_have_changes_of_rates_and_what_stands_out(runs, tmp_path):
     moved = {
         "theta": 1.0, "scores": 0.5, "relative": 0.25, "accuracy": -0.01, "spd": 0.02,
@@ -144,6 +153,7 @@ def influence_rows(folder, tmp_path):
     return rows
 
 
+@pytest.mark.usefixtures("text_only")
 def test_what_did_not_converge_is_said(runs, tmp_path):
     write_report(
         read_results([edited(runs[0], tmp_path / "u", converged=False)]), tmp_path / "r.html"
@@ -177,8 +187,8 @@ def test_every_picture_has_words_for_those_who_cannot_see_it_and_a_table(page, r
         assert len(tables(text, title)) == times
 
 
-def test_without_matplotlib_there_are_no_figures_and_the_page_says_so(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr("synthfair.report.figures.find_spec", lambda name: None)
+@pytest.mark.usefixtures("text_only")
+def test_without_matplotlib_there_are_no_figures_and_the_page_says_so(runs, tmp_path):
     path = tmp_path / "r.html"
     assert write_report(read_results(runs), path) == [path]
     text = html.unescape(path.read_text())
@@ -254,6 +264,7 @@ def test_plots_are_files_too_and_the_same_each_time(page, runs, tmp_path):
         assert (tmp_path / "report_plots" / name).read_bytes() == plots[name]
 
 
+@pytest.mark.usefixtures("text_only")
 def test_an_existing_page_needs_force(runs, tmp_path):
     results, page = read_results(runs[1:2]), tmp_path / "r.html"
     page.write_text("mine")
@@ -276,6 +287,7 @@ def test_hostile_names_are_shown_and_not_run(name, runs, tmp_path):
     assert html.escape(name, quote=False) in plot.read_text()
 
 
+@pytest.mark.usefixtures("text_only")
 def test_a_client_may_be_called_like_the_whole(runs, tmp_path):
     metrics = json.loads((runs[0] / "metrics.json").read_text())
     part = next(iter(metrics["per_client"].values()))
@@ -287,6 +299,7 @@ def test_a_client_may_be_called_like_the_whole(runs, tmp_path):
     ]
 
 
+@pytest.mark.usefixtures("text_only")
 def test_undefined_metrics_are_said_to_be(runs, tmp_path):
     nothing = {"value": None, "low": None, "high": None}
     folder = edited(runs[0], tmp_path / "u", spd=nothing)

@@ -114,6 +114,7 @@ def unlike():
     return x, y, s, (rng.random(n) < np.where(s == y, 0.9, 0.1)).astype(int)
 
 
+@pytest.mark.slow
 def test_the_default_is_fair_and_accurate_over_unlike_clients(unlike):
     x, y, s, site = unlike
     asked = {"rho": 30.0, "penalty": "selection_rate", "bounds": (-5, 6)}

@@ -62,7 +62,7 @@ def test_every_country_of_the_schema_has_a_region():
 
 @needs_data
 @pytest.mark.parametrize(
-    "setting", [s for s in UNLIKE.settings if s.split in ("occupation", "region")][:2]
+    "setting", [s for s in UNLIKE.settings if s.split in ("occupation", "region")][:1]
 )
 def test_natural_clients_are_as_many_as_the_setting_says(setting):
     import synthfair as sf
@@ -175,10 +175,3 @@ def test_without_central_training_nothing_is_met_or_missed():
     assert "surrogates * |" in text
     assert ": met" not in text
     assert "MISSED" not in text
-
-
-def test_there_is_a_plot_for_each_penalty():
-    runs = [some_run(0.8, 0.05, split=split) for split in pages.SKEWS]
-    runs += [some_run(0.8, 0.05, penalty="selection_rate", rho=100.0)]
-    plots = set(pages.show(Runs(runs))) - {"unlike.md"}
-    assert plots == {"spd_covariance_10.svg", "spd_selection_rate_100.svg"}
