@@ -12,7 +12,7 @@ from synthfair.privacy import mechanism, queries
 from synthfair.privacy.mechanism import NoisySum
 from synthfair.privacy.noise import system_entropy
 
-EPSILON, DELTA, RUNS, CONFIDENCE = 1.0, 1e-5, 120, 0.9995
+EPSILON, DELTA, RUNS, CONFIDENCE = 1.0, 1e-5, 80, 0.9995
 SCHEMA = make_schema()
 TABLE = encode(make_table(30), SCHEMA)
 CANARY = Encoded(np.full((1, 7), 5000.0), np.array([1]), np.array([-1.0]))  # far outside the schema

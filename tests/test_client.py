@@ -169,11 +169,8 @@ def test_the_release_is_that_of_the_least_objective():
     np.testing.assert_allclose(found.theta, upto.theta, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "optimizer", [optax.adam(0.01), optax.adabelief(0.01)], ids=["adam", "adabelief"]
-)
-def test_any_optimizer_of_optax_reaches_what_adam_reaches(optimizer):
-    usual, other = distil(steps=1000), distil(steps=1000, optimizer=optimizer)
+def test_any_optimizer_of_optax_reaches_what_adam_reaches():
+    usual, other = distil(steps=1000), distil(steps=1000, optimizer=optax.adabelief(0.01))
     assert other.converged
     assert other.reached.objective == pytest.approx(usual.reached.objective, rel=1e-4)
     assert other.release.header.config.optimizer == "custom"
@@ -193,14 +190,9 @@ def test_single_precision_agrees_with_double():
     np.testing.assert_allclose(single.history.objective, double.history.objective, rtol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("notion", "penalty"),
-    [("equal_opportunity", "covariance"), ("equalized_odds", "selection_rate")],
-)
-def test_more_than_two_groups(notion, penalty):
-    found = distil(
-        make_table(n_groups=3), make_schema(3), rho_s=1.0, notion=notion, penalty=penalty
-    )
+def test_more_than_two_groups():
+    settings = {"notion": "equalized_odds", "penalty": "selection_rate"}
+    found = distil(make_table(n_groups=3), make_schema(3), rho_s=1.0, **settings)
     assert set(found.release.s) == {0, 1, 2}
     assert found.reached.objective < found.history.objective[0]
 
@@ -270,7 +262,7 @@ def test_a_models_params_may_be_any_pytree_and_its_hessian_its_own(model):
 
 @pytest.mark.parametrize(
     ("chunks", "settings"),
-    [(1, {}), (3, {}), (2, {"stop_tolerance": 0.03}), (2, {"max_gap": 0.2, "steps": 400})],
+    [(3, {}), (2, {"stop_tolerance": 0.03}), (1, {"max_gap": 0.2, "steps": 400})],
 )
 def test_an_interrupted_run_goes_on_to_the_same_bytes(files, quick, chunks, settings):
     data, schema, output = files

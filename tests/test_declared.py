@@ -38,11 +38,9 @@ def some_table():
 
 
 def shuffled(rows):
-    return rows.sample(frac=1.0, random_state=5)
-
-
-def noted(rows):
-    return rows.assign(note=[f"person {i}" for i in range(len(rows))])
+    """In another order, and with notes, which the schema ignores."""
+    mixed = rows.sample(frac=1.0, random_state=5)
+    return mixed.assign(note=[f"person {i}" for i in range(len(rows))])
 
 
 def another_of_few(rows):
@@ -58,7 +56,6 @@ def none_of_few(rows):
     return rows[rows.town != "c"]
 
 
-ORDER = [shuffled, noted]
 FEW = [another_of_few, others_of_few, none_of_few]
 
 
@@ -79,10 +76,10 @@ def private(config):
 @pytest.mark.parametrize(
     ("config", "changes", "options"),
     [
-        (FAIR, ORDER, {"hold_out": 0.1}),
-        (private(FAIR), ORDER, {"noise_seed": 3}),
-        (SURROGATE, [*ORDER, *FEW], {}),
-        (private(SURROGATE), ORDER, {"noise_seed": 3}),
+        (FAIR, [shuffled], {"hold_out": 0.1}),
+        (private(FAIR), [shuffled], {"noise_seed": 3}),
+        (SURROGATE, [shuffled, *FEW], {}),
+        (private(SURROGATE), [shuffled], {"noise_seed": 3}),
     ],
     ids=["fair", "private fair", "surrogate", "private surrogate"],
 )
@@ -91,8 +88,8 @@ def test_a_release_does_not_depend_on_what_it_does_not_declare(config, changes, 
     for change in changes:
         other = released(change(some_table()), config, tmp_path / change.__name__, **options)
         assert other == sent, change.__name__
-    more = pd.concat([some_table(), some_table().head(40)])  # of large cells: the file must change
-    assert released(more, config, tmp_path / "more", **options) != sent
+    richer = some_table().assign(income=lambda t: np.minimum(t.income + 9, 100))  # declared
+    assert released(richer, config, tmp_path / "richer", **options) != sent
 
 
 def test_a_seed_that_depends_on_cells_that_are_left_out_is_seen(monkeypatch, tmp_path):
@@ -149,9 +146,8 @@ def sums(rows):
 
 
 @pytest.mark.parametrize("answer", [counts, user_counts, sums, reports])
-@pytest.mark.parametrize("change", ORDER)
-def test_counts_and_reports_do_not_depend_on_the_order_of_rows(answer, change):
-    assert list(answer(change(some_table()))) == list(answer(some_table()))
+def test_counts_and_reports_do_not_depend_on_the_order_of_rows(answer):
+    assert list(answer(shuffled(some_table()))) == list(answer(some_table()))
 
 
 def test_reports_do_not_come_in_the_order_of_their_groups():
@@ -208,6 +204,11 @@ def test_a_sites_answers_do_not_depend_on_the_order_of_its_rows(settings, tmp_pa
     monkeypatch.setattr("secrets.randbits", lambda bits: 7)
     monkeypatch.setattr("secrets.token_hex", lambda n: f"{7:0{2 * n}x}")
     given = carried(tmp_path / "given", lambda rows: rows, settings, None)
-    other = carried(tmp_path / "other", shuffled, settings, tmp_path / "given")
+    other = carried(
+        tmp_path / "other",
+        lambda rows: shuffled(rows).drop(columns="note"),
+        settings,
+        tmp_path / "given",
+    )
     assert {code for _, _, (code, _) in given} == {"ok"}
     assert other == given

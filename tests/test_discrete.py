@@ -155,8 +155,8 @@ def test_choices_have_their_distribution(scores, rate):
     assert choice_p_value(scores, rate, rate) > ALARM
 
 
-@pytest.mark.parametrize(("scores", "rate"), CHOICES[:2])
-def test_choices_at_another_rate_are_seen(scores, rate):
+def test_choices_at_another_rate_are_seen():
+    scores, rate = CHOICES[0]
     assert choice_p_value(scores, 2 * rate, rate) < ALARM
     assert choice_p_value(scores, rate / 2, rate) < ALARM
 

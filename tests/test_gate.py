@@ -211,7 +211,7 @@ def test_neighbouring_files_give_neighbouring_rows(tmp_path, removed, hold_out):
 
 
 def test_a_risky_release_is_not_written_unless_accepted_and_then_says_so(files, capsys):
-    risky = ("--start", "real", "--steps", "1", "--learning-rate", "1e-9")
+    risky = ("--start", "real", "--learning-rate", "1e-9")
     assert client(files, *risky) == 2
     out, err = capsys.readouterr()
     assert "copies of real rows" in out
@@ -362,7 +362,7 @@ def test_bad_names_and_seeds_are_refused_and_book_nothing(files, capsys, flags, 
 
 def test_the_error_carries_what_was_found(files):
     data, schema, output = files
-    config = DistillConfig(start="real", n_synthetic=24, steps=1, learning_rate=1e-9)
+    config = DistillConfig(start="real", n_synthetic=24, steps=40, learning_rate=1e-9)
     with pytest.raises(RefusedReleaseError) as refused:
         distill_file(data, schema, output, config)
     assert refused.value.preview.copies == 24
