@@ -55,7 +55,7 @@ def test_a_batch_gives_what_one_by_one_gives(settings):
 
 
 def test_each_of_a_batch_stops_by_itself_and_releases_its_best():
-    some = clients(100, 100, 100, 100)
+    some = clients(100, 100, 100)
     config = changed(steps=2000, stop_tolerance=0.01)
     together = sf.distill_clients(some, SCHEMA, config)
     alone = [distill_rows(real, SCHEMA, config) for real in some]

@@ -127,7 +127,7 @@ class Interruption:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("after", [1, 2, 4, 5])
+@pytest.mark.parametrize("after", [1, 5])
 def test_an_interruption_of_the_trial_or_the_release_goes_on_to_the_same_bytes(paths, after):
     """Each has three chunks; no chunk but the one interrupted is taken twice."""
     config = sf.DistillConfig(n_synthetic=24, steps=3 * CHUNK - 1)

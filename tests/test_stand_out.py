@@ -64,8 +64,7 @@ TEST = {"t": make_table(3000, seed=99)}
 
 
 @pytest.mark.filterwarnings("ignore:table. column 'income'")  # in another unit, as the client hears
-@pytest.mark.parametrize(("made", "config"), [(surrogate, RHO), (fair, None)])
-@pytest.mark.parametrize("tests", [TEST, None])
+@pytest.mark.parametrize(("made", "config", "tests"), [(surrogate, RHO, None), (fair, None, TEST)])
 def test_each_wrong_client_among_four_is_named_and_no_other(tables, made, config, tests):
     honest = {f"c{i}": made(table) for i, table in enumerate(tables)}
     assert named(honest, config=config, tests=tests) == {}

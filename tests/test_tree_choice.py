@@ -80,13 +80,16 @@ def two_outcomes(u, epsilon):
     )
 
 
-@pytest.mark.parametrize("u", [-3.0, -1.0, 0.0, 1.0, 3.0])
+BUDGETS = [(0.5, 9, 0.3, 1.0), (2.0**-6, 28, 0.23, 1.0), (2.0, 4, 0.5, 3.0), (1.0, 1, 0.05, 0.3)]
+
+
 @pytest.mark.parametrize(
-    ("epsilon", "times", "mu", "claimed"),
-    [(0.5, 9, 0.3, 1.0), (2.0**-6, 28, 0.23, 1.0), (2.0, 4, 0.5, 3.0), (1.0, 1, 0.05, 0.3)],
+    ("u", "budget"),
+    [*zip((-3.0, -1.0, 1.0, 3.0), BUDGETS, strict=True), *((0.0, b) for b in BUDGETS)],
 )
-def test_choices_and_sums_together_never_cost_more_than_claimed(u, epsilon, times, mu, claimed):
+def test_choices_and_sums_together_never_cost_more_than_claimed(u, budget):
     """By dp-accounting's composition of privacy losses."""
+    epsilon, times, mu, claimed = budget
     together = two_outcomes(u, epsilon).self_compose(times)
     together = together.compose(
         pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-4)
