@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import cyclopts
 
 import synthfair as sf
-from synthfair.cli.jobs import in_words, tell
+from synthfair.cli.job_display import in_words, tell
 from synthfair.cli.show import say, stage_bar, warn
 from synthfair.compare.demonstration import COLUMN, FAIR, LENDERS, SURROGATE, TEST_FRACTION
 from synthfair.data.partition import ClientTable, partition_by
@@ -44,7 +44,7 @@ from synthfair.measure.plan import best_split
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys
 from synthfair.secure import make_aggregator_keys
-from synthfair.task.settings import FILE
+from synthfair.task.limits import FILE
 
 if TYPE_CHECKING:
     from nvflare.fuel.flare_api.flare_api import Session

@@ -26,8 +26,8 @@ from synthfair.cli.show import say
 from synthfair.data.partition import write_clients
 from synthfair.errors import InputError
 from synthfair.jax_setup import start_jax
-from synthfair.report.table import Table
-from synthfair.report.tables import decision_tables
+from synthfair.report.result_tables import decision_tables
+from synthfair.report.text_table import Table
 from synthfair.secure.opening import SIMULATED, write_total
 
 LENDERS, AGGREGATORS = 10, 2

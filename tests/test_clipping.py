@@ -16,8 +16,8 @@ from synthfair.cli import main
 from synthfair.client import Options, check_rows, distill_file
 from synthfair.data.encode import Clipping, encode
 from synthfair.release.reading import read_release
-from synthfair.report.releases import clipping_table, real_rows_warnings
-from synthfair.report.table import plain_text
+from synthfair.report.release_tables import clipping_table, real_rows_warnings
+from synthfair.report.text_table import plain_text
 
 SCHEMA, TABLE = make_schema(), make_table(n=200)
 QUICK = sf.DistillConfig(n_synthetic=24, steps=2)

@@ -25,9 +25,9 @@ from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
 from synthfair.federated import UserAssignment
 from synthfair.report.page import write_report
+from synthfair.report.result_tables import outcomes_table
 from synthfair.report.results import read_results
-from synthfair.report.table import plain_text
-from synthfair.report.tables import outcomes_table
+from synthfair.report.text_table import plain_text
 
 REPORT = sf.ServerConfig(resamples=10)
 

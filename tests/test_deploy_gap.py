@@ -9,7 +9,7 @@ from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.deploy.gap import GapJob, GapQuestion, run_gap
+from synthfair.deploy.gap_job import GapJob, GapQuestion, run_gap
 from synthfair.evaluation import pooled_scores
 from synthfair.fairness.metrics import group_rates
 from synthfair.files import write_json
@@ -168,7 +168,7 @@ def test_reports_are_made_once_there_is_room_and_a_booking(world, monkeypatch):
         spent.append(ledger_of(world).spent().releases)
         raise SystemExit
 
-    monkeypatch.setattr("synthfair.deploy.gap.perturb_rates", end)
+    monkeypatch.setattr("synthfair.deploy.gap_job.perturb_rates", end)
     with pytest.raises(SystemExit):
         answer(world, ask(world))
     assert spent == [1]
@@ -364,7 +364,7 @@ def test_what_is_no_batch_is_refused(world, wrong, monkeypatch):
     size = ROWS // 2
     lines = HEAD + (size - 1) * (LINE % 1)
     answers = {"lines": lines + LINE % 1, "bytes": bytes(size * 200 + 1), "no end": lines}
-    monkeypatch.setattr("synthfair.deploy.gap.MOST_BATCHES", 3)
+    monkeypatch.setattr("synthfair.deploy.gap_job.MOST_BATCHES", 3)
     channel = channel_of(world)
     channel.on_way = lambda name, m: (
         resigned(world, name, m, answers[wrong]) if name == "north" else m

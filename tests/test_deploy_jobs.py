@@ -18,8 +18,8 @@ from synthfair.release.keys import read_signing_key
 from synthfair.server.routine import serve
 from synthfair.task import messages
 from synthfair.task.job_sites import TooFewError
+from synthfair.task.limits import SiteSettings, read_settings
 from synthfair.task.messages import Message
-from synthfair.task.settings import SiteSettings, read_settings
 
 
 @pytest.fixture

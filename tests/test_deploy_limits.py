@@ -9,8 +9,8 @@ from two_sites import NAMES, PRIVATE, RELEASE, InProcess, World
 from synthfair.errors import InputError
 from synthfair.privacy.chain import Chain
 from synthfair.privacy.ledger import Ledger
+from synthfair.task.limits import Claim, Limits, SiteSettings
 from synthfair.task.messages import Ask
-from synthfair.task.settings import Claim, Limits, SiteSettings
 from synthfair.task.site import Work
 from synthfair.task.trace import Event, Trace
 

@@ -9,7 +9,7 @@ from test_deploy_sums import ADDERS, NAMES, SumWorld
 from test_deploy_training import FPFL, PRIVATE, ROWS, TRAIN, in_process
 
 import synthfair as sf
-from synthfair.deploy.training import TrainJob, run_train
+from synthfair.deploy.train_job import TrainJob, run_train
 from synthfair.errors import InputError
 from synthfair.secure import Task
 from synthfair.secure.aggregator_keys import AggregatorKeys

@@ -21,7 +21,7 @@ from synthfair.deploy.job_files import CLIENT, SERVER
 from synthfair.deploy.jobs import read_site_settings
 from synthfair.deploy.kit import make_jobs
 from synthfair.files import write_json
-from synthfair.task.settings import FILE, ServerSettings, read_settings
+from synthfair.task.limits import FILE, ServerSettings, read_settings
 from synthfair.task.trace import FILE as TRACE
 from synthfair.task.trace import Trace
 

@@ -12,9 +12,9 @@ from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.deploy.aggregator import read_aggregators
+from synthfair.deploy.aggregator_site import read_aggregators
 from synthfair.deploy.jobs import make_site
-from synthfair.deploy.privfairfl import PrivFairFLJob, run_privfairfl
+from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
@@ -29,8 +29,8 @@ from synthfair.secure import (
 )
 from synthfair.secure.aggregator_keys import OWNER
 from synthfair.task.job_sites import JobSites, TooFewError
+from synthfair.task.limits import ServerSettings, read_settings
 from synthfair.task.messages import Message
-from synthfair.task.settings import ServerSettings, read_settings
 from synthfair.trained import input_names
 
 ADDERS = ("sums-a", "sums-b")

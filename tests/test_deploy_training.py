@@ -12,7 +12,7 @@ from two_sites import NAMES, InProcess, World, resigned
 import synthfair as sf
 from synthfair.data.encode import in_content_order
 from synthfair.deploy.agreed import has_guarantee, packed, unpacked
-from synthfair.deploy.training import TrainJob, run_train
+from synthfair.deploy.train_job import TrainJob, run_train
 from synthfair.federated import TrainConfig
 from synthfair.federated.training import rounds_csv
 from synthfair.federated.two_phase import TwoPhase

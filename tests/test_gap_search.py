@@ -9,7 +9,7 @@ import synthfair as sf
 from synthfair.distill import gap_search
 from synthfair.distill.solvers import choose_method
 from synthfair.fairness.metrics import statistical_parity_difference
-from synthfair.report.releases import fit_warnings
+from synthfair.report.release_tables import fit_warnings
 
 
 def distil(max_gap, **settings):

@@ -22,7 +22,7 @@ from synthfair.surrogate.marginals import (
     make_margins,
     project,
 )
-from synthfair.surrogate.sums import (
+from synthfair.surrogate.questions import (
     anchor_rates,
     column_moments,
     histograms,

@@ -126,7 +126,7 @@ def test_sums_of_two_clients_give_fair_thresholds_and_weights(tmp_path, clients)
 
 def fill_in(folder, parts):
     """What each bank, and the server, put into their kits."""
-    from synthfair.task.settings import FILE
+    from synthfair.task.limits import FILE
 
     (own,) = map(json.loads, blocks("deploy", "json"))
     own["limits"]["kinds"].append("gap")  # as the page on jobs says

@@ -22,7 +22,7 @@ from synthfair.postprocess import (
 )
 from synthfair.postprocess.thresholds import NoisyShare
 from synthfair.privacy.noise import laplace_variance
-from synthfair.report.tables import alpha_warning
+from synthfair.report.result_tables import alpha_warning
 from synthfair.trained import read_model, write_model
 
 CLAIM = {"epsilon": 1.0, "rows_per_user": 1, "relation": "add_or_remove",

@@ -36,9 +36,9 @@ from synthfair.federated.user_data import held_out_rows
 from synthfair.postprocess import count_scores, score_bins
 from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.noise import discrete_laplace
+from synthfair.report.result_tables import training_table
 from synthfair.report.results import read_results
-from synthfair.report.table import plain_text
-from synthfair.report.tables import training_table
+from synthfair.report.text_table import plain_text
 
 QUICK = {"rounds": 2, "batch": 20, "local_epochs": 5.0, "bins": 21}
 PRIVATE = {"clip": 1.0, "epsilon": 4.0, "delta": 1e-4}

@@ -25,7 +25,7 @@ from synthfair.data.schema import Numeric, encoded_as
 from synthfair.surrogate import make
 from synthfair.surrogate.anchors import smooth_rates
 from synthfair.surrogate.make import Plan, read_sums, surrogate_of
-from synthfair.surrogate.sums import moment_terms
+from synthfair.surrogate.questions import moment_terms
 from synthfair.surrogate.tilt import variance_of
 
 

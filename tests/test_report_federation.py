@@ -8,9 +8,9 @@ from report_runs import tables, write_run
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.report.page import write_report
+from synthfair.report.result_tables import federation_table
 from synthfair.report.results import read_results
-from synthfair.report.table import plain_text
-from synthfair.report.tables import federation_table
+from synthfair.report.text_table import plain_text
 from synthfair.run_files import read_run_file
 from synthfair.task.federation_file import CODES, FederationFile, ServerCode, SiteCode
 

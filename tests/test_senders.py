@@ -11,9 +11,9 @@ from test_influence import flipped, some_pool
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.report.page import write_report
+from synthfair.report.result_tables import MOST_RELEASES, influence_table, outlier_warning
 from synthfair.report.results import read_results
-from synthfair.report.table import plain_text
-from synthfair.report.tables import MOST_RELEASES, influence_table, outlier_warning
+from synthfair.report.text_table import plain_text
 from synthfair.server import Influence, Influences
 
 

@@ -10,9 +10,9 @@ from scipy.stats import binom
 from test_release import some_release
 
 import synthfair as sf
+from synthfair.report.result_tables import influence_table, outlier_warning
 from synthfair.report.results import read_results
-from synthfair.report.table import plain_text
-from synthfair.report.tables import influence_table, outlier_warning
+from synthfair.report.text_table import plain_text
 from synthfair.server import measure_influence, serve
 from synthfair.server.changes import Changes, Decisions, OnOwn
 from synthfair.server.outliers import FALSE_ALARM, extreme, stand_out

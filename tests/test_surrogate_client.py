@@ -9,7 +9,7 @@ import synthfair as sf
 from synthfair.client import Options, distill_file
 from synthfair.data.encode import encode, encode_records
 from synthfair.errors import InputError
-from synthfair.report.releases import fit_warnings
+from synthfair.report.release_tables import fit_warnings
 
 SCHEMA, CONFIG = make_schema(), sf.SurrogateConfig(k_min=5)
 

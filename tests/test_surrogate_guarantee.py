@@ -14,8 +14,8 @@ from synthfair.privacy.guarantee import NOT_COVERED_CONTINUOUS, Guarantee
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.statement import PRIVATE_PROBLEMS, make_guarantee, require_true
 from synthfair.release.format import make_header
-from synthfair.report.releases import statement_facts
-from synthfair.report.table import fact_rows
+from synthfair.report.release_tables import statement_facts
+from synthfair.report.text_table import fact_rows
 
 ROLES = {"s": Categorical(categories=("u", "v")), "y": Categorical(categories=(0, 1))}
 NUMBER = Numeric(lower=-3.0, upper=5.0, missing="category")

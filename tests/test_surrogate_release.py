@@ -25,9 +25,9 @@ from synthfair.errors import InputError
 from synthfair.fairness.intervals import size
 from synthfair.release import inspect_release, read_release
 from synthfair.release.format import make_header, write_release
+from synthfair.report.result_tables import pooled_table
 from synthfair.report.results import read_results
-from synthfair.report.table import plain_text
-from synthfair.report.tables import pooled_table
+from synthfair.report.text_table import plain_text
 from synthfair.server import measure_influence, serve
 from synthfair.server.influence import refuse_influence
 from synthfair.server.pooling import make_pool

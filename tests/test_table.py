@@ -10,15 +10,19 @@ import pytest
 from rich.console import Group
 
 import synthfair
-from synthfair.cli import jobs
+from synthfair.cli import job_display
 from synthfair.data.encode import ClippedColumn
 from synthfair.evaluation import Evaluation
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.privacy.gate import Comparison, Preview
 from synthfair.report.gaps import estimate_tables, gap_table
-from synthfair.report.releases import clipping_table, inspection_table, ledger_table, preview_table
-from synthfair.report.table import LONG, Table, plain_text
-from synthfair.report.tables import (
+from synthfair.report.release_tables import (
+    clipping_table,
+    inspection_table,
+    ledger_table,
+    preview_table,
+)
+from synthfair.report.result_tables import (
     NAMES,
     decision_tables,
     evaluation_tables,
@@ -27,6 +31,7 @@ from synthfair.report.tables import (
     outcomes_table,
     overview_tables,
 )
+from synthfair.report.text_table import LONG, Table, plain_text
 from synthfair.run_files import Influence, Influences
 from synthfair.task.federation_file import Booked, FederationFile
 
@@ -225,7 +230,7 @@ def test_a_jobs_tables_follow_the_terminal(width, tmp_path, monkeypatch, capsys)
     gap = {"first": GROUPS[0], "second": GROUPS[1], "value": -0.123, "low": -0.456, "high": 0.789}
     found = {"rate": "true_positive_rate", "reports": 123_456, "confidence": 0.95, "gaps": [gap]}
     (tmp_path / "gaps.json").write_text(json.dumps(found))
-    jobs.tell(Any(federation=federation(), completed=True), tmp_path)
+    job_display.tell(Any(federation=federation(), completed=True), tmp_path)
     text = capsys.readouterr().out
     assert "…" not in text
     assert "-0.1230 [-0.4560, 0.7890]" in text

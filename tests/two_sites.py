@@ -12,8 +12,8 @@ from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys, read_signing_key
 from synthfair.task import messages
 from synthfair.task.job_sites import JobSites, Reply
+from synthfair.task.limits import ServerSettings, read_settings
 from synthfair.task.messages import Message
-from synthfair.task.settings import ServerSettings, read_settings
 
 RELEASE = {"release": "surrogate", "k_min": 5}
 PRIVATE = RELEASE | {"epsilon": 1.0, "delta": 1e-6}

@@ -153,7 +153,7 @@ def client(
                 on_stage=show_now,
             )
     except RefusedReleaseError as refused:
-        from synthfair.report.releases import preview_table
+        from synthfair.report.release_tables import preview_table
 
         with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
             say(preview_table(refused.preview))
@@ -170,7 +170,7 @@ def _tell(
 ) -> None:
     """Writes the history of a fair release, and shows what was made."""
     from synthfair.cli.show import say, warn
-    from synthfair.report.releases import fit_warnings, preview_table, release_table
+    from synthfair.report.release_tables import fit_warnings, preview_table, release_table
 
     if made.release.weight is None:
         made = cast("Distillation", made)
@@ -196,7 +196,7 @@ def _tell_real_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig)
     from rich.prompt import Confirm
 
     from synthfair.cli.show import say, terminal, warn
-    from synthfair.report.releases import clipping_table, real_rows_warnings
+    from synthfair.report.release_tables import clipping_table, real_rows_warnings
 
     if table := clipping_table(clipping):
         say(table)

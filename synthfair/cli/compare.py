@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
-from synthfair.cli.tables import (
+from synthfair.cli.start import (
     By,
     Clients,
     MinRows,
@@ -173,8 +173,8 @@ def _report(runs: list[Path], output: Path) -> None:
     from synthfair.fairness.intervals import FEW_ROWS
     from synthfair.report.overview import overviews
     from synthfair.report.page import write_report
+    from synthfair.report.result_tables import overview_tables
     from synthfair.report.results import read_results
-    from synthfair.report.tables import overview_tables
 
     results = read_results(runs)
     write_report(results, output / "report.html", force=True)

@@ -44,8 +44,8 @@ def thresholds(
     from synthfair.cli.show import say, warn
     from synthfair.files import require_distinct, require_free
     from synthfair.postprocess import choose_decision, read_histogram
-    from synthfair.report.table import Table
-    from synthfair.report.tables import alpha_warning, decision_tables
+    from synthfair.report.result_tables import alpha_warning, decision_tables
+    from synthfair.report.text_table import Table
     from synthfair.trained import read_model, write_model
 
     require_distinct(output, histogram, model)
@@ -88,7 +88,7 @@ def weights(
     from synthfair.cli.show import say
     from synthfair.files import require_distinct, require_free
     from synthfair.postprocess import make_weights, read_histogram, write_weights
-    from synthfair.report.table import Table
+    from synthfair.report.text_table import Table
 
     if output:
         require_distinct(output, counts)

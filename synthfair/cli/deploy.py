@@ -158,7 +158,7 @@ def run(
         abort: Id of a job that runs; it is ended, and nothing else.
         output: Folder for the results; not with --abort.
     """
-    from synthfair.cli.jobs import job_bar, tell
+    from synthfair.cli.job_display import job_bar, tell
     from synthfair.cli.show import say
     from synthfair.deploy import session as engine
     from synthfair.files import require_free

@@ -87,7 +87,7 @@ def plan(
     from synthfair.files import require_free
     from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
     from synthfair.measure.plan import Design, plan_clients, plan_epsilon, plan_precision
-    from synthfair.report.table import Table
+    from synthfair.report.text_table import Table
 
     low, high = range
     if output:
@@ -361,7 +361,7 @@ def _simulate_population(
     from synthfair.cli.show import say
     from synthfair.measure.collection import read_collection
     from synthfair.measure.simulate import simulate_gaps
-    from synthfair.report.table import Table
+    from synthfair.report.text_table import Table
 
     public = read_collection(path)
     if len(means) != len(public.compared):

@@ -57,7 +57,7 @@ def inspect(
     from synthfair.data.schema import read_schema
     from synthfair.release.keys import read_keys
     from synthfair.release.reading import inspect_release
-    from synthfair.report.releases import inspection_table
+    from synthfair.report.release_tables import inspection_table
 
     found = inspect_release(
         release,
@@ -99,7 +99,7 @@ def ledger(
 
     from synthfair.cli.show import say
     from synthfair.privacy.ledger import Ledger
-    from synthfair.report.releases import ledger_table
+    from synthfair.report.release_tables import ledger_table
 
     book = Ledger(ledger)
     if limit_epsilon is not None and limit_delta is not None:

@@ -232,7 +232,7 @@ def share(
     from synthfair.files import claimed, whole_file
     from synthfair.privacy.ledger import Ledger
     from synthfair.release.keys import read_signing_key
-    from synthfair.report.table import Table
+    from synthfair.report.text_table import Table
     from synthfair.secure.aggregator_keys import read_aggregator_keys
     from synthfair.secure.counting import count_table, counts_booking
     from synthfair.secure.summands import GroupCounts
@@ -317,7 +317,7 @@ def add(
     """
     from synthfair.cli.show import say
     from synthfair.files import require_distinct, require_free, write_json
-    from synthfair.report.table import Table
+    from synthfair.report.text_table import Table
     from synthfair.secure.aggregator import answer, receive, require_unanswered
     from synthfair.secure.aggregator_keys import RECORDS, read_aggregator_secret
     from synthfair.secure.task import read_task
@@ -385,7 +385,7 @@ def open_sums(
     """
     from synthfair.cli.show import say
     from synthfair.files import require_distinct, require_free
-    from synthfair.report.table import Table
+    from synthfair.report.text_table import Table
     from synthfair.secure import opening
     from synthfair.secure.aggregator import read_partial_sum
     from synthfair.secure.task import read_task

@@ -72,14 +72,14 @@ def server(
     from synthfair.files import require_distinct, require_free, write_text
     from synthfair.report.figures import MISSING, can_draw, frontier_figure
     from synthfair.report.page import report_files, write_report
-    from synthfair.report.results import read_histories, read_results
-    from synthfair.report.tables import (
+    from synthfair.report.result_tables import (
         evaluation_tables,
         influence_table,
         outlier_warning,
         pooled_table,
         untrained_warning,
     )
+    from synthfair.report.results import read_histories, read_results
     from synthfair.server import serve
 
     page, plot = output / "report.html", output / "frontier.svg"
@@ -168,7 +168,7 @@ def evaluate(
     from synthfair.fairness.intervals import missed_gap, near_constant
     from synthfair.fairness.metrics import METRIC_OF
     from synthfair.files import require_distinct, require_free, write_json
-    from synthfair.report.tables import evaluation_tables, untrained_warning
+    from synthfair.report.result_tables import evaluation_tables, untrained_warning
     from synthfair.scoring import take_ids
     from synthfair.trained import read_model
 

@@ -14,7 +14,7 @@ from synthfair.cli.parameters import (
     SchemaFile,
     Switch,
 )
-from synthfair.cli.tables import Sensitive, Table, named_table
+from synthfair.cli.start import Sensitive, Table, named_table
 from synthfair.errors import InputError
 
 
@@ -186,7 +186,7 @@ def train(
     from synthfair.federated.methods import load_train_config
     from synthfair.postprocess import read_weights
     from synthfair.privacy.ledger import ENDING, Ledger
-    from synthfair.report.tables import evaluation_tables, training_table
+    from synthfair.report.result_tables import evaluation_tables, training_table
 
     # The settings, and whose a row is.
     chosen = load_train_config(config, **settings)

@@ -16,7 +16,7 @@ from synthfair.config.rules import (
     Notion,
     Relation,
 )
-from synthfair.config.server import ServerConfig
+from synthfair.config.server_settings import ServerConfig
 from synthfair.config.surrogate import ReleaseConfig, SurrogateConfig
 from synthfair.config.target import Target
 

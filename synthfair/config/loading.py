@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from synthfair.config.distill import DistillConfig
-from synthfair.config.server import ServerConfig
+from synthfair.config.server_settings import ServerConfig
 from synthfair.config.surrogate import SurrogateConfig
 from synthfair.errors import InputError, refusal
 from synthfair.files import read_bytes

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from synthfair.data.schema import read_schema
 from synthfair.data.tables import count_rows
-from synthfair.deploy.aggregator import AggregatorSettings
+from synthfair.deploy.aggregator_site import AggregatorSettings
 from synthfair.deploy.hardening import (
     MOST_BYTES,
     Role,
@@ -29,7 +29,7 @@ from synthfair.secure.aggregator_keys import (
     read_aggregator_secret,
     require_records,
 )
-from synthfair.task.settings import FILE, ServerSettings, SiteSettings, read_settings
+from synthfair.task.limits import FILE, ServerSettings, SiteSettings, read_settings
 
 EXPIRES_SOON = timedelta(days=14)
 

@@ -21,13 +21,13 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 from pydantic import TypeAdapter
 
-from synthfair.deploy.aggregator import read_aggregators
+from synthfair.deploy.aggregator_site import read_aggregators
 from synthfair.deploy.hardening import PROGRESS
 from synthfair.deploy.jobs import KINDS, make_site
 from synthfair.files import validated
 from synthfair.task.job_sites import JobSites, Reply
+from synthfair.task.limits import FILE, ServerSettings, read_settings
 from synthfair.task.messages import Message, Name, TaskName
-from synthfair.task.settings import FILE, ServerSettings, read_settings
 from synthfair.task.site import Site
 
 _NAMES = TypeAdapter(tuple[Name, ...])

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from synthfair.deploy.aggregator import AGGREGATOR, AggregatorSettings, answer_add
-from synthfair.deploy.gap import GapJob, answer_gap, run_gap
-from synthfair.deploy.privfairfl import PrivFairFLJob, run_privfairfl
+from synthfair.deploy.aggregator_site import AGGREGATOR, AggregatorSettings, answer_add
+from synthfair.deploy.gap_job import GapJob, answer_gap, run_gap
+from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
 from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_single_shot
 from synthfair.deploy.site_sums import answer_counts, answer_model
 from synthfair.deploy.site_training import SiteTraining
-from synthfair.deploy.training import TrainJob, run_train
+from synthfair.deploy.train_job import TrainJob, run_train
 from synthfair.files import read_document
 from synthfair.task.job_sites import JobSites
+from synthfair.task.limits import FILE, SiteSettings, read_settings
 from synthfair.task.messages import TaskName
-from synthfair.task.settings import FILE, SiteSettings, read_settings
 from synthfair.task.site import Routine, Site
 
 

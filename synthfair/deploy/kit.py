@@ -15,7 +15,7 @@ from synthfair.deploy.job_files import problem, write_app
 from synthfair.deploy.project import Party, Project, needs_aggregators, read_project
 from synthfair.errors import InputError
 from synthfair.files import read_document, write_json
-from synthfair.task.settings import FILE
+from synthfair.task.limits import FILE
 
 KITS, JOBS, AUTHORITY = "kits", "jobs", "authority"
 """Folders that are made: one kit a party, one folder a job, and what signs certificates."""

@@ -9,14 +9,14 @@ from typing import Annotated
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from synthfair.config.rules import STRICT
-from synthfair.deploy.aggregator import AggregatorLimits
-from synthfair.deploy.gap import GapJob
-from synthfair.deploy.privfairfl import PrivFairFLJob
+from synthfair.deploy.aggregator_site import AggregatorLimits
+from synthfair.deploy.gap_job import GapJob
+from synthfair.deploy.privfairfl_job import PrivFairFLJob
 from synthfair.deploy.single_shot import SingleShotJob
-from synthfair.deploy.training import TrainJob
+from synthfair.deploy.train_job import TrainJob
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import read_bytes
-from synthfair.task.settings import Limits
+from synthfair.task.limits import Limits
 
 VERSION = "2.9.0"
 """Of the engine, the same at all sites: what a hardened kit is was found for this one."""

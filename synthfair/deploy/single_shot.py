@@ -18,8 +18,8 @@ from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.privacy.ledger import Booking
 from synthfair.release.keys import read_signing_key
 from synthfair.task.job_sites import JobSites, Query
+from synthfair.task.limits import Claim
 from synthfair.task.messages import sha256
-from synthfair.task.settings import Claim
 from synthfair.task.site import Request, Work, refused_as
 
 RELEASES_FOLDER = "releases"

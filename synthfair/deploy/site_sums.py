@@ -11,7 +11,7 @@ from synthfair.secure.aggregator_keys import read_aggregator_folder
 from synthfair.secure.summands import GroupCounts
 from synthfair.secure.task import Task
 from synthfair.secure.upload import make_uploads
-from synthfair.task.settings import Claim
+from synthfair.task.limits import Claim
 from synthfair.task.site import RefusedError, Request, Work, refused_as
 
 MODELS = "models"

@@ -31,8 +31,8 @@ from synthfair.errors import InputError, refusal
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.privacy.ledger import Booking, purchase_of
 from synthfair.secure.upload import make_uploads
+from synthfair.task.limits import Claim
 from synthfair.task.messages import Hex32, sha256
-from synthfair.task.settings import Claim
 from synthfair.task.site import RefusedError, Request, Work, refused_as
 
 if TYPE_CHECKING:

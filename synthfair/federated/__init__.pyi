@@ -6,12 +6,12 @@ from .engine import Protection
 from .fair_sgd import FairSgd, FairSgdSettings
 from .fedavg import FedAvg, FedAvgSettings
 from .fpfl import FedSgdSettings, Fpfl, FpflSettings, MmdmSettings
+from .method_settings import TrainingPlan
 from .methods import METHODS, WITHOUT_FLAGS, TrainConfig, load_train_config, own_settings
 from .networks import LogisticRegression, Network, Perceptron
 from .parity import Parity
 from .privfairfl import PrivFairFLPostSettings, PrivFairFLPreSettings
 from .secure_sums import SecureSums, make_secure_sums
-from .settings import TrainingPlan
 from .training import Communication, TrainFiles, Training, train_rounds, train_table
 from .two_phase import TwoPhase, TwoPhaseSettings, make_two_phase
 from .user_data import (

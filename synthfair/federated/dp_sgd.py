@@ -14,9 +14,9 @@ from synthfair.federated.algorithm import AtLeast0, Count, Positive, algorithm, 
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import add_noise
 from synthfair.federated.fedavg import Averaging
+from synthfair.federated.method_settings import PassSettings, PrivacySettings, TrainingPlan
 from synthfair.federated.networks import Trainable
 from synthfair.federated.row_sums import clipped_gradients, cross_entropy, noise_of, poisson_sum
-from synthfair.federated.settings import PassSettings, PrivacySettings, TrainingPlan
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import Params

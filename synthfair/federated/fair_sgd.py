@@ -19,10 +19,10 @@ from synthfair.errors import InputError
 from synthfair.federated.algorithm import AtLeast0, Count, Positive, Share, algorithm, static
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.fedavg import Averaging
+from synthfair.federated.method_settings import BATCH, PassSettings, TrainingPlan
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.row_sums import cross_entropy, random_rows
-from synthfair.federated.settings import BATCH, PassSettings, TrainingPlan
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows
 from synthfair.model import Params

@@ -25,8 +25,8 @@ from synthfair.federated.algorithm import (
     algorithm,
     static,
 )
+from synthfair.federated.method_settings import TrainingPlan, UserPrivacySettings
 from synthfair.federated.networks import Trainable
-from synthfair.federated.settings import TrainingPlan, UserPrivacySettings
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import Params, Rows, regularized_loss

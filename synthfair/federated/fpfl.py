@@ -22,9 +22,9 @@ from jax.flatten_util import ravel_pytree
 from pydantic import Field
 
 from synthfair.federated.algorithm import AtLeast0, Positive, Share, algorithm, static
+from synthfair.federated.method_settings import CohortSettings, TrainingPlan, UserPrivacySettings
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, ParityNotion, RateSums, is_right
-from synthfair.federated.settings import CohortSettings, TrainingPlan, UserPrivacySettings
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows
 from synthfair.model import Params

@@ -11,8 +11,8 @@ from synthfair.federated.dp_sgd import DpSgdSettings
 from synthfair.federated.fair_sgd import FairSgdSettings
 from synthfair.federated.fedavg import FedAvgSettings
 from synthfair.federated.fpfl import FedSgdSettings, FpflSettings, MmdmSettings
+from synthfair.federated.method_settings import METHODS, TrainConfig
 from synthfair.federated.privfairfl import PrivFairFLPostSettings, PrivFairFLPreSettings
-from synthfair.federated.settings import METHODS, TrainConfig
 from synthfair.federated.two_phase import TwoPhaseSettings
 
 METHODS.update(

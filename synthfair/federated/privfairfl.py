@@ -19,7 +19,7 @@ from synthfair.config.rules import WeightMethod
 from synthfair.data.schema import Schema
 from synthfair.federated.algorithm import Share
 from synthfair.federated.dp_sgd import NoisyPassSettings
-from synthfair.federated.settings import Epsilon, TrainingPlan
+from synthfair.federated.method_settings import Epsilon, TrainingPlan
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import Users
 from synthfair.model import Params

@@ -27,10 +27,10 @@ from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.dp_sgd import DpSgd
 from synthfair.federated.engine import add_noise, key_from
 from synthfair.federated.fair_sgd import FairPassSettings, FairSgd, FairState, fair_loss
+from synthfair.federated.method_settings import PrivacySettings, TrainingPlan
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.row_sums import clipped_gradients, cross_entropy, noise_of, poisson_sum
-from synthfair.federated.settings import PrivacySettings, TrainingPlan
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import Params

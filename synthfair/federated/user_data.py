@@ -22,7 +22,7 @@ from synthfair.postprocess.weights import RowWeights
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synthfair.federated.settings import TrainConfig
+    from synthfair.federated.method_settings import TrainConfig
 
 TEST_SHARE = 0.2
 """Of the rows, where no test table is given."""

@@ -10,7 +10,7 @@ from rich.console import Group
 
 from synthfair.fairness.metrics import Metric
 from synthfair.measure.estimate import FEW
-from synthfair.report.table import Table
+from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
     from synthfair.measure.aggregate import Collected

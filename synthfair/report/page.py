@@ -28,11 +28,16 @@ from synthfair.report.figures import (
 )
 from synthfair.report.gaps import gap_table
 from synthfair.report.overview import METRIC_OF, Overview, overviews
-from synthfair.report.releases import guarantee_facts, statement_facts
+from synthfair.report.release_tables import guarantee_facts, statement_facts
+from synthfair.report.result_tables import (
+    NAMES,
+    federation_table,
+    influence_table,
+    overview_records,
+)
 from synthfair.report.results import Result, inputs_of, run_names
 from synthfair.report.scores import THRESHOLDS, Calibration, at_thresholds, calibration, has_scores
-from synthfair.report.table import Table, fact_rows
-from synthfair.report.tables import NAMES, federation_table, influence_table, overview_records
+from synthfair.report.text_table import Table, fact_rows
 from synthfair.run_files import MetricsFile
 
 FIGURES = ("groups", "thresholds", "selection", "calibration", "objective", "gap")

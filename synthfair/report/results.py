@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.client.history import ENDING, History, read_history
 from synthfair.config import DistillConfig, Target
-from synthfair.config.server import FOR_SURROGATES
+from synthfair.config.server_settings import FOR_SURROGATES
 from synthfair.errors import InputError, refusal
-from synthfair.report.table import as_text
+from synthfair.report.text_table import as_text
 from synthfair.run_files import FrontierLine, GapsFile, MetricsFile, read_frontier, read_run_file
 from synthfair.task.federation_file import FILE as FEDERATION
 from synthfair.task.federation_file import FederationFile

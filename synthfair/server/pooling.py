@@ -23,7 +23,7 @@ from synthfair.release.format import Release, name_of
 from synthfair.release.keys import Keys
 from synthfair.release.reading import MAX_CELLS, read_release
 from synthfair.surrogate.frontier import FrontierPoint, GlobalProblem, least_weight
-from synthfair.surrogate.table import WeightedTable
+from synthfair.surrogate.weighted_table import WeightedTable
 from synthfair.trained import TrainedModel, input_names
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from synthfair.release.format import Release, name_of
 from synthfair.server.parts import check_pool
 from synthfair.server.pooling import Pool, make_pool, train_pool
 from synthfair.sklearn.codebook import TrainingRows, one_each, read_arrays, read_table
-from synthfair.sklearn.settings import NOT_CONVERGED, FairEstimator, seed_of, warn
-from synthfair.surrogate.table import WeightedTable
+from synthfair.sklearn.keywords import NOT_CONVERGED, FairEstimator, seed_of, warn
+from synthfair.surrogate.weighted_table import WeightedTable
 from synthfair.trained import TrainedModel
 
 ROWS = "rows of fit"

@@ -19,7 +19,7 @@ from synthfair.data.encode import MUCH, Clipping, Encoded, as_numbers, encode, e
 from synthfair.data.schema import MOST, Categorical, Numeric, Schema, repeated
 from synthfair.errors import InputError, refusal
 from synthfair.model import LinearModel, Rows
-from synthfair.sklearn.settings import Bounds, Categories, FairEstimator, warn
+from synthfair.sklearn.keywords import Bounds, Categories, FairEstimator, warn
 
 LABEL, GROUP = "y", "sensitive_features"
 """Columns of y and of the sensitive features in the schema."""

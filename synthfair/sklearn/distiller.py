@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from synthfair.client.many_clients import distill_clients
 from synthfair.errors import InputError
 from synthfair.sklearn.codebook import read_arrays
-from synthfair.sklearn.settings import NOT_CONVERGED, FairEstimator, seed_of, warn
+from synthfair.sklearn.keywords import NOT_CONVERGED, FairEstimator, seed_of, warn
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

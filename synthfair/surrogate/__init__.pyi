@@ -2,14 +2,14 @@ from .fair_table import FairTable, make_fair_table
 from .fair_training import train_fair
 from .frontier import FrontierPoint, GlobalProblem, frontier, least_weight
 from .make import Surrogate, make_surrogate
-from .secure import (
+from .shared_sums import (
     SecureSurrogate,
     client_sums,
     make_secure_surrogate,
     next_sums,
     surrogate_from_sums,
 )
-from .table import WeightedTable, together
+from .weighted_table import WeightedTable, together
 
 __all__ = [
     "FairTable",

@@ -45,7 +45,7 @@ from synthfair.surrogate.marginals import (
     make_margins,
     round_to,
 )
-from synthfair.surrogate.sums import (
+from synthfair.surrogate.questions import (
     GRID,
     Question,
     anchor_rates,

@@ -14,6 +14,7 @@ from synthfair.data.schema import read_schema
 from synthfair.files import write_json
 from synthfair.release.keys import read_keys
 from synthfair.task.federation_file import FILE, Booked, FederationFile
+from synthfair.task.limits import ServerSettings
 from synthfair.task.messages import (
     Ask,
     BadAnswerError,
@@ -22,7 +23,6 @@ from synthfair.task.messages import (
     TaskName,
     read_answer,
 )
-from synthfair.task.settings import ServerSettings
 
 if TYPE_CHECKING:
     from synthfair.secure.aggregator_keys import AggregatorKeys

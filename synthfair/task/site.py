@@ -16,6 +16,7 @@ from synthfair.files import OWNER_ONLY, parse_as
 from synthfair.privacy.answers import BoughtFile
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.task.federation_file import SiteCode
+from synthfair.task.limits import Claim
 from synthfair.task.messages import (
     DEPENDS_ON_ROWS,
     MAX_CARRIED,
@@ -27,7 +28,6 @@ from synthfair.task.messages import (
     make_answer,
     sha256,
 )
-from synthfair.task.settings import Claim
 from synthfair.task.trace import FILE as TRACE
 from synthfair.task.trace import Event, Trace
 
@@ -138,7 +138,7 @@ Raises:
 
 
 class SignedSettings(Protocol):
-    """Settings of whoever answers questions, see :class:`synthfair.task.settings.SiteSettings`."""
+    """Settings of whoever answers questions, see :class:`synthfair.task.limits.SiteSettings`."""
 
     @property
     def schema_path(self) -> Path:

@@ -5,14 +5,14 @@ from tests.mutants import Mutant
 MUTANTS = [
     Mutant(
         "an unset batch is larger than a client",
-        "federated/settings.py",
+        "federated/method_settings.py",
         "return min(BATCH, users.smallest)",
         "return BATCH",
         "test_weights.py",
     ),
     Mutant(
         "what a method does not read is ignored",
-        "federated/settings.py",
+        "federated/method_settings.py",
         "if unread := sorted(key for key in data if key in known and not cls.reads(key)):",
         "if unread := []:",
         "test_config.py",

@@ -5,7 +5,7 @@ from tests.mutants import Mutant
 MUTANTS = [
     Mutant(
         "any estimate above alpha is warned of",
-        "report/tables.py",
+        "report/result_tables.py",
         "if gap.value <= alpha + gap.error + 1e-9:",
         "if gap.value <= alpha + 1e-9:",
         "test_postprocess_commands.py",
@@ -230,7 +230,7 @@ MUTANTS = [
     ),
     Mutant(
         "a report shows what a file says as it is",
-        "report/table.py",
+        "report/text_table.py",
         'c if c.isprintable() else "\\N{REPLACEMENT CHARACTER}"',
         "c",
         "test_table.py",

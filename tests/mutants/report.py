@@ -5,7 +5,7 @@ from tests.mutants import Mutant
 MUTANTS = [
     Mutant(
         "a model that decides alike for everybody is no warning",
-        "report/releases.py",
+        "report/release_tables.py",
         "if baseline and baseline.accuracy <= baseline.majority:",
         "if baseline and baseline.accuracy < baseline.majority - SLACK:",
         "test_surrogate_client.py",
@@ -47,7 +47,7 @@ MUTANTS = [
     ),
     Mutant(
         "the demo's table with SPD where accuracy belongs",
-        "report/tables.py",
+        "report/result_tables.py",
         'overall["accuracy"], overall["spd"]))',
         'overall["spd"], overall["accuracy"]))',
         "test_compare.py",
@@ -131,7 +131,7 @@ MUTANTS = [
     ),
     Mutant(
         "one group's change of its rate as another's",
-        "report/tables.py",
+        "report/result_tables.py",
         "dict(zip(titles, influence.rates, strict=True))",
         "dict(zip(titles, reversed(influence.rates), strict=True))",
         "test_report_page.py",
@@ -222,14 +222,14 @@ MUTANTS = [
     ),
     Mutant(
         "few rows are said to be noise where there is none",
-        "report/releases.py",
+        "report/release_tables.py",
         "config.epsilon and clipping.rows",
         "clipping.rows",
         "test_clipping.py",
     ),
     Mutant(
         "numbers are folded in narrow columns",
-        "report/table.py",
+        "report/text_table.py",
         "word if words[i] else longest",
         "word",
         "test_table.py",

@@ -19,7 +19,7 @@ MUTANTS = [
     ),
     Mutant(
         "settings of a search cannot be read again",
-        "config/server.py",
+        "config/server_settings.py",
         'unused = {"rho"} if self.max_gap is not None else set()',
         "unused: set[str] = set()",
         "test_surrogate_release.py",
@@ -33,7 +33,7 @@ MUTANTS = [
     ),
     Mutant(
         "surrogates have the cap of fair releases",
-        "config/server.py",
+        "config/server_settings.py",
         "(3.0 if surrogates else 1.0)",
         "1.0",
         "test_influence.py",

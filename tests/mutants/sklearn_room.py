@@ -40,7 +40,7 @@ MUTANTS = [
     ),
     Mutant(
         "the notion that is asked for is not used",
-        "sklearn/settings.py",
+        "sklearn/keywords.py",
         "given = {name: getattr(self, name) for name in _SHARED}",
         "given = {name: getattr(self, name) for name in _SHARED} | {'notion': 'statistical_parity'}",
         "test_sklearn.py",

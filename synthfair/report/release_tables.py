@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from synthfair.config import DistillConfig, changed_settings
-from synthfair.report.table import Table
+from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease

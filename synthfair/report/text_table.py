@@ -38,7 +38,7 @@ class Table:
 
     Example:
         >>> from synthfair.fairness.metrics import Metric
-        >>> from synthfair.report.table import Table, plain_text
+        >>> from synthfair.report.text_table import Table, plain_text
         >>> row = ("fair releases", Metric(0.9, 0.88, 0.92), Metric(0.1, 0.05, 0.18))
         >>> table = Table(("model", "accuracy", "SPD"), [row], form=".2f")
         >>> print(plain_text(table, width=40), end="")
@@ -65,7 +65,7 @@ class Table:
         """A line for each fact: of several values a line each, of None no line.
 
         Example:
-            >>> from synthfair.report.table import Table
+            >>> from synthfair.report.text_table import Table
             >>> mechanisms = [{"name": "moments", "noise": 2.5, "grid": None}]
             >>> for row in Table.of_facts({"epsilon": 1.0, "mechanisms": mechanisms}).rows:
             ...     print(row)
@@ -148,7 +148,7 @@ def as_text(value: object, form: str = "z.3f") -> str:
 
     Example:
         >>> from synthfair.fairness.metrics import Metric
-        >>> from synthfair.report.table import as_text
+        >>> from synthfair.report.text_table import as_text
         >>> [as_text(v) for v in (1234, Metric(0.5, 0.25, 1.0), float("nan"), True, ("a", "b"))]
         ['1,234', '0.500 [0.250, 1.000]', 'undefined', 'yes', 'a, b']
     """

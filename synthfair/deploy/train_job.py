@@ -29,15 +29,15 @@ from synthfair.deploy.agreed import (
     train_config,
     unpacked,
 )
-from synthfair.deploy.sums import make_sum, secure_sum
+from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.errors import InputError
 from synthfair.task.job_sites import JobSites, Query
 
 if TYPE_CHECKING:
     from synthfair.checkpoint import CheckpointFile
     from synthfair.federated.engine import RunProgress
+    from synthfair.federated.method_settings import TrainConfig, TrainingPlan
     from synthfair.federated.secure_sums import SecureSums
-    from synthfair.federated.settings import TrainConfig, TrainingPlan
     from synthfair.trained import TrainedModel
 
 

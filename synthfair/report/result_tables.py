@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 
 from synthfair.fairness.intervals import rate_interval
-from synthfair.report.releases import guarantee_facts
-from synthfair.report.table import Table
+from synthfair.report.release_tables import guarantee_facts
+from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
     from synthfair.compare import Outcome

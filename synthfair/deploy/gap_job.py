@@ -26,8 +26,8 @@ from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Booking
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.task.job_sites import JobSites, Query
+from synthfair.task.limits import Claim
 from synthfair.task.messages import sha256
-from synthfair.task.settings import Claim
 from synthfair.task.site import Request, Work, refused_as
 from synthfair.trained import TrainedModel, parse_model
 

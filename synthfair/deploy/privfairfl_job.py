@@ -19,9 +19,9 @@ from pydantic import (
 
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON, Notion, Relation, ServerConfig
 from synthfair.config.rules import STRICT
+from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, content_of
-from synthfair.deploy.sums import make_sum, secure_sum
-from synthfair.deploy.training import TrainJob, train
+from synthfair.deploy.train_job import TrainJob, train
 from synthfair.errors import InputError, refusal
 from synthfair.files import OWNER_ONLY, read_document, whole_file, write_json
 from synthfair.postprocess.decision import MOST_BINS

@@ -34,7 +34,7 @@ from synthfair.secure.opening import NoisyTotal, noisy_sum
 from synthfair.secure.summands import RowSums
 from synthfair.surrogate.make import NONE, Plan, Sums, Surrogate, surrogate_of
 from synthfair.surrogate.marginals import chow_liu, dependence
-from synthfair.surrogate.sums import (
+from synthfair.surrogate.questions import (
     Question,
     anchor_rates,
     column_moments,

@@ -15,8 +15,8 @@ from synthfair.config import STRICT
 from synthfair.files import read_as
 from synthfair.privacy.guarantee import Line
 from synthfair.report.gaps import gap_table
-from synthfair.report.table import Table
-from synthfair.report.tables import NAMES, federation_table
+from synthfair.report.result_tables import NAMES, federation_table
+from synthfair.report.text_table import Table
 from synthfair.run_files import MAX_BYTES, MetricsFile, read_run_file
 
 if TYPE_CHECKING:

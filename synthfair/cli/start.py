@@ -60,8 +60,8 @@ def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None
     from synthfair.compare import demonstrate
     from synthfair.files import write_text
     from synthfair.report.figures import can_draw, frontier_figure
-    from synthfair.report.table import plain_text
-    from synthfair.report.tables import outcomes_table
+    from synthfair.report.result_tables import outcomes_table
+    from synthfair.report.text_table import plain_text
 
     with counting_bar("demo") as show:
         found = demonstrate(output, show, force=force)
