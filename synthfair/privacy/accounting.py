@@ -43,6 +43,19 @@ ACCOUNTANT = r"^exact Gaussian composition, dp-accounting [0-9A-Za-z.+-]{1,30}$"
 """What :func:`accountant` returns, as a pattern."""
 
 
+Sampling = Literal["poisson", "fixed"]
+"""Each by itself with the same probability; or a fixed number, without replacement."""
+
+LARGEST_NOISE = 1e4
+"""Standard deviations of noise a sensitivity, beyond which a sum says nothing."""
+
+LEAST_NOISE = 0.1
+"""The same, below which the search for the least noise does not go."""
+
+TOLERANCE = 1e-3
+"""Of the noise, relatively: what is found may be larger than needed by about so much."""
+
+
 def delta_of(mu: float, epsilon: float) -> float:
     """The least delta for which mu-GDP is (epsilon, delta)-DP.
 
@@ -240,19 +253,6 @@ def accountant() -> str:
         return f"exact Gaussian composition, dp-accounting {version('dp-accounting')}"
     except PackageNotFoundError as error:
         raise InputError("epsilon: needs dp-accounting; pip install dp-accounting") from error
-
-
-Sampling = Literal["poisson", "fixed"]
-"""Each by itself with the same probability; or a fixed number, without replacement."""
-
-LARGEST_NOISE = 1e4
-"""Standard deviations of noise a sensitivity, beyond which a sum says nothing."""
-
-LEAST_NOISE = 0.1
-"""The same, below which the search for the least noise does not go."""
-
-TOLERANCE = 1e-3
-"""Of the noise, relatively: what is found may be larger than needed by about so much."""
 
 
 @dataclass(frozen=True)

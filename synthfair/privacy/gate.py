@@ -23,6 +23,36 @@ CHANCE = 1e-3
 """The same as a probability, for counts that are small."""
 
 
+COPY = 1e-6
+"""Difference in each encoded feature below which a synthetic row is a copy of a real one; of rows
+that are on the grid of a release, half a step more."""
+
+CLOSE = 1e-3
+"""Distance below which a row is nearly a copy: decoding and rounding would undo the difference."""
+
+QUANTILE = 0.05
+"""A synthetic row is near where it is as near to a real row as this share of held-out rows are; a
+release that copies nobody has about that share of near rows, or less."""
+
+LEAST_HELD_OUT = 20
+"""With fewer distinct held-out rows nothing is compared with them."""
+
+CHUNK = 2**13
+"""Real rows that are searched for copies together."""
+
+THREADS = 2
+"""That a tree is searched by."""
+
+FEW_COLUMNS = 20
+"""In which a tree is quicker; in more it visits nearly all points."""
+
+SPARE = 4
+"""Candidates of each row beyond those asked for, as rounding may confuse points equally near."""
+
+CELLS = 2**22
+"""Distances that are held at once."""
+
+
 class Comparison(NamedTuple):
     """A rate that should be no higher than another, of rows that were not distilled.
 
@@ -103,38 +133,8 @@ def area(members: np.ndarray, others: np.ndarray) -> Comparison:
     )
 
 
-COPY = 1e-6
-"""Difference in each encoded feature below which a synthetic row is a copy of a real one; of rows
-that are on the grid of a release, half a step more."""
-
-CLOSE = 1e-3
-"""Distance below which a row is nearly a copy: decoding and rounding would undo the difference."""
-
-QUANTILE = 0.05
-"""A synthetic row is near where it is as near to a real row as this share of held-out rows are; a
-release that copies nobody has about that share of near rows, or less."""
-
-LEAST_HELD_OUT = 20
-"""With fewer distinct held-out rows nothing is compared with them."""
-
 MOST_REAL, MOST_OTHER = 20_000, 2_000
 """Rows that distances are measured to, and from; of more, so many are drawn."""
-
-CHUNK = 2**13
-"""Real rows that are searched for copies together."""
-
-
-THREADS = 2
-"""That a tree is searched by."""
-
-FEW_COLUMNS = 20
-"""In which a tree is quicker; in more it visits nearly all points."""
-
-SPARE = 4
-"""Candidates of each row beyond those asked for, as rounding may confuse points equally near."""
-
-CELLS = 2**22
-"""Distances that are held at once."""
 
 
 class Distances(NamedTuple):

@@ -24,6 +24,13 @@ RandomBytes = Callable[[int], bytes]
 """Returns so many random bytes."""
 
 
+LARGEST = 2**50
+"""Of a scale or a standard deviation. Noise is then below 2^63, but for a chance of exp(-2^13)."""
+
+_SMALL = 2**31
+"""U + t V is below 2^63 if t and V are below this; counting V so far would take hours."""
+
+
 def system_entropy(count: int) -> bytes:
     """Bytes that nobody can predict or repeat."""
     return os.urandom(count)
@@ -44,13 +51,6 @@ def uniform(count: int, source: RandomBytes) -> np.ndarray:
     """[count] independent multiples of 2^-53, uniform in (0, 1]."""
     integers = np.frombuffer(source(8 * count), np.uint64) >> np.uint64(11)
     return (integers + 1.0) / 2.0**53
-
-
-LARGEST = 2**50
-"""Of a scale or a standard deviation. Noise is then below 2^63, but for a chance of exp(-2^13)."""
-
-_SMALL = 2**31
-"""U + t V is below 2^63 if t and V are below this; counting V so far would take hours."""
 
 
 def discrete_laplace(scale: Fraction, n: int, source: RandomBytes = system_entropy) -> np.ndarray:

@@ -39,6 +39,13 @@ _Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Hex64 = Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
 
 
+PRIVATE, PUBLIC = ".key", ".pub"
+"""Endings of the two files of one client."""
+
+MAX_BYTES = 10_000
+"""Of a key file that is read; one of these keys takes some 120."""
+
+
 class Signature(BaseModel):
     """What a release file says of its own content, and who signed that, if anybody.
 
@@ -171,13 +178,6 @@ def require_cryptography(purpose: str) -> None:
         raise InputError(
             f"{purpose} needs the package cryptography: pip install 'synthfair[sign]'"
         ) from error
-
-
-PRIVATE, PUBLIC = ".key", ".pub"
-"""Endings of the two files of one client."""
-
-MAX_BYTES = 10_000
-"""Of a key file that is read; one of these keys takes some 120."""
 
 
 def make_keys(path: str | PathLike[str], *, force: bool = False) -> tuple[Path, str]:
