@@ -36,9 +36,9 @@ EXIT_CODES = {
 
 COMMANDS = {
     "Get started": {
-        "start:demo": "Run everything on a real table: two unlike lenders, one fair model.",
-        "start:split": "Split a table into client files, for simulation.",
-        "start:schema": "Draft the schema of your own table, to be completed by hand or with you.",
+        "first_steps:demo": "Run everything on a real table: two unlike lenders, one fair model.",
+        "first_steps:split": "Split a table into client files, for simulation.",
+        "first_steps:schema": "Draft the schema of your own table, to be completed by hand or with you.",
     },
     "Make a release": {
         "client:client": "Distil a private table into one release file.",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
-from synthfair.cli.start import (
+from synthfair.cli.first_steps import (
     By,
     Clients,
     MinRows,

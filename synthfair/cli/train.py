@@ -14,7 +14,7 @@ from synthfair.cli.parameters import (
     SchemaFile,
     Switch,
 )
-from synthfair.cli.start import Sensitive, Table, named_table
+from synthfair.cli.first_steps import Sensitive, Table, named_table
 from synthfair.errors import InputError
 
 
