@@ -219,6 +219,14 @@ def test_secure_sums_add_their_epsilon_once_a_task_and_client(ledger):
         ledger.book(part("a" * 64, client="2" * 64))  # the same rows, twice in one sum
 
 
+def test_what_must_be_left_is_left(ledger):
+    ledger.set_limit(1.2, 1e-6)
+    ledger.book(part("a" * 64), reserve=0.6)
+    with pytest.raises(InputError, match=r"the limit is 1\.2, of which 0\.6 must be left"):
+        ledger.book(part("b" * 64), reserve=0.6)
+    ledger.book(part("b" * 64), reserve=0.1)
+
+
 def test_parts_of_unknown_clients_all_add_up(ledger):
     """As earlier versions booked them: whether they are one client's is not known."""
     for _ in range(3):

@@ -335,7 +335,7 @@ MUTANTS = [
         "privacy/ledger.py",
         "            self.require_affordable(booking, reserve=reserve)\n",
         "            self.require_affordable(booking)\n",
-        "test_deploy_gap.py test_deploy_limits.py test_deploy_training.py",
+        "test_ledger.py",
     ),
     Mutant(
         "an epsilon that leaves the teacher open counts as one",
