@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from synthfair.evaluation import (
 )
 from synthfair.files import require_distinct, require_free, whole_file, write_json
 from synthfair.release.format import Release
-from synthfair.release.keys import read_keys
+from synthfair.release.keys import Keys, read_keys
 from synthfair.server.frontier_files import FrontierLine, frontier_lines, write_frontier
 from synthfair.server.influence import Influence, Influences, measure_influence, refuse_influence
 from synthfair.server.parts import PoolCheck, check_pool, check_surrogates
@@ -117,8 +117,6 @@ def serve(
         InputError: an input is refused, one release moves the model too far, or a file exists or
             cannot be written.
     """
-    import pyarrow.parquet as pq
-
     # What is written must not be there, and must be no input.
     files, more = Outputs.of(output), [records] if records else []
     outputs = [*files, *more]
@@ -127,8 +125,7 @@ def serve(
     require_free(*outputs, force=force)
 
     # Every release is verified, and all are pooled.
-    schema, names = read_schema(schema_path), file_names(releases)
-    clients = read_keys(keys) if keys else None
+    schema, clients = read_schema(schema_path), read_keys(keys) if keys else None
     read = read_releases(releases, schema, keys=clients)
     pooled = make_pool(read, schema, config)
     if frontier and pooled.penalty is None:
@@ -137,57 +134,76 @@ def serve(
 
     # One model is trained, and measured on the test tables.
     model, point = train_pool(pooled, schema)
-    tables, rho = read_tests(tests, schema), point.rho if point else None
+    tables = read_tests(tests, schema)
     evaluation = evaluate(model, tables, config, sources=tests) if tables else None
 
     # No release may move it too far; what looks wrong is said.
-    influences = measure_influence(read, model, tables, config=config, rho=rho)
+    influences = measure_influence(
+        read, model, tables, config=config, rho=point.rho if point else None
+    )
     check = None
     if evaluation:
         check = _check_model(read, pooled, schema, evaluation, tables=tables, config=config)
     remedy = check.remedy if check and check.warnings and not point else ""
     most = config.most_influence(surrogates=point is not None)
     refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
-    influences = influences.renamed(names)
     warnings = _surrogate_warnings(pooled, point, config, schema) if point else ()
     if check and evaluation:
         warnings += (*check.warnings, *small_group_warnings(evaluation, schema, config))
     fair_table, refused = _fair_table(pooled, point, model) if point else (None, ())
-    warnings += refused
     least = config.min_group_rows
     lines = frontier_lines(pooled.problem, model, tables, min_group_rows=least) if frontier else ()
 
     # All is computed before anything is written, and what no longer holds is removed.
+    named = dict(zip(file_names(releases), read.values(), strict=True))
+    influences = influences.renamed([*named])
+    served = Served(model, evaluation, influences, point, lines, (*warnings, *refused))
     for path in files:
         path.unlink(missing_ok=True)
     if evaluation:
-        named = dict(zip(names, read.values(), strict=True))
-        signed = {} if clients is None else {name: signer(r, clients) for name, r in named.items()}
-        document = {
-            **evaluation_document(evaluation, schema, config),
-            **_releases_document(named, signed),
-            "influence": {
-                "outliers_above": number(influences.outliers_above),
-                "releases": {n: _plain(moved) for n, moved in influences.releases.items()},
-            },
-            "max_influence": most,
-            "max_spd_influence": config.max_spd_influence,
-            "server": config.model_dump(mode="json") if point else None,
-            "asked": (config.asked if point else _asked(named)).model_dump(mode="json"),
-            "rho": rho,
-            "warnings": warnings,
-            "converged": model.converged,
-        }
-        write_json(files.metrics, document)
+        write_json(files.metrics, _metrics(served, named, clients, schema, config))
     write_model(model, files.model)
-    tables_to_write = {files.fair_table: fair_table} | dict.fromkeys(more, rows)
-    for path, table in tables_to_write.items():
+    _write_tables({files.fair_table: fair_table} | dict.fromkeys(more, rows))
+    if lines:
+        write_frontier(lines, files.frontier)
+    return served
+
+
+def _metrics(
+    served: Served,
+    releases: Mapping[str, Release],
+    clients: Keys | None,
+    schema: Schema,
+    config: ServerConfig,
+) -> dict[str, Any]:
+    """What metrics.json says."""
+    influences, point = served.influences, served.point
+    signed = {name: signer(release, clients) for name, release in releases.items() if clients}
+    return {
+        **evaluation_document(cast(Evaluation, served.evaluation), schema, config),
+        **_releases_document(releases, signed),
+        "influence": {
+            "outliers_above": number(influences.outliers_above),
+            "releases": {name: _plain(moved) for name, moved in influences.releases.items()},
+        },
+        "max_influence": config.most_influence(surrogates=point is not None),
+        "max_spd_influence": config.max_spd_influence,
+        "server": config.model_dump(mode="json") if point else None,
+        "asked": (config.asked if point else _asked(releases)).model_dump(mode="json"),
+        "rho": point.rho if point else None,
+        "warnings": served.warnings,
+        "converged": served.model.converged,
+    }
+
+
+def _write_tables(tables: Mapping[Path, pa.Table | None]) -> None:
+    """Each that there is, as Parquet, whole or not at all."""
+    import pyarrow.parquet as pq
+
+    for path, table in tables.items():
         if table is not None:
             with whole_file(path) as temporary:
                 pq.write_table(table, temporary)
-    if lines:
-        write_frontier(lines, files.frontier)
-    return Served(model, evaluation, influences, point, lines, warnings)
 
 
 def _check_model(

@@ -118,7 +118,7 @@ MUTANTS = [
     Mutant(
         "fair releases are asked for what the server would ask of surrogates",
         "server/routine.py",
-        "(config.asked if point else _asked(named))",
+        "(config.asked if point else _asked(releases))",
         "config.asked",
         "test_report_commands.py",
     ),
