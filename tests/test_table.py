@@ -239,4 +239,4 @@ def test_a_jobs_tables_follow_the_terminal(width, tmp_path, monkeypatch, capsys)
 def test_there_is_no_other_table():
     folder = Path(synthfair.__file__).parent
     makers = [p.name for p in folder.rglob("*.py") if re.search(r"rich.table\b", p.read_text())]
-    assert makers == ["table.py"]
+    assert makers == ["text_table.py"]
