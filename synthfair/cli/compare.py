@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
 from synthfair.cli.first_steps import (
     By,
     Clients,
@@ -18,6 +17,7 @@ from synthfair.cli.first_steps import (
     TestFraction,
     own_table,
 )
+from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
 from synthfair.config import (
     DistillConfig,
     load_distill_config,

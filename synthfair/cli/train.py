@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack
 
+from synthfair.cli.first_steps import Sensitive, Table, named_table
 from synthfair.cli.parameters import (
     Config,
     Force,
@@ -14,7 +15,6 @@ from synthfair.cli.parameters import (
     SchemaFile,
     Switch,
 )
-from synthfair.cli.first_steps import Sensitive, Table, named_table
 from synthfair.errors import InputError
 
 
