@@ -17,8 +17,9 @@ def problem():
 
 
 def sensitivity(problem, x):
-    """J [p, N_s d], by the derivative of Newton's steps."""
-    return jax.jit(jax.jacfwd(optimum, argnums=1))(problem, x).reshape(-1, x.size)
+    """J [p, N_s d], by the derivative of Newton's steps, a column at a time: it compiles quicker."""
+    slope = jax.jit(lambda v: jax.jvp(lambda x: optimum(problem, x), (x,), (v,))[1])
+    return np.stack([slope(v.reshape(x.shape)) for v in np.eye(x.size)], axis=1)
 
 
 def test_the_direction_is_that_of_the_large_system(problem):

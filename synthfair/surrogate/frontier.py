@@ -137,7 +137,7 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     Example:
         >>> import numpy as np
         >>> import synthfair as sf
-        >>> x, s, y = sf.encode(*sf.load_dataset("loanapp"))
+        >>> x, s, y = (part[:400] for part in sf.encode(*sf.load_dataset("loanapp")))
         >>> rows = sf.surrogate.WeightedTable(x, s, y, np.ones(len(y))).rows(n_groups=2)
         >>> problem = sf.surrogate.GlobalProblem(
         ...     rows, sf.SelectionRatePenalty(), "statistical_parity", n_groups=2, lambda_theta=1e-3
