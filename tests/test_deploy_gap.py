@@ -251,6 +251,21 @@ def test_a_model_that_is_none_or_anothers_is_refused(world, model):
     assert answer(world, Message(ask(world).text, model)) == ("settings", b"")
 
 
+def test_limits_come_before_what_came_with_the_question(world):
+    """A site that allows nothing does not look at a model."""
+    world.limit("north", kinds=[])
+    message = ask(world)._replace(carried=b"no model")
+    assert answer(world, message)[0] == "kind"
+
+
+def test_what_fails_on_the_rows_is_not_said_to_be_the_budget(world, monkeypatch):
+    def fail(*_, **__):
+        raise ValueError("a value of some row")
+
+    monkeypatch.setattr("synthfair.deploy.gap_job.perturb_rates", fail)
+    assert answer(world, ask(world)) == ("failed", b"")
+
+
 def test_measurements_add_up_to_the_ledgers_limit(world):
     ledger_of(world).set_limit(2.5, 1e-6)
     assert answer(world, ask(world))[0] == "ok"

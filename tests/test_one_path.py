@@ -143,6 +143,22 @@ def test_an_interruption_of_the_trial_or_the_release_goes_on_to_the_same_bytes(p
     assert receipt.sha256 == whole.sha256
 
 
+def test_an_interruption_of_the_last_checks_repeats_no_step(paths, monkeypatch):
+    config = sf.DistillConfig(n_synthetic=24, steps=CHUNK - 1)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("synthfair.client.fair_task.FairTask.check", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            distill_file(*paths, config, Options(hold_out=0.0))
+    again = Interruption(None)
+    made, _ = distill_file(*paths, config, Options(hold_out=0.0), progress=again)
+    assert (again.chunks, made.resumed_at) == (0, CHUNK)
+    assert not list(paths[2].parent.glob("*.checkpoint"))
+
+
 class Planted:
     """A function that makes releases; one of them gets a real row."""
 

@@ -19,6 +19,7 @@ from two_sites import PRIVATE, World
 
 import synthfair as sf
 from synthfair.client import Options, distill_file
+from synthfair.client.from_file import make_task
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON
 from synthfair.data.encode import Encoded, encode_records
 from synthfair.data.schema import Numeric
@@ -279,6 +280,18 @@ def test_what_changes_a_surrogates_answer_is_another_purchase(paths, monkeypatch
     make_table(300).sample(frac=1, random_state=1).to_parquet(folder / "again.parquet", index=False)
     distill_file(folder / "again.parquet", *paths[1:], config, ledger)
     assert Ledger(folder / "ledger").spent().releases == len(changes)
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_another_guarantee_of_the_same_settings_is_another_purchase(kind):
+    """As where another version of synthfair splits a budget in another way."""
+    task = make_task(CONFIGS[kind], SCHEMA)
+    before = task.measured_by()
+    mechanisms = task.guarantee.mechanisms
+    louder = mechanisms[0].model_copy(update={"noise": 2 * mechanisms[0].noise})
+    other = task.guarantee.model_copy(update={"mechanisms": (louder, *mechanisms[1:])})
+    object.__setattr__(task, "guarantee", other)
+    assert task.measured_by() != before
 
 
 def test_another_schema_of_the_same_rows_is_another_purchase(paths, monkeypatch):

@@ -30,7 +30,7 @@ OUTER_TOLERANCE = 1e-3
 """The outer problem counts as solved where :func:`outer_excess` is at most this."""
 
 
-class Prepared(NamedTuple):
+class ClientProblem(NamedTuple):
     """What is optimised, and what the release will say of itself.
 
     Attributes:
@@ -121,7 +121,7 @@ class Distillation(NamedTuple):
 
 
 def distill_prepared(
-    prepared: Prepared,
+    prepared: ClientProblem,
     schema: Schema,
     config: DistillConfig,
     run: Run = Run(),  # noqa: B008 - immutable
@@ -165,7 +165,7 @@ def distill_prepared(
 
 
 def finished(
-    prepared: Prepared,
+    prepared: ClientProblem,
     schema: Schema,
     config: DistillConfig,
     state: OuterState | Search,

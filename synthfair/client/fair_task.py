@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from synthfair.client.distillation import Baseline, Distillation, Prepared, distill_prepared
+from synthfair.client.distillation import Baseline, ClientProblem, Distillation, distill_prepared
 from synthfair.client.run import Run, Trial, fingerprint, sha256_of
 from synthfair.config import DistillConfig
 from synthfair.data.batches import RealRows, from_files, gather, other_inputs
@@ -260,7 +260,7 @@ class FairTask:
         made = distill_prepared(prepared, self.schema, self.config, run)
         return made._replace(baseline=_baseline(prepared, made.theta))
 
-    def prepare(self, measured: FairRows | PrivateFit, *, source: str = "table") -> Prepared:
+    def prepare(self, measured: FairRows | PrivateFit, *, source: str = "table") -> ClientProblem:
         """The bilevel problem. Raises InputError as :meth:`answer`."""
         config, schema, groups = self.config, self.schema, self._groups
         if config.epsilon is not None:
@@ -287,7 +287,7 @@ class FairTask:
             penalty=problem.penalty,
             guarantee=self.guarantee,
         )
-        return Prepared(problem, header, fingerprint(sha256, header.model_dump_json()))
+        return ClientProblem(problem, header, fingerprint(sha256, header.model_dump_json()))
 
     @property
     def _groups(self) -> int:
@@ -402,7 +402,7 @@ def check_rows(
             )
 
 
-def _baseline(prepared: Prepared, theta: Params) -> Baseline | None:
+def _baseline(prepared: ClientProblem, theta: Params) -> Baseline | None:
     """Compares theta(x) on the real rows; None where the objective holds none."""
     problem, objective = prepared.problem, prepared.problem.objective
     if not isinstance(objective, PenalizedLoss):

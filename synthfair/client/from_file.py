@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
@@ -237,10 +237,10 @@ def _require_safe(
     """Refuses what the checks of a release, or of a trial, found, unless it is accepted."""
     if options.accept_risk or not (preview and preview.risks):
         return
-    settings = config.model_dump()
-    safer = ["--labels balanced"] * (settings.get("labels") == "copy")
+    config = cast(DistillConfig, config)  # a surrogate has no checks
+    safer = ["--labels balanced"] * (config.labels == "copy")
     if set(preview.risks) - {RISKS["labels"]} or not safer:
-        safer += ["--start range"] * (settings.get("start") == "real") + ["a lower --n-synthetic"]
+        safer += ["--start range"] * (config.start == "real") + ["a lower --n-synthetic"]
     if set(preview.risks) - {RISKS["labels"]}:
         safer += ["or coarser columns (rounded numbers; fewer categories in the schema)"]
     raise RefusedReleaseError(

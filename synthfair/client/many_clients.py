@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from synthfair.client.distillation import (
+    ClientProblem,
     Distillation,
-    Prepared,
     distill_prepared,
     finished,
     joined,
@@ -176,7 +176,7 @@ def _distill_batch(
         if stop.is_set():
             raise InterruptedError("another batch failed, or was interrupted")
 
-    prepared: dict[str, Prepared] = {}
+    prepared: dict[str, ClientProblem] = {}
     task = FairTask(schema, config, model, penalty)
     for name, real in batch.clients.items():
         try:

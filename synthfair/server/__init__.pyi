@@ -9,13 +9,13 @@ from .pooling import (
     read_releases,
     train_pool,
 )
-from .routine import Served, serve
+from .routine import ServerResult, serve
 
 __all__ = [
     "Influence",
     "Influences",
     "Pool",
-    "Served",
+    "ServerResult",
     "make_pool",
     "measure_influence",
     "outlier_bound",

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Served(NamedTuple):
+class ServerResult(NamedTuple):
     """What a server has written.
 
     Attributes:
@@ -94,7 +94,7 @@ def serve(
     frontier: bool = False,
     records: Path | None = None,
     force: bool = False,
-) -> Served:
+) -> ServerResult:
     """From files to files: model.json and metrics.json; of surrogates fair_table.parquet, too.
 
     Args:
@@ -157,7 +157,7 @@ def serve(
     # All is computed before anything is written, and what no longer holds is removed.
     named = dict(zip(file_names(releases), read.values(), strict=True))
     influences = influences.renamed([*named])
-    served = Served(model, evaluation, influences, point, lines, (*warnings, *refused))
+    served = ServerResult(model, evaluation, influences, point, lines, (*warnings, *refused))
     for path in files:
         path.unlink(missing_ok=True)
     if evaluation:
@@ -170,7 +170,7 @@ def serve(
 
 
 def _metrics(
-    served: Served,
+    served: ServerResult,
     releases: Mapping[str, Release],
     clients: Keys | None,
     schema: Schema,

@@ -1,1 +1,1 @@
-"""A site is asked, and answers: what a task is, a site's limits and book, and what carries them."""
+"""A site is asked, and answers: tasks, a site's limits and trace, and the server's questions."""

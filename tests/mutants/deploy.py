@@ -331,6 +331,20 @@ MUTANTS = [
         "test_deploy_training.py test_deploy_gap.py",
     ),
     Mutant(
+        "what fails on the rows is said to be the budget",
+        "task/site.py",
+        'with refused_as("table"):  # and not',
+        'with refused_as("budget"):  # and not',
+        GAP,
+    ),
+    Mutant(
+        "Ctrl-C during the checks of a release forgets it",
+        "client/from_file.py",
+        "        for file, end in ends.items():\n",
+        "        for file, end in ():\n",
+        "test_one_path.py",
+    ),
+    Mutant(
         "what leaves may take what must be left",
         "privacy/ledger.py",
         "            self.require_affordable(booking, reserve=reserve)\n",
