@@ -64,19 +64,23 @@ def test_epsilon_is_left_for_other_uses(world):
     assert world.code(world.ask(PRIVATE | {"seed": 1}, job="job-2"), job="job-2") == "ok"
 
 
-def test_the_same_question_gets_the_same_release_and_costs_nothing(world):
+FAIR = {"release": "fair", "n_synthetic": 24, "steps": 20, "epsilon": 1.0, "delta": 1e-6}
+
+
+@pytest.mark.parametrize(("settings", "change"), [(PRIVATE, {"seed": 1}), (FAIR, {"steps": 21})])
+def test_the_same_question_gets_the_same_release_and_costs_nothing(world, settings, change):
     world.bound("north", epsilon=1.2, delta=1e-6)
     site, rows = world.site("north"), world.folder / "north" / "rows.csv"
 
-    def answer(job, settings=PRIVATE):
-        found = site.answer(world.ask(settings, job=job), job=job, submitter="x")
+    def answer(job, **change):
+        found = site.answer(world.ask(settings | change, job=job), job=job, submitter="x")
         return json.loads(found.text)["code"], found.carried
 
     first = answer("job-1")
     assert first[0] == "ok"
     assert answer("job-2") == first
     assert Ledger.for_table(rows).spent().releases == 1
-    assert answer("job-3", PRIVATE | {"seed": 1}) == ("budget", b"")
+    assert answer("job-3", **change) == ("budget", b"")  # though of the same noisy numbers
     make_table(1200).sample(frac=1, random_state=1).to_csv(rows, index=False)  # the same rows
     assert answer("job-4") == first
     make_table(1201).to_csv(rows, index=False)

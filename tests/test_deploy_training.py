@@ -48,6 +48,11 @@ def one_seed(monkeypatch):
     monkeypatch.setattr("secrets.token_hex", lambda n: f"{7:0{2 * n}x}")
 
 
+def record_in(path):
+    """What a site has stored of a training, after the line that says for which."""
+    return json.loads(path.read_bytes().partition(b"\n")[2])
+
+
 def channel_of(world, job="job-1"):
     return InProcess({name: world.site(name) for name in NAMES}, job=job)
 
@@ -166,7 +171,10 @@ def test_the_same_question_gets_the_same_answer_and_another_is_booked(world, set
     assert world.code(Message(text, states[0]), job="job-6") == "rounds"
 
 
-@pytest.mark.parametrize(("where", "booked"), [("_store", 0), ("_learned", 1)])
+@pytest.mark.parametrize(
+    ("where", "booked"),
+    [("task.answer_store.AnswerStore.save", 0), ("deploy.site_training._learned", 1)],
+)
 def test_a_site_whose_disk_is_full_books_a_training_once(world, monkeypatch, where, booked):
     """Before the line in the ledger, and after it."""
 
@@ -175,7 +183,7 @@ def test_a_site_whose_disk_is_full_books_a_training_once(world, monkeypatch, whe
 
     settings = DP_SGD | PRIVATE
     with monkeypatch.context() as patch:
-        patch.setattr(f"synthfair.deploy.site_training.{where}", full)
+        patch.setattr(f"synthfair.{where}", full)
         for job in ("job-1", "job-2"):
             with pytest.raises(TooFewError, match="failed"):
                 train(world, channel_of(world, job), settings)
@@ -196,7 +204,7 @@ def test_a_site_that_starts_again_has_the_same_teacher(world, monkeypatch):
 
     first = answer("job-2")
     assert path.read_bytes() == stored
-    labels = json.loads(stored)["labels"]
+    labels = record_in(path)["labels"]
     path.write_bytes(stored.replace(f'"{labels}"'.encode(), b"null"))
     assert answer("job-3").carried == first.carried  # trained anew, from the stored seed
     assert path.read_bytes() == stored
@@ -224,7 +232,7 @@ def test_another_training_has_another_teacher(world):
     for k in range(4):
         state = np.frombuffer(asked.carried) + k
         assert answer(f"job-{k + 2}", state.tobytes())
-        found.append(json.loads(next(folder.iterdir()).read_text()))
+        found.append(record_in(next(folder.iterdir())))
     assert len({one["seed"] for one in found}) == 4
     assert len({one["labels"] for one in found} - {None}) > 1
     assert ledger_of(world).spent().releases == 4

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import subprocess
@@ -14,11 +15,10 @@ from synthfair.config import DistillConfig
 from synthfair.distill.problem import StepRecord
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import accountant, delta_of
-from synthfair.privacy.answers import AnswersFile
-from synthfair.privacy.fit import PrivateFit
 from synthfair.privacy.guarantee import NOT_COVERED_CONTINUOUS, Guarantee
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.mechanism import GaussianMechanism
+from synthfair.task.answer_store import AnswerStore
 
 
 def guarantee(epsilon=1.0, relation="add_or_remove", noise=5.0):
@@ -221,10 +221,10 @@ def test_secure_sums_add_their_epsilon_once_a_task_and_client(ledger):
 
 def test_what_must_be_left_is_left(ledger):
     ledger.set_limit(1.2, 1e-6)
-    ledger.book(part("a" * 64), reserve=0.6)
+    dataclasses.replace(ledger, reserve=0.6).book(part("a" * 64))
     with pytest.raises(InputError, match=r"the limit is 1\.2, of which 0\.6 must be left"):
-        ledger.book(part("b" * 64), reserve=0.6)
-    ledger.book(part("b" * 64), reserve=0.1)
+        dataclasses.replace(ledger, reserve=0.6).book(part("b" * 64))
+    dataclasses.replace(ledger, reserve=0.1).book(part("b" * 64))
 
 
 def test_parts_of_unknown_clients_all_add_up(ledger):
@@ -239,9 +239,7 @@ def test_private_files_are_their_owners_alone(tmp_path):
     before = os.umask(0)
     try:
         Ledger.for_table(tmp_path / "rows.csv").book(booking(None))
-        answers = PrivateFit(*(np.ones(2) for _ in PrivateFit._fields))
-        file = AnswersFile.next_to(tmp_path / "out.parquet", "a" * 64, PrivateFit)
-        file.answers(None, booking(None), lambda: answers, numbers=8)
+        AnswerStore(tmp_path, ".fit").buy("a" * 64, None, lambda: b"x", room=1).close()
         write_history(StepRecord(*(np.ones(2) for _ in StepRecord._fields)), tmp_path / "history")
     finally:
         os.umask(before)

@@ -19,20 +19,20 @@ from two_sites import PRIVATE, World
 
 import synthfair as sf
 from synthfair.client import Options, distill_file
-from synthfair.client.from_file import make_task
+from synthfair.client.from_file import OVERHEAD, make_task
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON
 from synthfair.data.encode import Encoded, encode_records
 from synthfair.data.schema import Numeric
 from synthfair.errors import InputError
 from synthfair.federated import TrainConfig, TrainFiles, UserAssignment, assign_users, train_table
 from synthfair.files import claimed
-from synthfair.privacy import answers as bought_files
-from synthfair.privacy.answers import BoughtFile
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.release.reading import read_release
 from synthfair.secure import aggregator
 from synthfair.surrogate import make
+from synthfair.task import answer_store
+from synthfair.task.answer_store import AnswerStore
 
 SCHEMA, RUN = make_schema(), "a" * 64
 BUDGET = {"epsilon": 20.0, "delta": 1e-5}
@@ -67,12 +67,12 @@ def fill_disk_once_booked(patch, ledger):
     patch.setattr(tempfile, "mkstemp", mkstemp)
 
 
-# A file of an answer
+# A store of answers
 
 
 @pytest.fixture
 def shop(tmp_path):
-    """A ledger, a booking and a file, whose answers are numbered as they are computed."""
+    """A ledger, a booking and a store, whose answers are numbered as they are computed."""
     made = []
 
     def make():
@@ -81,34 +81,52 @@ def shop(tmp_path):
 
     guarantee = Guarantee(epsilon=1.0, unit="one row", relation="add_or_remove")
     booking = Booking(output="a", run=RUN, guarantee=guarantee)
-    ledger, file = Ledger(tmp_path / "ledger"), BoughtFile(tmp_path / "bought", RUN)
+    ledger = Ledger(tmp_path / "ledger")
+    store = AnswerStore(tmp_path, ".bought", ledger=ledger)
 
-    def buy(make=make):
-        file.buy(ledger, booking, make, room=100)
-        with file.open() as content:
+    def buy(make=make, asked=RUN):
+        with store.buy(asked, booking, make, room=100) as content:
             return content.read()
 
-    return SimpleNamespace(ledger=ledger, file=file, made=made, buy=buy)
+    return SimpleNamespace(ledger=ledger, store=store, path=store.path(RUN), made=made, buy=buy)
 
 
 def test_an_answer_is_computed_and_booked_once(shop):
     assert [shop.buy(), shop.buy()] == [b"answer 0"] * 2
     assert shop.ledger.spent().releases == 1
-    assert shop.file.path.stat().st_mode & 0o777 == 0o600
-    shop.file.path.unlink()  # as when it has left
+    assert shop.store.read(RUN) == b"answer 0"
+    assert shop.path.stat().st_mode & 0o777 == 0o600
+    shop.path.unlink()  # as when it has left
     assert shop.buy() == b"answer 1"
     assert shop.ledger.spent().releases == 2
+
+
+def test_another_question_is_another_purchase(shop):
+    assert [shop.buy(), shop.buy(asked="b" * 64)] == [b"answer 0", b"answer 1"]
+    assert shop.ledger.spent().releases == 2
+
+
+def test_an_answer_that_grows_is_put_in_the_place_of_the_one_before(shop):
+    assert shop.store.read(RUN) is None
+    for content in (b"one round", b"two rounds"):
+        shop.store.save(RUN, content)
+        assert shop.store.read(RUN) == shop.buy() == content
+    assert shop.path.stat().st_mode & 0o777 == 0o600
+    assert not shop.made
+    with pytest.raises(SystemExit):
+        shop.buy(sys.exit, asked="b" * 64)
+    assert shop.store.read("b" * 64) is None  # there is room alone
 
 
 def test_an_answer_fits_into_the_room_that_was_there_before_the_booking(shop):
     sizes = []
 
     def make():
-        sizes.append(shop.file.path.stat().st_size)
+        sizes.append(shop.path.stat().st_size)
         return bytes(100)
 
     shop.buy(make)
-    assert shop.file.path.stat().st_size == sizes[0]
+    assert shop.path.stat().st_size == sizes[0]
 
 
 @pytest.mark.parametrize("where", ["book", "make", "half", "word"])
@@ -125,7 +143,7 @@ def test_a_run_that_ends_on_the_way_books_and_sells_once(shop, monkeypatch, wher
         if where == "book":
             patch.setattr(Ledger, "book", end)
         elif where != "make":
-            patch.setattr(bought_files, "_sync", end)
+            patch.setattr(answer_store, "_sync", end)
         with pytest.raises(SystemExit):
             shop.buy(*([end] if where == "make" else []))
         syncs.clear()
@@ -138,7 +156,7 @@ def test_a_run_that_ends_on_the_way_books_and_sells_once(shop, monkeypatch, wher
 
 def test_an_equal_booking_of_an_answer_that_has_left_pays_for_no_other(shop, monkeypatch):
     shop.buy()
-    shop.file.path.unlink()
+    shop.path.unlink()
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "book", lambda *_, **__: sys.exit())
         with pytest.raises(SystemExit):
@@ -152,14 +170,14 @@ def test_a_full_disk_refuses_before_anything_is_booked(shop, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         shop.buy()
     assert not shop.ledger.path.exists()
-    assert not shop.file.path.exists()
+    assert not shop.path.exists()
 
 
 def test_a_limit_refuses_before_there_is_a_file_and_not_what_is_booked(shop):
     shop.ledger.set_limit(0.5, 1e-6)
     with pytest.raises(InputError, match="the limit is 0.5"):
         shop.buy()
-    assert not shop.file.path.exists()
+    assert not shop.path.exists()
     shop.ledger.set_limit(1.0, 1e-6)
     with pytest.raises(SystemExit):
         shop.buy(sys.exit)
@@ -169,7 +187,7 @@ def test_a_limit_refuses_before_there_is_a_file_and_not_what_is_booked(shop):
 @pytest.mark.parametrize("content", [b"", b"complete", b"complete " + b"b" * 64 + b" x\n"])
 def test_a_damaged_file_is_refused(shop, content):
     shop.buy()
-    shop.file.path.write_bytes(content)
+    shop.path.write_bytes(content)
     with pytest.raises(
         InputError, match=r"damaged, or of another version .* spends epsilon once more"
     ):
@@ -177,7 +195,7 @@ def test_a_damaged_file_is_refused(shop, content):
 
 
 def test_two_runs_at_once_do_not_buy_the_same(shop):
-    with claimed(shop.file.path, force=True), pytest.raises(InputError, match="another run"):
+    with claimed(shop.path, force=True), pytest.raises(InputError, match="another run"):
         shop.buy()
     assert not shop.ledger.path.exists()
     assert shop.buy() == b"answer 0"
@@ -357,7 +375,7 @@ def test_there_is_room_for_the_answers_of_all_shipped_schemas(name, epsilon):
     assert numbers <= make.most_numbers(schema) < 20 * numbers
     content = io.BytesIO()
     np.savez(content, **sums._asdict())
-    assert len(content.getvalue()) <= 8 * make.most_numbers(schema) + bought_files.OVERHEAD
+    assert len(content.getvalue()) <= 8 * make.most_numbers(schema) + OVERHEAD
 
 
 # Sites

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import numpy as np
 from pydantic import ValidationError
 
 from synthfair.client.run import Progress, Run, fingerprint
@@ -16,11 +19,11 @@ from synthfair.data.encode import Clipping
 from synthfair.data.schema import Schema, read_schema
 from synthfair.errors import InputError, refusal
 from synthfair.files import claimed, require_distinct
-from synthfair.privacy.answers import AnswersFile
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
 from synthfair.privacy.statement import RISKS, UNSEEN
 from synthfair.release.format import Release, write_release
+from synthfair.task.answer_store import AnswerStore
 from synthfair.task.protocol import ReleaseTask
 
 if TYPE_CHECKING:
@@ -30,6 +33,10 @@ if TYPE_CHECKING:
     from synthfair.client.distillation import Distillation
     from synthfair.client.surrogate_task import SurrogateRelease
     from synthfair.privacy.gate import Preview
+
+
+OVERHEAD = 4096
+"""Bytes of saved answers, at most, that are no numbers."""
 
 
 class RefusedReleaseError(InputError):
@@ -76,6 +83,8 @@ class Options(NamedTuple):
         accept_risk: whether a release is written whatever the checks found; it then says so.
         ledger: where it is booked; next to the table if not given.
         reserve: epsilon of the ledger's limit that must be left after it.
+        store: of a site whom others ask: what an epsilon has bought stays there, for the very same
+            question; if not given, it lies next to the output until that is written.
         noise_seed: makes the noise repeatable, for tests; such a release guarantees nothing.
     """
 
@@ -85,6 +94,7 @@ class Options(NamedTuple):
     accept_risk: bool = False
     ledger: Path | None = None
     reserve: float = 0.0
+    store: AnswerStore | None = None
     noise_seed: int | None = None
 
 
@@ -128,7 +138,7 @@ def distill_file(
             written by another run, or cannot be written.
         KeyboardInterrupt: after the checkpoint is written.
     """
-    ledger = Ledger(options.ledger) if options.ledger else Ledger.for_table(data)
+    ledger = Ledger(options.ledger or Ledger.for_table(data).path, options.reserve)
     require_distinct(output, data, schema_path, ledger.path)
     require_distinct(ledger.path, data, schema_path)
     if not 0 <= options.hold_out <= 0.5:
@@ -144,7 +154,7 @@ def distill_file(
         rows = task.read(data, hold_out=share, clipping=clipping)
         on_rows(clipping)
         if task.guarantee is None:  # a limit that forbids the release forbids the trial
-            ledger.require_affordable(_booking(task, output, "0" * 64), reserve=options.reserve)
+            ledger.require_affordable(_booking(task, output, "0" * 64))
 
         # A trial without some rows shows what a release would give away.
         trial = task.try_out(rows, run)
@@ -155,11 +165,11 @@ def distill_file(
 
         # What an epsilon buys is booked once, before it is spent, and saved until the end.
         booking = _booking(task, output, fingerprint(rows.sha256, config.model_dump_json()))
-        bought = None
-        if config.epsilon is not None:
-            known = fingerprint(rows.sha256, task.measured_by())
-            bought = AnswersFile.next_to(output, known, task.Measured)
-        measured = _measured(task, rows, booking, bought, ledger, reserve=options.reserve)
+        # Checks read rows, so that others may not have them repeated for free with other settings.
+        settings = task.measured_by() + (config.model_dump_json() if options.store else "")
+        asked = fingerprint(rows.sha256, settings)
+        store = options.store or AnswerStore(output.parent, ".fit", f"{output.name}.", 16, ledger)
+        measured = _measured(task, rows, booking, store, asked)
         answer = task.answer(measured, run._replace(resumed_at=trial.resumed_at))
         preview = task.check(answer, rows, trial)
         _require_safe(preview, output, config, options)
@@ -167,10 +177,11 @@ def distill_file(
         # What leaves is booked, unless it was, signed, and written whole.
         release = _with_risks(answer.release, preview, accepted=options.accept_risk)
         if booking.guarantee is None:
-            ledger.book(booking, reserve=options.reserve)
+            ledger.book(booking)
         sha256 = write_release(release, output, key=options.key)
-        for file in (*ends, *filter(None, [bought])):
-            file.path.unlink(missing_ok=True)
+        saved = [] if options.store else [store.path(asked)]
+        for path in (*(file.path for file in ends), *saved):
+            path.unlink(missing_ok=True)
         receipt = Receipt(output, output.stat().st_size, sha256, preview, clipping, trial.note)
         return answer._replace(release=release), receipt
 
@@ -187,24 +198,25 @@ def _saved_if_interrupted(ends: Mapping[CheckpointFile, Saved]) -> Iterator[None
 
 
 def _measured(
-    task: ReleaseTask,
-    rows: Any,
-    booking: Booking,
-    bought: AnswersFile | None,
-    ledger: Ledger,
-    *,
-    reserve: float,
+    task: ReleaseTask, rows: Any, booking: Booking, store: AnswerStore, asked: str
 ) -> Any:
     """What the task measures of the rows: with an epsilon, what was bought, by now or before."""
-    if bought is None:
+    if task.config.epsilon is None:
         return task.measure(rows)
-    return bought.answers(
-        ledger if booking.guarantee else None,
-        booking,
-        lambda: task.measure(rows),
-        numbers=task.most_numbers,
-        reserve=reserve,
-    )
+
+    def packed() -> bytes:
+        content = io.BytesIO()
+        np.savez(content, **task.measure(rows)._asdict())
+        return content.getvalue()
+
+    booked, room = booking if booking.guarantee else None, 8 * task.most_numbers + OVERHEAD
+    with store.buy(asked, booked, packed, room=room) as file:
+        content = io.BytesIO(file.read())
+    try:
+        with np.load(content, allow_pickle=False) as arrays:
+            return task.Measured(*(arrays[name] for name in task.Measured._fields))
+    except (EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise store.damaged(asked) from error
 
 
 def make_task(

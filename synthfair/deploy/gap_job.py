@@ -21,7 +21,6 @@ from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, write_json
 from synthfair.measure.collection import Collection, read_collection
 from synthfair.measure.reports import Rate, perturb_rates, require_rates, write_reports
-from synthfair.privacy.answers import BoughtFile
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Booking
 from synthfair.privacy.noise import RandomBytes, system_entropy
@@ -142,13 +141,10 @@ def _batch(request: Request, question: GapQuestion, source: RandomBytes) -> byte
     what = schema.hash, question.model_dump_json(exclude={"batch"}), sha256(request.carried)
     rows_sha256 = content_sha256([encode(table, schema, source=str(path))])
     run = sha256(repr((*what, rows_sha256)).encode())
-    bought = BoughtFile(request.folder / FOLDER / f"{run}.csv", run)
-    bought.path.parent.mkdir(mode=0o700, exist_ok=True)
     guarantee = guarantee_of(question.collection)
     booking = Booking(output=request.ask.job, run=run, guarantee=guarantee)
-    request.buy(bought, booking, make, room=MOST_LINE * (len(table) + 1))
-    begin = request.ask.round * question.batch
-    with bought.open() as lines:
+    begin, room = request.ask.round * question.batch, MOST_LINE * (len(table) + 1)
+    with request.store(FOLDER, ".csv").buy(run, booking, make, room=room) as lines:
         return b"".join(islice(lines, begin, begin + question.batch))
 
 

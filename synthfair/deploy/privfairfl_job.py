@@ -23,10 +23,11 @@ from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.train_job import TrainJob, train
 from synthfair.errors import InputError, refusal
-from synthfair.files import OWNER_ONLY, read_document, whole_file, write_json
+from synthfair.files import read_document, whole_file, write_json
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.run_files import MAX_BYTES
 from synthfair.secure.summands import GroupCounts
+from synthfair.task.answer_store import AnswerStore
 from synthfair.task.job_sites import JobSites, Query
 from synthfair.task.messages import sha256
 from synthfair.trained import TrainedModel
@@ -103,7 +104,13 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     start_jax()
     output.mkdir(parents=True, exist_ok=True)
     private.parent.mkdir(mode=0o700, exist_ok=True)
-    unfinished, number = [_label_file(federation, job, private.parent)], 0
+    # The label of the job's sum is the same until the job has come to its end.
+    known = federation.schema.hash, federation.sites, job.model_dump_json()
+    asked = sha256(repr(known).encode())
+    store = AnswerStore(private.parent, ".label", "privfairfl.", 16)
+    with store.buy(asked, None, lambda: secrets.token_bytes(16), room=16) as file:
+        label = file.read().hex()
+    unfinished, number = [store.path(asked)], 0
     if job.train is not None:
         unfinished.append(train(federation, job.train, private, output))
         number = job.train.rounds
@@ -112,7 +119,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
             temporary.write_bytes(content_of(job.model or ""))
     model = read_model(output / MODEL)
     what = _counts(federation, model, job)
-    task = make_sum(federation, what, label=unfinished[0].read_text(), least=job.least_answers)
+    task = make_sum(federation, what, label=label, least=job.least_answers)
     content = (output / MODEL).read_bytes()
     query = Query("privfairfl", number, {}, job.timeout, content)
     opened = secure_sum(federation, task, query, folder=private.parent / "sums", anew=unfinished[0])
@@ -128,16 +135,6 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         content = (output / FAIR_MODEL).read_bytes()
         federation.ask(Query("deliver", number + 1, {}, job.timeout, content))
         federation.require(job.least_answers)
-
-
-def _label_file(federation: JobSites, job: PrivFairFLJob, folder: Path) -> Path:
-    """Holds the label of the job's sum, the same until the job has come to its end."""
-    known = federation.schema.hash, federation.sites, job.model_dump_json()
-    path = folder / f"privfairfl.{sha256(repr(known).encode())[:16]}.label"
-    if not path.exists():
-        with whole_file(path, mode=OWNER_ONLY) as temporary:
-            temporary.write_text(secrets.token_hex(16))
-    return path
 
 
 def _counts(federation: JobSites, model: TrainedModel, job: PrivFairFLJob) -> GroupCounts:

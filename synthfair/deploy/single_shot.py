@@ -7,19 +7,15 @@ from typing import Any
 
 from pydantic import BaseModel, Field, field_validator
 
-import synthfair
 from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig
 from synthfair.config.loading import RELEASES
 from synthfair.config.rules import STRICT
-from synthfair.data.batches import from_files
-from synthfair.data.encode import Clipping, content_sha256
+from synthfair.data.encode import Clipping
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
-from synthfair.privacy.ledger import Booking
 from synthfair.release.keys import read_signing_key
 from synthfair.task.job_sites import JobSites, Query
 from synthfair.task.limits import Claim
-from synthfair.task.messages import sha256
 from synthfair.task.site import Request, Work, refused_as
 
 RELEASES_FOLDER = "releases"
@@ -95,22 +91,13 @@ def answer_single_shot(request: Request) -> Work:
 
 
 def _release(request: Request, config: DistillConfig | SurrogateConfig) -> bytes:
-    """The release file: that of an earlier job, or made, checked, booked, signed and saved."""
+    """The release file, of what was bought before, or else of what is booked and bought now."""
     from synthfair.client.from_file import Options, distill_file, make_task
     from synthfair.jax_setup import start_jax
 
     start_jax()
-    settings, folder = request.settings, request.folder / RELEASES_FOLDER
-    folder.mkdir(mode=0o700, exist_ok=True)
     with refused_as("settings"):
-        guarantee = make_task(config, request.schema).guarantee
-    name = request.ask.job if guarantee is None else _fingerprint(request, config)
-    output = folder / f"{name}.parquet"
-    if output.exists():
-        return output.read_bytes()
-    if not any(folder.glob(f"{output.name}.*.fit")):  # else it may be booked already
-        booking = Booking(output=request.ask.job, run="0" * 64, guarantee=guarantee)
-        request.require_affordable(booking)
+        make_task(config, request.schema)
 
     def say(clipping: Clipping) -> None:
         for line in clipping.warnings():
@@ -120,20 +107,18 @@ def _release(request: Request, config: DistillConfig | SurrogateConfig) -> bytes
         if request.stopped():
             raise KeyboardInterrupt
 
+    settings, store = request.settings, request.store(RELEASES_FOLDER, ".fit")
     options = Options(
-        key=read_signing_key(settings.key), ledger=settings.ledger, reserve=request.reserve
+        force=True,  # the same job, after a crash before its answer was traced
+        key=read_signing_key(settings.key),
+        ledger=request.ledger.path,
+        reserve=request.ledger.reserve,
+        store=store,
     )
+    output = store.folder / f"{request.ask.job}.parquet"
     paths = settings.data, settings.schema_path, output
     distill_file(*paths, config, options, on_rows=say, progress=stop, on_stage=stop)
     return output.read_bytes()
-
-
-def _fingerprint(request: Request, config: DistillConfig | SurrogateConfig) -> str:
-    """Of settings, rows and key. Private: who guesses the rows could confirm them."""
-    key = read_signing_key(request.settings.key).public_key().public_bytes_raw()
-    known = type(config).__name__, config.model_dump_json(), request.schema.hash, key.hex()
-    rows = content_sha256(from_files(request.settings.data, request.schema).read())
-    return sha256(repr((synthfair.__version__, *known, rows)).encode())
 
 
 def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, output: Path) -> None:

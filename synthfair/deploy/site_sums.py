@@ -73,10 +73,10 @@ def _counts(request: Request, what: GroupCounts) -> bytes:
     key = settings.signing_key()
     client = key.public_key().public_bytes_raw().hex()
     booking = counts_booking(what, task, client=client, output=request.ask.job)
-    request.require_affordable(booking)
+    request.ledger.require_affordable(booking)
     start_jax()
     table = read_table(settings.data, schema)
-    request.book(booking)  # first
+    request.ledger.book(booking)  # first
     counts = count_table(what, table, schema, model=model, source=str(settings.data))
     return b"".join(make_uploads(task, counts, key))
 

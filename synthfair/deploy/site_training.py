@@ -10,11 +10,10 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from synthfair.config.rules import STRICT
 from synthfair.deploy.agreed import (
@@ -27,8 +26,8 @@ from synthfair.deploy.agreed import (
     unpacked,
 )
 from synthfair.deploy.site_sums import agreed_task
-from synthfair.errors import InputError, refusal
-from synthfair.files import OWNER_ONLY, validated, whole_file
+from synthfair.errors import InputError
+from synthfair.files import parse_as, validated
 from synthfair.privacy.ledger import Booking, purchase_of
 from synthfair.secure.upload import make_uploads
 from synthfair.task.limits import Claim
@@ -218,7 +217,8 @@ def _learned(request: Request, ready: _LocalTraining, booked: _AnswerRecord) -> 
     users = prepare(own, int(booked.seed, 16), [ready.number(request.site)])
     if ready.agreed.config.get("epsilon") is not None:
         bits = np.packbits(np.asarray(users.y) > 0)
-        _store(request, ready, booked.model_copy(update={"labels": bits.tobytes().hex()}))
+        record = booked.model_copy(update={"labels": bits.tobytes().hex()})
+        request.store(FOLDER, ".json").save(ready.run, record.model_dump_json().encode())
     return users
 
 
@@ -248,46 +248,26 @@ def _booked(request: Request, ready: _LocalTraining, task: Task | None) -> _Answ
     operating system's is stored with the sha256 of each round's question, and booked by its name,
     before it is used: a site that ends between the two, or whose disk is full, books nothing twice.
     """
-    config, number = ready.agreed.config, request.ask.round
-    if config.get("epsilon") is None:
-        request.book(_booking(request, ready))
-        return _AnswerRecord(seed=f"{config.seed:032x}")
+    job, number, ledger = request.ask.job, request.ask.round, request.ledger
+    guarantee = ready.planned.plan.guarantee
+    run = ready.run if guarantee else sha256(f"{job} {ready.run}".encode())
+    booking = Booking(kind="training", output=job, run=run, guarantee=guarantee)
+    if ready.agreed.config.get("epsilon") is None:
+        ledger.book(booking)
+        return _AnswerRecord(seed=f"{ready.agreed.config.seed:032x}")
     # In another sum the same report would get other noise.
     question = sha256(request.carried + (task.id if task else b""))
-    found = _stored(request, ready)
-    if found is None or found.states.get(number, question) != question:
-        found = _AnswerRecord(seed=secrets.token_hex(16))
-    booking = _booking(request, ready, purchase_of(int(found.seed, 16)))
-    if number not in found.states:
-        request.require_affordable(booking)  # else the training before is forgotten for nothing
-        found = found.model_copy(update={"states": found.states | {number: question}})
-        _store(request, ready, found)
-    request.book(booking)
-    return found
-
-
-def _place(request: Request, ready: _LocalTraining) -> Path:
-    return request.folder / FOLDER / f"{ready.run}.json"
-
-
-def _store(request: Request, ready: _LocalTraining, answered: _AnswerRecord) -> None:
-    path = _place(request, ready)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    with whole_file(path, mode=OWNER_ONLY) as temporary:
-        temporary.write_text(answered.model_dump_json(), encoding="utf-8")
-
-
-def _stored(request: Request, ready: _LocalTraining) -> _AnswerRecord | None:
-    path = _place(request, ready)
-    try:
-        return _AnswerRecord.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValidationError as error:
-        raise refusal(str(path), error) from error
-
-
-def _booking(request: Request, ready: _LocalTraining, purchase: str | None = None) -> Booking:
-    guarantee, job = ready.planned.plan.guarantee, request.ask.job
-    run = ready.run if guarantee else sha256(f"{job} {ready.run}".encode())
-    return Booking(kind="training", output=job, run=run, guarantee=guarantee, purchase=purchase)
+    store = request.store(FOLDER, ".json")
+    saved = store.read(ready.run)
+    record = None
+    if saved is not None:
+        record = parse_as(saved, _AnswerRecord, str(store.path(ready.run)))
+    if record is None or record.states.get(number, question) != question:
+        record = _AnswerRecord(seed=secrets.token_hex(16))
+    booking = booking.model_copy(update={"purchase": purchase_of(int(record.seed, 16))})
+    if number not in record.states:
+        ledger.require_affordable(booking)  # else the training before is forgotten for nothing
+        record = record.model_copy(update={"states": record.states | {number: question}})
+        store.save(ready.run, record.model_dump_json().encode())
+    ledger.book(booking)
+    return record

@@ -24,6 +24,10 @@ ENDING = ".ledger.jsonl"
 _USER: Unit = "one user, with all its rows"
 
 
+class BudgetError(InputError):
+    """What a ledger does not allow to be booked."""
+
+
 class Booking(BaseModel):
     """A release, a training, or a part of a secure sum, before it leaves.
 
@@ -115,6 +119,7 @@ class Ledger:
 
     Attributes:
         path: of the file; it need not exist.
+        reserve: epsilon of the limit that must be left after a booking; above 0, there must be one.
 
     Example:
         >>> import tempfile
@@ -131,6 +136,7 @@ class Ledger:
     """
 
     path: Path
+    reserve: float = 0.0
 
     def __post_init__(self) -> None:
         """Follows links: a ledger has one lock, whatever it is called by.
@@ -157,22 +163,18 @@ class Ledger:
         """What the releases so far add up to. Raises as :meth:`entries`."""
         return _spent([entry.what for entry in self.entries()])
 
-    def book(self, booking: Booking, *, reserve: float = 0.0) -> None:
+    def book(self, booking: Booking) -> None:
         """Writes down a release that is about to be made, durably, or refuses it.
 
         One without a guarantee is booked once a run, as it would only give the same file again;
-        one of a purchase once, see :class:`synthfair.privacy.answers.BoughtFile`.
-
-        Args:
-            booking: of the release.
-            reserve: as in :meth:`require_affordable`.
+        one of a purchase once, see :class:`synthfair.task.answer_store.AnswerStore`.
 
         Raises:
-            InputError: the limit would be passed; another relation; or the ledger cannot be read or
-                written.
+            BudgetError: the limit would be passed; or another relation.
+            InputError: the ledger cannot be read or written.
         """
         with self._chain.locked():
-            self.require_affordable(booking, reserve=reserve)
+            self.require_affordable(booking)
             before = [entry.what for entry in self.entries()]
             again = booking in before if booking.guarantee is None else _is_bought(booking, before)
             if not again:
@@ -191,13 +193,8 @@ class Ledger:
         with self._chain.locked():
             self._chain.append(what=limit)
 
-    def require_affordable(self, booking: Booking, *, reserve: float = 0.0) -> None:
-        """Refuses what could not be booked, without booking it. Raises as :meth:`book`.
-
-        Args:
-            booking: of what is asked for.
-            reserve: epsilon of the limit that must be left after it; then there must be a limit.
-        """
+    def require_affordable(self, booking: Booking) -> None:
+        """Refuses what could not be booked, without booking it. Raises as :meth:`book`."""
         # What was bought before costs nothing; what is new must be comparable with all before it.
         before = [entry.what for entry in self.entries()]
         if _is_bought(booking, before):
@@ -208,31 +205,31 @@ class Ledger:
         # All together, this one included, must stay within the limit, less the reserve.
         limit, after = _spent(before).limit, _spent([*before, booking]).composition
         if limit is None:
-            if reserve > 0:
-                raise InputError(
-                    f"{self.path}: has no limit, of which epsilon = {reserve:g} is left"
+            if self.reserve > 0:
+                raise BudgetError(
+                    f"{self.path}: has no limit, of which epsilon = {self.reserve:g} is left"
                 )
             return
         if after is None:
-            raise InputError(
+            raise BudgetError(
                 f"{self.path}: the limit of epsilon = {limit.epsilon:g} allows no release without"
                 " an epsilon (or there was one)"
             )
-        most = limit.epsilon - reserve
+        most = limit.epsilon - self.reserve
         if most <= 0 or after.delta(most) > limit.delta:
-            raise InputError(
+            raise BudgetError(
                 f"{self.path}: with this release, epsilon would be {after.epsilon(limit.delta):.3g}"
                 f" in all at delta = {limit.delta:g}; the limit is {limit.epsilon:g}"
-                + (f", of which {reserve:g} must be left" if reserve else "")
+                + (f", of which {self.reserve:g} must be left" if self.reserve else "")
             )
 
     def _require_comparable(self, old: Guarantee, new: Guarantee) -> None:
         if (old.unit, new.unit).count(_USER) == 1:
-            raise InputError(
+            raise BudgetError(
                 f"{self.path}: protects {old.unit}; {new.unit} needs a ledger of its own"
             )
         if old.relation != new.relation:
-            raise InputError(
+            raise BudgetError(
                 f"{self.path}: relation = {new.relation!r}: all releases of a ledger must have the"
                 f" same, and its own is {old.relation!r}"
             )

@@ -13,8 +13,8 @@ from synthfair import __version__
 from synthfair.data.schema import Schema, read_schema
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, parse_as
-from synthfair.privacy.answers import BoughtFile
-from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.ledger import BudgetError, Ledger
+from synthfair.task.answer_store import AnswerStore
 from synthfair.task.federation_file import SiteCode
 from synthfair.task.limits import Claim
 from synthfair.task.messages import (
@@ -62,8 +62,8 @@ class Work(NamedTuple):
         epsilon: that the content of the answer has by itself; None where the server sees it without
             noise.
         answer: computes the content of the answer, once the limits allow it; it raises RefusedError
-            for what came with the question or what the ledger forbids, InputError for what the
-            table forbids, and KeyboardInterrupt where it was stopped.
+            for what came with the question, BudgetError for what the ledger forbids, InputError for
+            what the table forbids, and KeyboardInterrupt where it was stopped.
     """
 
     claim: Claim | None
@@ -97,36 +97,14 @@ class Request:
 
     @property
     def ledger(self) -> Ledger:
-        """The site's book of all that has left."""
-        return Ledger(self.settings.ledger_file)
+        """The site's book of all that has left, with what its limits leave of the epsilon."""
+        return Ledger(self.settings.ledger_file, self.settings.limits.least_epsilon_left)
 
-    @property
-    def reserve(self) -> float:
-        """Epsilon of the ledger's limit that must be left after any answer."""
-        return self.settings.limits.least_epsilon_left
-
-    def require_affordable(self, booking: Booking) -> None:
-        """Before any work. Raises RefusedError: the ledger's limit would be passed."""
-        with refused_as("budget"):
-            self.ledger.require_affordable(booking, reserve=self.reserve)
-
-    def book(self, booking: Booking) -> None:
-        """Books what leaves. Raises as :meth:`require_affordable`."""
-        with refused_as("budget"):
-            self.ledger.book(booking, reserve=self.reserve)
-
-    def buy(
-        self, file: BoughtFile, booking: Booking, make: Callable[[], bytes], *, room: int
-    ) -> None:
-        """Books what leaves, once, then computes and saves it. Raises as :meth:`book`."""
-
-        def computed() -> bytes:
-            with refused_as("table"):  # and not as the budget, as it was computed from rows
-                return make()
-
-        if not file.complete:
-            with refused_as("budget"):
-                file.buy(self.ledger, booking, computed, room=room, reserve=self.reserve)
+    def store(self, name: str, ending: str) -> AnswerStore:
+        """The answers of one kind that were bought, in a folder of the site's own."""
+        folder = self.folder / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return AnswerStore(folder, ending, ledger=self.ledger)
 
 
 Routine = Callable[[Request], Work]
@@ -269,6 +247,8 @@ class Site:
                 self._require_allowed(request, work)
             try:
                 content = work.answer()
+            except BudgetError as error:
+                raise RefusedError("budget") from error
             except InputError as error:
                 raise RefusedError("table") from error
             self._write_down("ok", ask, submitter, content, work.epsilon)

@@ -40,16 +40,16 @@ MUTANTS = [
     ),
     Mutant(
         "what a budget has bought is bought again",
-        "privacy/answers.py",
-        "        if self.complete:\n",
-        "        if False:\n",
+        "task/answer_store.py",
+        '            if state == "complete":\n',
+        "            if False:\n",
         "test_gate.py",
     ),
     Mutant(
         "what is booked and not bought is booked again",
-        "privacy/answers.py",
-        "        word, name = self._head()\n",
-        "        word, name = self._head()[0], secrets.token_hex(32)\n",
+        "task/answer_store.py",
+        "            state, name = self._head(asked)\n",
+        "            state, name = self._head(asked)[0], secrets.token_hex(32)\n",
         "test_purchases.py",
     ),
     Mutant(

@@ -100,15 +100,22 @@ MUTANTS = [
     Mutant(
         "a release is made anew, and booked anew, for every job",
         "deploy/single_shot.py",
-        "name = request.ask.job if guarantee is None else _fingerprint(request, config)",
-        "name = request.ask.job",
+        "        store=store,\n",
+        "",
         LIMITS,
     ),
     Mutant(
         "an old release stands for a new table",
-        "deploy/single_shot.py",
-        "(synthfair.__version__, *known, rows)",
-        "(synthfair.__version__, *known)",
+        "client/from_file.py",
+        "asked = fingerprint(rows.sha256, settings)",
+        'asked = fingerprint("", settings)',
+        LIMITS,
+    ),
+    Mutant(
+        "other settings have the same numbers checked against rows for free",
+        "client/from_file.py",
+        'task.measured_by() + (config.model_dump_json() if options.store else "")',
+        "task.measured_by()",
         LIMITS,
     ),
     Mutant(

@@ -54,7 +54,7 @@ MUTANTS = [
     ),
     Mutant(
         "others may read noisy answers",
-        "privacy/answers.py",
+        "task/answer_store.py",
         ", mode=OWNER_ONLY)",
         ")",
         "test_ledger.py",
