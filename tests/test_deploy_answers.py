@@ -9,7 +9,7 @@ from two_sites import NAMES, PRIVATE, RELEASE, InProcess, World, resigned
 from synthfair.deploy import session
 from synthfair.errors import InputError
 from synthfair.files import write_json
-from synthfair.release.keys import make_keys, read_keys, read_signing_key
+from synthfair.release.keys import make_keys, read_keys, read_signing_key, sign_bytes
 from synthfair.task import messages
 from synthfair.task.job_sites import Query
 from synthfair.task.messages import BadAnswerError, Message, read_answer
@@ -78,7 +78,8 @@ def test_an_answer_with_a_key_twice_does_not_count(world, answered):
     ask, answer, keys = answered
     twice = doubled(answer, b"asked")
     key = read_signing_key(world.folder / "north" / "local" / "north.key")
-    signed = twice._replace(signature=key.sign(messages._signed(twice.text, twice.carried)))
+    digests = messages._digests(twice.text, twice.carried)
+    signed = twice._replace(signature=sign_bytes(messages.DOMAIN, digests, key))
     with pytest.raises(BadAnswerError, match="refused"):
         read_answer(signed, ask, site="north", keys=keys)
 

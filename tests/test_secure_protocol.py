@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from secure_task import COUNTS, parties
 
 from synthfair.errors import InputError
+from synthfair.release.keys import sign_bytes
 from synthfair.secure import (
     GroupCounts,
     Received,
@@ -26,7 +27,7 @@ from synthfair.secure import (
     score_histogram,
     write_task,
 )
-from synthfair.secure.aggregator import record_of, require_unanswered
+from synthfair.secure.aggregator import DOMAIN, record_of, require_unanswered
 from synthfair.secure.aggregator_keys import OWNER
 
 ONE = np.array([1, 2, 3, 4])
@@ -234,7 +235,8 @@ class TestOpening:
 
     def signed(self, group, partial, role, **change):
         wrong = partial.model_copy(update=change)
-        signature = group.secrets[role].signing_key.sign(wrong.signed()).hex()
+        key = group.secrets[role].signing_key
+        signature = sign_bytes(DOMAIN, wrong.signed(), key).hex()
         return wrong.model_copy(update={"signature": signature})
 
     def test_a_sum_other_than_its_aggregator_had_committed_to(self, group, sums):

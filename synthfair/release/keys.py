@@ -93,11 +93,10 @@ def content_digest(header: bytes, names: Sequence[str], rows: bytes) -> bytes:
 
 def sign(digest: bytes, key: Ed25519PrivateKey | None = None) -> Signature:
     """Vouches for this content, signed if there is a key; the same key gives the same bytes."""
-    signed = {}
-    if key is not None:
-        public_key, signature = key.public_key().public_bytes_raw(), key.sign(DOMAIN + digest)
-        signed = {"public_key": public_key.hex(), "signature": signature.hex()}
-    return Signature(sha256=digest.hex(), **signed)
+    if key is None:
+        return Signature(sha256=digest.hex())
+    public_key, signature = key.public_key().public_bytes_raw(), sign_bytes(DOMAIN, digest, key)
+    return Signature(sha256=digest.hex(), public_key=public_key.hex(), signature=signature.hex())
 
 
 def verify(signature: Signature, digest: bytes, *, source: str) -> None:
@@ -121,17 +120,24 @@ def verify(signature: Signature, digest: bytes, *, source: str) -> None:
         return
     require_cryptography(f"{source}: is signed; verifying that")
     key, signed = bytes.fromhex(signature.public_key), bytes.fromhex(signature.signature)
-    if not is_signed(DOMAIN + digest, signed, key):
+    if not is_signed(DOMAIN, digest, signed, key):
         raise InputError(
             f"{source}: its signature with the key {signature.public_key} does not fit its content;"
             " must be what that key makes of it"
         )
 
 
-def is_signed(content: bytes, signature: bytes, key: bytes) -> bool:
-    """Whether an Ed25519 signature is of the content and by that key, of 32 bytes.
+def sign_bytes(domain: bytes, content: bytes, key: Ed25519PrivateKey) -> bytes:
+    """The Ed25519 signature, 64 bytes, of content for one use: all signatures are made here.
 
-    All that is signed begins with a domain of its own, so that no signature fits another use.
+    Each use has a domain of its own, which stands before its content, so that no signature fits
+    another use.
+    """
+    return key.sign(domain + content)
+
+
+def is_signed(domain: bytes, content: bytes, signature: bytes, key: bytes) -> bool:
+    """Whether a signature is that of :func:`sign_bytes` by whoever has this public key.
 
     Raises:
         InputError: the package cryptography is not installed.
@@ -141,7 +147,7 @@ def is_signed(content: bytes, signature: bytes, key: bytes) -> bool:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, domain + content)
     except (InvalidSignature, ValueError):
         return False
     return True

@@ -21,7 +21,7 @@ from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, read_as, sync_folder
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.release.keys import is_signed
+from synthfair.release.keys import is_signed, sign_bytes
 from synthfair.secure.aggregator_keys import AggregatorSecret, require_records
 from synthfair.secure.summands import MAX_LENGTH, Hex32
 from synthfair.secure.task import Task
@@ -74,9 +74,9 @@ class PartialSum(BaseModel):
     signature: str = Field(pattern="^[0-9a-f]{128}$")
 
     def signed(self) -> bytes:
-        """What the signature is of."""
+        """What the signature is of, after its domain."""
         head = f"{self.task} {self.role} {self.clients} {self.clients_hash} {len(self.total)}\n"
-        return DOMAIN + head.encode() + np.array(self.total, "<u8").tobytes()
+        return head.encode() + np.array(self.total, "<u8").tobytes()
 
     @property
     def commitment(self) -> str:
@@ -86,7 +86,7 @@ class PartialSum(BaseModel):
         as the signature is in it, and cannot be guessed.
         """
         signature = bytes.fromhex(self.signature)
-        return hashlib.sha256(COMMITMENT + self.signed() + signature).hexdigest()
+        return hashlib.sha256(COMMITMENT + DOMAIN + self.signed() + signature).hexdigest()
 
 
 def receive(
@@ -184,7 +184,7 @@ def answer(
         total=tuple(total.tolist()),
         signature="0" * 128,
     )
-    signature = secret.signing_key.sign(unsigned.signed()).hex()
+    signature = sign_bytes(DOMAIN, unsigned.signed(), secret.signing_key).hex()
     partial = unsigned.model_copy(update={"signature": signature})
     try:
         _complete(record, partial.model_dump_json().encode())
@@ -279,5 +279,5 @@ def verify_partial_sum(partial: PartialSum, task: Task, *, source: str = "sum") 
             f" {task.what.length}, of one of {len(task.aggregators)}"
         )
     key, signature = task.aggregators[partial.role].signature, partial.signature
-    if not is_signed(partial.signed(), bytes.fromhex(signature), bytes.fromhex(key)):
+    if not is_signed(DOMAIN, partial.signed(), bytes.fromhex(signature), bytes.fromhex(key)):
         raise InputError(f"{source}: altered, or not signed by aggregator {partial.role}")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.release.keys import is_signed
+from synthfair.release.keys import is_signed, sign_bytes
 from synthfair.secure.aggregator_keys import AggregatorSecret, require_hpke
 from synthfair.secure.task import Task
 
@@ -83,7 +83,8 @@ def make_uploads(task: Task, vector: np.ndarray, key: Ed25519PrivateKey) -> list
                 f"task {task.id.hex()}: the encryption key {public.hex()} of aggregator {role} is"
                 " unsafe; must be one that secure key makes"
             ) from error
-        uploads.append(header + encrypted + key.sign(header + encrypted))
+        content = header + encrypted
+        uploads.append(content + sign_bytes(FORMAT, content.removeprefix(FORMAT), key))
     return uploads
 
 
@@ -121,7 +122,8 @@ def verify_upload(
         raise InputError(f"{source}: for aggregator {addressed}; this is aggregator {role}")
     if client not in task.known:
         raise InputError(f"{source}: of the client {client.hex()}, whom the task does not know")
-    if not is_signed(content[:-_SIGNATURE_BYTES], content[-_SIGNATURE_BYTES:], client):
+    signed, signature = content[len(FORMAT) : -_SIGNATURE_BYTES], content[-_SIGNATURE_BYTES:]
+    if not is_signed(FORMAT, signed, signature, client):
         raise InputError(
             f"{source}: altered, or not signed by the client {client.hex()} that it names"
         )

@@ -20,7 +20,7 @@ from synthfair.config.rules import STRICT
 from synthfair.errors import InputError
 from synthfair.files import parse_as
 from synthfair.privacy.guarantee import Line
-from synthfair.release.keys import is_signed
+from synthfair.release.keys import is_signed, sign_bytes
 from synthfair.task.federation_file import ServerCode, SiteCode
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def sha256(content: bytes) -> str:
 def make_answer(answer: Answer, carried: bytes, key: Ed25519PrivateKey) -> Message:
     """Signs an answer and what it carries."""
     text = answer.model_dump_json().encode()
-    return Message(text, carried, key.sign(_signed(text, carried)))
+    return Message(text, carried, sign_bytes(DOMAIN, _digests(text, carried), key))
 
 
 def read_answer(message: Message, ask: Message, *, site: str, keys: dict[str, str]) -> Answer:
@@ -159,8 +159,8 @@ def read_answer(message: Message, ask: Message, *, site: str, keys: dict[str, st
     """
     if site not in keys or len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
         raise BadAnswerError("signature" if site not in keys else "refused")
-    signed = _signed(message.text, message.carried)
-    if not is_signed(signed, message.signature, bytes.fromhex(keys[site])):
+    signed = _digests(message.text, message.carried)
+    if not is_signed(DOMAIN, signed, message.signature, bytes.fromhex(keys[site])):
         raise BadAnswerError("signature")
     try:
         answer, asked = parse_as(message.text, Answer, site), parse_as(ask.text, Ask, "question")
@@ -179,5 +179,5 @@ def _has_epsilon(found: Any) -> bool:
     return isinstance(found, list) and any(map(_has_epsilon, found))
 
 
-def _signed(text: bytes, carried: bytes) -> bytes:
-    return DOMAIN + hashlib.sha256(text).digest() + hashlib.sha256(carried).digest()
+def _digests(text: bytes, carried: bytes) -> bytes:
+    return hashlib.sha256(text).digest() + hashlib.sha256(carried).digest()

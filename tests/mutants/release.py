@@ -13,7 +13,7 @@ MUTANTS = [
     Mutant(
         "a signature is not verified",
         "release/keys.py",
-        "        Ed25519PublicKey.from_public_bytes(key).verify(signature, content)\n",
+        "        Ed25519PublicKey.from_public_bytes(key).verify(signature, domain + content)\n",
         "        pass\n",
         "test_signature.py",
     ),

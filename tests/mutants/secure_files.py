@@ -77,8 +77,8 @@ MUTANTS = [
     Mutant(
         "the signature of a sum is not of its entries",
         "secure/aggregator.py",
-        'return DOMAIN + head.encode() + np.array(self.total, "<u8").tobytes()',
-        "return DOMAIN + head.encode()",
+        'return head.encode() + np.array(self.total, "<u8").tobytes()',
+        "return head.encode()",
         "test_secure_protocol.py",
     ),
     Mutant(
@@ -273,8 +273,8 @@ MUTANTS = [
     Mutant(
         "a commitment says what the sum is",
         "secure/aggregator.py",
-        "COMMITMENT + self.signed() + signature",
-        "COMMITMENT + self.signed()",
+        "COMMITMENT + DOMAIN + self.signed() + signature",
+        "COMMITMENT + DOMAIN + self.signed()",
         "test_secure_protocol.py",
     ),
     Mutant(
