@@ -84,6 +84,9 @@ class SiteTraining:
 
     def _report(self, request: Request, agreed: Agreed) -> bytes:
         """The report; of sums by shares, one upload an aggregator."""
+        import jax
+
+        from synthfair.federated.engine import key_from
         from synthfair.jax_setup import start_jax
 
         start_jax()
@@ -97,7 +100,9 @@ class SiteTraining:
         if self._learned is None or self._learned[0] != booked.seed:
             self._learned = booked.seed, _learned(request, ready, booked)
         plan = ready.planned.plan
-        key = _key(request, ready, booked)
+        # The key of the round and the site is that of the engine in one process.
+        key = jax.random.fold_in(key_from(int(booked.seed, 16), 1), request.ask.round)
+        key = jax.random.fold_in(key, ready.number(request.site))
         report = _compiled_report()(
             plan.algorithm, plan.protection.clip, state, self._learned[1], key
         )
@@ -155,21 +160,17 @@ def _read(request: Request, agreed: Agreed) -> _LocalTraining:
     path = request.settings.data
     table = read_table(path, request.schema)
     rows = in_content_order(encode(table, request.schema, source=str(path)))
-    _require_rows(request, agreed, len(rows.y))
+    # With an epsilon, no answer may depend on how the question compares with the table.
+    private = agreed.config.get("epsilon") is not None
+    least = request.settings.limits.least_rows if private else agreed.least_rows
+    if len(rows.y) < (least or 0):
+        who = "the site's limits say" if private else "the job says"
+        raise InputError(f"{path}: {len(rows.y)} rows; {who} at least {least}")
     user = np.zeros(len(rows.y), int)
     data = make_user_data(rows, user, request.schema, agreed.config, all_groups=False)
     run = agreed.run(request.schema, content_sha256([rows]))
     state = jax.eval_shape(planned.plan.algorithm.init, jax.random.key(0))
     return _LocalTraining(agreed, planned, run, data.users, state)
-
-
-def _require_rows(request: Request, agreed: Agreed, n: int) -> None:
-    """With an epsilon, no answer may depend on how the question compares with the table."""
-    private = agreed.config.get("epsilon") is not None
-    least = request.settings.limits.least_rows if private else agreed.least_rows
-    if n < (least or 0):
-        who = "the site's limits say" if private else "the job says"
-        raise InputError(f"{request.settings.data}: {n} rows; {who} at least {least}")
 
 
 @cache
@@ -186,16 +187,6 @@ def _compiled_report() -> Callable[..., Any]:
         return clip_report(algorithm.report(state, users.rows_of(0), key), clip)
 
     return report
-
-
-def _key(request: Request, ready: _LocalTraining, booked: _AnswerRecord) -> jax.Array:
-    """Of the round and the site, as the engine in one process has it."""
-    import jax
-
-    from synthfair.federated.engine import key_from
-
-    of_round = jax.random.fold_in(key_from(int(booked.seed, 16), 1), request.ask.round)
-    return jax.random.fold_in(of_round, ready.number(request.site))
 
 
 def _learned(request: Request, ready: _LocalTraining, booked: _AnswerRecord) -> Users:

@@ -180,21 +180,15 @@ def read_settings(path: Path, kind: type[_Settings]) -> _Settings:
     Raises:
         InputError: unreadable, an unknown key, or a value that is not allowed.
     """
-    found = read_as(path, kind, MAX_BYTES)
-    return found.model_copy(update=_absolute(found, path.parent.resolve()))
+    settings, folder = read_as(path, kind, MAX_BYTES), path.parent.resolve()
 
-
-def _absolute(found: BaseModel, folder: Path) -> dict[str, object]:
-    """The paths of settings; an absolute one stays as it is."""
-
-    def place(path: Path) -> Path:
-        return Path(os.path.normpath(folder / path))
+    def place(relative: Path) -> Path:
+        return Path(os.path.normpath(folder / relative))  # an absolute one stays as it is
 
     paths: dict[str, object] = {}
-    for name in type(found).model_fields:
-        value = getattr(found, name)
+    for name, value in settings:
         if isinstance(value, Path):
             paths[name] = place(value)
         elif name == "tests":
             paths[name] = tuple(map(place, value))
-    return paths
+    return settings.model_copy(update=paths)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 from synthfair import __version__
 from synthfair.data.schema import Schema, read_schema
@@ -115,19 +115,6 @@ Raises:
 """
 
 
-class SignedSettings(Protocol):
-    """Settings of whoever answers questions, see :class:`synthfair.task.limits.SiteSettings`."""
-
-    @property
-    def schema_path(self) -> Path:
-        """The public schema."""
-        ...
-
-    def signing_key(self) -> Any:
-        """Of its answers."""
-        ...
-
-
 class Site:
     """Answers questions with its own table, ledger and limits, and writes down what left it.
 
@@ -139,7 +126,7 @@ class Site:
         self,
         name: str,
         workspace: Path,
-        settings: SignedSettings,
+        settings: Any,
         routines: Mapping[TaskName, Routine],
         log: Callable[[str], None],
     ) -> None:
@@ -148,7 +135,7 @@ class Site:
         Args:
             name: of the site.
             workspace: folder of its kit.
-            settings: its own.
+            settings: its own, of a site or of an aggregator.
             routines: of the tasks that it answers.
             log: takes text that must not leave the site.
 

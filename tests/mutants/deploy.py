@@ -228,7 +228,7 @@ MUTANTS = [
     Mutant(
         "fewer rows are trained on than the noise was computed for",
         "deploy/site_training.py",
-        "if n < (least or 0):",
+        "if len(rows.y) < (least or 0):",
         "if False:",
         ROUNDS,
     ),
@@ -270,8 +270,8 @@ MUTANTS = [
     Mutant(
         "sites draw the same noise",
         "deploy/site_training.py",
-        "jax.random.fold_in(of_round, ready.number(request.site))",
-        "of_round",
+        "key = jax.random.fold_in(key, ready.number(request.site))",
+        "pass",
         ROUNDS,
     ),
     Mutant(
