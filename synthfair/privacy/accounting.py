@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent, PrivacyAccountant
 
 LEAST_STEPS = 2**34
-"""Of the standard deviation of discrete Gaussian noise, in steps of its grid."""
+"""The least standard deviation of discrete Gaussian noise, in steps of its grid."""
 
 DISCRETE = 1e-11
-"""What discrete noise adds to epsilon, and to delta relatively, at most."""
+"""An upper bound on what discrete noise adds to epsilon, and to delta relatively."""
 
 CHOICES = 2**20
 """The epsilon of a choice is a whole number of parts of 1, of which there are so many."""
 
 ACCOUNTANT = r"^exact Gaussian composition, dp-accounting [0-9A-Za-z.+-]{1,30}$"
-"""What :func:`accountant` returns, as a pattern."""
+"""Pattern of the texts that :func:`accountant` returns."""
 
 
 Sampling = Literal["poisson", "fixed"]
@@ -50,10 +50,10 @@ LARGEST_NOISE = 1e4
 """Standard deviations of noise a sensitivity, beyond which a sum says nothing."""
 
 LEAST_NOISE = 0.1
-"""The same, below which the search for the least noise does not go."""
+"""The smallest such noise that the search for the least noise tries."""
 
 TOLERANCE = 1e-3
-"""Of the noise, relatively: what is found may be larger than needed by about so much."""
+"""Relative tolerance of the noise: it may be larger than needed by about so much."""
 
 
 def delta_of(mu: float, epsilon: float) -> float:
@@ -242,7 +242,7 @@ def composed(mus: Iterable[float]) -> float:
 
 
 def accountant() -> str:
-    """Which computation a statement of privacy relies on, with its version.
+    """Names the computation that a statement of privacy relies on, with its version.
 
     Raises:
         InputError: dp-accounting is not installed.
@@ -297,7 +297,7 @@ class SampledSums:
 
     @property
     def relation(self) -> Relation:
-        """Which populations are neighbours."""
+        """The neighbouring relation: which populations are neighbours."""
         return "add_or_remove" if self.sampling == "poisson" else "replace"
 
     @property
@@ -306,7 +306,7 @@ class SampledSums:
         return self.sample == self.population
 
     def event(self, noise: float) -> DpEvent:
-        """As dp-accounting calls it."""
+        """The same sums as an event of dp-accounting."""
         import dp_accounting as dp
 
         gaussian = dp.GaussianDpEvent(noise)
@@ -349,7 +349,7 @@ class Composition:
 
     @classmethod
     def of(cls, parts: Iterable[tuple[SampledSums, float]]) -> Composition:
-        """Of sums with their noise; those over everyone are Gaussian mechanisms, which is exact.
+        """Composes sums with their noise; sums over everyone are exact Gaussian mechanisms.
 
         Raises:
             InputError: nothing to compose, or samples of unlike kinds.
@@ -408,7 +408,7 @@ def _epsilon(composition: Composition, delta: float, *, tight: bool = True) -> f
 
 
 def _accountant(composition: Composition, *, tight: bool = True) -> PrivacyAccountant:
-    """That of dp-accounting which is tightest for a way of sampling; or the quick Renyi bound."""
+    """The tightest accountant of dp-accounting for a way of sampling; or the quick Renyi bound."""
     import dp_accounting as dp
     from dp_accounting.pld import PLDAccountant
     from dp_accounting.rdp import RdpAccountant

@@ -21,7 +21,7 @@ PATIENCE = 60.0
 """Seconds to wait for another process that writes."""
 
 MAX_BYTES = 50_000_000
-"""Of a file that is read."""
+"""The largest size of a file that is read."""
 
 _START = "0" * 64
 
@@ -108,7 +108,7 @@ class Chain(Generic[_Entry]):
         self.catch_up()
 
     def read(self) -> list[_Entry]:
-        """All lines; raises as :meth:`catch_up`."""
+        """Reads all lines. Raises as :meth:`catch_up`."""
         found: list[_Entry] = []
         replace(self, on_line=found.append).catch_up()
         return found

@@ -42,7 +42,7 @@ Penalties = CovariancePenalty | SelectionRatePenalty
 
 
 class PrivateFit(NamedTuple):
-    """What is known of the real rows once the budget is spent.
+    """The statistics of the real rows that a privacy budget has bought.
 
     Attributes:
         theta: [n] parameters.
@@ -107,7 +107,7 @@ def private_fit(
 
 
 def cell_weights(notion: Notion, n_groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which cells are compared with which: two arrays [C, G, 2] of 0 and 1.
+    """The pairs of cells that a notion compares: two arrays [C, G, 2] of 0 and 1.
 
     The comparisons are those of :mod:`synthfair.fairness.penalties`: in each stratum of labels, a
     group with the rest; of two groups only group 1.
@@ -179,7 +179,7 @@ class PrivateObjective:
     moments: jax.Array
 
     def __call__(self, params: Params) -> jax.Array:
-        """F(theta)."""
+        """Evaluates F(theta)."""
         difference = params - self.target
         return 0.5 * difference @ self.curvature @ difference
 
@@ -189,5 +189,5 @@ class PrivateObjective:
         return covariances[jnp.argmax(jnp.abs(covariances))]
 
     def gap(self, params: Params) -> jax.Array:  # noqa: ARG002 - as Objective has it
-        """Not-a-number: to count decisions would need the rows."""
+        """Returns not-a-number: to count decisions would need the rows."""
         return jnp.full((), jnp.nan, self.target.dtype)

@@ -20,7 +20,7 @@ ALARM = 3.1
 """Standard errors beyond which a rate is not put down to chance; one-sided, 1 in 1,000 a check."""
 
 CHANCE = 1e-3
-"""The same as a probability, for counts that are small."""
+"""The chance that :data:`ALARM` leaves, for counts that are small."""
 
 
 COPY = 1e-6
@@ -35,16 +35,16 @@ QUANTILE = 0.05
 release that copies nobody has about that share of near rows, or less."""
 
 LEAST_HELD_OUT = 20
-"""With fewer distinct held-out rows nothing is compared with them."""
+"""The least number of distinct held-out rows that anything is compared with."""
 
 CHUNK = 2**13
 """Real rows that are searched for copies together."""
 
 THREADS = 2
-"""That a tree is searched by."""
+"""Number of threads that search a tree."""
 
 FEW_COLUMNS = 20
-"""In which a tree is quicker; in more it visits nearly all points."""
+"""The most columns in which a tree is quicker; in more it visits nearly all points."""
 
 SPARE = 4
 """Candidates of each row beyond those asked for, as rounding may confuse points equally near."""
@@ -138,7 +138,7 @@ MOST_REAL, MOST_OTHER = 20_000, 2_000
 
 
 class Distances(NamedTuple):
-    """To the closest real rows, of synthetic rows and of held-out ones; equal rows count once.
+    """Distances of synthetic and of held-out rows to the closest real rows; equal rows count once.
 
     Attributes:
         median: of the synthetic rows.
@@ -161,7 +161,7 @@ class Distances(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """What a reader of the release may do with it. Private.
+    """The findings of the checks in front of a release: what its reader could do with it. Private.
 
     Attributes:
         n_synthetic: number of synthetic rows.
@@ -187,7 +187,7 @@ class Preview(NamedTuple):
 
     @property
     def risks(self) -> tuple[str, ...]:
-        """What stops a release, of :data:`synthfair.privacy.statement.RISKS`."""
+        """The reasons to stop a release, of :data:`synthfair.privacy.statement.RISKS`."""
         found, far = set(), self.distances
         if far:
             alarms = {"near": (far.close, far.near), "single": (far.single, far.linked)}

@@ -1,4 +1,4 @@
-"""What differential privacy guarantees: to whom, of what, against whom, and by which mechanisms."""
+"""Guarantees of differential privacy: to whom, of what, against whom, and by which mechanisms."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ Line = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"
 """Text that is safe to show."""
 
 Unit = Literal["one row", "one user, with all its rows", "one row of one client"]
-"""Whose presence is protected."""
+"""The unit of privacy: whose presence is protected."""
 
 ROUNDING = 1e-6
-"""By which a claimed delta may lie under the computed one, relatively."""
+"""The share by which a claimed delta may lie under the computed one."""
 
 MechanismName = SumName | Literal["tree"]
 """Sums, and the choice of a tree over columns."""
 
 Summed = Literal["reports", "gradients", "teacher's gradients", "student's gradients"]
-"""What sums are of."""
+"""The summands of a mechanism's sums."""
 
 MOST_NUMBERS = 2**32
-"""With discrete noise, in all rounds together."""
+"""The most numbers that a guarantee with discrete noise covers, in all rounds together."""
 
 # The texts below stand in files and are compared when they are read: never change them.
 
@@ -65,36 +65,36 @@ NOT_COVERED = (
     "Timing, memory and files on the client's machine.",
     "Other releases about the same persons; the client's ledger adds up those that it knows of.",
 )
-"""Of every guarantee."""
+"""Limits of every guarantee."""
 
 NOT_COVERED_CONTINUOUS = (
     *NOT_COVERED[:2],
     "Attacks on floating-point arithmetic (Mironov 2012): the noise is not discrete.",
     *NOT_COVERED[2:],
 )
-"""Of guarantees of earlier versions, whose mechanisms have no grid."""
+"""Limits of guarantees of earlier versions, whose mechanisms have no grid."""
 
 SIMULATED = (
     "Rounds run in one process, as here: a simulation, in which that process sees everything."
 )
-"""Of rounds whose users are simulated."""
+"""A limit of guarantees for rounds with simulated users."""
 
 DEPLOYED = (
     "What a machine sees that computes: whoever can read a site's memory and files sees its rows,"
     " and whoever can read the server's sees what sites send, and noise that the server draws.",
     "When, how fast and with which code a site answers, and how much it sends.",
 )
-"""Of rounds between organisations, in its place."""
+"""The limits that guarantees for rounds between organisations have in its place."""
 
 COUNTS_NOT_COVERED = (
     "Aggregators of the counts that collude: together they see every client's counts.",
     "False counts: a client can send any; only totals that cannot be are refused.",
 )
-"""Of guarantees that include sums of counts, besides."""
+"""Further limits of guarantees that include sums of counts."""
 
 
 class SumOfShares(BaseModel):
-    """How reports are summed so that nobody sees one, see :mod:`synthfair.secure`.
+    """The parameters of sums by shares, in which nobody sees a report, see :mod:`synthfair.secure`.
 
     Attributes:
         aggregators: that do not collude; each adds noise of its own, enough by itself.
@@ -114,7 +114,7 @@ class SumOfShares(BaseModel):
 
 
 class SampledMechanism(BaseModel):
-    """Noisy sums over samples.
+    """Repeated noisy sums over random samples.
 
     Attributes:
         name: what is summed up.
@@ -159,7 +159,7 @@ class SampledMechanism(BaseModel):
 
     @property
     def sums(self) -> SampledSums:
-        """As it is accounted for."""
+        """The sums as the accounting describes them."""
         return SampledSums(self.population, self.sample, self.times, self.sampling)
 
     @property
@@ -170,7 +170,7 @@ class SampledMechanism(BaseModel):
 
 
 def _kind(mechanism: Any) -> str:
-    """Of a mechanism, or of what is said to be one."""
+    """The kind of a mechanism, or of a document that claims to be one."""
     names = mechanism if isinstance(mechanism, dict) else getattr(mechanism, "__dict__", {})
     return "samples" if "sampling" in names else "tree" if names.get("name") == "tree" else "sum"
 
@@ -265,7 +265,7 @@ class Guarantee(BaseModel):
 
     @property
     def composition(self) -> Composition:
-        """All mechanisms together."""
+        """The composition of all mechanisms."""
         if not self.mechanisms:
             return Composition(pure=self.epsilon)
         found = Composition()
@@ -276,7 +276,7 @@ class Guarantee(BaseModel):
 
     @property
     def mu(self) -> float:
-        """Of Gaussian differential privacy, all mechanisms without samples together."""
+        """The mu of Gaussian differential privacy of all mechanisms without samples together."""
         return self.composition.mu
 
     @property
@@ -286,7 +286,7 @@ class Guarantee(BaseModel):
 
     @property
     def deployed(self) -> Guarantee:
-        """That of a training where server and users are machines of their own, and say so."""
+        """The same guarantee for a training whose server and users are machines of their own."""
         covered = [line for line in self.not_covered if line != SIMULATED]
         found: dict[str, Any] = self.model_dump() | {"not_covered": (*covered, *DEPLOYED)}
         for mechanism in found["mechanisms"]:
@@ -295,7 +295,7 @@ class Guarantee(BaseModel):
         return Guarantee.model_validate(found)
 
     def with_counts(self, epsilon: float) -> Guarantee:
-        """The same, and counts of the same rows with this epsilon (pure): the epsilons add up."""
+        """Adds counts of the same rows with this (pure) epsilon: the epsilons add up."""
         changed = {
             "epsilon": self.epsilon + epsilon,
             "counts_epsilon": epsilon,

@@ -1,4 +1,4 @@
-"""What a table's releases have cost so far: one line each, written before it is spent."""
+"""The ledger of a table: a line for each release, with its cost, written before it is spent."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class Booking(BaseModel):
 
     @property
     def composition(self) -> Composition | None:
-        """Its mechanisms; None without a guarantee, or with one that holds on a condition."""
+        """The entry's mechanisms; None without a guarantee, or with a conditional one."""
         if self.guarantee is None or self.guarantee.condition:
             return None
         return self.guarantee.composition
 
 
 class Limit(BaseModel):
-    """What all releases together may cost from now on.
+    """The most that all releases together may cost from now on.
 
     Attributes:
         kind: of entry.
@@ -85,7 +85,7 @@ class Entry(Linked):
 
 
 class Spent(NamedTuple):
-    """What a ledger adds up to.
+    """The total cost of the releases in a ledger.
 
     Attributes:
         releases: number of releases, trainings and secure sums.
@@ -100,11 +100,11 @@ class Spent(NamedTuple):
 
     @property
     def mu(self) -> float | None:
-        """Of Gaussian differential privacy, all releases together; None where there is none."""
+        """The mu of Gaussian differential privacy of all together; None where there is none."""
         return self.composition and self.composition.mu
 
     def epsilon(self, delta: float) -> float | None:
-        """Of all together at this delta; None where there is none."""
+        """The epsilon of all releases together at this delta; None where there is none."""
         return self.composition and self.composition.epsilon(delta)
 
 
@@ -152,7 +152,7 @@ class Ledger:
         return cls(place.with_name(place.name + ENDING))
 
     def entries(self) -> list[Entry]:
-        """All lines.
+        """Reads all entries.
 
         Raises:
             InputError: unreadable, a line that is not one of a ledger, or the chain is broken.
@@ -160,7 +160,7 @@ class Ledger:
         return self._chain.read()
 
     def spent(self) -> Spent:
-        """What the releases so far add up to. Raises as :meth:`entries`."""
+        """Adds up the releases so far. Raises as :meth:`entries`."""
         return _spent([entry.what for entry in self.entries()])
 
     def book(self, booking: Booking) -> None:

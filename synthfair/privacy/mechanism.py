@@ -34,7 +34,7 @@ SumName = Literal[
     "anchors",
     "cell_moments",
 ]
-"""What mechanisms release sums of.
+"""Names of the sums that mechanisms release.
 
 - Of fair releases: (x, 1) by group and label; b b' over model inputs b; the losses' gradients, in
   each step; smooth selection rates and their gradients by group and label, in each step.
@@ -47,7 +47,7 @@ NEVER_OPPOSED: frozenset[SumName] = frozenset({"histograms", "pairs", "tables"})
 """Sums in which the terms of any two rows have an inner product of at least 0: they are counts."""
 
 SCORE_GRID = 2.0**-10
-"""Of which the scores of a choice are whole multiples."""
+"""The grid of the scores of a choice, which are whole multiples of it."""
 
 
 class GaussianMechanism(BaseModel):
@@ -74,7 +74,7 @@ class GaussianMechanism(BaseModel):
 
     @property
     def mu(self) -> float:
-        """Of Gaussian differential privacy, all uses together."""
+        """The mu of Gaussian differential privacy of all uses together."""
         return math.sqrt(self.times) * self.sensitivity / self.noise
 
     @property
@@ -139,12 +139,12 @@ class ExponentialMechanism(BaseModel):
 
     @property
     def mu(self) -> float:
-        """Of Gaussian differential privacy, all choices together."""
+        """The mu of Gaussian differential privacy of all choices together."""
         return math.sqrt(self.times) * mu_of_choice(self.epsilon)
 
     @property
     def rate(self) -> Fraction:
-        """By which the logarithm of a chance grows with a step of the score."""
+        """The slope of the logarithm of a chance in steps of the score."""
         return Fraction(self.epsilon) * Fraction(self.grid) / (2 * Fraction(self.sensitivity))
 
     @model_validator(mode="after")
@@ -166,7 +166,7 @@ def grid_for(noise: float) -> float:
 
 
 class Terms(NamedTuple):
-    """What rows add to a sum, as whole multiples of a grid.
+    """The terms that rows add to a sum, as whole multiples of a grid.
 
     Attributes:
         bound: Euclidean norm that no term exceeds once it is rounded, whatever the row.
@@ -237,12 +237,12 @@ def _after_rounding(norm: float, k: int, step: float) -> float:
 
 
 def _before_rounding(norm: float, k: int, step: float) -> float:
-    """The inverse."""
+    """The inverse of :func:`_after_rounding`."""
     return (norm - step * math.sqrt(k) / 2) / _float_error(k)
 
 
 def _float_error(k: int) -> float:
-    """By how much rows of k numbers may be too long, as their norms are computed in float64.
+    """The factor by which rows of k numbers may be too long, as norms are computed in float64.
 
     A norm has k/2 + 4 rounding errors of 2^-53 at most, relatively, and there are two of them.
     """
@@ -267,7 +267,7 @@ class NoisySum:
     def __init__(
         self, mechanism: GaussianMechanism, relation: Relation, source: RandomBytes
     ) -> None:
-        """Nothing is released yet."""
+        """Makes the sum ready; nothing is released yet."""
         self._mechanism, self._source, self._used = mechanism, source, 0
         self._variance, self.terms = mechanism.steps**2, mechanism.terms(relation)
 
@@ -303,7 +303,7 @@ class PrivateChoice:
     """
 
     def __init__(self, mechanism: ExponentialMechanism, source: RandomBytes) -> None:
-        """Nothing is chosen yet."""
+        """Makes the choice ready; nothing is chosen yet."""
         self._mechanism, self._source, self._used = mechanism, source, 0
 
     def choose(self, scores: np.ndarray) -> int:

@@ -25,7 +25,7 @@ RandomBytes = Callable[[int], bytes]
 
 
 LARGEST = 2**50
-"""Of a scale or a standard deviation. Noise is then below 2^63, but for a chance of exp(-2^13)."""
+"""The largest scale or deviation. It keeps noise below 2^63, but for a chance of exp(-2^13)."""
 
 _SMALL = 2**31
 """U + t V is below 2^63 if t and V are below this; counting V so far would take hours."""
@@ -173,7 +173,7 @@ def exponential_choice(
 
 
 def laplace_variance(scale: Fraction) -> float:
-    """Of :func:`discrete_laplace`: 2 p / (1 - p)^2 with p = exp(-1/scale).
+    """The variance of :func:`discrete_laplace`: 2 p / (1 - p)^2 with p = exp(-1/scale).
 
     Example:
         >>> from fractions import Fraction

@@ -56,7 +56,7 @@ class PrivateQueries:
         loss: Callable[[jax.Array], jax.Array],
         source: RandomBytes,
     ) -> None:
-        """Reads nothing yet."""
+        """Prepares the noisy sums; reads no rows yet."""
         require_float64(real.x)
         if jnp.result_type(float) != np.float64:
             raise InputError("epsilon: needs float64; jax.config.update('jax_enable_x64', True)")
@@ -133,7 +133,7 @@ class PrivateQueries:
         return noisy_sum.release(exact.reshape(self._n_groups, 2, -1))
 
     def _parts(self) -> Iterator[Encoded]:
-        """At least one, be it empty: a table without rows has sums, too, and must look like any."""
+        """Yields chunks, at least one: a table without rows must look like any."""
         for begin in range(0, max(1, len(self._real.y)), CHUNK):
             yield Encoded(*(field[begin : begin + CHUNK] for field in self._real))
 

@@ -39,7 +39,7 @@ NOT_COVERED = (
     " assumed.",
     _FLOATING,
 )
-"""Of guarantees for users, whose reports are summed up before noise is added."""
+"""Limits of guarantees for users, whose reports are summed up before noise is added."""
 
 ROWS_NOT_COVERED = (
     *_NEVER_COVERED,
@@ -49,7 +49,7 @@ ROWS_NOT_COVERED = (
     " batch and the client's weight in the mean.",
     _FLOATING,
 )
-"""Of guarantees for rows of clients, who add noise themselves."""
+"""Limits of guarantees for rows of clients, who add noise themselves."""
 
 SHARES_NOT_COVERED = (
     *_NEVER_COVERED,
@@ -58,20 +58,24 @@ SHARES_NOT_COVERED = (
     "Aggregators that collude: together they see every user's report.",
     "False inputs, timing, memory and files on the machines of users and aggregators.",
 )
-"""Of guarantees for users whose reports are summed by shares, with discrete noise."""
+"""Limits of guarantees for users whose reports are summed by shares, with discrete noise."""
 
 
 ALL_WHO_SEE_SUMS = "everyone who sees the noisy sums, and nothing else of the reports"
-"""Of users, whose reports must be summed up securely."""
+"""The adversary of guarantees for users, whose reports must be summed up securely."""
 
 ALL_WHO_SEE_UPLOADS = (
     "everyone who sees what clients send in the rounds, and the model: the server, and the other"
     " clients"
 )
-"""Of rows of clients: the noise is in what a client sends, and nobody else needs to add any."""
+"""The adversary of guarantees for rows of clients: the noise is in what a client sends, and nobody
+else needs to add any.
+"""
 
 ALL_BUT_ONE = "any single aggregator, together with everyone who sees the noisy sums"
-"""Of sums by shares: its own noise is known to it, and that of another one is enough."""
+"""The adversary of guarantees for sums by shares: an aggregator knows its own noise, and that of
+another one is enough.
+"""
 
 
 def training_guarantee(

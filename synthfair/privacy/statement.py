@@ -1,4 +1,4 @@
-"""What a release says about privacy: its guarantee, if it has one, and what it discloses."""
+"""The privacy statement of a release: its guarantee, if it has one, and what it discloses."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from synthfair.privacy.mechanism import (
 )
 
 GRID = 2.0**-12
-"""To whole multiples of this, as parts of the range that the schema gives a feature, the features
-of a fair release are rounded. Public, the same for all: nothing hides in lower bits. On public
+"""The grid to which the features of a fair release are rounded, as a part of the range that the
+schema gives a feature. It is public, and the same for all: nothing hides in lower bits. On public
 tables no decision changed; at 2^-10, one in 4,000 did."""
 
 # The texts below stand in release files and are compared when a file is read: never change them.
@@ -39,15 +39,15 @@ RISKS = {
     "single": "Points to single real rows more often than chance allows.",
     "transformed": "Holds real rows with columns scaled, shifted, reversed or in another order.",
 }
-"""What stops a release, in words that say nothing else of the real rows. The last line stands in
+"""Reasons to stop a release, which say nothing else of the real rows. The last line stands in
 releases of earlier versions alone."""
 
 UNSEEN = "To be released whatever the checks found, or did not find."
-"""What a release with an epsilon says instead: what was found is not covered by it."""
+"""The accepted risk of a release with an epsilon, which does not cover what checks find."""
 
 
 SHARES: Mapping[MechanismName, float] = {"moments": 0.2, "curvature": 0.1, "gradients": 0.7}
-"""Of mu^2 that each sum gets. Chosen, like the number of steps, by F on training rows; see
+"""Shares of mu^2 by sum. They were chosen, like the number of steps, by F on training rows; see
 benchmarks/privacy."""
 
 SHARES_WITH_RATES: Mapping[MechanismName, float] = {
@@ -56,7 +56,7 @@ SHARES_WITH_RATES: Mapping[MechanismName, float] = {
     "gradients": 0.4,
     "rates": 0.4,
 }
-"""The same where the penalty needs the groups' smooth selection rates in every step."""
+"""Shares of mu^2 where the penalty needs the groups' smooth selection rates in every step."""
 
 SHARES_OF_SURROGATES: Mapping[MechanismName, float] = {
     "histograms": 0.175,
@@ -66,15 +66,15 @@ SHARES_OF_SURROGATES: Mapping[MechanismName, float] = {
     "column_moments": 0.2,
     "anchors": 0.3,
 }
-"""Of a surrogate's, in proportion: whatever is absent, the others share. "tables" stand in for the
-tree and its pairs."""
+"""Shares of mu^2 of a surrogate, in proportion: the others share what is absent. "tables" stand in
+for the tree and its pairs."""
 
 PRIVATE_PROBLEMS = 10
 """Fair problems at whose models a private surrogate has smooth rates, two each."""
 
 
 class PrivacyStatement(BaseModel):
-    """What a release claims about privacy, and what it discloses.
+    """The claims of a release about privacy, and its disclosures.
 
     Attributes:
         guarantee: of differential privacy, or None: then nothing is claimed.
@@ -213,7 +213,7 @@ def term_bounds(
 
 
 def uses(name: MechanismName, config: DistillConfig | SurrogateConfig, schema: Schema) -> int:
-    """How often a mechanism is used: in every step, for every edge of a tree, or once."""
+    """Counts the uses of a mechanism: one a step, one for each edge of a tree, or one."""
     if name == "tree":
         return len(schema.features) - 1
     steps = config.private_steps if isinstance(config, DistillConfig) else 1

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from synthfair.data.schema import Schema
 
 FORMATS = {"fair": "synthfair-release/2", "surrogate": "synthfair-release/4"}
-"""By kind of release."""
+"""The file format of each kind of release."""
 
 HEADER_KEY, SIGNATURE_KEY = b"synthfair", b"synthfair.release.signature"
-"""Of the file's metadata."""
+"""Keys of the file's metadata."""
 
 MAX_ABSOLUTE = 1e6
 """Largest feature accepted; encoded features lie in [0, 1] and distilled ones stay near it."""
@@ -106,7 +106,7 @@ class Release:
 
 
 def name_of(part: object) -> str:
-    """What to call a model or a penalty in a file: its ``name``, its function's, or its class's.
+    """The name of a model or penalty for a file: its ``name``, its function's, or its class's.
 
     Raises:
         InputError: it is a lambda, whose name it shares with all others.
@@ -156,7 +156,7 @@ def make_header(
 def disclosures(
     config: DistillConfig | SurrogateConfig, *, private: bool | None = None
 ) -> tuple[str, ...]:
-    """What a release made with these settings discloses about the real rows.
+    """Lists what a release made with these settings discloses about the real rows.
 
     The lines stand in release files and are compared when a file is read: never change them.
 

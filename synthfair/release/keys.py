@@ -43,11 +43,11 @@ PRIVATE, PUBLIC = ".key", ".pub"
 """Endings of the two files of one client."""
 
 MAX_BYTES = 10_000
-"""Of a key file that is read; one of these keys takes some 120."""
+"""The largest size of a key file that is read; one of these keys takes some 120."""
 
 
 class Signature(BaseModel):
-    """What a release file says of its own content, and who signed that, if anybody.
+    """A release file's statement of its own content, with a signature if it has one.
 
     Attributes:
         sha256: digest of the content.

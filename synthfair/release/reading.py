@@ -41,14 +41,14 @@ MAX_COLUMNS, MAX_NAME, MAX_GROUPS = 10_000, 1000, 1000
 """Columns, characters of a column's name, and groups of a file that is read without its schema."""
 
 MAX_BYTES = {HEADER_KEY: 1_000_000, SIGNATURE_KEY: 1000}
-"""Of the metadata of a file that is read."""
+"""The largest sizes of a file's metadata that are read."""
 
 _THRIFT = 20_000_000
 """Bytes of any text in a file's metadata: Arrow makes a copy of all of it."""
 
 
 EARLIER = b'"format":"synthfair-release/3"'
-"""In the header of a surrogate of an earlier version, whose rows were of encoded features."""
+"""The header's mark of surrogates of an earlier version, whose rows were of encoded features."""
 
 
 def read_release(
@@ -274,7 +274,7 @@ class Inspection(NamedTuple):
 
     @property
     def signature(self) -> Signature:
-        """What the file says of its own content, verified."""
+        """The file's own signature, which has been verified."""
         if self.release.signature is None:
             raise ValueError("a release that was read from a file has a digest of its content")
         return self.release.signature

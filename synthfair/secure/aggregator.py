@@ -1,4 +1,4 @@
-"""What an aggregator does: verifies uploads, adds shares, adds its noise, and answers once.
+"""The aggregator: it verifies uploads, adds shares, adds its noise, and answers once.
 
 A task is answered at most once for each key. The record of the answer is made before any noise is
 drawn, under a name that can be made only once; the answer itself is written into it and is durable
@@ -74,7 +74,7 @@ class PartialSum(BaseModel):
     signature: str = Field(pattern="^[0-9a-f]{128}$")
 
     def signed(self) -> bytes:
-        """What the signature is of, after its domain."""
+        """The bytes that the signature covers, after its domain."""
         head = f"{self.task} {self.role} {self.clients} {self.clients_hash} {len(self.total)}\n"
         return head.encode() + np.array(self.total, "<u8").tobytes()
 
@@ -196,7 +196,7 @@ def answer(
 
 
 def record_of(task: Task, secret: AggregatorSecret, records: Path) -> Path:
-    """Where the answer of this key to a task is recorded.
+    """The path of the record of this key's answer to a task.
 
     Raises:
         InputError: the folder is missing, or another aggregator's.

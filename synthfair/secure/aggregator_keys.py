@@ -24,7 +24,7 @@ RECORDS, OWNER, ANSWERS = ".answers", "owner.id", "synthfair-answers/1"
 
 
 class AggregatorKeys(BaseModel):
-    """What everybody knows of an aggregator.
+    """The public keys of an aggregator.
 
     Attributes:
         encryption: X25519 public key, to which clients encrypt (HPKE).
@@ -39,7 +39,7 @@ class AggregatorKeys(BaseModel):
 
 
 class AggregatorSecret(BaseModel):
-    """What only the aggregator has.
+    """The private keys of an aggregator.
 
     Attributes:
         encryption: X25519 private key.
@@ -58,14 +58,14 @@ class AggregatorSecret(BaseModel):
 
     @property
     def decryption_key(self) -> X25519PrivateKey:
-        """For HPKE."""
+        """The private key that decrypts uploads (HPKE)."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
         return X25519PrivateKey.from_private_bytes(bytes.fromhex(self.encryption))
 
     @property
     def signing_key(self) -> Ed25519PrivateKey:
-        """Of partial sums."""
+        """The private key that signs partial sums."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(self.signature))

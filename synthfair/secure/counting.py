@@ -95,7 +95,7 @@ def count_table(
 
 
 def counts_booking(what: GroupCounts, task: Task, *, client: str, output: str) -> Booking:
-    """What a client's part of a task of counts costs, for the ledger of its table.
+    """The ledger entry of a client's part in a task of counts.
 
     Args:
         what: the task sums.

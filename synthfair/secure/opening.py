@@ -177,7 +177,7 @@ def noisy_total(
 
 
 def write_total(what: AnySummand, opened: NoisyTotal, path: Path) -> None:
-    """As JSON: counts as a histogram, clipped vectors as real numbers."""
+    """Writes JSON: counts as a histogram, clipped vectors as real numbers."""
     if isinstance(what, GroupCounts):
         write_histogram(score_histogram(what, opened), path)
         return

@@ -25,7 +25,7 @@ SEED_BYTES = 32
 
 
 class Sharing(NamedTuple):
-    """How vectors of one task are cut into shares.
+    """The parameters by which the vectors of one task are split into shares.
 
     Attributes:
         task: 32 bytes, of no other task.
@@ -56,7 +56,7 @@ class Sharing(NamedTuple):
         return max(8 * self.length, SEED_BYTES)
 
     def split(self, vector: np.ndarray, source: RandomBytes = system_entropy) -> list[bytes]:
-        """One message for each role.
+        """Splits a vector into one message for each role.
 
         Guarantee: the messages of all roles but one are independent of the vector, as far as
         SHAKE256 cannot be distinguished from a random function.

@@ -1,4 +1,4 @@
-"""What clients sum: counts of rows, or clipped vectors; what is added to hide each of them."""
+"""Summands of a secure sum: counts of rows, or clipped vectors; and the noise that hides each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from synthfair.privacy.noise import (
 )
 
 MAX_LENGTH = 2**20
-"""Of a vector."""
+"""The largest length of a vector."""
 
 MAX_CLIENTS = 100_000
 
@@ -33,7 +33,7 @@ NEVER = 1e-12
 """Chance at which honest sums are taken for impossible ones."""
 
 Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-"""32 bytes in hexadecimal."""
+"""A text of 32 bytes in hexadecimal."""
 
 
 class GroupCounts(BaseModel):
@@ -82,7 +82,7 @@ class GroupCounts(BaseModel):
 
     @property
     def length(self) -> int:
-        """Of the vector, 2 G B."""
+        """The length of the vector, 2 G B."""
         return 2 * len(self.groups) * self.bins
 
     @property
@@ -92,17 +92,17 @@ class GroupCounts(BaseModel):
 
     @property
     def scale(self) -> Fraction:
-        """Of the noise of one aggregator: sensitivity / epsilon."""
+        """The scale of the noise of one aggregator: sensitivity / epsilon."""
         return self.sensitivity / Fraction(repr(self.epsilon))
 
     @property
     def variance(self) -> float:
-        """Of one aggregator's noise of one count."""
+        """The variance of one aggregator's noise of one count."""
         return laplace_variance(self.scale)
 
     @property
     def largest(self) -> int:
-        """No entry of a client's vector is larger."""
+        """The largest entry of a client's vector."""
         return self.rows_per_client
 
     def require_part(self, vector: np.ndarray) -> None:
@@ -123,7 +123,7 @@ class GroupCounts(BaseModel):
         return discrete_laplace(self.scale, self.length, source)
 
     def noise_bound(self, terms: int) -> int:
-        """What the sum of so many terms of noise exceeds with a chance of NEVER / length at most.
+        """Bounds the sum of so many terms of noise, but for a chance of NEVER / length at most.
 
         Chernoff: P(|sum| > x) <= 2 M(l)^terms e^(-l x) with the moment generating function
 
@@ -166,7 +166,7 @@ class _GaussianNoise(BaseModel):
 
     @property
     def variance(self) -> float:
-        """The same as a float."""
+        """The variance as a float."""
         return float(self.exact_variance)
 
     def noise(self, source: RandomBytes = system_entropy) -> np.ndarray:
@@ -176,7 +176,7 @@ class _GaussianNoise(BaseModel):
         return discrete_gaussian(self.exact_variance, self.length, source)
 
     def noise_bound(self, terms: int) -> int:
-        """What the sum of so many terms of noise exceeds with a chance of NEVER / length at most.
+        """Bounds the sum of so many terms of noise, but for a chance of NEVER / length at most.
 
         It is sub-Gaussian: P(|sum| > x) <= 2 exp(-x^2 / (2 terms sigma^2)).
         """
@@ -233,7 +233,7 @@ class ClippedVectors(_GaussianNoise):
 
     @property
     def largest_square(self) -> int:
-        """D^2, rounded up."""
+        """The square of D, rounded up."""
         ratio = Fraction(repr(self.clip)) / Fraction(repr(self.step))
         root = Fraction(math.isqrt(self.length * 4**30 - 1) + 1, 2**30)  # at least sqrt(length)
         return math.ceil(ratio**2 + ratio * root + Fraction(self.length, 4))
@@ -248,7 +248,7 @@ class ClippedVectors(_GaussianNoise):
 
     @property
     def largest(self) -> int:
-        """No entry of a client's integers is larger."""
+        """The largest entry of a client's integers."""
         return math.isqrt(self.largest_square)
 
     def integers(self, vector: np.ndarray) -> np.ndarray:
@@ -294,7 +294,7 @@ class ClippedVectors(_GaussianNoise):
 
 
 class RowSums(_GaussianNoise):
-    """One of the sums over rows of which a private surrogate is made, in whole steps of a grid.
+    """Sums over rows for one step of a private surrogate, in whole steps of a grid.
 
     All of it follows from schema, settings and what was opened before, see
     :func:`synthfair.surrogate.next_sums`. Clients compute it again from their own, and refuse
@@ -352,7 +352,7 @@ class RowSums(_GaussianNoise):
 
     @property
     def largest(self) -> int:
-        """No entry of a client's integers is larger."""
+        """The largest entry of a client's integers."""
         return 2**61 // self.clients
 
     def values(self, total: np.ndarray) -> np.ndarray:

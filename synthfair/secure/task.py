@@ -29,7 +29,7 @@ from synthfair.secure.summands import (
 )
 
 MAX_BYTES = 10_000_000
-"""Of a task file that is read."""
+"""The largest size of a task file that is read."""
 
 NOT_COVERED = (
     "Aggregators that all collude: they see every client's part. All but one see only noise.",
@@ -41,11 +41,11 @@ NOT_COVERED = (
     "Timing, memory and files on the machines of clients and aggregators.",
     "Other tasks and releases about the same persons: each costs its own.",
 )
-"""Of every statement."""
+"""Limits of every statement."""
 
 
 class Task(BaseModel):
-    """What is summed. Two tasks with the same settings differ, by their nonce.
+    """A secure sum. Two tasks with the same settings differ, by their nonce.
 
     Attributes:
         nonce: random; drawn anew by :func:`make_task`.
@@ -85,18 +85,18 @@ class Task(BaseModel):
 
     @property
     def statement(self) -> dict[str, Any]:
-        """What is guaranteed of the total, before it is known how many clients are in it."""
+        """The guarantee of the total, before it is known how many clients are in it."""
         least, most, number = self.least_clients, len(self.clients), len(self.aggregators)
         statement = privacy_statement(self.what, aggregators=number, clients=least)
         return statement | {"clients": f"{least} to {most}"}
 
     @property
     def sharing(self) -> Sharing:
-        """How its vectors are cut into shares."""
+        """The parameters by which the task's vectors are split into shares."""
         return Sharing(self.id, self.what.length, len(self.aggregators), self.full_share)
 
     def role_of(self, keys: AggregatorKeys) -> int:
-        """Of the aggregator with these keys.
+        """The role of the aggregator with these keys.
 
         Raises:
             InputError: the task does not know it.
@@ -213,7 +213,7 @@ def make_task(
 
 
 def write_task(task: Task, path: Path) -> None:
-    """As JSON, whole or not at all."""
+    """Writes the task as JSON, whole or not at all."""
     write_json(path, task.model_dump(mode="json"))
 
 
@@ -227,7 +227,7 @@ def read_task(path: Path) -> Task:
 
 
 def privacy_statement(what: AnySummand, *, aggregators: int, clients: int) -> dict[str, Any]:
-    """What is guaranteed of an opened total, and what is not covered, for its file.
+    """The guarantee of an opened total and its limits, for its file.
 
     The noise of one honest aggregator is of full scale, so that the guarantee holds against all the
     others, who know their own noise, and against everyone who sees the total.

@@ -1,4 +1,4 @@
-"""What a client sends to one aggregator: its share, encrypted to it and signed by the client.
+"""An upload of a client to one aggregator: its share, encrypted to it and signed by the client.
 
     header | HPKE ciphertext of the share | signature
 
