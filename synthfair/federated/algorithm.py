@@ -1,4 +1,4 @@
-"""What an iterative method is: a few pure functions between the server and one user."""
+"""The contract of an iterative method: a few pure functions between the server and one user."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ class Algorithm(Protocol):
     additive: ClassVar[bool]
 
     def init(self, key: jax.Array) -> ServerState:
-        """The server's first state."""
+        """Returns the server's first state."""
         ...
 
     def report(self, state: ServerState, rows: UserRows, key: jax.Array) -> UserReport:
-        """On the device: what a user sends of its rows. Rows of weight 0 must not enter it."""
+        """Computes a user's report on the device. Rows of weight 0 must not enter it."""
         ...
 
     def update(
         self, state: ServerState, total: UserReport, cohort: float
     ) -> tuple[ServerState, RoundRecord]:
-        """On the server: the next state, of the sum of the reports, which may be noisy.
+        """Computes the next state from the sum of the reports, which may be noisy, on the server.
 
         Args:
             state: the last one.

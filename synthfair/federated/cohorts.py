@@ -1,4 +1,4 @@
-"""Which users take part in a round."""
+"""Cohorts: the users who take part in a round."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class Cohorts:
-    """How cohorts are drawn from a population.
+    """A rule by which cohorts are drawn from a population.
 
     Args:
         population: number of users K.
@@ -54,7 +54,7 @@ class Cohorts:
 
     @classmethod
     def everyone(cls, population: int) -> Cohorts:
-        """All users take part in every round."""
+        """Draws all users in every round."""
         return cls(population, population)
 
     def draw(self, seed: int, first: int, rounds: int) -> Draw:
@@ -73,7 +73,7 @@ class Cohorts:
         return Draw(users, np.arange(users.shape[1]) < sizes[:, None])
 
     def _cohort(self, seed: int, t: int) -> np.ndarray:
-        """Of a seed's independent keys this takes the third, see ``engine.key_from``."""
+        """Draws from the third of a seed's independent keys, see ``engine.key_from``."""
         if self.sampling == "fixed" and self.size == self.population:
             return np.arange(self.population)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3, t)))

@@ -24,7 +24,7 @@ from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.rounds import training_guarantee
 
 Bound = Annotated[float, Field(gt=0)]
-"""Of a norm; infinite for none."""
+"""A bound of a norm; infinite for none."""
 
 
 class NoisyPassSettings(PassSettings, PrivacySettings):
@@ -134,11 +134,11 @@ class DpSgd(Averaging):
         return jax.tree.map(lambda leaf: leaf / self.batch, noisy)
 
     def params(self, state: Params) -> Params:
-        """The last params."""
+        """Returns the last params."""
         return state
 
     # What it costs
 
     def sums(self, users: Users, rounds: int) -> SampledSums:
-        """What a run releases of the rows of the smallest user, whose rows are sampled most."""
+        """The sums released of the rows of the smallest user, whose rows are sampled most."""
         return SampledSums(users.smallest, self.batch, rounds * self.local_steps)

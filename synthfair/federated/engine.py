@@ -32,7 +32,7 @@ CHUNK = 50
 
 
 class Protection(NamedTuple):
-    """How reports are protected.
+    """The protection of reports: clipping and noise.
 
     Guarantee: a sum of clipped reports to which noise of this standard deviation is added is one
     Gaussian mechanism. Unit: one user, with all its rows. Sensitivity: ``clip`` where neighbouring
@@ -57,11 +57,11 @@ class Protection(NamedTuple):
 
 
 UNPROTECTED = Protection()
-"""Nothing is clipped and no noise is added."""
+"""No protection: nothing is clipped and no noise is added."""
 
 
 class RunProgress(NamedTuple):
-    """How far a run has come."""
+    """The progress of a run: its round, state and history so far."""
 
     rounds: int  # number of rounds done
     state: ServerState  # after them
@@ -70,7 +70,7 @@ class RunProgress(NamedTuple):
 
 
 def start(algorithm: Algorithm, users: Users, seed: int) -> RunProgress:
-    """Before the first round."""
+    """Returns the progress of a run before its first round."""
     state = algorithm.init(key_from(seed, 0))
     report = report_shapes(algorithm, users, state)
     record = jax.eval_shape(algorithm.update, state, report, 1.0)[1]
@@ -153,7 +153,7 @@ def run(
 
 
 class _Constants(NamedTuple):
-    """What is the same in all rounds."""
+    """The constants of a run, the same in all rounds."""
 
     algorithm: Algorithm
     users: Users
@@ -215,7 +215,7 @@ class Sites(Protocol):
     """Users who are somewhere else, and get the server's state in every round."""
 
     def total(self, state: ServerState, cohort: Draw, t: int) -> tuple[np.ndarray, float]:
-        """See :data:`Totals`."""
+        """Computes a cohort's sum, see :data:`Totals`."""
         ...
 
 
@@ -258,7 +258,7 @@ def _compiled_reports(run: _Constants, state: ServerState, who: Draw, t: int) ->
 def _compiled_update(
     run: _Constants, state: ServerState, total: jax.Array, size: float, t: int
 ) -> tuple[ServerState, RoundRecord]:
-    """With the noise that the server adds, if any."""
+    """Updates the state, with the noise that the server adds, if any."""
     zero, unravel = _empty_report(run, state)
     key = jax.random.fold_in(run.noise_key, t)
     noisy = add_noise(total.astype(zero.dtype), run.protection.noise, key)
@@ -286,7 +286,7 @@ def _empty_report(
 
 
 def _at_once(report: jax.Array, users: int) -> int:
-    """How many reports are held together."""
+    """The number of reports that are held together."""
     return max(1, min(users, ENTRIES_AT_ONCE // max(report.size, 1)))
 
 
@@ -321,7 +321,7 @@ def add_noise(total: UserReport, noise: jax.Array | float, key: jax.Array) -> Us
 
 
 def key_from(seed: int, purpose: int) -> jax.Array:
-    """One of the independent keys of a seed of up to 128 bits.
+    """Derives one of the independent keys of a seed of up to 128 bits.
 
     Key 0 is for first params, 1 for users, 2 for noise, 3 for cohorts (see ``Cohorts``), 4 for what
     users do before the rounds and 5 for secure sums in tests (see ``SecureSums``).
@@ -338,7 +338,7 @@ def report_shapes(algorithm: Algorithm, users: Users, state: ServerState | None 
 
 
 def report_size(algorithm: Algorithm, users: Users) -> tuple[int, int]:
-    """How many numbers one user sends in a round, and their bytes."""
+    """Counts the numbers that one user sends in a round, and their bytes."""
     leaves = jax.tree.leaves(report_shapes(algorithm, users))
     return sum(leaf.size for leaf in leaves), sum(
         leaf.size * leaf.dtype.itemsize for leaf in leaves

@@ -61,7 +61,7 @@ class FairSgdSettings(FairPassSettings):
     learning_rate: Positive = 0.01
 
     def plan(self, data: UserData) -> TrainingPlan:
-        """All clients take part in every round."""
+        """Plans a training in which all clients take part in every round."""
         batch = self.batch or BATCH
         steps = data.users.steps(batch=batch, epochs=self.local_epochs)
         numbers = self.numbers(FairSgd) | {"batch": batch, "local_steps": steps}
@@ -71,7 +71,7 @@ class FairSgdSettings(FairPassSettings):
 
 
 class FairState(NamedTuple):
-    """What is learned."""
+    """The learned parameters."""
 
     params: Params  # phi
     kappa: jax.Array  # the multiplier, at least 0
@@ -171,5 +171,5 @@ class FairSgd(Averaging):
         return loss + state.kappa * unfair, unfair
 
     def params(self, state: FairState) -> Params:
-        """The last params."""
+        """Returns the last params."""
         return state.params

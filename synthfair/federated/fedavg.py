@@ -59,7 +59,7 @@ class FedAvgSettings(UserPrivacySettings):
         )
 
     def progress(self, history: FedAvgRecord) -> str:
-        """The last drift."""
+        """Shows the last drift."""
         return f"drift {history.drift[-1]:.1e}"
 
     def converged(self, plan: TrainingPlan, history: FedAvgRecord) -> bool | None:
@@ -76,14 +76,14 @@ class FedAvgState(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """What a user sends."""
+    """The report of a user."""
 
     change: Params  # times the user's weight
     weight: jax.Array  # empty where all count alike: it would only take up room below the clip
 
 
 class FedAvgRecord(NamedTuple):
-    """What is kept of a round.
+    """The record of a round.
 
     Attributes:
         drift: norm of the users' mean change, per local step and in units of the learning rate: the
@@ -96,7 +96,7 @@ class FedAvgRecord(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Of a whole history, whether it stayed small in the last twentieth of the rounds."""
+        """Whether the drift stayed small in the last twentieth of the rounds of a whole history."""
         last = max(1, len(self.drift) // 20)
         return bool(np.max(self.drift[-last:]) <= SETTLED)
 
@@ -163,7 +163,7 @@ class FedAvg:
         return Movement(change, jnp.zeros(0, rows.weight.dtype))
 
     def objective(self, params: Params, rows: UserRows) -> jax.Array:
-        """What a user minimises."""
+        """The objective that a user minimises."""
         rows = self._weighed(rows)
         own = Rows(rows.a, rows.s[:, 0], rows.y, rows.weight)
         loss = regularized_loss(self.model, params, own, self.lambda_theta)
@@ -188,7 +188,7 @@ class FedAvg:
         return FedAvgState(params, velocity), FedAvgRecord(drift)
 
     def params(self, state: FedAvgState) -> Params:
-        """The last params."""
+        """Returns the last params."""
         return state.params
 
 
@@ -199,7 +199,7 @@ def movement(old: ServerState, new: ServerState, rows: UserRows) -> Movement:
 
 
 class AverageRecord(NamedTuple):
-    """What is kept of a round in which the mean of the users' movements is taken."""
+    """The record of a round in which the mean of the users' movements is taken."""
 
     moved: jax.Array  # Euclidean norm of the change of the server's state
 
@@ -210,11 +210,11 @@ class Averaging:
     additive: ClassVar[bool] = False
 
     def train(self, state: Any, rows: UserRows, key: jax.Array) -> ServerState:
-        """On the user's side: where training on its rows ends, from the server's state."""
+        """Trains on a user's rows from the server's state, on the user's side."""
         raise NotImplementedError
 
     def report(self, state: ServerState, rows: UserRows, key: jax.Array) -> Movement:
-        """By how much training moved the state."""
+        """Computes the movement of the state by the user's training."""
         return movement(state, self.train(state, rows, key), rows)
 
     def update(

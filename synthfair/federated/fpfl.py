@@ -58,7 +58,7 @@ class StepSettings(CohortSettings):
     count_scale: Positive = 1.0
 
     def plan(self, data: UserData) -> TrainingPlan:
-        """With groups that are known only where their counts stand out from the noise."""
+        """Plans a training; groups are known only where counts stand out from the noise."""
         notion: ParityNotion | None = self.get("notion")
         parity = notion and Parity(notion, data.groups)
         algorithm = Fpfl(self.trainable(data), parity, **self.numbers(Fpfl))
@@ -137,7 +137,7 @@ class CohortSums(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """What a user sends, (17), and what of it says how good the model is."""
+    """The report of a user, (17), and how good the model is on its rows."""
 
     loss_gradient: Params  # of the sum of losses
     rate_gradients: Params  # of each value of the constraint, leaves [Q, G, ...], times a scale
@@ -157,7 +157,7 @@ class FpflState(NamedTuple):
 
 
 class FpflRecord(NamedTuple):
-    """What is kept of a round."""
+    """The record of a round."""
 
     sums: CohortSums  # as the server received them, with noise if there was any
     multipliers: jax.Array  # [Q, G] after the round
@@ -232,7 +232,7 @@ class Fpfl:
         return self._scaled(Statistics(loss_gradient, rate_gradients, counted), 1)
 
     def _scaled(self, sent: Statistics, power: int) -> Statistics:
-        """All but the gradient of the loss, for sending (1) or as received (-1)."""
+        """Scales all but the gradient of the loss, for sending (1) or as received (-1)."""
         rate, count = self.rate_scale**power, self.count_scale**power
         rates, right, rows = sent.sums
         sums = CohortSums(_times(rate, rates), count * right, count * rows)

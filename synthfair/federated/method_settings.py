@@ -1,4 +1,4 @@
-"""What the settings of all methods in rounds have in common, and how they become a plan.
+"""Settings that all methods in rounds have in common, and how they become a plan.
 
 A method is its settings: a frozen model of its own, :class:`FpflSettings` for example, which knows
 how to train on some users. :mod:`synthfair.federated.methods` lists them.
@@ -40,7 +40,7 @@ METHODS: dict[str, type[TrainConfig]] = {}
 
 
 class TrainingPlan(NamedTuple):
-    """How a training is done.
+    """The plan of a training.
 
     Attributes:
         algorithm: what the server and the users do.
@@ -61,7 +61,7 @@ class TrainingPlan(NamedTuple):
 
     @property
     def secure(self) -> SecureSums | None:
-        """How reports are summed by shares; None where whoever sums sees them."""
+        """The sums by shares; None where whoever sums sees the reports."""
         return self.protection if isinstance(self.protection, SecureSums) else None
 
 
@@ -148,7 +148,7 @@ class TrainConfig(BaseModel):
 
     @property
     def asked(self) -> Target:
-        """How much fairness is asked of the model."""
+        """The fairness that is asked of the model."""
         alpha = self.get("alpha")
         return Target(by="nothing") if alpha is None else Target(by="tolerance", amounts=(alpha,))
 
@@ -159,11 +159,11 @@ class TrainConfig(BaseModel):
         data: UserData,
         noise_seed: int | None,  # noqa: ARG002
     ) -> tuple[UserData, ScoreHistogram | None]:
-        """Before there is a plan: the users with weights of rows, and the counts behind these."""
+        """Returns the users with weights of rows, and the counts behind these, before planning."""
         return data, None
 
     def plan(self, data: UserData) -> TrainingPlan:
-        """How the method trains on these users.
+        """Plans how the method trains on these users.
 
         Raises:
             InputError: the cohort is larger than the population, or no noise is enough.
@@ -171,7 +171,7 @@ class TrainConfig(BaseModel):
         raise NotImplementedError
 
     def progress(self, history: RoundRecord) -> str:
-        """How the last round went, in a few words."""
+        """Describes the last round in a few words."""
         raise NotImplementedError
 
     def converged(self, plan: TrainingPlan, history: RoundRecord) -> bool | None:  # noqa: ARG002
@@ -185,7 +185,7 @@ class TrainConfig(BaseModel):
         data: UserData,  # noqa: ARG002
         noise_seed: int | None,  # noqa: ARG002
     ) -> tuple[TrainedModel, ScoreHistogram | None]:
-        """After the rounds: the model with decisions by group, and the counts behind these."""
+        """Returns the model with decisions by group, and the counts behind these."""
         return model, None
 
     # What plans are made of
@@ -218,7 +218,7 @@ class CohortSettings(TrainConfig):
     sampling: Sampling = "poisson"
 
     def in_cohorts(self, algorithm: Algorithm, data: UserData) -> TrainingPlan:
-        """The plan without protection."""
+        """Returns the plan without protection."""
         n = len(data.users)
         cohort = n if self.cohort is None else self.cohort
         return TrainingPlan(algorithm, Cohorts(n, cohort, self.sampling))
@@ -323,7 +323,7 @@ class PassSettings(TrainConfig):
     local_passes: ClassVar[bool] = True
 
     def progress(self, history: RoundRecord) -> str:
-        """By how much the mean of the clients' movements moved the server."""
+        """Shows how far the mean of the clients' movements moved the server."""
         return f"moved by {history.moved[-1]:.2f}"
 
     def batch_of(self, users: Users) -> int:

@@ -1,4 +1,4 @@
-"""What users train together: linear models, and networks from equinox."""
+"""Models that users train together: linear models, and networks from equinox."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from synthfair.model import LinearModel, Params, Scorer, logistic
 
 BuildNetwork = Callable[[jax.Array], Callable[[jax.Array], jax.Array]]
-"""Of a key, makes an equinox module that maps one row's inputs to its scores."""
+"""A function of a key that makes an equinox module, which maps one row's inputs to its scores."""
 
 _LINEAR = LinearModel()
 
@@ -26,7 +26,7 @@ class Trainable(Scorer, Protocol):
     """
 
     def init(self, key: jax.Array) -> Params:
-        """First params."""
+        """Draws first params."""
         ...
 
 
@@ -51,7 +51,7 @@ class LogisticRegression:
         return _LINEAR.init(self.n_inputs)
 
     def scores(self, params: Params, a: jax.Array) -> jax.Array:
-        """[R] a'theta."""
+        """Returns the scores [R] a'theta."""
         return _LINEAR.scores(params, a)
 
     def loss(self, scores: jax.Array, y: jax.Array) -> jax.Array:
@@ -108,7 +108,7 @@ class Perceptron:
     hidden: tuple[int, ...]
 
     def __call__(self, key: jax.Array) -> Callable[[jax.Array], jax.Array]:
-        """The equinox module."""
+        """Makes the equinox module."""
         widths = (self.n_inputs, *self.hidden, "scalar")
         keys = jax.random.split(key, len(widths) - 1)
         layers: list[Callable] = []

@@ -32,7 +32,7 @@ class RateSums(NamedTuple):
 
 
 class Differences(NamedTuple):
-    """What sums say of how far groups are from all."""
+    """The differences between the groups and all, estimated from sums."""
 
     values: jax.Array  # [Q, G] d; 0 of a group that is left out
     slope: jax.Array  # [Q, G, G] derivative of d[q, g] in the sum F[q, h], from which that in the
@@ -126,7 +126,7 @@ class Parity:
         )
 
     def _functions(self, scores: jax.Array, y: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
-        """For each rate, f and the condition, [R] each."""
+        """Returns f and the condition, [R] each, for each rate."""
         if self.notion == "accuracy_parity":  # the probability of the label, (14)
             if scores.ndim == 1:
                 right = jax.nn.sigmoid(y * scores)

@@ -59,7 +59,7 @@ class CountSettings(NoisyPassSettings):
         return self
 
     def plan(self, data: UserData) -> TrainingPlan:
-        """That of DP-SGD, whose guarantee includes the counts."""
+        """Returns the plan of DP-SGD, whose guarantee includes the counts."""
         plan = super().plan(data)
         if plan.guarantee and self.counts_epsilon:
             return plan._replace(guarantee=plan.guarantee.with_counts(self.counts_epsilon))
@@ -86,7 +86,7 @@ class PrivFairFLPreSettings(CountSettings):
     def count_first(
         self, data: UserData, noise_seed: int | None
     ) -> tuple[UserData, ScoreHistogram]:
-        """The same users with weights by group and label, and the counts behind them.
+        """Weighs the users' rows by group and label; returns the counts behind the weights, too.
 
         Raises:
             InputError: a count that does not stand out from its noise.
@@ -195,5 +195,5 @@ def sum_counts(
 
 
 def counts_bytes(counts: ScoreHistogram) -> int:
-    """What one user sends: to each aggregator a share, or a seed that is padded to its length."""
+    """The bytes of one user: a share to each aggregator, or a seed that is padded to its length."""
     return AGGREGATORS * max(counts.array().nbytes, SEED_BYTES)

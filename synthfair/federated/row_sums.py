@@ -22,7 +22,7 @@ from synthfair.federated.users import UserRows
 from synthfair.model import Params, derivative, logistic, squared_norm
 
 RowLoss = Callable[[jax.Array, UserRows], jax.Array]
-"""Of scores [R] and rows to losses [R]; each row's depends on its own score alone."""
+"""A function of scores [R] and rows to losses [R]; each row's depends on its own score alone."""
 
 RowSum = TypeVar("RowSum")
 """A pytree of arrays that adds up over rows."""
@@ -39,7 +39,7 @@ def noise_of(noise: jax.Array | float, sensitivity: jax.Array | float) -> jax.Ar
 
 
 def random_rows(rows: UserRows, size: int, key: jax.Array) -> UserRows:
-    """As many rows as asked for, each drawn from all that are there, with replacement."""
+    """Draws as many rows as asked for, each from all that are there, with replacement."""
     chance = rows.weight / jnp.maximum(jnp.sum(rows.weight), 1.0)
     which = jax.random.choice(key, len(rows.weight), (size,), p=chance)
     return UserRows(*(part[which] for part in rows))
@@ -143,7 +143,7 @@ def _factor(norm: jax.Array, clip: jax.Array | float) -> jax.Array:
 def _dense_layers(
     params: Params, a: jax.Array, slope: jax.Array, clip: jax.Array | float
 ) -> Params:
-    """See the head of the module; the bias is the weight of one more input, 1."""
+    """Sums clipped gradients, see the head of the module; a bias weighs one more input, 1."""
     layers = [layer for layer in params.layers if isinstance(layer, eqx.nn.Linear)]
 
     def forward(probes: list[jax.Array]) -> tuple[jax.Array, list[jax.Array]]:

@@ -28,7 +28,7 @@ STEPS_IN_CLIP = 2**30
 
 
 class SecureSums(NamedTuple):
-    """How reports are summed by shares; :func:`make_secure_sums` chooses the grid.
+    """Sums of reports by shares; :func:`make_secure_sums` chooses the grid.
 
     Guarantee: a total has that of :class:`~synthfair.secure.ClippedVectors`, against any single
     aggregator together with everyone who sees it. Unit: one user, with all its rows.
@@ -57,7 +57,7 @@ class SecureSums(NamedTuple):
 
     @property
     def noise_of_one(self) -> float:
-        """The same of one aggregator, on which the guarantee rests."""
+        """The standard deviation of one aggregator's noise, on which the guarantee rests."""
         return self.what.step * self.what.variance**0.5
 
     @property
@@ -68,7 +68,7 @@ class SecureSums(NamedTuple):
 
     @property
     def shares(self) -> SumOfShares:
-        """What a guarantee says of the sums."""
+        """The parameters of the sums for a guarantee."""
         what = self.what
         norm = what.step * what.largest_square**0.5
         return SumOfShares(

@@ -64,7 +64,7 @@ class Training(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainFiles:
-    """Where a training writes to.
+    """The files that a training writes.
 
     Attributes:
         output: folder, made if need be.
@@ -95,17 +95,17 @@ class TrainFiles:
 
     @property
     def model(self) -> Path:
-        """The model file."""
+        """The path of the model file."""
         return self.output / "model.json"
 
     @property
     def metrics(self) -> Path:
-        """Written last."""
+        """The path of metrics.json, which is written last."""
         return self.output / "metrics.json"
 
     @property
     def rounds(self) -> Path:
-        """What the server saw in each round; with an epsilon, covered by it."""
+        """The path of the server's view of each round; with an epsilon, the guarantee covers it."""
         return self.output / "rounds.csv"
 
 
@@ -224,7 +224,7 @@ def train_rounds(
     on_rounds: OnRounds | None = None,
     checkpoint: CheckpointFile | None = None,
 ) -> Training:
-    """Runs all rounds.
+    """Trains in all rounds.
 
     Guarantee: what the plan's says, for all that the server sees in the rounds, the model and the
     history among them, unless ``noise_seed`` is given.

@@ -43,7 +43,7 @@ TEACHER_NOT_COVERED = (
     " end-to-end guarantee. One row can change every label that phase 2 learns, and no noise hides"
     " that."
 )
-"""What the published method's guarantee leaves open."""
+"""A limit of the published method's guarantee."""
 
 
 class TwoPhaseSettings(FairPassSettings, PrivacySettings):
@@ -194,7 +194,7 @@ class PrivateFairSgd(FairSgd):
         return add_noise(total, noise_of(self.noise, SENSITIVITY), noise_key)
 
     def sums(self, users: Users) -> SampledSums:
-        """What training releases of the rows of the smallest user, sampled most."""
+        """The sums that training releases of the rows of the smallest user, sampled most."""
         return SampledSums(users.smallest, self.batch, self.local_steps)
 
 
@@ -245,7 +245,7 @@ class TwoPhase:
         return replace(users, y=jnp.asarray(decisions[owner, place], users.y.dtype))
 
     def sums(self, users: Users, rounds: int) -> tuple[SampledSums, ...]:
-        """What is released of the rows, phase by phase; of the smallest user.
+        """The sums over the rows of the smallest user that are released, phase by phase.
 
         Their common epsilon is that of :meth:`synthfair.privacy.accounting.Composition.of`.
         """
@@ -255,7 +255,7 @@ class TwoPhase:
         return (student,)
 
     def with_noise(self, noise: float) -> TwoPhase:
-        """The same with another noise in all that is private."""
+        """Returns the same method with another noise in all that is private."""
         teacher = self.teacher
         if isinstance(teacher, PrivateFairSgd):
             teacher = replace(teacher, noise=noise)

@@ -1,4 +1,4 @@
-"""From a table to users with rows that a model sees: simulated users, or those that it names."""
+"""Users with rows that a model sees, made from a table: simulated users, or those that it names."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from synthfair.federated.method_settings import TrainConfig
 
 TEST_SHARE = 0.2
-"""Of the rows, where no test table is given."""
+"""The share of the rows that are tested, where no test table is given."""
 
 
 @dataclass(frozen=True)
 class UserAssignment:
-    """How rows are assigned to users: exactly one of four ways.
+    """A rule that assigns rows to users: exactly one of four ways.
 
     Attributes:
         clients: so many users with equally many rows.
@@ -53,7 +53,7 @@ class UserAssignment:
     user_column: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuses none and several."""
+        """Refuses rules with none or several of the ways."""
         if len(self.given) != 1:
             raise InputError("users: give one of clients, rows_per_user, each_row and user_column")
 
@@ -190,7 +190,7 @@ class UserData(NamedTuple):
 
     @property
     def counted(self) -> Users:
-        """Whose rows are counted after training: those held out, if any, or those trained on."""
+        """The users whose rows are counted after training: those held out, if any, or else all."""
         return self.users if self.held_out is None else self.held_out
 
 

@@ -62,7 +62,7 @@ class Users:
     largest: int = field(metadata={"static": True})
 
     def __len__(self) -> int:
-        """K."""
+        """Returns the number of users K."""
         return len(self.size)
 
     @property
@@ -98,7 +98,7 @@ class Users:
 
 
 def make_users(a: np.ndarray, s: np.ndarray, y: np.ndarray, user: np.ndarray) -> Users:
-    """Sorts rows by user.
+    """Makes users of rows, which are sorted by user.
 
     Args:
         a: [N, ...] model inputs.

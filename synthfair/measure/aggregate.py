@@ -36,13 +36,13 @@ LONGEST = 2**16
 """Bytes of a line of CSV that goes beyond its block; a longer one is not a report."""
 
 BATCH_ROWS = 2**16
-"""Of Parquet that are read at a time."""
+"""Number of rows of Parquet that are read at a time."""
 
 QUOTED = re.compile(r'(^|,)"([^",\n]*)"(?=[,\n]|$)', re.MULTILINE)
 """A cell in quotation marks, as some programs write all texts."""
 
 NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
-"""What is read as a number; Python would also accept 1_0 and the digits of other scripts."""
+"""Pattern of a number; Python would also accept 1_0 and the digits of other scripts."""
 
 IS_ID = f"^[0-9a-f]{{{2 * ID_BYTES}}}$"
 """An id, in a text of one line."""
@@ -180,7 +180,7 @@ def _add(collected: Collected, batch: Batch, collection: Collection) -> None:
 
 
 def _shown(cell: pa.Scalar) -> str:
-    """As it may stand in a message; a text of Parquet need not be UTF-8."""
+    """The cell as messages show it; a text of Parquet need not be UTF-8."""
     try:
         return repr(cell.as_py())[:60]
     except UnicodeDecodeError:
@@ -312,7 +312,7 @@ HASHES, WORD = 4, 64
 """Bits that an id sets, and bits of a word."""
 
 PARTS = 8
-"""Of 32 bits each, in the text of an id."""
+"""Number of parts of an id, of 32 bits each."""
 
 SMALLEST_BYTES, LARGEST_BYTES = 2**10, 2**36
 DEFAULT_BYTES = 2**27
@@ -337,7 +337,7 @@ class SeenIds:
     """
 
     def __init__(self, size: int = DEFAULT_BYTES, source: RandomBytes = system_entropy) -> None:
-        """An empty filter.
+        """Makes an empty filter.
 
         Args:
             size: bytes of memory, from 2^10 to 2^36, rounded down to a power of two.

@@ -30,11 +30,11 @@ SMALLEST_RANGE, LARGEST_RANGE = 1e-100, 1e100
 overflow or loss of all digits."""
 
 MOST_GROUPS = 500
-"""Every two are compared."""
+"""The most groups of a measurement, in which every two are compared."""
 
 MOST_EPSILON = 30.0
-"""Of a report: beyond about 36, probabilities are smaller than the steps of 2^-53 in which random
-numbers are drawn, so that the guarantee would not hold."""
+"""The largest epsilon of a report: beyond about 36, probabilities are smaller than the steps of
+2^-53 in which random numbers are drawn, so that the guarantee would not hold."""
 
 
 def _printable(name: str) -> str:
@@ -49,7 +49,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_print
 
 
 class Collection(BaseModel):
-    """What every device reports, and with which guarantee.
+    """A public description of a measurement: what every device reports, and with which guarantee.
 
     Attributes:
         groups: names of the groups; every client has one.

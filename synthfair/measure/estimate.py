@@ -49,13 +49,13 @@ from synthfair.measure.mechanisms import LocalMechanism
 from synthfair.measure.tally import Tally
 
 FEW = 100
-"""With fewer reports of a group, their sum may be far from normal."""
+"""The least reports of a group for which their sum is taken as normal."""
 
 _NORMAL = NormalDist()
 
 
 class Interval(NamedTuple):
-    """Lower and upper end."""
+    """A confidence interval, by its lower and upper end."""
 
     low: float
     high: float
@@ -83,7 +83,7 @@ class Gap(NamedTuple):
     chebyshev: float
 
     def in_units_of(self, unit: float) -> Gap:
-        """The same gap where a difference of 1 in v is ``unit``."""
+        """Rescales the gap to units in which a difference of 1 in v is ``unit``."""
         interval = Interval(unit * self.interval.low, unit * self.interval.high)
         value, error = unit * self.value, unit * self.error
         return Gap(
@@ -92,7 +92,7 @@ class Gap(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What the reports show about the groups.
+    """Estimates of the groups' sizes, means and gaps from the reports.
 
     Attributes:
         reports: K.
@@ -123,7 +123,7 @@ class Means(NamedTuple):
     beta: float
 
     def gap_variance(self, i: int, j: int) -> float:
-        """Of the difference of two means."""
+        """The variance of the difference of two means."""
         covariance = self.covariance
         return float(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
 

@@ -149,7 +149,7 @@ class RandomizedValue(RandomizedGroup):
 
     @property
     def gain(self) -> float:
-        """2 b - 1."""
+        """The factor 2 b - 1 by which reports shrink values."""
         return math.tanh(self.epsilon2 / 2)
 
     @property
@@ -251,7 +251,7 @@ class LaplaceValue(RandomizedGroup):
         return (self.steps + LARGEST_NOISE * LAPLACE_STEPS) / self.steps
 
     def noisy_square(self, square: np.ndarray) -> np.ndarray:
-        """v^2 + 2 scale^2."""
+        """The mean of a squared report, v^2 + 2 scale^2."""
         return square + 2 * self.scale**2
 
     def noisy_cube(self, mean: np.ndarray, square: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Before a measurement: the best split of epsilon, and the clients, epsilon or precision needed.
+"""Plans of measurements: the best split of epsilon, and the clients, epsilon or precision needed.
 
 The variance of an estimated gap has a closed form for given values of the clients. Plans take the
 largest one over all values that clients could have, for the two smallest groups that are compared.
@@ -161,7 +161,7 @@ def best_split(
 
 @dataclass(frozen=True)
 class Design:
-    """What is known before a measurement, and what it is for.
+    """The known quantities of a measurement that is planned, and its precision.
 
     Attributes:
         shares: [d] of the groups, roughly; positive and of sum 1.
@@ -209,7 +209,7 @@ class Design:
 
 
 class GapPlan(NamedTuple):
-    """A planned measurement.
+    """The plan of a measurement.
 
     Attributes:
         mechanism: with the best split of epsilon.

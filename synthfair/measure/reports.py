@@ -25,7 +25,7 @@ NO_RATE = 0.5
 
 
 class Report(NamedTuple):
-    """What one client sends.
+    """The noisy report of one client.
 
     Attributes:
         report: random id of 32 hexadecimal digits, new for each report and unrelated to the client.
@@ -41,7 +41,7 @@ class Report(NamedTuple):
 
 
 COLUMNS = Report._fields
-"""Of a file of reports."""
+"""The columns of a file of reports."""
 
 
 def perturb_records(
@@ -50,7 +50,7 @@ def perturb_records(
     values: Sequence[float],
     source: RandomBytes = system_entropy,
 ) -> list[Report]:
-    """One noisy report for each of N clients.
+    """Makes one noisy report for each of N clients.
 
     Guarantee: ``collection.epsilon``-local differential privacy, by M_R or M_L. Unit: one client's
     report. Relation: local, any two pairs of group and value. The epsilons of several reports of a
@@ -130,7 +130,7 @@ def perturb_rates(
     together: bool = False,
     source: RandomBytes = system_entropy,
 ) -> list[Report]:
-    """One noisy report of a model's rate for each row, or one for all rows; in random order.
+    """Makes one noisy report of a model's rate for each row, or one for all rows; in random order.
 
     A row whose label does not count for the rate has none. That is private as well: such a row
     belongs to the group "(no value)", which is perturbed like any other.

@@ -1,4 +1,4 @@
-"""What a measurement would find: of clients drawn at random, or of a model on simulated devices."""
+"""Simulated measurements: of clients drawn at random, or of a model on simulated devices."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class RateGap(NamedTuple):
 
 
 class ModelGaps(NamedTuple):
-    """All gaps of a model over simulated devices.
+    """The estimated gaps of a model in all rates, over simulated devices.
 
     Attributes:
         collection: the public file of each rate, to which every device reports once for each.
@@ -167,7 +167,7 @@ class ModelGaps(NamedTuple):
 
     @property
     def epsilon(self) -> float:
-        """Of all reports of one device together."""
+        """The epsilon of all reports of one device together."""
         return len(RATES) * self.collection.epsilon
 
 

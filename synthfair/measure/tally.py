@@ -30,7 +30,7 @@ class Tally(NamedTuple):
 
     @property
     def reports(self) -> int:
-        """K as an integer."""
+        """The number of reports K as an integer."""
         return round(self.clients)
 
     def plus(self, other: Tally) -> Tally:

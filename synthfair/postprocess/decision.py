@@ -28,7 +28,7 @@ _Steps = Annotated[tuple[_Step, ...], Field(strict=False, max_length=MOST_BINS)]
 
 
 class GroupDecision(BaseModel):
-    """With which probability a row is given the decision +1, by its group and score.
+    """A rule that gives a row the decision +1 with a probability, by its group and score.
 
     Within a group the probability never falls as the score rises. A person's group is an input of
     the decision, which is not lawful everywhere.
@@ -85,7 +85,7 @@ class GroupDecision(BaseModel):
 
     @property
     def method(self) -> str:
-        """Its name in metrics.json."""
+        """The method's name in metrics.json."""
         return "thresholds" if self.key is None else RANDOMIZED
 
     def probabilities(self, scores: np.ndarray, s: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ BOTH = (0, 1)
 """Indices of the labels -1 and +1."""
 
 MAX_BYTES = 2**26
-"""Of a file that is read: twice that of a million counts of 16 digits."""
+"""The largest size of a file that is read: twice that of a million counts of 16 digits."""
 
 BINS = 20
 """Equal bins of the predicted probability, so that each threshold is a multiple of 0.05."""
@@ -40,7 +40,7 @@ _ByLabel = Annotated[tuple[_Bins, _Bins], Field(strict=False)]
 
 
 class _Claim(BaseModel):
-    """What a statement must say, so that the noise behind its epsilon is computed again."""
+    """The claims of a statement from which the noise behind its epsilon is computed again."""
 
     model_config = STRICT | {"extra": "ignore"}
 
@@ -51,7 +51,7 @@ class _Claim(BaseModel):
 
     @property
     def variance(self) -> float:
-        """Of the noise of all aggregators together on one count."""
+        """The variance of the noise of all aggregators together on one count."""
         rows = self.rows_per_user * (1 if self.relation == "add_or_remove" else 2)
         aggregators = int(self.noise_added_by.split()[2])
         return aggregators * laplace_variance(rows / Fraction(repr(self.epsilon)))
@@ -231,7 +231,7 @@ def require_rows(histogram: ScoreHistogram, parts: Iterable[tuple[int, ...]]) ->
 
 
 def write_histogram(histogram: ScoreHistogram, path: Path) -> None:
-    """As JSON, whole or not at all."""
+    """Writes the histogram as JSON, whole or not at all."""
     write_json(path, histogram.model_dump(mode="json"))
 
 

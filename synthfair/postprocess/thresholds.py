@@ -27,10 +27,10 @@ _COMPARED: dict[Notion, tuple[tuple[int, ...], ...]] = {
 """Labels, 0 for -1 and 1 for +1, of the rows of which each rate is the selected share."""
 
 ROUNDING = 1e-12
-"""By which rates may differ that are equal but for rounding."""
+"""The largest difference of rates that are equal but for rounding."""
 
 LEAST_WEIGHT = 1e-9
-"""Of a threshold in a mixture; what is below is rounding of the linear programme."""
+"""The least weight of a threshold in a mixture; less is rounding of the linear programme."""
 
 
 class NoisyShare(NamedTuple):

@@ -13,14 +13,14 @@ from synthfair.files import read_as, write_json
 from synthfair.postprocess.histogram import ScoreHistogram, require_rows
 
 MAX_BYTES = 10_000_000
-"""Of a file that is read."""
+"""The largest size of a file that is read."""
 
 _Weight = Annotated[float, Field(gt=0)]
 _Pair = Annotated[tuple[_Weight, _Weight], Field(strict=False)]
 
 
 class RowWeights(BaseModel):
-    """By what the loss of a row is multiplied in training, by its group and label.
+    """Factors of the loss of a row in training, by its group and label.
 
     Attributes:
         schema_hash: of the tables.
@@ -49,7 +49,7 @@ class RowWeights(BaseModel):
         return self
 
     def array(self) -> np.ndarray:
-        """[G, 2] the weights."""
+        """The weights as an array [G, 2]."""
         return np.asarray(self.weights)
 
 
@@ -101,7 +101,7 @@ def make_weights(histogram: ScoreHistogram, method: WeightMethod) -> RowWeights:
 
 
 def write_weights(weights: RowWeights, path: Path) -> None:
-    """As JSON, whole or not at all."""
+    """Writes the weights as JSON, whole or not at all."""
     write_json(path, weights.model_dump(mode="json"))
 
 
