@@ -1,1 +1,1 @@
-"""The same client and server between organisations, on NVIDIA FLARE, which only carries bytes."""
+"""Deployment between organisations: NVIDIA FLARE carries the same client and server."""

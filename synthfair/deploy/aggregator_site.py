@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class AggregatorLimits(BaseModel):
-    """What jobs may have of an aggregator at most; by default nothing.
+    """The most that jobs may have of an aggregator; by default nothing.
 
     Attributes:
         most_tasks: sums over all jobs; a training takes one a round.
@@ -57,11 +57,11 @@ class AggregatorLimits(BaseModel):
 
 
 AGGREGATOR = "synthfair-aggregator-site/1"
-"""Format of its file."""
+"""The format of its file."""
 
 
 class AggregatorSettings(BaseModel):
-    """Of an aggregator that is a site. Relative paths start at the folder of the file.
+    """Settings of an aggregator that is a site. Relative paths start at the folder of the file.
 
     Attributes:
         schema_path: ``schema`` in the file; the public schema.
@@ -82,11 +82,11 @@ class AggregatorSettings(BaseModel):
 
     @property
     def records(self) -> Path:
-        """Folder of its answers."""
+        """The folder of the aggregator's answers."""
         return self.key.with_suffix(RECORDS)
 
     def signing_key(self) -> Ed25519PrivateKey:
-        """Of its answers. Raises InputError: it cannot be read."""
+        """Reads the key that signs its answers. Raises InputError: it cannot be read."""
         return read_aggregator_secret(self.key).signing_key
 
 

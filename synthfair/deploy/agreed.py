@@ -52,14 +52,14 @@ def _readable(found: dict[str, Any]) -> dict[str, Any]:
 
 
 TrainSettings = Annotated[dict[str, Any], AfterValidator(_readable)]
-"""Of a method, see :func:`train_config`."""
+"""Settings of a method, see :func:`train_config`."""
 
 LeastRows = Annotated[int | None, Field(default=None, ge=1, lt=2**31)]
 """Rows of the smallest site: a public number, on which noise and numbers of steps rest."""
 
 
 class Agreed(BaseModel):
-    """What a question of a round asks for; it is the same in all rounds.
+    """The public description of a training, which is the same in the questions of all rounds.
 
     Attributes:
         train: settings of the method.
@@ -120,7 +120,7 @@ def is_private(config: TrainConfig) -> bool:
 
 
 class Planned(NamedTuple):
-    """How a training is done.
+    """The plan of a training between organisations.
 
     Attributes:
         users: that stand in for the sites: shapes and numbers are theirs, and no row is.
@@ -132,7 +132,7 @@ class Planned(NamedTuple):
 
 
 def make_planned(agreed: Agreed, schema: Schema) -> Planned:
-    """From public knowledge alone. Raises InputError where the settings do not fit together."""
+    """Plans from public knowledge alone. Raises InputError where the settings do not fit."""
     import jax.numpy as jnp
 
     from synthfair.data.encode import Encoded

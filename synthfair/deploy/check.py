@@ -38,7 +38,7 @@ CODE_FOR_ALL = Path("/local/custom")
 
 
 def problems(kit: Path) -> list[str]:
-    """All that speaks against a kit; none if it is hardened and ready.
+    """Lists all that speaks against a kit; empty if it is hardened and ready.
 
     Args:
         kit: folder of a server's, a site's or a submitter's kit.
@@ -125,7 +125,7 @@ def _site(kit: Path) -> Iterator[str]:
 
 
 def _limits(path: Path, settings: SiteSettings) -> Iterator[str]:
-    """What the site's limits allow, and its ledger's limit must bound."""
+    """Lists limits of the site that its ledger's limit must bound."""
     limits = settings.limits
     if not limits.kinds:
         yield f"{path}: limits: kinds allow none: no job may have anything"

@@ -40,7 +40,7 @@ class SiteExecutor(Executor):
     """Answers tasks at a site, as :class:`synthfair.task.site.Site` does."""
 
     def __init__(self) -> None:
-        """A job sets nothing."""
+        """Makes the executor; a job sets nothing of it."""
         super().__init__()
         self._site: Site | None = None
 
@@ -80,7 +80,7 @@ class JobController(Controller):
         job: dict[str, Any],
         aggregators: list[str] | None = None,
     ) -> None:
-        """As the job's file says.
+        """Makes the controller as the job's file says.
 
         Args:
             kind: of job.

@@ -31,17 +31,17 @@ from synthfair.task.site import Request, Work, refused_as
 from synthfair.trained import TrainedModel, parse_model
 
 FOLDER = "gaps"
-"""In the site's own: the reports that it has answered with."""
+"""The folder, in the site's own, of the reports that it has answered with."""
 
 MOST_BATCHES = 1000
-"""Of a site in a job."""
+"""The most batches of a site in a job."""
 
 MOST_LINE = 200
 """Bytes of a report; a usual one has 70."""
 
 
 class GapQuestion(BaseModel):
-    """What sites are asked; the model comes with it.
+    """The question to sites; the model comes with it.
 
     Attributes:
         collection: the public file of ``gap plan``, with "(no value)" among its groups.
@@ -57,7 +57,7 @@ class GapQuestion(BaseModel):
 
 
 class GapJob(GapQuestion):
-    """What a job asks for. A project names files, a job has what is in them.
+    """The settings of a job. A project names files, a job has what is in them.
 
     Attributes:
         model: of which the gaps are.
@@ -80,12 +80,12 @@ class GapJob(GapQuestion):
 
     @property
     def question(self) -> GapQuestion:
-        """What sites are asked."""
+        """The question to sites."""
         return GapQuestion(collection=self.collection, rate=self.rate, batch=self.batch)
 
 
 def guarantee_of(collection: Collection) -> Guarantee:
-    """What all reports of a site guarantee together, each being of one row.
+    """The guarantee of all reports of a site together, each being of one row.
 
     Guarantee: epsilon-local differential privacy of each row's report. So epsilon for the rows of
     two tables that differ in one row: add or remove, where the number of rows is public, and also
@@ -162,7 +162,7 @@ def _groups(schema: Schema) -> tuple[str, ...]:
 
 
 def _reports_in(path: Path, collection: Collection) -> int:
-    """How many a site has sent. Raises InputError: none, or a line that no site would send."""
+    """Counts a site's reports. Raises InputError: none, or a line that no site would send."""
     from synthfair.measure.aggregate import aggregate_reports
 
     found = aggregate_reports([path], collection, ids=None)

@@ -17,17 +17,17 @@ from synthfair.errors import InputError
 from synthfair.files import read_bytes, read_document, write_json
 
 MOST_BYTES = 2**20
-"""Of a file of a kit."""
+"""The largest size of a file of a kit."""
 
 Role = Literal["server", "client", "admin"]
-"""As the engine names its parties; a client is a site, an admin a submitter."""
+"""The engine's name of a party's role; a client is a site, an admin a submitter."""
 
 PROGRESS = "synthfair.progress"
-"""What a submitter may ask of a running job."""
+"""The command by which a submitter asks a running job for its progress."""
 
 
 def role_of(kit: Path) -> Role:
-    """Whose kit a folder is.
+    """The role whose kit a folder is.
 
     Raises:
         InputError: it is none.
@@ -48,13 +48,13 @@ def startup_file(kit: Path, role: Role) -> Path:
 
 
 class Placeholder(NamedTuple):
-    """What differs from kit to kit."""
+    """A value that differs from kit to kit."""
 
     words: str
     fits: Callable[[Any], bool]
 
     def __repr__(self) -> str:
-        """As messages show what is allowed."""
+        """The text with which messages show what is allowed."""
         return self.words
 
 
@@ -66,11 +66,11 @@ PLACEHOLDERS = {
     "PORT": Placeholder("(a whole number)", lambda value: type(value) is int),
     "ANYTHING": Placeholder("(anything)", lambda _: True),
 }
-"""By the words that ``hardened_kit.yml`` has for them."""
+"""Placeholders, by the words that ``hardened_kit.yml`` has for them."""
 
 
 def description(part: str, kit: Path = Path()) -> Any:
-    """What a part of ``hardened_kit.yml`` says, with placeholders filled in; a new copy.
+    """A new copy of a part of ``hardened_kit.yml``, with placeholders filled in.
 
     Args:
         part: a role; or ``classes``, ``provisioning`` or ``job``.
@@ -97,7 +97,7 @@ def _yaml(path: Path) -> dict[str, Any]:
 
 
 def _template(name: str) -> str:
-    """What a file of the engine's own is made of."""
+    """The template of one of the engine's own files."""
     import nvflare
 
     folder = Path(nvflare.__file__).parent / "lighter" / "templates"
@@ -122,7 +122,7 @@ def harden(kit: Path) -> None:
 
 
 def folder_problems(folder: Path, tree: dict[str, Any]) -> Iterator[str]:
-    """Where a folder is not what it must be, one line each.
+    """Lists where a folder is not what it must be, one line each.
 
     Args:
         folder: of a kit, such as ``local``.
@@ -181,7 +181,7 @@ def _file_problems(path: Path, must: Any) -> Iterator[str]:
 
 
 def _excess(content: dict[str, Any], must: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Where a document gives more rights than it may; it may give less."""
+    """Lists where a document gives more rights than it may; it may give less."""
     rights, most = content.get("permissions"), must["permissions"]
     if not isinstance(rights, dict) or not rights:
         yield "permissions", " are missing"
@@ -198,7 +198,7 @@ def _excess(content: dict[str, Any], must: dict[str, Any]) -> Iterator[tuple[str
 
 
 def differences(content: Any, must: Any, where: str = "") -> Iterator[tuple[str, str]]:
-    """Where a document is not what it must be: keys, joined by dots, and what is wrong there.
+    """Lists where a document is not what it must be: keys, joined by dots, and what is wrong there.
 
     Args:
         content: of the document, as JSON holds it.

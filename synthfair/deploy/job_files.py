@@ -13,13 +13,13 @@ from synthfair.deploy.hardening import description, differences
 from synthfair.files import parse_json, read_bytes, write_json
 
 SERVER, CLIENT = "config/config_fed_server.json", "config/config_fed_client.json"
-"""All that an app holds, but for signatures."""
+"""The files of an app, which holds nothing else but signatures."""
 
 SIGNATURES = frozenset({".__nvfl_sig.json", ".__nvfl_submitter.crt"})
 """Files that the engine writes when a job is submitted."""
 
 MAX_BYTES = 200_000_000
-"""Of such a file; a job may hold a model."""
+"""The largest size of such a file; a job may hold a model."""
 
 
 def write_app(app: Path, arguments: dict[str, Any]) -> None:
@@ -32,7 +32,7 @@ def write_app(app: Path, arguments: dict[str, Any]) -> None:
 
 
 def problem(app: Path) -> str:
-    """What speaks against an app's files; empty where nothing does.
+    """The problem of an app's files; empty where there is none.
 
     Args:
         app: its folder.

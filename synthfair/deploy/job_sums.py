@@ -113,7 +113,7 @@ def secure_sum(
 
 
 def _again(anew: Path | None) -> str:
-    """What to do where nobody has answered for a task yet."""
+    """Advice where nobody has answered for a task yet."""
     cost = ", which book nothing more" if anew else ""
     return (
         "its log names the key whose upload it cannot read: have that site mended, and submit the"
@@ -122,7 +122,7 @@ def _again(anew: Path | None) -> str:
 
 
 def _spent(anew: Path | None) -> str:
-    """What to do where somebody has, or has begun to: a task has one answer."""
+    """Advice where somebody has answered, or has begun to: a task has one answer."""
     first = f"remove {anew.name} at the server, and " if anew else ""
     return f"the task is spent: {first}submit the job again, for a new task, which all book anew"
 
@@ -130,7 +130,7 @@ def _spent(anew: Path | None) -> str:
 def _partial_sum(
     federation: JobSites, name: str, task: Task, query: Query, uploads: list[bytes]
 ) -> PartialSum:
-    """What an aggregator answers. Raises TooFewError: nothing, or no sum."""
+    """An aggregator's answer. Raises TooFewError: nothing, or no sum."""
     asked, one = {"task": task.model_dump(mode="json")}, (name,)
     query = Query("add", query.number, asked, query.timeout, b"".join(uploads))
     answers = federation.ask(query, one)

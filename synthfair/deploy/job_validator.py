@@ -1,4 +1,4 @@
-"""What the engine asks, at the server and at each site, of a job before it runs it.
+"""The check of a job that the engine runs, at the server and at each site, before the job.
 
 A hardened kit names it. The engine makes it at its start, and calls it for every app that arrives,
 before a process of the job reads the app's files. The engine's own look at them comes first, so
@@ -21,7 +21,7 @@ class JobValidator(AppValidator):
     """Refuses jobs that are not as synthfair writes them, see :mod:`synthfair.deploy.job_files`."""
 
     def __init__(self) -> None:
-        """From here on, this process reads settings in JSON alone."""
+        """Restricts this process to settings in JSON."""
         super().__init__()
         loaders: dict[ConfigFormat, Any] = ConfigFactory._fmt2Loader
         for form in ConfigFormat:
@@ -29,12 +29,12 @@ class JobValidator(AppValidator):
                 loaders[form] = _Refused(form)
 
     def validate(self, app_folder: str) -> tuple[str, dict]:
-        """What is wrong, and nothing that the engine need know besides."""
+        """Returns what is wrong, and nothing that the engine need know besides."""
         return problem(Path(app_folder)), {}
 
 
 class _Refused(ConfigLoader):
-    """In the place of the engine's loaders, which include files by path and URL."""
+    """A substitute for the engine's loaders, which include files by path and URL."""
 
     def load_config(self, file_path: str) -> Config:
         raise ValueError(f"{Path(file_path).name}: settings must be JSON")

@@ -23,7 +23,7 @@ from synthfair.task.site import Routine, Site
 
 
 class JobKind(NamedTuple):
-    """One kind.
+    """A kind of jobs.
 
     Attributes:
         settings: what ``project.yml`` says of such a job.
@@ -43,11 +43,11 @@ KINDS: dict[TaskName, JobKind] = {
     "gap": JobKind(GapJob, lambda: answer_gap, run_gap),
     "privfairfl": JobKind(PrivFairFLJob, lambda: answer_counts, run_privfairfl),
 }
-"""By name of the job, which is also that of its first task."""
+"""The kinds by the name of the job, which is also that of its first task."""
 
 
 def make_site(name: str, workspace: Path, log: Callable[[str], None]) -> Site:
-    """What answers questions in a kit: a site with a table, or an aggregator.
+    """Makes what answers questions in a kit: a site with a table, or an aggregator.
 
     Args:
         name: of the site.

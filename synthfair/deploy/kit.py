@@ -21,10 +21,10 @@ KITS, JOBS, AUTHORITY = "kits", "jobs", "authority"
 """Folders that are made: one kit a party, one folder a job, and what signs certificates."""
 
 STATE = "cert.json"
-"""What the engine has in the authority's folder: the root certificate, and all private keys."""
+"""The engine's file in the authority's folder: the root certificate, and all private keys."""
 
 ROOT = ("root_cert", "root_pri_key")
-"""Parts of it."""
+"""The root's entries in it."""
 
 
 def make_kits(project_path: Path, output: Path, authority: Path | None = None) -> list[Path]:

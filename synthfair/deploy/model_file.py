@@ -14,7 +14,7 @@ from synthfair.trained import MAX_BYTES, parse_model
 
 
 def _content(found: Any, info: ValidationInfo) -> Any:
-    """In base64 what is in the file that a project names; of a job, as it is."""
+    """Encodes the file that a project names in base64; a job has it so already."""
     if not isinstance(found, str) or not info.context:
         return found
     path: Path = info.context["folder"] / found

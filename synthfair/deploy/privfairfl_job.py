@@ -37,7 +37,7 @@ MODEL, FAIR_MODEL, HISTOGRAM = "model.json", "fair_model.json", "histogram.json"
 
 
 class PrivFairFLJob(BaseModel):
-    """What a job asks for.
+    """The settings of a job.
 
     Attributes:
         train: a training in rounds that comes first, or
@@ -155,7 +155,7 @@ def _counts(federation: JobSites, model: TrainedModel, job: PrivFairFLJob) -> Gr
 
 
 def _write_metrics(federation: JobSites, fair: TrainedModel, path: Path) -> None:
-    """Of the model with its decisions; what was guaranteed of its training stays."""
+    """Writes metrics of the model with its decisions; the guarantee of its training stays."""
     from synthfair.evaluation import (
         decision_document,
         evaluate,

@@ -19,10 +19,10 @@ from synthfair.files import read_bytes
 from synthfair.task.limits import Limits
 
 VERSION = "2.9.0"
-"""Of the engine, the same at all sites: what a hardened kit is was found for this one."""
+"""The engine's version, the same at all sites: hardened kits were derived for this one."""
 
 MAX_BYTES = 1_000_000
-"""Of a project file."""
+"""The largest size of a project file."""
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 Host = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
@@ -31,7 +31,7 @@ Mail = Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,64}@[a-z0-9-]+(\.[a-z0-9-]+
 
 
 class Party(BaseModel):
-    """Who takes part."""
+    """A participant."""
 
     model_config = STRICT
 
@@ -88,7 +88,7 @@ class Jobs(BaseModel):
 
 
 class Project(BaseModel):
-    """A federation.
+    """The description of a federation.
 
     Attributes:
         name: of it.
@@ -139,7 +139,7 @@ class Project(BaseModel):
 
     @property
     def site_names(self) -> list[str]:
-        """In the order of the file."""
+        """The names of the sites, in the order of the file."""
         return [site.name for site in self.sites]
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nvflare.fuel.flare_api.flare_api import Session
 
 COMPLETED = "FINISHED:COMPLETED"
-"""How the engine calls a job that did all of its work."""
+"""The engine's status of a job that did all of its work."""
 
 RESULTS = frozenset(
     {FILE, "model.json", "metrics.json", "fair_table.parquet", "rounds.csv", "gaps.json"}
@@ -31,7 +31,7 @@ RESULTS = frozenset(
 """Files that a job's result may have."""
 
 MAX_BYTES = 1_000_000_000
-"""Of such a file."""
+"""The largest size of such a file."""
 
 POLL = 0.5
 """Seconds between questions of how the job goes."""

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 
 ROUNDING = 1e-3
-"""By which the norm of a report may pass the clip, as a share of it."""
+"""The share of the clip by which the norm of a report may pass it."""
 
 
 class TrainJob(BaseModel):
-    """What a job asks for.
+    """The settings of a job.
 
     Attributes:
         train: settings of the method, see :class:`synthfair.federated.TrainConfig`.
@@ -73,7 +73,7 @@ class TrainJob(BaseModel):
 
     @property
     def rounds(self) -> int:
-        """Of the training."""
+        """The number of rounds of the training."""
         return train_config(self.train).rounds
 
     @model_validator(mode="after")
@@ -167,7 +167,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
 def _begin(
     federation: JobSites, job: TrainJob, agreed: Agreed, planned: Planned, folder: Path
 ) -> tuple[CheckpointFile, RunProgress]:
-    """Where rounds are saved, and those that there are; else a start.
+    """The file of the rounds, and the rounds in it; else a start.
 
     Raises:
         InputError: with an epsilon, what is there cannot go on: begun anew, every site would book
@@ -234,7 +234,7 @@ class _Sites:
         return total, float(count if self._plan.guarantee is None else len(self._agreed.sites))
 
     def _of_reports(self, query: Query, state: Any) -> tuple[np.ndarray, int]:
-        """Of reports that the server sees; what is none is refused."""
+        """Adds up reports that the server sees, and refuses those that do not fit."""
         from synthfair.federated.engine import report_shapes
 
         like = report_shapes(self._plan.algorithm, self._users, state)

@@ -1,4 +1,4 @@
-"""How the sites of a federation have answered: their codes, and federation.json."""
+"""The sites' answers in a federation: their codes, and federation.json."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from synthfair.config.rules import STRICT
 from synthfair.privacy.guarantee import Line
 
 FILE = "federation.json"
-"""Its name, next to the results of a job."""
+"""The file's name, next to the results of a job."""
 
 SiteCode = Literal[
     "ok", "message", "version", "schema", "settings", "kind", "k_min", "epsilon", "rounds",
     "rows", "releases", "aggregators", "uploads", "tasks", "budget", "answered", "busy", "table",
     "stopped", "failed",
 ]  # fmt: skip
-"""How a site answers; nothing else of why is ever sent. Where a job's settings have an epsilon,
-``table`` and ``stopped`` are sent as ``failed``, too."""
+"""The code of a site's answer; nothing else of why is ever sent. Where a job's settings have an
+epsilon, ``table`` and ``stopped`` are sent as ``failed``, too."""
 
 ServerCode = Literal[SiteCode, "late", "lost", "signature", "revoked", "refused"]
-"""How the server books an answer: by the site's code, or by one of its own."""
+"""The code under which the server books an answer: the site's, or one of its own."""
 
 CODES: dict[ServerCode, str] = {
     "ok": "has answered",
@@ -50,11 +50,11 @@ CODES: dict[ServerCode, str] = {
     "revoked": "its key was revoked",
     "refused": "the answer does not fit the question",
 }
-"""What each code means."""
+"""The meanings of the codes."""
 
 
 class Booked(BaseModel):
-    """How a site has answered in a job, over all rounds so far.
+    """The answers of a site in a job, over all rounds so far.
 
     Attributes:
         code: of its last answer, see :data:`CODES`.
@@ -77,7 +77,7 @@ class Booked(BaseModel):
 
 
 class FederationFile(BaseModel):
-    """How a job went, or goes: federation.json.
+    """The course of a job: federation.json.
 
     Attributes:
         job: the engine's name of it.

@@ -32,7 +32,7 @@ Content = TypeVar("Content")
 
 
 class Query(NamedTuple):
-    """What a server asks for.
+    """A question of the server.
 
     Attributes:
         task: what for.
@@ -50,7 +50,7 @@ class Query(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What came from a site.
+    """The reply of a site.
 
     Attributes:
         message: as it came; None where the engine says that the site failed.
@@ -62,7 +62,7 @@ class Reply(NamedTuple):
 
 
 class Channel(Protocol):
-    """What carries messages."""
+    """A carrier of messages."""
 
     def send(
         self, task: TaskName, message: Message, sites: tuple[str, ...], *, timeout: int
@@ -212,7 +212,7 @@ class JobSites:
             raise TooFewError(f"{n_good} sites have answered well of the {needed} needed ({named})")
 
     def document(self, error: str | None = None) -> FederationFile:
-        """How the job goes; with what stopped it, if anything has."""
+        """The course of the job; with the error that stopped it, if any."""
         said = error and "".join(c if c.isprintable() else " " for c in error)[:1000]
         return FederationFile(
             job=self.job,
@@ -236,7 +236,7 @@ class JobSites:
         return self.booked[site].code
 
     def _changes(self, site: str, old: Booked, reply: Reply | None, ask: Message) -> dict[str, Any]:
-        """What an answer, or none, changes of how a site has answered."""
+        """The changes of a site's record by an answer, or by none."""
         if reply is None:
             return {"code": "late"}
         if reply.message is None:

@@ -1,4 +1,4 @@
-"""What a site, and the server, set for themselves: ``local/synthfair.json`` in their kits.
+"""Settings of a site, and of the server: ``local/synthfair.json`` in their kits.
 
 A job never names a path, and no job can exceed what stands here.
 """
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 FILE = "synthfair.json"
-"""Its name, in the folder ``local`` of a kit."""
+"""The file's name, in the folder ``local`` of a kit."""
 
 MAX_BYTES = 1_000_000
-"""Of such a file."""
+"""The largest size of such a file."""
 
 Kind = Literal["fair", "surrogate", "gap", "training", "counts"]
-"""Of answer: fair synthetic rows; a surrogate; reports of gaps, one of each row; reports of rounds
-of training; a model's scores counted by group and label, in shares."""
+"""The kind of an answer: fair synthetic rows; a surrogate; a report of a gap by each row; reports
+of rounds of training; a model's scores counted by group and label, in shares."""
 
 
 class Claim(NamedTuple):
-    """What a site's limits look at before a row is read.
+    """The claim of a job, which a site's limits look at before a row is read.
 
     Attributes:
         kind: of the answer.
@@ -52,7 +52,7 @@ class Claim(NamedTuple):
 
 
 class Limits(BaseModel):
-    """What a job may have of a site at most.
+    """The limits of a site: the most that a job may have of it.
 
     Attributes:
         kinds: of answer that may leave; by default none.
@@ -113,7 +113,7 @@ class Limits(BaseModel):
 
 
 class SiteSettings(BaseModel):
-    """Of a site. Relative paths start at the folder of the file.
+    """Settings of a site. Relative paths start at the folder of the file.
 
     Attributes:
         data: the private table.
@@ -136,17 +136,17 @@ class SiteSettings(BaseModel):
     limits: Limits = Limits()
 
     def signing_key(self) -> Ed25519PrivateKey:
-        """Of the site's answers. Raises InputError: it cannot be read."""
+        """Reads the key that signs the site's answers. Raises InputError: it cannot be read."""
         return read_signing_key(self.key)
 
     @property
     def ledger_file(self) -> Path:
-        """Where releases and trainings are booked."""
+        """The ledger in which releases and trainings are booked."""
         return self.ledger or Ledger.for_table(self.data).path
 
 
 class ServerSettings(BaseModel):
-    """Of the server. Relative paths start at the folder of the file.
+    """Settings of the server. Relative paths start at the folder of the file.
 
     Attributes:
         schema_path: ``schema`` in the file; the public schema.

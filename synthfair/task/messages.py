@@ -1,4 +1,4 @@
-"""What the server asks a site, and what a site answers: bytes that any engine can carry.
+"""Messages between the server and a site: bytes that any engine can carry.
 
 An answer names the job, the round, the asked settings, its sender and its recipient, and is signed
 with the site's key over
@@ -37,7 +37,7 @@ JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """The engine's name of a job, also in names of files: a UUID, or the simulator's simulate_job."""
 Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Version = Annotated[Line, Field(max_length=40)]
-"""Not ``Line = Field(max_length=40)``: the type's own bound of 1,000 would count alone."""
+"""A version. ``Line = Field(max_length=40)`` would have the type's own bound of 1,000 alone."""
 
 TaskName = Literal["single_shot", "train", "gap", "privfairfl", "add", "deliver"]
 
@@ -108,7 +108,7 @@ class Answer(BaseModel):
 
 
 class Message(NamedTuple):
-    """What travels.
+    """A question or an answer with the bytes that go with it.
 
     Attributes:
         text: a question or an answer as JSON.
@@ -129,13 +129,13 @@ class BadAnswerError(ValueError):
     """
 
     def __init__(self, code: ServerCode) -> None:
-        """With the code alone."""
+        """Refuses with the code alone."""
         super().__init__(code)
         self.code: ServerCode = code
 
 
 def sha256(content: bytes) -> str:
-    """In hexadecimal."""
+    """The sha256 of the content, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 

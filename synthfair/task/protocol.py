@@ -1,4 +1,4 @@
-"""What a task is: what a site is asked for, and how its answer is computed from its rows."""
+"""The protocol of tasks: what a site is asked for, and how its answer is computed from its rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ReleaseTask(Protocol):
 
     @property
     def schema(self) -> Schema:
-        """Of the rows."""
+        """The schema of the rows."""
         ...
 
     @property
@@ -31,7 +31,7 @@ class ReleaseTask(Protocol):
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """Of the answer, known before a row is read; None where it has none."""
+        """The guarantee of the answer, known before a row is read; None where it has none."""
         ...
 
     @property
@@ -46,7 +46,7 @@ class ReleaseTask(Protocol):
 
     @property
     def most_numbers(self) -> int:
-        """That are measured, at most."""
+        """The most numbers that are measured."""
         ...
 
     def read(self, data: Path, *, hold_out: float = 0.0, clipping: Clipping | None = None) -> Any:
@@ -58,11 +58,11 @@ class ReleaseTask(Protocol):
         ...
 
     def try_out(self, rows: Any, run: Any) -> Any:
-        """What an answer without the rows held out gives away of the others."""
+        """Measures what an answer without the rows held out gives away of the others."""
         ...
 
     def measure(self, rows: Any) -> Any:
-        """All that the answer depends on: with an epsilon, noisy numbers."""
+        """Measures all that the answer depends on: with an epsilon, noisy numbers."""
         ...
 
     def answer(self, measured: Any, run: Any) -> Any:
@@ -70,5 +70,5 @@ class ReleaseTask(Protocol):
         ...
 
     def check(self, answer: Any, rows: Any, trial: Any) -> Any:
-        """What a reader of the answer may do with it; None where nothing is checked."""
+        """Checks what a reader of the answer may do with it; None where nothing is checked."""
         ...

@@ -1,4 +1,4 @@
-"""What a site was asked, and what left it: a log that shows where a line is lost or altered."""
+"""The trace of a site's questions and answers: a log that shows where a line is lost or altered."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from synthfair.privacy.guarantee import Line
 from synthfair.task.messages import Hex32, JobId, SiteCode
 
 FILE = "trace.jsonl"
-"""Its name, in the folder ``synthfair`` of a kit."""
+"""The trace's name, in the folder ``synthfair`` of a kit."""
 
 MOST_BYTES = 500_000_000
-"""Of a trace, about a million lines; with a longer one, a site answers nothing."""
+"""The largest trace, about a million lines; with a longer one, a site answers nothing."""
 
 
 class Event(BaseModel):
-    """One question, and how it was answered.
+    """A question, and how it was answered.
 
     Attributes:
         job: the engine's name of it.
@@ -100,7 +100,7 @@ class Trace:
             self._chain.append(what=event)
 
     def events(self) -> list[Event]:
-        """All that were written. Raises as :meth:`write`."""
+        """Reads all events. Raises as :meth:`write`."""
         return [line.what for line in self._chain.read()]
 
     def unprotected(self, task: str) -> int:
