@@ -6,7 +6,7 @@ from synthfair.interrupt import exit_on_interrupt
 
 
 def script() -> None:
-    """All commands; what they need is imported when Ctrl-C is cared for."""
+    """Runs the command line; what it needs is imported once Ctrl-C is cared for."""
     exit_on_interrupt()
     from synthfair.cli import main
 

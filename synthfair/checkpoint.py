@@ -15,7 +15,7 @@ from synthfair.files import OWNER_ONLY, open_file, whole_file
 
 
 class Saved(NamedTuple):
-    """What a file holds.
+    """The content of a checkpoint.
 
     Attributes:
         state: a pytree of arrays.
@@ -28,7 +28,7 @@ class Saved(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """Where a checkpoint is saved.
+    """The file of a run's checkpoint.
 
     Attributes:
         path: of the file.

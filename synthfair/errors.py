@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 MOST_LINES = 20
-"""Of a message: more problems than this are counted."""
+"""The most lines of a message: more problems than this are counted."""
 
 
 class InputError(ValueError):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 PACKAGES = ("jax", "jaxlib", "numpy", "optax", "pandas")
-"""Whose versions numbers may depend on."""
+"""Packages whose versions numbers may depend on."""
 
 MOST_NAMED = 5
 """Small groups that a warning names; metrics.json names all."""
@@ -270,7 +270,7 @@ def small_groups(
 def small_group_warnings(
     evaluation: Evaluation, schema: Schema, config: ServerConfig
 ) -> tuple[str, ...]:
-    """What to say of groups with too few test rows to measure; nothing if there are none."""
+    """Warns of groups with too few test rows to measure; empty if there are none."""
     small = small_groups(evaluation, schema, config.min_group_rows)
     if not small:
         return ()
@@ -296,7 +296,7 @@ def small_group_warnings(
 
 
 def decision_document(model: TrainedModel) -> dict[str, Any]:
-    """What metrics.json says besides of decisions by group, for ``report``; empty without them."""
+    """The part of metrics.json about decisions by group, for ``report``; empty without them."""
     if model.decision is None:
         return {}
     return {
@@ -321,5 +321,5 @@ def as_numbers(parts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def number(value: float) -> float | None:
-    """The same, or None for not-a-number, which JSON does not have."""
+    """Returns the number, or None for not-a-number, which JSON does not have."""
     return None if np.isnan(value) else value

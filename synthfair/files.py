@@ -208,14 +208,14 @@ def read_bytes(path: Path, most_bytes: int) -> bytes:
 
 
 MOST_DIGITS = 40
-"""Of a whole number in JSON from outside: no file of synthfair has one beyond 2^80."""
+"""The most digits of a whole number in JSON from outside: no synthfair file has one above 2^80."""
 
 MOST_LEVELS = 100
-"""Of lists and objects in each other in JSON from outside; no file of synthfair has twenty."""
+"""The most levels of lists and objects in JSON from outside; no synthfair file has twenty."""
 
 
 def parse_json(content: bytes | str, source: str) -> Any:
-    """What JSON text from ``source`` holds.
+    """Parses JSON text from ``source``.
 
     Raises:
         InputError: not JSON; a number is not finite, or a whole one of more than MOST_DIGITS; a key
@@ -304,7 +304,7 @@ def parse_as(content: bytes | str, kind: type[_Model], source: str) -> _Model:
 
 
 def read_as(path: Path, kind: type[_Model], most_bytes: int) -> _Model:
-    """The same of a file of at most so many bytes. Raises InputError, also as read_bytes."""
+    """Reads JSON of at most so many bytes as a model. Raises InputError, also as read_bytes."""
     return parse_as(read_bytes(path, most_bytes), kind, str(path))
 
 

@@ -18,7 +18,7 @@ INTERRUPTED = 130
 
 
 def exit_on_interrupt() -> None:
-    """From now on Ctrl-C ends the process at once; where the process ignores it, it still does.
+    """Makes Ctrl-C end the process at once from now on; where it was ignored, it stays ignored.
 
     No exception is raised: in the middle of an import it would pass through compiled modules that
     are half made. Those of jaxlib then end the process with a segmentation fault, or abort it.

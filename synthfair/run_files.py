@@ -1,4 +1,4 @@
-"""What a run leaves for a report: metrics.json, gaps.json, frontier.csv; hostile until validated.
+"""Files of a run for a report: metrics.json, gaps.json, frontier.csv; hostile until validated.
 
 The named tuples are those with which the rooms compute, so that each type is there once. Files hold
 null where they hold not-a-number: undefined.
@@ -38,13 +38,13 @@ from synthfair.privacy.guarantee import Guarantee, SumOfShares
 from synthfair.privacy.statement import PrivacyStatement
 
 MAX_BYTES = 100_000_000
-"""Of a file that is read; a metrics.json of a thousand clients is a hundredth of it."""
+"""The largest file that is read; a metrics.json of a thousand clients is a hundredth of it."""
 
 _File = TypeVar("_File", bound=BaseModel)
 
 
 class Communication(NamedTuple):
-    """What users and network had to do.
+    """The work of users and network.
 
     Attributes:
         users: that there are.
@@ -58,7 +58,7 @@ class Communication(NamedTuple):
 
 
 class Influence(NamedTuple):
-    """How far one release moves the model.
+    """The influence of one release on the model.
 
     Attributes:
         theta: ||theta - theta_without||, the Euclidean norm.
@@ -108,7 +108,7 @@ class Influences(NamedTuple):
     outliers_above: float
 
     def renamed(self, names: Sequence[str]) -> Influences:
-        """The same under other names, in the same order; a pool of one has none to be named."""
+        """Gives the releases other names, in the same order; a pool of one has none to be named."""
         if not self.releases:
             return self
         return self._replace(releases=dict(zip(names, self.releases.values(), strict=True)))
@@ -156,7 +156,7 @@ def _nulls_as_nan(found: Any) -> Any:
 
 
 def _numbers(found: Any) -> Iterator[tuple[str, float]]:
-    """All numbers of a named tuple and of those in it, by field; their names must be printable."""
+    """Yields the numbers of a named tuple and of those in it, by field; names must be printable."""
     for name, value in found._asdict().items():
         if isinstance(value, dict):
             for key, inner in value.items():
@@ -173,7 +173,7 @@ def _numbers(found: Any) -> Iterator[tuple[str, float]]:
 
 
 def _within(low: float, high: float, **others: tuple[float, float]) -> tuple[Any, Any]:
-    """For a named tuple: its numbers lie in a range, some fields' in others; or are undefined."""
+    """A check that a named tuple's numbers, or some fields', lie in a range; or are undefined."""
 
     def check(found: Any) -> Any:
         for name, value in _numbers(found):
@@ -213,7 +213,7 @@ class Part(BaseModel):
 
 
 class SplitTable(BaseModel):
-    """From which table ``compare`` made its clients, and how.
+    """The origin of the clients of ``compare``: a table, and how it was split.
 
     The sha256 is that of a file; a named table has none.
     """
@@ -260,7 +260,7 @@ class RoundSettings(BaseModel):
 
     @property
     def asked(self) -> Target:
-        """How much fairness was asked for, where an older file does not say so itself."""
+        """The fairness asked for, where an older file does not say so itself."""
         alpha = self.own.get("alpha")
         if self.method == "privfairfl_pre":
             return Target(by="row_weights")
@@ -270,7 +270,7 @@ class RoundSettings(BaseModel):
 
 
 class DecisionSettings(BaseModel):
-    """For what a model's decisions by group were chosen."""
+    """Settings of the choice of a model's decisions by group."""
 
     model_config = STRICT
 
@@ -337,7 +337,7 @@ class MetricsFile(Part):
 
     @model_validator(mode="after")
     def _counts_fit(self) -> MetricsFile:
-        """Of the same groups and clients as the rates; older files have none."""
+        """Refuses counts of other groups or clients than the rates'; older files have none."""
         groups = list(self.by_group)
         if self.rows is not None and (
             list(self.rows) != list(self.per_client)
@@ -394,7 +394,7 @@ def read_run_file(path: Path, kind: type[_File]) -> _File:
 
 
 MOST_LINES = 10_000
-"""Of a frontier that is read."""
+"""The most lines of a frontier that is read."""
 
 
 def read_frontier(path: Path) -> tuple[FrontierLine, ...]:

@@ -29,10 +29,10 @@ COEFFICIENTS = "coefficients"
 """Key of a model file, not of the model: they follow from it, and are in no checksum."""
 
 MAX_BYTES = 100_000_000
-"""Of a model file: two thousand units after 2,000 inputs take less."""
+"""The largest size of a model file: two thousand units after 2,000 inputs take less."""
 
 MOST_SCORE = 1e12
-"""Of a model that is read, in size: beyond, exports in single precision lose all digits."""
+"""The largest score of a model from a file: beyond, single precision loses all digits."""
 
 _Vector = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
 
@@ -138,11 +138,11 @@ class TrainedModel(BaseModel):
 
     @property
     def sha256(self) -> str:
-        """Of all that the model is: the checksum in its file."""
+        """The checksum of all that the model is, as in its file."""
         return _checksum(self.body())
 
     def body(self) -> dict[str, Any]:
-        """As in its file, without the checksum; a decision stands there only if there is one."""
+        """The content of its file without the checksum, and without a decision if there is none."""
         left_out = {"decision"} if self.decision is None else None
         return self.model_dump(mode="json", by_alias=True, exclude=left_out)
 
@@ -161,7 +161,7 @@ class TrainedModel(BaseModel):
 
     @property
     def coefficients(self) -> dict[str, float]:
-        """Of a linear model, by input in the units of the table.
+        """The coefficients of a linear model, by input in the units of the table.
 
             score = (intercept) + sum of coefficient * value
 
@@ -204,7 +204,7 @@ class TrainedModel(BaseModel):
     def contributions(
         self, x: np.ndarray, s: np.ndarray, reference: np.ndarray | None = None
     ) -> tuple[float, dict[str, np.ndarray]]:
-        """How far each column of the table moves each score of a linear model.
+        """The contribution of each column of the table to each score of a linear model.
 
             score(a) = score(r) + sum over columns of sum over its inputs j of theta_j (a_j - r_j)
 

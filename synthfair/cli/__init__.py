@@ -32,7 +32,7 @@ EXIT_CODES = {
     REFUSED: "input or result refused",
     INTERRUPTED: "Ctrl-C",
 }
-"""What the exit code of every command means."""
+"""The meanings of the exit codes of every command."""
 
 COMMANDS = {
     "Get started": {
@@ -80,7 +80,7 @@ GROUPS = {title: Group.create_ordered(title) for title in COMMANDS}
 
 
 def make_app(*, overview: bool = False) -> App:
-    """All commands. The purposes of an overview would replace what each says of itself."""
+    """Makes the application. Purposes in an overview would replace each command's own text."""
     app = App(
         name="python -m synthfair",
         version=__version__,
@@ -133,7 +133,7 @@ def _flush() -> None:
 
 
 def _drop_output() -> None:
-    """What is not yet written would fail again at the end, with an exit code of Python's own."""
+    """Drops output not written yet: it would fail again at the end, with Python's exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

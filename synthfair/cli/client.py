@@ -190,7 +190,7 @@ def _tell(
 
 
 def _tell_real_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> None:
-    """What is wrong with the rows. Where an epsilon is to be spent on them, a person may stop."""
+    """Warns of what is wrong with the rows. Before an epsilon is spent, a person may stop."""
     import sys
 
     from rich.prompt import Confirm

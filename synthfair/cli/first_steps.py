@@ -157,7 +157,7 @@ def named_table(
 def own_table(
     name: str, schema_file: Path | None, sensitive: str | None
 ) -> tuple[pd.DataFrame, Schema]:
-    """The same; a bad value is named by its row in the file, and much that is clipped is said.
+    """Reads a table for use: bad values are named by their row in the file, clipping is warned of.
 
     Raises:
         InputError: as :func:`named_table`, or the rows do not fit the schema.

@@ -20,7 +20,7 @@ class PlainHelp:
     """A formatter of cyclopts. Its own ones draw boxes, which takes longer, or do not wrap."""
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:  # noqa: ARG002
-        """What must be given."""
+        """Prints the usage line."""
         _print(console, _filled(f"Usage: {str(usage).strip()}", console, "", " " * 8) + "\n")
 
     def render_description(

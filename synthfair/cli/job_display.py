@@ -1,4 +1,4 @@
-"""How a job of a federation is shown: while it runs, and at its end."""
+"""Views of a job of a federation: while it runs, and at its end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def in_words(status: str, federation: FederationFile | None) -> str:
 
 
 class _Gap(BaseModel):
-    """What is shown of a gap."""
+    """The numbers of a gap that are shown."""
 
     model_config = STRICT | {"extra": "ignore"}
 
@@ -54,7 +54,7 @@ class _Gap(BaseModel):
 
 
 class _Gaps(BaseModel):
-    """What is shown of a job's gaps.json, which the server wrote."""
+    """The parts of a job's gaps.json, which the server wrote, that are shown."""
 
     model_config = STRICT | {"extra": "ignore"}
 

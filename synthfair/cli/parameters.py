@@ -19,7 +19,7 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 
 
 def shown_default(default: object) -> str | None:
-    """What help says of a default; nothing where a parameter need not be given at all."""
+    """The default as help shows it; nothing where a parameter need not be given at all."""
     if default is None or default is False or default == ():
         return None
     return " ".join(map(str, default)) if isinstance(default, list | tuple) else str(default)
@@ -36,7 +36,7 @@ def _whole(_type: object, tokens: Sequence[Token]) -> int:
 Int = Annotated[int, Parameter(converter=_whole)]
 
 Switch = Annotated[bool, Parameter(negative=None)]
-"""With a flag of its own to switch it off: ``--no-...``."""
+"""A boolean with a flag of its own to switch it off: ``--no-...``."""
 
 Force = Annotated[bool, Parameter(help="Overwrite outputs that exist.")]
 

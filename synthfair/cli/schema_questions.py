@@ -104,7 +104,7 @@ def _ask_about(name: str, column: ColumnDraft) -> ColumnDraft:
 
 
 def _understood(column: ColumnDraft, answer: str) -> dict[str, Any] | str:
-    """What an answer changes of a column's entry; or another use, by its name."""
+    """The changes of a column's entry by an answer; or another use, by its name."""
     if answer in column.entries:
         return answer
     entry, uses = column.entries[column.use], " or ".join(column.entries)
@@ -124,7 +124,7 @@ def _understood(column: ColumnDraft, answer: str) -> dict[str, Any] | str:
 
 
 def _until(question: str, understand: Callable[[str], _Answer], default: str = "") -> _Answer:
-    """What the first answer means that can be understood."""
+    """Asks until an answer can be understood, and returns its meaning."""
     while True:
         options = {"default": default, "show_default": bool(default)}
         answer = Prompt.ask(Text(question), console=_CONSOLE, **options)

@@ -174,7 +174,7 @@ def plan(
 def _model_and_schema(
     model: Path | None, schema: Path | None
 ) -> tuple[sf.TrainedModel | None, sf.Schema]:
-    """What is counted: by a model, which has a schema, or by a schema alone."""
+    """The model that counts rows, with its schema; or the schema alone."""
     from synthfair.data.schema import read_schema
     from synthfair.trained import read_model
 

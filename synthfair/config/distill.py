@@ -217,7 +217,7 @@ class DistillConfig(BaseModel):
 
     @property
     def asked(self) -> Target:
-        """How much fairness is asked of the release."""
+        """The fairness that is asked of the release."""
         if self.max_gap is not None:
             return Target(by="gap", amounts=(self.max_gap,))
         return Target(by="weight", amounts=(self.rho_o,))

@@ -19,7 +19,7 @@ _Config = TypeVar("_Config", bound=BaseModel)
 
 
 MAX_BYTES = 2**20
-"""Of a file of settings."""
+"""The largest size of a file of settings."""
 
 RELEASES: dict[str, type[DistillConfig] | type[SurrogateConfig]] = {
     "fair": DistillConfig,
@@ -40,7 +40,7 @@ def load_distill_config(path: Path | None = None, **overrides: Any) -> DistillCo
 def load_release_config(
     path: Path | None = None, *, release: str | None = None, **overrides: Any
 ) -> DistillConfig | SurrogateConfig:
-    """The same for a release of either kind.
+    """Loads the settings of a release of either kind.
 
     The kind is ``release``, or that key of the file, or fair. Raises as above; and where a setting
     of the other kind is given.

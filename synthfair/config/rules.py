@@ -1,4 +1,4 @@
-"""What all settings share: strictness, ranges of epsilon, delta and seed, and notions."""
+"""Rules that all settings share: strictness, ranges of epsilon, delta and seed, and notions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
-"""Of all that is read from outside: no other keys, and no value of another type, such as "10" or
-true for 10."""
+"""Validation of all that is read from outside: no other keys, and no value of another type, such as
+"10" or true for 10."""
 
 LEAST_EPSILON, LARGEST_EPSILON = 1e-6, 100.0
 """Beyond, a guarantee says nothing, and exp(epsilon) leaves the range in which it is computed."""
@@ -27,7 +27,7 @@ Notion = Literal["statistical_parity", "equal_opportunity", "equalized_odds"]
 """Rows in which groups are compared: all; those with the positive label; those of each label."""
 
 Relation = Literal["add_or_remove", "replace"]
-"""Which tables are neighbours: one has a row more than the other; or one row is another."""
+"""The neighbouring relation: one table has a row more than the other, or one row is another."""
 
 WeightMethod = Literal["published", "kamiran_calders"]
 """Every pair of group and label weighs the same in all; or group and label become independent."""

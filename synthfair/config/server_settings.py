@@ -133,7 +133,7 @@ class ServerConfig(BaseModel):
 
     @property
     def asked(self) -> Target:
-        """How much fairness is asked of a model of surrogates."""
+        """The fairness that is asked of a model of surrogates."""
         if self.max_gap is not None:
             return Target(by="gap", amounts=(self.max_gap,))
         return Target(by="weight", amounts=(self.rho,))

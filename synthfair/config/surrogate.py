@@ -71,7 +71,7 @@ class SurrogateConfig(BaseModel):
 
 
 def _kind(config: Any) -> str:
-    """Of settings, hostile until validated: whatever is no surrogate's must be a fair release's."""
+    """The kind of settings, hostile until validated: all but a surrogate's are a fair release's."""
     asked = config.get("release") if isinstance(config, dict) else getattr(config, "release", None)
     return "surrogate" if asked == "surrogate" else "fair"
 

@@ -1,4 +1,4 @@
-"""How much fairness a run was asked for, by the one setting of its method that says so."""
+"""The fairness that a run was asked for, by the one setting of its method that says so."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic import BaseModel, Field, model_validator
 from synthfair.config.rules import STRICT
 
 MOST = 100_000
-"""As many as a run may have clients."""
+"""The most amounts, as many as a run may have clients."""
 
 
 class Target(BaseModel):
-    """How much fairness a run was asked for; metrics.json has it as ``asked``.
+    """The fairness that a run was asked for; metrics.json has it as ``asked``.
 
     Attributes:
         by: what asks for fairness: the ``weight`` of a penalty (rho, rho_o); the ``tolerance`` of a
@@ -40,7 +40,7 @@ class Target(BaseModel):
 
     @classmethod
     def of(cls, clients: Iterable[Target]) -> Target:
-        """What several clients' settings ask for; where some want a gap, those gaps."""
+        """Combines several clients' targets; where some want a gap, those gaps."""
         found = list(clients) or [cls(by="nothing")]
         chosen = [one for one in found if one.by == "gap"] or found
         amounts = dict.fromkeys(amount for one in chosen for amount in one.amounts)

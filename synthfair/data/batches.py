@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROWS = 2**16
-"""Of a batch of rows in memory."""
+"""Number of rows in memory of a batch."""
 
 ALIGNMENT = 64
 """Bytes; jax.device_put uses an array of NumPy's in place where it begins at a multiple of this."""
 
 
 Sum = TypeVar("Sum", bound=Any)
-"""What can be added up: a number, an array, or an object with ``+``."""
+"""The type of summable results: a number, an array, or an object with ``+``."""
 
 
 class Batches(Protocol):
@@ -52,7 +52,7 @@ class BatchesInOrder:
     read: Callable[[], Iterable[Encoded]]
 
     def sum(self, terms: Callable[[Encoded], Sum]) -> Sum:
-        """See :class:`Batches`."""
+        """Adds up the terms of all batches, see :class:`Batches`."""
         return reduce(add, map(terms, self.read()))
 
 
@@ -115,11 +115,11 @@ class DaskBatches:
     """
 
     def __init__(self, frame: dask.dataframe.DataFrame, schema: Schema) -> None:
-        """Computes nothing yet."""
+        """Makes batches of partitions; computes nothing yet."""
         self._parts, self._schema = frame.to_delayed(), schema
 
     def sum(self, terms: Callable[[Encoded], Sum]) -> Sum:
-        """See :class:`Batches`.
+        """Adds up the terms of all batches, see :class:`Batches`.
 
         Raises:
             InputError: a partition does not fit the schema, or there are no rows.
@@ -128,7 +128,7 @@ class DaskBatches:
         from dask.delayed import delayed
 
         def of_part(part: pd.DataFrame, number: int) -> Sum | None:
-            """None for a partition without rows, as filters leave some."""
+            """Returns None for a partition without rows, as filters leave some."""
             if len(part) == 0:
                 return None
             return terms(encode(part, schema, source=f"partition {number}"))

@@ -23,7 +23,7 @@ DATA_VARIABLE = "SYNTHFAIR_DATA"
 
 @dataclass(frozen=True)
 class Source:
-    """Where one file comes from.
+    """The origin of one file.
 
     Attributes:
         file: its name in a folder.

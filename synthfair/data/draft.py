@@ -23,7 +23,7 @@ WARNING = (
 )
 
 MOST_CATEGORIES, FREQUENT = 30, 0.01
-"""Of a column with more distinct values only those of this share of the rows are listed."""
+"""Above so many distinct values, a column lists only those of at least this share of the rows."""
 
 MOST_CODES = 10
 """Whole numbers with no more distinct values than this are drafted as codes, not as quantities."""
@@ -44,7 +44,7 @@ _LIKE_NUMBERS = {
 
 
 class ColumnDraft(NamedTuple):
-    """What a schema may say of one column.
+    """The possible entries of one column in a schema.
 
     Attributes:
         entries: for the schema, by use: "numeric"; "categories", all listed; "grouped", frequent

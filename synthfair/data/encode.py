@@ -55,7 +55,7 @@ class ClippedColumn(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the rows whose value is clipped."""
+        """The share of the rows whose value is clipped."""
         return self.below + self.above
 
 
@@ -83,7 +83,7 @@ class Clipping:
     """
 
     def __init__(self) -> None:
-        """Nothing is counted yet."""
+        """Makes an empty count."""
         self.rows = 0
         self._counts: dict[str, tuple[Numeric, np.ndarray]] = {}
 
@@ -94,7 +94,7 @@ class Clipping:
 
     @property
     def columns(self) -> dict[str, ClippedColumn]:
-        """What is clipped of each column that the schema has clipped."""
+        """The shares of clipped rows of each column that the schema has clipped."""
         return {
             name: ClippedColumn(column.lower, column.upper, *map(float, counts / self.rows))
             for name, (column, counts) in self._counts.items()
@@ -167,7 +167,7 @@ def encode(
 
 
 def encode_own(table: pd.DataFrame, schema: Schema, *, source: str) -> Encoded:
-    """As :func:`encode`, with a warning of the columns that are clipped much.
+    """Encodes a table as :func:`encode`, with a warning of the columns that are clipped much.
 
     For whoever trains on, or releases, a table of their own: the shares have no noise, and are for
     its owner alone.
@@ -196,7 +196,7 @@ def _digests(columns: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def in_content_order(rows: Encoded) -> Encoded:
-    """The same rows in their :func:`content_order`."""
+    """Sorts the rows in their :func:`content_order`."""
     order = content_order([*rows.x.T, rows.s, rows.y])
     return Encoded(*(field[order] for field in rows))
 

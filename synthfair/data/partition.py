@@ -30,7 +30,7 @@ MAX_NAME = 50
 
 
 class ClientTable(NamedTuple):
-    """One client's rows."""
+    """The rows of one client."""
 
     train: pd.DataFrame
     test: pd.DataFrame
@@ -154,7 +154,7 @@ def partition_by(
 
 @dataclass(frozen=True)
 class Split:
-    """How a table is split into clients: at random, alike or unlike, or by a column.
+    """A rule that splits a table into clients: at random, alike or unlike, or by a column.
 
     Attributes:
         clients: their number; 2 if not given. Not with ``by``.
@@ -188,7 +188,7 @@ class Split:
 
     @property
     def given(self) -> dict[str, int | float | str]:
-        """What differs from the defaults, and the number of clients where no column says it."""
+        """The settings that differ from the defaults, and the clients where no column says them."""
         other = {f.name: v for f in fields(self) if (v := getattr(self, f.name)) != f.default}
         return other if self.by is not None else {"clients": 2} | other
 
@@ -204,7 +204,7 @@ class Split:
     def left_out_warning(
         self, table: pd.DataFrame, clients: Mapping[str, ClientTable]
     ) -> str | None:
-        """What to say of the rows of clients that ``min_rows`` may have left out."""
+        """Warns of the rows of clients that ``min_rows`` may have left out."""
         if not self.min_rows:
             return None
         n_rows = sum(len(client.train) + len(client.test) for client in clients.values())
@@ -303,7 +303,7 @@ def write_clients(
 
 
 def file_stems(names: Collection[int | str]) -> list[str]:
-    """What the names of each client's files begin with. Raises InputError where two agree."""
+    """Beginnings of the names of each client's files. Raises InputError where two agree."""
     stems = ["client_" + re.sub(r"[^\w.-]+", "_", str(name))[:MAX_NAME] for name in names]
     first: dict[str, int | str] = {}
     for name, stem in zip(names, stems, strict=True):

@@ -17,7 +17,7 @@ from synthfair.errors import InputError, refusal
 from synthfair.files import parse_json, read_bytes, validated
 
 INTERCEPT = "(intercept)"
-"""What models call the input that is always 1; no encoded column has its name."""
+"""The name that models give the input that is always 1; no encoded column has it."""
 
 Value = int | float | str
 """A value in a categorical column. Numbers are equal by value: 1 and 1.0 are one category."""
@@ -26,13 +26,13 @@ MISSING_VALUES = ("", "NA", "NaN")
 """Texts that stand for a missing value where a schema does not say."""
 
 LEAST_WIDTH, MOST_WIDTH = 1e-100, 1e100
-"""Of the bounds of a number; beyond, coefficients in its unit are no numbers of a computer."""
+"""The range of widths of a number's bounds; beyond, coefficients in its unit overflow."""
 
 MOST = 10_000
 """Columns of a table or a schema, categories of a column, and encoded columns: no more of each."""
 
 _MOST_BYTES = 2**24
-"""Of a schema's file: a hundred times what 10,000 categories of ten letters take."""
+"""The largest size of a schema's file: a hundred times that of 10,000 categories of ten letters."""
 
 
 class Numeric(BaseModel):
@@ -98,7 +98,7 @@ Column = Annotated[Numeric | Categorical, Field(discriminator="kind")]
 
 
 class Schema(BaseModel):
-    """What everybody may know about a table: columns, ranges, categories and roles.
+    """The public description of a table: columns, ranges, categories and roles.
 
     Attributes:
         name: of the table.
@@ -220,14 +220,14 @@ class Schema(BaseModel):
 
     @property
     def decisions(self) -> tuple[Value, Value]:
-        """What y = -1 and y = +1 are called: by a value of the label; by several, "a or b"."""
+        """The names of y = -1 and y = +1: a value of the label; or several, as "a or b"."""
         negative, positive = self.negatives, self.positives
         if len(negative) == len(positive) == 1:
             return negative[0], positive[0]
         return " or ".join(map(str, negative)), " or ".join(map(str, positive))
 
     def pair(self, group: int, label: float) -> str:
-        """What a group (by its index) and a label (-1 or +1) together are called, for people."""
+        """Names a group (by its index) and a label (-1 or +1) for people."""
         decision = self.decisions[int(label > 0)]
         return f"{self.sensitive}={self.groups[group]} with {self.label}={decision}"
 
@@ -255,7 +255,7 @@ class Schema(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def with_sensitive(self, name: str) -> Schema:
-        """The same codebook with another sensitive attribute; the present one becomes a feature.
+        """Makes another attribute the sensitive one; the present one becomes a feature.
 
         Raises:
             InputError: no categorical column has that name, or it may miss values.
@@ -298,7 +298,7 @@ def shown(values: Sequence[Value], most: int = 20) -> str:
 
 
 def blanks_hint(name: str, names: Iterable[str]) -> str:
-    """For an error: which column differs from a name in the blanks around it alone; or nothing."""
+    """A hint at columns that differ from a name in the blanks around it alone; or nothing."""
     near = [other for other in names if str(other).strip() == name.strip()]
     return f"; blanks count: the table has {near[0]!r}" if near else ""
 

@@ -31,7 +31,7 @@ MOST_AT_ONCE, LONGEST_RECORD, LONGEST_HEADER = 2**20, 2**20, 2**20
 """Bytes of a stream. The second bounds memory where a quote is never closed."""
 
 MOST_LINES = 100
-"""Of a row of a stream, in quotes. It bounds the wait where a quote is never closed."""
+"""The most lines of a row of a stream, in quotes: it bounds the wait for a closing quote."""
 
 _SEPARATORS = {b",": "comma", b";": "semicolon", b"\t": "tab", b"|": "vertical bar"}
 
@@ -46,16 +46,16 @@ _NOT_CSV = {
     b"\xff\xfe": "its text is UTF-16; save it as UTF-8",
     b"\xfe\xff": "its text is UTF-16; save it as UTF-8",
 }
-"""How files begin that are taken for CSV, and what to do about it."""
+"""The first bytes of files that are mistaken for CSV, and what to do about each."""
 
 _ENDINGS = (".csv", ".csv.gz", ".tsv", ".parquet")
-"""Of the names of tables in a folder."""
+"""Endings of the names of tables in a folder."""
 
 _Choice = Callable[[list[str]], list[str]]
 """Picks some of a file's columns."""
 
 _ROW, _COLUMN = re.compile(r"Row #(\d+)"), re.compile(r"In CSV column #(\d+)")
-"""In Arrow's errors, which count the header as row 1, and columns from 0. Everywhere here row 1 is
+"""Patterns of Arrow's errors, which count the header as row 1, and columns from 0. Here row 1 is
 the first after the header; a row may have several lines, and empty lines are none."""
 
 
@@ -96,7 +96,7 @@ def read_table(
 
 
 def read_raw_table(path: str | PathLike[str]) -> pd.DataFrame:
-    """The same without a schema: a CSV file is text, in which nothing is missing yet."""
+    """Reads a table without a schema: a CSV file is text, in which nothing is missing yet."""
     return _read(Path(path), lambda names: names)
 
 
@@ -237,7 +237,7 @@ def _unquoted(text: bytes) -> bytes:
 
 
 def _begin(path: Path) -> bytes:
-    """What a file begins with; unpacked where its name ends as that of a compressed one."""
+    """The first bytes of a file; unpacked where its name ends as that of a compressed one."""
     with pa.input_stream(str(path)) as file:
         return file.read(LONGEST_HEADER)
 
@@ -251,7 +251,7 @@ def _header(begin: bytes) -> bytes:
 def _csv_options(
     begin: bytes, columns: _Choice, schema: Schema | None = None, *, alone: bool = False
 ) -> dict[str, Any]:
-    """How Arrow reads CSV text: its own guesses at types may fail after the first block.
+    """Options with which Arrow reads CSV text: its own guesses at types may fail after a block.
 
     Args:
         begin: of the text, up to LONGEST_HEADER bytes.

@@ -21,7 +21,7 @@ SCORE, DECISION = "score", "decision"
 
 
 def to_graph(model: TrainedModel) -> onnx.ModelProto:
-    """See :meth:`synthfair.TrainedModel.to_onnx`."""
+    """Converts a model to ONNX, see :meth:`synthfair.TrainedModel.to_onnx`."""
     if model.decision:
         raise InputError("to_onnx: the model decides by group, which has no counterpart there")
     schema, graph = model.schema_, _Graph()

@@ -27,7 +27,7 @@ COMPARED = {
 
 
 class Headline(NamedTuple):
-    """What the report leads with.
+    """The first lines of the report.
 
     Attributes:
         subject: the runs that are spoken of.
@@ -114,7 +114,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
 
 
 def _notes(subject: Summary, gap: str) -> list[str]:
-    """What numbers rest on, and what they leave open."""
+    """Notes on what the numbers rest on, and on what they leave open."""
     first, runs, notes = subject.runs[0].metrics, len(subject.runs), []
     if isnan(subject.accuracy.value):
         notes.append(
@@ -176,7 +176,7 @@ def in_words(metric: Metric) -> str:
 
 
 def _sentence(subject: Summary, gap: str, limit: float, cost: Metric | None) -> str:
-    """How far the groups differ, how accurate the model is, and what fairness costs."""
+    """A sentence on the gap, the accuracy, and what fairness costs."""
     first, runs = subject.runs[0].metrics, len(subject.runs)
     rows = f"On test rows of {runs} runs" if runs > 1 else f"On {first.n_test:,} test rows"
     groups = [name for name, rates in first.by_group.items() if rates.n >= first.min_group_rows]

@@ -60,7 +60,7 @@ def commands(metrics: MetricsFile) -> list[str]:
 def client_command(
     client: str, config: DistillConfig | SurrogateConfig, key: str | None = None
 ) -> str:
-    """What a client types to distil with these settings."""
+    """The command with which a client distils with these settings."""
     return _configured(
         "synthfair.client",
         data=f"{client}_train.csv",
@@ -87,7 +87,7 @@ def _compare(metrics: MetricsFile, table: SplitTable, least: dict[str, int | Non
 
 
 def _users(train: RoundSettings) -> dict[str, object]:
-    """How rows became users."""
+    """The flags of the assignment of rows to users."""
     flags = {key: getattr(train, key) for key in ("clients", "rows_per_user", "user_column")}
     return {"each_row": train.each_row or None, **flags}
 
@@ -105,7 +105,7 @@ def _configured(
     without: Collection[str] = WITHOUT_FLAGS,
     **flags: object,
 ) -> str:
-    """The same with settings; a remark shows what the file holds, of those without a flag."""
+    """A command with settings; a remark shows those without a flag, which the file holds."""
     keys = [key for key in settings if key in without]
     remark = "".join(f"# {file}: {key} = {json.dumps(settings[key])}\n" for key in keys)
     given = {key: value for key, value in settings.items() if key not in keys}

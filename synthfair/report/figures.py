@@ -36,7 +36,7 @@ RATES = {
 """Rates of a group, and their names."""
 
 COLORS = ("#0072B2", "#B84A00", "#00775A", "#A0467E", "#6B5600", "#444444")
-"""After Okabe and Ito, each with a contrast of 3 or more to white (WCAG 1.4.11)."""
+"""The palette of Okabe and Ito, each colour with a contrast of 3 or more to white (WCAG 1.4.11)."""
 
 MARKERS, DASHES = "osD^vPX", ("-", "--", ":", "-.")
 """Colour is never all that distinguishes two series."""
@@ -57,7 +57,7 @@ MISSING = 'figures need matplotlib: pip install "synthfair[report]"'
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is there."""
+    """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 

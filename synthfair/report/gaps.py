@@ -26,7 +26,7 @@ EXPLAINED = (
     " chebyshev: half-width if the estimated sizes were exact; true, pooled: the gap of the"
     " devices' mean rates, and of all rows together, known in a simulation"
 )
-"""What stands below a table of gaps."""
+"""The note below a table of gaps."""
 
 
 def gap_table(

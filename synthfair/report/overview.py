@@ -55,7 +55,7 @@ class Summary(NamedTuple):
 
     @property
     def setting(self) -> str:
-        """How much fairness was asked for, in words; empty where no setting says so."""
+        """The fairness that was asked for, in words; empty where no setting says so."""
         amount = _words(self.asked.amounts) if self.asked.amounts else ""
         return {
             "weight": f"penalty weight {amount}",
@@ -67,7 +67,7 @@ class Summary(NamedTuple):
 
     @property
     def gap_size(self) -> Metric:
-        """Of the mean gap, which is not the mean of the sizes."""
+        """The size of the mean gap, which is not the mean of the sizes."""
         return size(self.gap)
 
     @property
@@ -89,7 +89,7 @@ class Summary(NamedTuple):
 
     @property
     def effort(self) -> dict[str, object]:
-        """What the runs cost, means by name; None where it is not known.
+        """The means of the runs' costs, by name; None where a cost is not known.
 
         Rounds between clients and server, bytes sent by all clients together, seconds of wall time,
         and the largest epsilon, if all runs guarantee one.
@@ -124,7 +124,7 @@ class Overview(NamedTuple):
 
 
 def overviews(results: Sequence[Result]) -> list[Overview]:
-    """One for each schema and notion, in the order of the results.
+    """Makes an overview of each schema and notion, in the order of the results.
 
     Raises:
         InputError: two runs differ in nothing, not even the seed.
@@ -175,7 +175,7 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
 
 
 def _all_but(result: Result, *keys: str) -> tuple[object, ...]:
-    """What a run is, without some settings."""
+    """The identity of a run, without some settings."""
     metrics = result.metrics
     settings = [value for key, value in result.settings.items() if key not in keys]
     data: tuple[object, ...] = (metrics.table,)
@@ -187,7 +187,7 @@ def _all_but(result: Result, *keys: str) -> tuple[object, ...]:
 
 
 def _clients(result: Result) -> int:
-    """How many there are; of unlike ones, of which some may be left out, how many to be."""
+    """The number of clients; of unlike ones, of which some may be left out, the number to be."""
     table = result.metrics.table
     if table and table.skew and table.clients:
         return table.clients

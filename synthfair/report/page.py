@@ -41,7 +41,7 @@ from synthfair.report.text_table import Table, fact_rows
 from synthfair.run_files import MetricsFile
 
 FIGURES = ("groups", "thresholds", "selection", "calibration", "objective", "gap")
-"""That a run may have."""
+"""The figures that a run may have."""
 
 LEAST_IN_BIN, MOST_STEPS = 10, 400
 """Rows of a bin of which calibration is drawn, and steps of a curve; the tables have all bins."""
@@ -51,7 +51,7 @@ SQUARE = {"xlim": (0, 1), "ylim": (0, 1)}
 
 
 class Lead(NamedTuple):
-    """What the page begins with, for runs that can be compared.
+    """The first part of the page, for runs that can be compared.
 
     Attributes:
         overview: of the runs.
@@ -69,7 +69,7 @@ class Lead(NamedTuple):
 
 
 class View(NamedTuple):
-    """What the page shows of a run.
+    """The part of the page about one run.
 
     Attributes:
         result: the run.
@@ -146,7 +146,7 @@ def write_report(
 
 
 def report_files(path: Path, folder: Path) -> list[Path]:
-    """All that a report on the one run in a folder may write."""
+    """Lists the files that a report on the one run in a folder may write."""
     (name,) = run_names([folder])
     return [path, *(_plot(path, part) for part in ("answer", *(f"{name}-{f}" for f in FIGURES)))]
 
@@ -278,7 +278,7 @@ def _rates(run: MetricsFile, group: str) -> dict[str, Metric]:
 
 
 def _curves(title: str, rates: dict[str, list[Metric]]) -> Figure:
-    """Rates over the thresholds."""
+    """Draws rates over the thresholds."""
     figure = Figure(title, "threshold on the predicted probability", looks=SQUARE)
     for name, values in rates.items():
         figure.add(name, THRESHOLDS, values, line=True, size=3)
@@ -286,7 +286,7 @@ def _curves(title: str, rates: dict[str, list[Metric]]) -> Figure:
 
 
 def _calibration(bins: dict[str, list[Calibration]]) -> Figure:
-    """What came true against what was predicted; on the diagonal the two agree."""
+    """Draws observed against predicted rates; on the diagonal the two agree."""
     title = "Share with the positive label against the predicted probability, by group"
     x_label, y_label = "mean predicted probability", "share with the positive label"
     figure = Figure(title, x_label, y_label, diagonal=True, looks=SQUARE)
@@ -309,7 +309,7 @@ def _convergence(result: Result, column: str, title: str) -> Figure:
 
 
 def _guarantees(run: MetricsFile) -> Table | None:
-    """What each release says of privacy; where metrics.json has no statements, what they would."""
+    """A table of the releases' privacy statements; without any, of those that they would have."""
     facts: dict[str, dict[str, Any]] = {}
     if run.guarantee:
         facts["all users"] = guarantee_facts(run.guarantee)

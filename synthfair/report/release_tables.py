@@ -27,7 +27,7 @@ MOST_CLIPPED = 20
 """Columns in a table or warnings of what was clipped; those that are clipped the most."""
 
 SLACK = 0.005
-"""By which a gap may rise without a warning."""
+"""The most that a gap may rise without a warning."""
 
 
 def clipping_table(clipping: Clipping) -> Table | None:
@@ -44,14 +44,14 @@ def clipping_table(clipping: Clipping) -> Table | None:
 
 
 def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> list[str]:
-    """What to say of columns of which too many values were clipped, and of too few rows."""
+    """Warns of columns of which too many values were clipped, and of too few rows."""
     few = isinstance(config, DistillConfig) and config.epsilon and clipping.rows < config.n_min
     noise = [f"{clipping.rows} rows: the release is hardly more than its noise"] if few else []
     return noise + clipping.warnings()[:MOST_CLIPPED]
 
 
 def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) -> Table:
-    """What a client has computed and written."""
+    """A table of a client's computation and of the file that it has written."""
     release, facts = outcome.release, {}
     rows = f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y"
     if release.weight is not None:
@@ -99,7 +99,7 @@ def _distillation_facts(distillation: Distillation) -> dict[str, str | None]:
 
 
 def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
-    """What to say on exit of a release that is less than its client may expect."""
+    """Warns of a release that is less than its client may expect."""
     if outcome.release.weight is None:
         return list(_distillation_warnings(cast("Distillation", outcome)))
     outcome = cast("SurrogateRelease", outcome)
@@ -118,7 +118,7 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
 
 
 def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
-    """Of problems that are not solved, a gap that is not reached, and a model that is no gain."""
+    """Warns of unsolved problems, a gap that is not reached, and a model that is no gain."""
     config, tried, baseline = distillation.config, distillation.tried, distillation.baseline
     if not distillation.inner_converged:
         yield (
@@ -179,7 +179,7 @@ def guarantee_facts(guarantee: Guarantee | Guarantee) -> dict[str, Any]:
 
 
 def preview_table(preview: Preview) -> Table:
-    """How a release compares with the real rows; what stops it is marked. Private."""
+    """A table of a release against the real rows; what stops it is marked. Private."""
     chance = f"{preview.copies_by_chance} at most" if preview.copies_by_chance else "none"
     order = "yes" if preview.labels_copied else "no"
     rows = [
@@ -241,7 +241,7 @@ def ledger_table(ledger: Ledger) -> Table:
 
 
 def inspection_table(inspection: Inspection) -> Table:
-    """All that a release file holds and claims, and what does not fit."""
+    """A table of all that a release file holds and claims, and of what does not fit."""
     release, header = inspection.release, inspection.release.header
     signature, client = "none: anybody may have written this", "somebody unknown here"
     if key := inspection.signature.public_key:

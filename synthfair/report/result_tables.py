@@ -35,7 +35,7 @@ NAMES = {
     "covariance": "covariance",
     "accuracy_difference": "accuracy difference",
 }
-"""Names of metrics."""
+"""Names of metrics for people."""
 
 
 def evaluation_tables(evaluation: Evaluation, schema: Schema) -> Group:
@@ -79,7 +79,7 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
 
 
 def overview_records(overview: Overview, gap: str) -> list[dict[str, object]]:
-    """What is known of the runs compared, and what they cost; ``gap`` is the title of the gaps."""
+    """Records of the runs compared, with their costs; ``gap`` is the title of the gaps."""
     records = []
     for s in overview.summaries:
         spreads = {"accuracy": (s.accuracy, s.accuracy_spread), gap: (s.gap, s.gap_spread)}
@@ -114,7 +114,7 @@ def influence_table(
     signed_by: Mapping[str, str] | None = None,
     most: int = MOST_RELEASES,
 ) -> Table:
-    """How far each release moves the model, the furthest first.
+    """A table of how far each release moves the model, the furthest first.
 
     Args:
         influences: by release.
@@ -153,7 +153,7 @@ def influence_table(
 
 
 def outlier_warning(influences: Influences) -> str | None:
-    """What to say of releases that move the model much further than the others."""
+    """Warns of releases that move the model much further than the others."""
     outliers = [
         f"{name} ({', '.join(influence.by[:3])})"
         for name, influence in influences.releases.items()
@@ -171,7 +171,7 @@ def outlier_warning(influences: Influences) -> str | None:
 
 
 def pooled_table(point: FrontierPoint, max_gap: float | None = None) -> Table:
-    """What the model of surrogates reaches on the pooled rows, and the gap that was wanted."""
+    """A table of the model of surrogates on the pooled rows, with the gap that was wanted."""
     unneeded = max_gap is not None and point.rho == 0 and point.gap <= max_gap
     return Table.of_facts(
         {
@@ -183,7 +183,7 @@ def pooled_table(point: FrontierPoint, max_gap: float | None = None) -> Table:
 
 
 def training_table(training: Training, *, private: bool) -> Table:
-    """What a training cost, and what it guarantees; nothing unless it is private."""
+    """A table of a training's cost and guarantee; nothing unless it is private."""
     cost = training.cost
     facts: dict[str, object] = {"users": cost.users, "rounds": cost.rounds}
     facts["sent"] = f"{cost.bytes_sent:,} bytes by all users together"
@@ -195,14 +195,14 @@ def training_table(training: Training, *, private: bool) -> Table:
 
 
 def federation_table(federation: FederationFile) -> Table:
-    """How each site of a federation has answered, and what its code means."""
+    """A table of the sites' answers, with the meanings of their codes."""
     records = [{"site": name, **site.model_dump()} for name, site in federation.sites.items()]
     caption = "\n".join(f"{code}: {words}" for code, words in federation.meanings.items())
     return Table.of(records, title=f"job {federation.job}", caption=caption)
 
 
 def decision_tables(chosen: ChosenDecision, histogram: ScoreHistogram) -> Group:
-    """What was chosen for each group, and what it is estimated to do."""
+    """Tables of the choice for each group, and of its estimated effect."""
     decision, rules = chosen.decision, []
     for group, steps in zip(histogram.groups, decision.steps, strict=True):
         # Scores as probabilities sigma(z), at whose edges bins begin.
@@ -231,7 +231,7 @@ def decision_tables(chosen: ChosenDecision, histogram: ScoreHistogram) -> Group:
 
 
 def untrained_warning(model: TrainedModel) -> str | None:
-    """What to say of a model whose training missed its tolerance."""
+    """Warns of a model whose training missed its tolerance."""
     if model.converged is not False:
         return None
     norm = "" if model.gradient_norm is None else f"; gradient norm {model.gradient_norm:.1e}"
@@ -239,7 +239,7 @@ def untrained_warning(model: TrainedModel) -> str | None:
 
 
 def alpha_warning(chosen: ChosenDecision) -> str | None:
-    """That the estimated gap is above alpha by more than noise explains, where it is."""
+    """Warns where the estimated gap is above alpha by more than noise explains."""
     gap, alpha = chosen.gap, chosen.decision.alpha
     if gap.value <= alpha + gap.error + 1e-9:  # rounding
         return None

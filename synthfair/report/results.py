@@ -1,4 +1,4 @@
-"""What a report shows: folders with a metrics.json, and what may stand next to it."""
+"""Results for a report: folders with a metrics.json, and the files that may stand next to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ writes the second, ``server --frontier`` the third."""
 
 
 class Result(NamedTuple):
-    """One run.
+    """The files of one run.
 
     Attributes:
         folder: it comes from.
@@ -47,7 +47,7 @@ class Result(NamedTuple):
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """All seeds there are: of the report, and of the clients."""
+        """All seeds of the run: of the report, and of the clients."""
         train = [self.metrics.train] if self.metrics.train else []
         return (self.metrics.seed, *(c.seed for c in (*self.metrics.config.values(), *train)))
 
@@ -70,7 +70,7 @@ class Result(NamedTuple):
 
     @property
     def asked(self) -> Target:
-        """How much fairness; where an older file does not say so, by its settings."""
+        """The fairness asked for; where an older file does not say so, by its settings."""
         metrics = self.metrics
         if metrics.asked:
             return metrics.asked
@@ -120,7 +120,7 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
 
 
 def _read_metrics(path: Path) -> MetricsFile:
-    """With settings of rounds as the method has them; only these load JAX."""
+    """Reads metrics.json, with settings of rounds as the method has them; only these load JAX."""
     metrics = read_run_file(path, MetricsFile)
     if metrics.train:
         from pydantic import ValidationError

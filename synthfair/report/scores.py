@@ -31,7 +31,7 @@ def has_scores(scores: Mapping[str, ScoreCounts] | None) -> bool:
 def at_thresholds(
     scores: Mapping[str, ScoreCounts], gap: str, min_group_rows: int = 0
 ) -> tuple[list[Metric], list[Metric], dict[str, list[Metric]]]:
-    """What each of :data:`THRESHOLDS` would do on the test rows, one for all groups.
+    """Evaluates each of :data:`THRESHOLDS` on the test rows, one for all groups.
 
     Args:
         scores: by group.
