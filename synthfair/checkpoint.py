@@ -40,7 +40,7 @@ class CheckpointFile:
 
     @classmethod
     def next_to(cls, output: Path, fingerprint: str) -> CheckpointFile:
-        """Named after an output and the run, so that it is never another file."""
+        """Returns the file named after an output and the run, so that it is never another."""
         return cls(output.with_name(f"{output.name}.{fingerprint[:16]}.checkpoint"), fingerprint)
 
     def save(self, saved: Saved) -> None:

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from synthfair.config import DistillConfig
 from synthfair.distill.problem import make_penalty
 from synthfair.model import LinearModel
-from synthfair.privacy.accounting import accountant, composed, delta_of, epsilon_of, mu_for
+from synthfair.privacy.accounting import accountant, compose, delta_of, epsilon_of, mu_for
 from synthfair.privacy.guarantee import NOT_COVERED, Guarantee
 from synthfair.privacy.mechanism import GaussianMechanism
 from synthfair.privacy.statement import RISKS, make_guarantee, require_true
@@ -47,7 +47,7 @@ def test_composition_agrees_with_the_privacy_loss_distribution():
     accountant = PLDAccountant()
     for noise in noises:
         accountant.compose(GaussianDpEvent(noise), count=4)
-    mu = composed(2 / noise for noise in noises)
+    mu = compose(2 / noise for noise in noises)
     assert epsilon_of(mu, 1e-5) == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
 
 

@@ -43,7 +43,7 @@ def test_public_noise_passes():
     found = looked_at(uniform())
     assert found.risks == ()
     assert found.copies == 0
-    assert found.distances.near.found == 0.0
+    assert found.distances.near.value == 0.0
     assert found.largest < 1
     assert not any(attack.alarming for attack in found.attacks.values())
 
@@ -64,7 +64,7 @@ def test_near_copies_stop_a_release_and_fresh_rows_do_not():
     assert looked_at(moved).risks[0] == "Holds more near copies of real rows than chance allows."
     fresh = encode(make_table(400, seed=7), SCHEMA).x
     assert looked_at(fresh).risks == ()
-    assert looked_at(fresh).distances.near.found < 0.15
+    assert looked_at(fresh).distances.near.value < 0.15
 
 
 def test_even_a_few_near_copies_stop_a_release():
@@ -73,7 +73,7 @@ def test_even_a_few_near_copies_stop_a_release():
     x[:3] = real[:3] + 1e-5
     found = looked_at(x, real=as_rows[0], held_out=as_rows[1])
     assert found.risks == ("Holds more near copies of real rows than chance allows.",)
-    assert found.distances.close.found == 3 / 700
+    assert found.distances.close.value == 3 / 700
 
 
 def test_near_copies_of_rows_that_repeat_stop_a_release():
@@ -97,7 +97,7 @@ def test_the_real_groups_and_labels_in_order_stop_a_release():
 def test_membership_is_inferred_from_near_copies_and_from_an_overfitted_model():
     near = looked_at(REAL.x + 1e-4).attacks["membership, by distance"]
     assert near.alarming
-    assert near.found > 0.9
+    assert near.value > 0.9
     known = {row.tobytes() for row in REAL.x}
 
     def overfitted(rows):
@@ -105,12 +105,12 @@ def test_membership_is_inferred_from_near_copies_and_from_an_overfitted_model():
             [y if x.tobytes() in known else -y for x, y in zip(rows.x, rows.y, strict=True)]
         )
 
-    assert looked_at(uniform(), scores=overfitted).attacks["membership, by loss"].found == 1.0
+    assert looked_at(uniform(), scores=overfitted).attacks["membership, by loss"].value == 1.0
 
 
 def test_the_group_of_a_row_is_inferred_from_a_release_that_copies():
     found = looked_at(REAL.x, REAL.s, REAL.y).attacks["group of a row"]
-    assert found.found == 1.0
+    assert found.value == 1.0
     assert found.alarming
 
 
@@ -122,7 +122,7 @@ def excesses(seeds):
         found = looked_at(
             uniform(60, seed), real=real, held_out=held_out, scores=lambda r: r.x @ np.ones(7)
         )
-        yield from ((a.found - a.expected) / a.error for a in found.attacks.values())
+        yield from ((a.value - a.expected) / a.error for a in found.attacks.values())
 
 
 def test_false_alarms_are_rare():

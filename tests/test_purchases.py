@@ -481,9 +481,9 @@ def test_a_full_disk_spends_no_task_of_an_aggregator(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space"):
-            aggregator._created(record, room=1000)
+            aggregator._reserve(record, room=1000)
     assert not record.exists()
-    assert aggregator._created(record, room=1000)
+    assert aggregator._reserve(record, room=1000)
     assert record.stat().st_size == 1000
     aggregator._complete(record, json.dumps({"total": 1}).encode())
     assert json.loads(record.read_bytes()) == {"total": 1}

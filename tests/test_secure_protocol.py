@@ -15,8 +15,8 @@ from synthfair.errors import InputError
 from synthfair.release.keys import sign_bytes
 from synthfair.secure import (
     GroupCounts,
-    Received,
     Task,
+    UploadSum,
     answer,
     make_uploads,
     new_aggregator_secret,
@@ -125,7 +125,7 @@ class TestUploads:
     def test_of_an_unknown_client(self, tmp_path, group):
         stranger = Ed25519PrivateKey.generate()
         known = group.task.model_copy(
-            update={"known": frozenset([stranger.public_key().public_bytes_raw()])}
+            update={"client_keys": frozenset([stranger.public_key().public_bytes_raw()])}
         )
         upload = make_uploads(known, ONE, stranger)[0]
         assert "whom the task does not know" in refused(group, tmp_path, upload)
@@ -236,7 +236,7 @@ class TestOpening:
     def signed(self, group, partial, role, **change):
         wrong = partial.model_copy(update=change)
         key = group.secrets[role].signing_key
-        signature = sign_bytes(DOMAIN, wrong.signed(), key).hex()
+        signature = sign_bytes(DOMAIN, wrong.signed_bytes(), key).hex()
         return wrong.model_copy(update={"signature": signature})
 
     def test_a_sum_other_than_its_aggregator_had_committed_to(self, group, sums):
@@ -253,7 +253,7 @@ class TestOpening:
     def test_a_commitment_cannot_be_guessed_from_the_sum(self, group, sums):
         """Its hash is also of the signature, for which the key is needed."""
         same = sums[0].model_copy(update={"signature": "0" * 128})
-        assert same.signed() == sums[0].signed()
+        assert same.signed_bytes() == sums[0].signed_bytes()
         assert same.commitment != sums[0].commitment
 
     def test_different_lists_of_clients(self, group, tmp_path):
@@ -382,7 +382,7 @@ die()
                 require_unanswered(group.task, group.secrets[0], folder)
             assert str(caught.value).startswith(f"{folder}: ")
         other = group.records(tmp_path, 1)
-        received = Received(np.zeros(4, np.uint64), 2, "0" * 64)
+        received = UploadSum(np.zeros(4, np.uint64), 2, "0" * 64)
         with pytest.raises(InputError, match="answers of another key"):
             answer(group.task, group.secrets[0], received, other)
         assert [path.name for path in other.iterdir()] == [OWNER]

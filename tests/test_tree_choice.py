@@ -11,7 +11,7 @@ from scipy.special import expit, log_softmax
 from scipy.stats import norm
 
 from synthfair.privacy import mechanism as module
-from synthfair.privacy.accounting import composed, delta_of, epsilon_of_choice, mu_of_choice
+from synthfair.privacy.accounting import compose, delta_of, epsilon_of_choice, mu_of_choice
 from synthfair.privacy.mechanism import SCORE_GRID, ExponentialMechanism, PrivateChoice
 from synthfair.privacy.noise import seeded
 
@@ -95,10 +95,10 @@ def test_choices_and_sums_together_never_cost_more_than_claimed(u, budget):
         pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-4)
     )
     delta = together.get_delta_for_epsilon(claimed)
-    assert delta <= delta_of(composed([mu, choices(epsilon=epsilon, times=times).mu]), claimed)
+    assert delta <= delta_of(compose([mu, choices(epsilon=epsilon, times=times).mu]), claimed)
     if u == 0:  # and a quarter of the cost of choices would be too little
         quarter = times**0.5 * mu_of_choice(epsilon) / 2
-        assert delta > delta_of(composed([mu, quarter]), claimed)
+        assert delta > delta_of(compose([mu, quarter]), claimed)
 
 
 def log_chances(steps, mechanism):

@@ -29,7 +29,7 @@ class PlainHelp:
         options: ConsoleOptions,  # noqa: ARG002
         description: Any,
     ) -> None:
-        """The docstring, whose indented paragraphs are examples."""
+        """Prints the docstring, whose indented paragraphs are examples."""
         for paragraph in description.primary_renderable.plain.split("\n\n"):
             example = paragraph.startswith("    ")
             _print(console, (paragraph if example else _filled(paragraph, console)) + "\n")
@@ -40,7 +40,7 @@ class PlainHelp:
         options: ConsoleOptions,  # noqa: ARG002
         panel: HelpPanel,
     ) -> None:
-        """Commands, or parameters with their choices and defaults."""
+        """Prints commands, or parameters with their choices and defaults."""
         if not panel.entries:
             return
         labels = ["  " + " ".join(entry.display_labels_with_metavar) for entry in panel.entries]

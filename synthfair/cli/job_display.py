@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def job_bar() -> Iterator[OnProgress]:
-    """Yields what shows the engine's status of a job, and who has answered."""
+    """Yields a function that shows the engine's status of a job, and who has answered."""
     with stage_bar() as show:
         yield lambda status, federation: show(in_words(status, federation))
 

@@ -30,4 +30,4 @@ Relation = Literal["add_or_remove", "replace"]
 """The neighbouring relation: one table has a row more than the other, or one row is another."""
 
 WeightMethod = Literal["published", "kamiran_calders"]
-"""Every pair of group and label weighs the same in all; or group and label become independent."""
+"""The goal of weights: pairs of group and label weigh the same; or the two become independent."""

@@ -110,7 +110,7 @@ class ServerConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _other_defaults(cls, data: Any) -> Any:
-        """A search needs a penalty near the gap itself."""
+        """Sets the defaults of a search, which needs a penalty near the gap itself."""
         if isinstance(data, dict) and data.get("max_gap") is not None:
             return {"penalty": "selection_rate", **data}
         return data
@@ -123,7 +123,7 @@ class ServerConfig(BaseModel):
 
     @model_serializer(mode="wrap")
     def _as_used(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without the weight that a search does not use: what is written can be read again."""
+        """Leaves out the weight that a search does not use, so that a written file can be read."""
         unused = {"rho"} if self.max_gap is not None else set()
         return {name: value for name, value in dump(self).items() if name not in unused}
 

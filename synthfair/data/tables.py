@@ -380,7 +380,7 @@ def _understood(source: Path | str, rows_before: int = 0) -> Iterator[None]:
 
 
 def take_users(table: pd.DataFrame, column: str) -> tuple[np.ndarray, pd.DataFrame]:
-    """[N] whose each row is, as text, and the table without that column.
+    """[N] the user of each row, as text, and the table without that column.
 
     Raises:
         InputError: no such column, or a row without a user.

@@ -148,7 +148,7 @@ def make_planned(agreed: Agreed, schema: Schema) -> Planned:
         data = data._replace(users=replace(data.users, size=size))
     plan = config.plan(data)
     if plan.guarantee:  # what is stated, and booked, is not that of a simulation
-        plan = plan._replace(guarantee=plan.guarantee.deployed)
+        plan = plan._replace(guarantee=plan.guarantee.for_deployment)
     return Planned(data, plan)
 
 
@@ -156,14 +156,14 @@ def make_planned(agreed: Agreed, schema: Schema) -> Planned:
 
 
 def packed(tree: Any) -> bytes:
-    """The numbers of a pytree, float64, little-endian."""
+    """Packs the numbers of a pytree, float64, little-endian."""
     from jax.flatten_util import ravel_pytree
 
     return np.asarray(ravel_pytree(tree)[0], "<f8").tobytes()
 
 
 def unpacked(content: bytes, like: Any) -> Any:
-    """A pytree from its numbers, which may be infinite or none.
+    """Unpacks a pytree from its numbers, which may be infinite or none.
 
     Args:
         content: of :func:`packed`.

@@ -1,4 +1,4 @@
-"""Looks whether a kit is hardened, and ready to join: what is not is said, one line each."""
+"""Checks whether a kit is hardened, and ready to join; a problem is a line."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def problems(kit: Path) -> list[str]:
 
 
 def _modes(kit: Path) -> Iterator[str]:
-    """Others on this machine must not read the kit, nor write to what it runs."""
+    """Lists what others on this machine may read, or write to, and must not."""
     if kit.stat().st_mode & 0o077:
         yield f"{kit}: others may read it; chmod 700"
     for folder in (kit / "startup", kit / "local"):
@@ -160,7 +160,7 @@ def _aggregator(path: Path, settings: AggregatorSettings) -> Iterator[str]:
 
 
 def _key(path: Path, advice: str, read: Callable[[Path], object]) -> Iterator[str]:
-    """The key that a party makes itself."""
+    """Lists problems of the key that a party makes itself."""
     if not path.exists():
         public = path.with_suffix(".pub").name
         yield f"{path}: no such key; python -m synthfair {advice} {public}"

@@ -67,7 +67,7 @@ def make_site(name: str, workspace: Path, log: Callable[[str], None]) -> Site:
 
 
 def read_site_settings(path: Path) -> SiteSettings | AggregatorSettings:
-    """Those of a site, or of an aggregator, as the file's format says. Raises InputError."""
+    """Reads settings of a site or an aggregator, as the file's format says. Raises InputError."""
     if read_document(path).get("format") == AGGREGATOR:
         return read_settings(path, AggregatorSettings)
     return read_settings(path, SiteSettings)

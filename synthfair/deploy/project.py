@@ -1,4 +1,4 @@
-"""Who takes part in a federation, and which jobs it may run: ``project.yml``."""
+"""The participants of a federation, and the jobs that it may run: ``project.yml``."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class AggregatorEntry(Party):
 
 
 class Submitter(Party):
-    """Who may submit jobs, and download their results."""
+    """A person who may submit jobs, and download their results."""
 
     name: Mail
 

@@ -36,7 +36,7 @@ def agreed_task(request: Request) -> Task:
     with refused_as("aggregators"):
         pinned = read_aggregator_folder(request.settings.aggregators)
         task.require_agreed(list(pinned.values()))
-    if request.settings.signing_key().public_key().public_bytes_raw() not in task.known:
+    if request.settings.signing_key().public_key().public_bytes_raw() not in task.client_keys:
         raise RefusedError("settings")
     return task
 

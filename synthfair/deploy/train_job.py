@@ -245,7 +245,7 @@ class _Sites:
         return np.sum([*read.values()], axis=0), len(read)
 
     def _report(self, content: bytes, like: Any) -> np.ndarray:
-        """[k] of a site. Raises ValueError: another length, not finite, too large or too heavy."""
+        """Reads a site's report [k]. Raises ValueError: a wrong length, size or weight."""
         from synthfair.federated.fedavg import Movement
         from synthfair.federated.fpfl import Statistics
 
@@ -262,7 +262,7 @@ class _Sites:
         return numbers
 
     def _by_shares(self, query: Query, state: Any) -> tuple[np.ndarray, int]:  # noqa: ARG002
-        """Noisy, as aggregators open it; the server sees no report."""
+        """The noisy sum as aggregators open it; the server sees no report."""
         federation, plan, least = self._federation, self._plan, self._job.least_answers
         what = cast("SecureSums", plan.secure).what
         task = make_sum(

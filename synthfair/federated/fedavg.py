@@ -150,7 +150,7 @@ class FedAvg:
     # User
 
     def report(self, state: FedAvgState, rows: UserRows, key: jax.Array) -> Movement:  # noqa: ARG002
-        """Local steps on all of the user's rows."""
+        """Takes local steps on all of the user's rows."""
 
         def step(params: Params, _: None) -> tuple[Params, None]:
             slope = jax.grad(self.objective)(params, rows)
@@ -179,7 +179,7 @@ class FedAvg:
     def update(
         self, state: FedAvgState, total: Movement, cohort: float
     ) -> tuple[FedAvgState, FedAvgRecord]:
-        """Moves by the mean change, and on as before."""
+        """Moves the params by the users' mean change, with momentum."""
         count = jnp.maximum(total.weight, 1.0) if self.by_rows else cohort
         mean = jax.tree.map(lambda change: change / count, total.change)
         drift = jnp.linalg.norm(ravel_pytree(mean)[0]) / (self.learning_rate * self.local_steps)
@@ -193,7 +193,7 @@ class FedAvg:
 
 
 def movement(old: ServerState, new: ServerState, rows: UserRows) -> Movement:
-    """A user's, weighted by the number of its rows. No row is repeated to make users equal."""
+    """A user's movement, weighted by its number of rows. No row is repeated to make users equal."""
     weight = jnp.sum(rows.weight)
     return Movement(jax.tree.map(lambda n, o: weight * (n - o), new, old), weight)
 

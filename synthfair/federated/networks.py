@@ -47,7 +47,7 @@ class LogisticRegression:
     n_inputs: int
 
     def init(self, key: jax.Array) -> Params:  # noqa: ARG002
-        """Zeros; the key is not used."""
+        """Returns zeros; the key is not used."""
         return _LINEAR.init(self.n_inputs)
 
     def scores(self, params: Params, a: jax.Array) -> jax.Array:
@@ -76,7 +76,7 @@ class Network:
     build: BuildNetwork
 
     def init(self, key: jax.Array) -> Params:
-        """The module's own; in the user's default precision."""
+        """Returns the module's own params, in the user's default precision."""
         return eqx.filter(self.build(key), eqx.is_inexact_array)
 
     def scores(self, params: Params, a: jax.Array) -> jax.Array:

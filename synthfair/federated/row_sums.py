@@ -29,7 +29,7 @@ RowSum = TypeVar("RowSum")
 
 
 def cross_entropy(scores: jax.Array, rows: UserRows) -> jax.Array:
-    """[R] of labels -1 and +1."""
+    """The cross-entropy [R] of labels -1 and +1."""
     return logistic(rows.y * scores)
 
 
@@ -135,7 +135,7 @@ def clipped_sum(
 
 
 def _factor(norm: jax.Array, clip: jax.Array | float) -> jax.Array:
-    """[R] by which a row's gradient is multiplied; 0 where it has no finite norm."""
+    """The factors [R] of rows' gradients; 0 where one has no finite norm."""
     least = jnp.finfo(norm.dtype).tiny
     return jnp.where(jnp.isfinite(norm), jnp.minimum(1.0, clip / jnp.maximum(norm, least)), 0.0)
 

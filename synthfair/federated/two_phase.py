@@ -205,7 +205,7 @@ def cell_weights(sums: RateSums, slack: jax.Array | float) -> jax.Array:
 
 
 def _trusted(sums: RateSums) -> RateSums:
-    """Counts that say nothing are set to 0: such cells do not count."""
+    """Sets counts that say nothing to 0: such cells do not count."""
     return sums._replace(counts=jnp.where(sums.counts >= LEAST_COUNT, sums.counts, 0.0))
 
 

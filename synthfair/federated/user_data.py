@@ -59,11 +59,11 @@ class UserAssignment:
 
     @property
     def given(self) -> dict[str, int | float | str]:
-        """The one way, by name."""
+        """The attributes that are given, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
     def row_users(self, n_rows: int, *, seed: int) -> np.ndarray:
-        """[N] whose each row is, where no column says so; at random.
+        """[N] the user of each row, where no column says so; at random.
 
         Raises:
             InputError: numbers out of range.

@@ -1,4 +1,4 @@
-from .aggregate import Collected, SeenIds, aggregate_reports
+from .aggregate import ReportSums, SeenIds, aggregate_reports
 from .collection import Collection, make_collection, read_collection, write_collection
 from .diagnostics import diagnose_reports
 from .estimate import Estimate, Gap, estimate_gaps
@@ -9,7 +9,6 @@ from .simulate import ModelGaps, SimulatedGap, measure_model, simulate_gaps
 from .tally import Tally, collect
 
 __all__ = [
-    "Collected",
     "Collection",
     "Design",
     "Estimate",
@@ -20,6 +19,7 @@ __all__ = [
     "ModelGaps",
     "RandomizedValue",
     "Report",
+    "ReportSums",
     "SeenIds",
     "SimulatedGap",
     "Tally",

@@ -60,7 +60,7 @@ REASONS = (
 
 
 @dataclass
-class Collected:
+class ReportSums:
     """The sums of the accepted reports so far, and counts of the rejected ones.
 
     Attributes:
@@ -96,7 +96,7 @@ class Batch(NamedTuple):
 
 def aggregate_reports(
     paths: Sequence[Path | IO[bytes]], collection: Collection, ids: SeenIds | None
-) -> Collected:
+) -> ReportSums:
     r"""Reads reports in batches and adds them up; memory does not grow with their number.
 
     Files are CSV or Parquet, recognised by their first bytes; a stream is CSV. CSV without a header
@@ -123,30 +123,30 @@ def aggregate_reports(
         >>> found.tally.reports, found.rejected["unknown group"]
         (1, 1)
     """
-    collected = Collected(empty_tally(len(collection.groups)), ids=ids)
+    sums = ReportSums(empty_tally(len(collection.groups)), ids=ids)
     for path in paths:
         for batch in _read(path, COLUMNS if ids else COLUMNS[1:]):
-            _add(collected, batch, collection)
-    return collected
+            _add(sums, batch, collection)
+    return sums
 
 
-def _add(collected: Collected, batch: Batch, collection: Collection) -> None:
+def _add(sums: ReportSums, batch: Batch, collection: Collection) -> None:
     """Checks the reports of a batch, and adds those that pass."""
-    columns, passed = batch.columns, batch.size > 0
+    columns, valid = batch.columns, batch.size > 0
 
-    def reject(why: str, wrong: np.ndarray, column: str, allowed: str) -> None:
+    def reject(cause: str, wrong: np.ndarray, column: str, detail: str) -> None:
         """Rejects rows that had passed and are wrong [N]; describes the first of them."""
-        wrong = passed & wrong
+        wrong = valid & wrong
         if not wrong.any():
             return
         first = int(np.argmax(wrong))
         if column:
-            allowed = f"column {column!r}: {_shown(columns[column][first])}; {allowed}"
+            detail = f"column {column!r}: {_shown(columns[column][first])}; {detail}"
         else:
-            allowed = f"{batch.size[first]} columns where {batch.width} are expected"
-        collected.rejected[why] += int(wrong.sum())
-        collected.examples.setdefault(why, f"{batch.name}: row {batch.first + first}: {allowed}")
-        passed[wrong] = False
+            detail = f"{batch.size[first]} columns where {batch.width} are expected"
+        sums.rejected[cause] += int(wrong.sum())
+        sums.examples.setdefault(cause, f"{batch.name}: row {batch.first + first}: {detail}")
+        valid[wrong] = False
 
     reject("wrong number of columns", batch.size != batch.width, "", "")
     for name, cells in columns.items():
@@ -165,18 +165,18 @@ def _add(collected: Collected, batch: Batch, collection: Collection) -> None:
     )
     reject("value not possible", ~mechanism.possible(value), "value", f"must be {numbers}")
 
-    if collected.ids is not None:
+    if sums.ids is not None:
         length = 2 * ID_BYTES
         is_id = _matches(columns["report"], IS_ID).fill_null(False).to_numpy(zero_copy_only=False)
         digits = f"must be {length} of the digits 0-9 and a-f"
         reject("not a report id", ~is_id, "report", digits)
-        texts = columns["report"].filter(pa.array(passed)).cast(pa.binary()).cast(pa.binary(length))
+        texts = columns["report"].filter(pa.array(valid)).cast(pa.binary()).cast(pa.binary(length))
         ids = np.frombuffer(texts.buffers()[1], np.uint8)[: length * len(texts)]
-        repeated = np.zeros(len(passed), bool)
-        repeated[passed] = ~collected.ids.add_new(ids.reshape(-1, length))
-        reject("repeated report", repeated, "report", "each report counts once")
-    accepted = tally(group[passed], value[passed], len(collection.groups))
-    collected.tally = collected.tally.plus(accepted)
+        duplicate = np.zeros(len(valid), bool)
+        duplicate[valid] = ~sums.ids.add_new(ids.reshape(-1, length))
+        reject("repeated report", duplicate, "report", "each report counts once")
+    addition = tally(group[valid], value[valid], len(collection.groups))
+    sums.tally = sums.tally.plus(addition)
 
 
 def _shown(cell: pa.Scalar) -> str:
@@ -205,7 +205,7 @@ def _matches(column: pa.Array, pattern: str) -> pa.Array:
     return call("match_substring_regex", [column], compute.MatchSubstringOptions(pattern))
 
 
-def _read(path: Path | IO[bytes], wanted: Sequence[str]) -> Iterator[Batch]:
+def _read(path: Path | IO[bytes], names: Sequence[str]) -> Iterator[Batch]:
     """The wanted columns of a file, CSV or Parquet by its first bytes, or of a stream of CSV.
 
     Raises:
@@ -219,8 +219,8 @@ def _read(path: Path | IO[bytes], wanted: Sequence[str]) -> Iterator[Batch]:
         with path.open("rb") if is_file else nullcontext(path) as file:
             # A pipe cannot seek, but peek.
             start = file.peek(4) if is_file and isinstance(file, io.BufferedReader) else b""
-            read = _from_parquet if start.startswith(b"PAR1") else _from_csv
-            yield from read(file, name, wanted)
+            batches = _from_parquet if start.startswith(b"PAR1") else _from_csv
+            yield from batches(file, name, names)
     except InputError:
         raise
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
@@ -261,7 +261,7 @@ def _from_csv(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator[Bat
         head = b""
     _require(wanted, names, name)
 
-    first, width, nothing = 1, len(names), pa.scalar(None, pa.string())
+    first, width, null = 1, len(names), pa.scalar(None, pa.string())
     for block in _blocks(file, head):
         # Lines of text, without other line ends, quotation marks and bytes that are no text.
         text = block.decode(errors="replace").removesuffix("\n")
@@ -278,7 +278,7 @@ def _from_csv(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator[Bat
         columns = {}
         for key in wanted:
             column = cells.take(pa.array(np.arange(names.index(key), len(cells), width)))
-            columns[key] = call("if_else", [call("equal", [column, ""]), nothing, column])
+            columns[key] = call("if_else", [call("equal", [column, ""]), null, column])
         size = call("if_else", [call("equal", [lines, ""]), 0, size]).to_numpy()
         yield Batch(name, first, columns, size, width)
         first += len(lines)
@@ -299,10 +299,10 @@ def _blocks(file: IO[bytes], head: bytes) -> Iterator[bytes]:
 def _require(wanted: Sequence[str], names: Sequence[str], source: str) -> None:
     for key in wanted:
         if key not in names:
-            shown = ", ".join(names)[:200] or "nothing"
+            present = ", ".join(names)[:200] or "nothing"
             raise InputError(
                 f"{source}: column {key!r}: missing; a file of reports begins with the line"
-                f" {','.join(COLUMNS)}; found {shown}"
+                f" {','.join(COLUMNS)}; found {present}"
             )
         if list(names).count(key) > 1:
             raise InputError(f"{source}: column {key!r}: appears more than once")
@@ -386,8 +386,8 @@ class SeenIds:
         The number n of ids in a word has a Poisson distribution. Each of the four bits that another
         id needs is set by n ids with probability 1 - (1 - 1/64)^(4 n).
         """
-        load, lost = self.accepted / len(self._words), 0.0
+        load, share = self.accepted / len(self._words), 0.0
         for n in range(1, math.ceil(load + 10 * math.sqrt(load)) + 20):
             chance = math.exp(n * math.log(load) - load - math.lgamma(n + 1)) if load else 0.0
-            lost += chance * (1 - (1 - 1 / WORD) ** (HASHES * n)) ** HASHES
-        return lost
+            share += chance * (1 - (1 - 1 / WORD) ** (HASHES * n)) ** HASHES
+        return share

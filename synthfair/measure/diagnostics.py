@@ -52,10 +52,10 @@ def diagnose_reports(
     error = np.sqrt(mechanism.share_variance(expected, tally.clients))
     # The second term of Bernstein's inequality, for few reports.
     small = DEVIATIONS**2 / 3 / (tally.clients * (mechanism.keep - mechanism.change))
-    why = "impossible" if shares is None else "not the given one"
+    verdict = "impossible" if shares is None else "not the given one"
     lines = [
         f"{names[i]}: the reports imply a share of {implied[i]:.4f} ± {error[i]:.4f},"
-        f" which is {why}"
+        f" which is {verdict}"
         for i in np.flatnonzero(np.abs(implied - expected) > DEVIATIONS * error + small)
     ]
 

@@ -229,8 +229,8 @@ def estimate_means(
     # The mean is pm / p, and changes by (d pm - m d p) / p.
     positive = np.where(p > 0, p, np.nan)
     means = pm / positive
-    crossed = cov_both * means  # column j times m_j
-    spread = cov_pm - crossed - crossed.T + cov_p * np.outer(means, means)
+    product = cov_both * means  # column j times m_j
+    spread = cov_pm - product - product.T + cov_p * np.outer(means, means)
     covariance = spread / np.outer(positive, positive)
     return Means(p, np.sqrt(np.diag(cov_p)), means, covariance, beta)
 
@@ -242,15 +242,15 @@ def limits_of_means(
 
     They may be outside [-1, 1], and are infinite where a share may be 0. The module has the test.
     """
-    sized = means.shares > deviations * means.share_errors
-    p = means.shares[sized]
-    reported, total, square = (part[sized] / tally.clients for part in tally[1:])
+    nonzero = means.shares > deviations * means.share_errors
+    p = means.shares[nonzero]
+    reported, total, square = (part[nonzero] / tally.clients for part in tally[1:])
     alpha, beta = 1 / (mechanism.keep * mechanism.gain), means.beta
 
     def square_of(values: np.ndarray) -> np.ndarray:
         """Expected sum of v'^2 over K, for mean squares of v."""
-        kept = mechanism.keep * p * mechanism.noisy_square(values)
-        return kept + mechanism.change * (1 - p) * mechanism.changed_square
+        true_group = mechanism.keep * p * mechanism.noisy_square(values)
+        return true_group + mechanism.change * (1 - p) * mechanism.changed_square
 
     # The variance of W is constant + slope m^2 for a mean m. There are two bounds, of which the
     # larger counts: with the mean square of the reports, and with the smallest one possible with
@@ -287,8 +287,8 @@ def limits_of_means(
     skewness = np.divide(tail, variance, out=np.zeros_like(tail), where=variance > 0)
     limit += side * max(z2 - 1 / tally.clients, 0.0) / 6 * skewness / p
 
-    limits = np.tile([[-np.inf], [np.inf]], len(sized))
-    limits[:, sized] = limit[0].min(axis=0), limit[1].max(axis=0)
+    limits = np.tile([[-np.inf], [np.inf]], len(nonzero))
+    limits[:, nonzero] = limit[0].min(axis=0), limit[1].max(axis=0)
     return limits
 
 
@@ -326,9 +326,9 @@ def mean_variance(
     (2022), equations (19) and (20), here for any number of groups.
     """
     a, gain = mechanism.keep, mechanism.gain
-    own = a * mechanism.noisy_square(square) - a**2 * gain**2 * square
+    same_group = a * mechanism.noisy_square(square) - a**2 * gain**2 * square
     other = (clients - size) / size * mechanism.change * mechanism.changed_square
-    return (own + other) / (a * gain) ** 2 / size
+    return (same_group + other) / (a * gain) ** 2 / size
 
 
 def largest_mean_variance(
@@ -364,10 +364,10 @@ def debiased_magnitude(value: float, error: float) -> float:
         return math.nan
     if abs(value) >= 9 * error:  # beyond, the mean of |value| is theta to the last digit
         return abs(value)
-    wanted = theta = abs(value) / error
-    if wanted <= 2 * _NORMAL.pdf(0.0):
+    target = theta = abs(value) / error
+    if target <= 2 * _NORMAL.pdf(0.0):
         return 0.0
     for _ in range(12):  # Newton's method from above the root of a convex function
         slope = 2 * _NORMAL.cdf(theta) - 1
-        theta -= (theta * slope + 2 * _NORMAL.pdf(theta) - wanted) / slope
+        theta -= (theta * slope + 2 * _NORMAL.pdf(theta) - target) / slope
     return theta * error

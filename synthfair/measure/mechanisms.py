@@ -163,11 +163,11 @@ class RandomizedValue(RandomizedGroup):
         log_b = -math.log1p(math.exp(-self.epsilon2))
         kept_high = self.epsilon1 + log_b  # logarithms of probabilities over q
         kept_low = kept_high - self.epsilon2
-        changed = -math.log(2.0)
-        return max(kept_high, changed) - min(kept_low, changed)
+        log_change = -math.log(2.0)
+        return max(kept_high, log_change) - min(kept_low, log_change)
 
     def noisy_square(self, square: np.ndarray) -> np.ndarray:
-        """1, whatever the means of v^2."""
+        """Returns 1, whatever the means of v^2."""
         return np.ones_like(square)
 
     def noisy_cube(self, mean: np.ndarray, square: np.ndarray) -> np.ndarray:  # noqa: ARG002
@@ -267,13 +267,13 @@ class LaplaceValue(RandomizedGroup):
         m, largest = self.steps, LARGEST_NOISE * LAPLACE_STEPS
         low = np.floor(m * value)
         # uniform is never 0: a value on the grid stays where it is, and so within the range.
-        rounded = low + (uniform(len(value), source) <= m * value - low)
+        whole = low + (uniform(len(value), source) <= m * value - low)
         noise = discrete_laplace(Fraction(LAPLACE_STEPS), len(value), source)
-        return (rounded + noise.clip(-largest, largest)) / m
+        return (whole + noise.clip(-largest, largest)) / m
 
 
 LocalMechanism = RandomizedValue | LaplaceValue
-"""A mechanism is one of the two."""
+"""One of the two mechanisms."""
 
 MECHANISMS: dict[Kind, type[LocalMechanism]] = {
     "randomized": RandomizedValue,

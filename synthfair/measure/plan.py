@@ -58,10 +58,10 @@ def expected_tally(
         squares: [d] means of v^2, from means^2 to 1.
     """
     a, q = mechanism.keep, mechanism.change
-    kept = a * shares * mechanism.noisy_square(np.broadcast_to(squares, shares.shape))
-    changed = q * (1 - shares) * mechanism.changed_square
+    same = a * shares * mechanism.noisy_square(np.broadcast_to(squares, shares.shape))
+    other = q * (1 - shares) * mechanism.changed_square
     totals = clients * a * mechanism.gain * shares * means
-    return Tally(clients, clients * (q + (a - q) * shares), totals, clients * (kept + changed))
+    return Tally(clients, clients * (q + (a - q) * shares), totals, clients * (same + other))
 
 
 def gap_variance(mechanism: LocalMechanism, clients: float, *groups: np.ndarray) -> float:
@@ -69,8 +69,8 @@ def gap_variance(mechanism: LocalMechanism, clients: float, *groups: np.ndarray)
 
     Clients are drawn at random, and sizes are estimated. Arguments: see :func:`expected_tally`.
     """
-    expected = expected_tally(mechanism, clients, *groups)
-    return estimate_means(expected, mechanism).gap_variance(0, 1)
+    sums = expected_tally(mechanism, clients, *groups)
+    return estimate_means(sums, mechanism).gap_variance(0, 1)
 
 
 def hardest_means(mechanism: LocalMechanism, shares: np.ndarray) -> list[np.ndarray]:
@@ -82,7 +82,7 @@ def hardest_means(mechanism: LocalMechanism, shares: np.ndarray) -> list[np.ndar
     """
 
     def vertex(place: int) -> np.ndarray:
-        """Means with that one at its vertex in [-1, 1], or at 0 if the parabola is convex."""
+        """Moves that mean to its vertex in [-1, 1], or to 0 if the parabola is convex."""
         means = np.ones(2)
 
         def variance(mean: float) -> float:
@@ -326,8 +326,8 @@ def _plan(design: Design, mechanism: LocalMechanism, clients: int) -> GapPlan:
     pair, confidence = design.hardest_pair, design.confidence
     widest = 0.0
     for means in hardest_means(mechanism, pair):
-        expected = expected_tally(mechanism, clients, pair, means)
-        (gap,) = estimate_gaps(expected, mechanism, confidence=confidence).gaps
+        sums = expected_tally(mechanism, clients, pair, means)
+        (gap,) = estimate_gaps(sums, mechanism, confidence=confidence).gaps
         widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)
     square = largest_mean_variance(mechanism, pair * clients, clients).sum() / (1 - confidence)
     precision, chebyshev = design.unit * min(widest, 2.0), design.unit * math.sqrt(square)

@@ -82,9 +82,9 @@ def perturb_records(
             raise InputError(
                 f"value = {value:g}: must be from {collection.lower:g} to {collection.upper:g}"
             )
-    own = np.array([places[group] for group in groups], int)
+    indices = np.array([places[group] for group in groups], int)
     scaled = collection.scaled(np.array(values, float))
-    reported, noisy = collection.make_mechanism().perturb(own, scaled, source)
+    reported, noisy = collection.make_mechanism().perturb(indices, scaled, source)
     mark = collection.fingerprint
     return [
         Report(source(ID_BYTES).hex(), mark, collection.groups[group], value)
@@ -171,10 +171,10 @@ def perturb_rates(
         )
     persons = 1 if together else len(rows.s)
     values = rate_of(rate, rows, np.arange(len(rows.s)) % persons, persons)
-    own = np.where(np.isnan(values), NO_VALUE, np.array(groups, object)[rows.s[:persons]])
+    names = np.where(np.isnan(values), NO_VALUE, np.array(groups, object)[rows.s[:persons]])
     # Sorted before, reports depend on the noise and not on the order of rows; sorted after, by
     # their random ids, they do not tell whose each is.
-    records = sorted(zip(own.tolist(), np.nan_to_num(values, nan=NO_RATE).tolist(), strict=True))
+    records = sorted(zip(names.tolist(), np.nan_to_num(values, nan=NO_RATE).tolist(), strict=True))
     own_groups, own_values = zip(*records, strict=True)
     return sorted(perturb_records(collection, own_groups, own_values, source))
 

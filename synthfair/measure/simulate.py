@@ -91,16 +91,16 @@ def simulate_gaps(
     if m.shape != p.shape or not (np.abs(m) <= 1).all():
         raise InputError(f"means = {list(means)}: must be {len(shares)}, each from -1 to 1")
     rng, source = np.random.default_rng([seed, 1]), seeded(seed)
-    measured: list[tuple[Gap, ...]] = []
+    estimates: list[tuple[Gap, ...]] = []
     for _ in range(repeats):
         reports = empty_tally(mechanism.groups)
         for start in range(0, clients, CHUNK):  # memory does not grow with the clients
             some = draw_clients(p, m, min(CHUNK, clients - start), rng)
             reports = reports.plus(collect(mechanism, *some, source))
-        measured.append(estimate_gaps(reports, mechanism, confidence=confidence).gaps)
+        estimates.append(estimate_gaps(reports, mechanism, confidence=confidence).gaps)
 
     summary = []
-    for gaps in zip(*measured, strict=True):
+    for gaps in zip(*estimates, strict=True):
         pair = list(gaps[0].groups)
         true = float(m[pair[1]] - m[pair[0]])
         values = np.array([gap.value for gap in gaps])
@@ -229,19 +229,19 @@ def measure_model(
         value = collection.scaled(np.where(has_rate, rate, NO_RATE))
         reports = collect(mechanism, np.where(has_rate, group, no_value), value, source)
         # What only a simulation knows: means of the rates over devices, and rates over all rows.
-        own = [has_rate & (group == i) for i in range(len(groups))]
-        true = [_mean(rate[one]) for one in own]
-        pooled = [
+        masks = [has_rate & (group == i) for i in range(len(groups))]
+        true = [_mean(rate[one]) for one in masks]
+        rates = [
             _mean(rows.selected[(rows.y == label) & (rows.s == i)]) for i in range(len(groups))
         ]
-        few |= {groups[i] for i, one in enumerate(own) if one.sum() < FEW}
+        few |= {groups[i] for i, one in enumerate(masks) if one.sum() < FEW}
         gaps += [
             RateGap(
                 name,
                 (groups[i], groups[j]),
                 gap.in_units_of(collection.unit),
                 true[j] - true[i],
-                pooled[j] - pooled[i],
+                rates[j] - rates[i],
             )
             for gap in estimate_gaps(reports, mechanism, confidence=confidence).gaps
             for i, j in (gap.groups,)
@@ -266,13 +266,13 @@ def assign_to_devices(rows: Scored, devices: int, *, seed: int) -> tuple[np.ndar
     if not sizes.all():
         raise InputError(f"group {int(np.argmin(sizes))}: has no rows to assign to devices")
     rng = np.random.default_rng([seed, 1])  # another stream than that of seeded noise
-    wanted = np.maximum(np.round(devices * sizes / sizes.sum()).astype(int), 1)
-    starts = np.cumsum(wanted) - wanted
+    counts = np.maximum(np.round(devices * sizes / sizes.sum()).astype(int), 1)
+    starts = np.cumsum(counts) - counts
     device = np.empty(len(rows.y), int)
-    for group, (count, start) in enumerate(zip(wanted, starts, strict=True)):
-        own = rng.permutation(np.flatnonzero(rows.s == group))
-        device[own] = start + np.arange(len(own)) % count
-    return np.repeat(np.arange(rows.n_groups), wanted), device
+    for group, (count, start) in enumerate(zip(counts, starts, strict=True)):
+        members = rng.permutation(np.flatnonzero(rows.s == group))
+        device[members] = start + np.arange(len(members)) % count
+    return np.repeat(np.arange(rows.n_groups), counts), device
 
 
 def _mean(values: np.ndarray) -> float:

@@ -44,7 +44,7 @@ ACCOUNTANT = r"^exact Gaussian composition, dp-accounting [0-9A-Za-z.+-]{1,30}$"
 
 
 Sampling = Literal["poisson", "fixed"]
-"""Each by itself with the same probability; or a fixed number, without replacement."""
+"""Draws of rows: each by itself with the same probability; or a fixed number, each at most once."""
 
 LARGEST_NOISE = 1e4
 """Standard deviations of noise a sensitivity, beyond which a sum says nothing."""
@@ -236,7 +236,7 @@ def epsilon_of_choice(mu: float) -> float:
     return math.floor(2 * math.log(odds) * CHOICES) / CHOICES
 
 
-def composed(mus: Iterable[float]) -> float:
+def compose(mus: Iterable[float]) -> float:
     """The mu of mechanisms together."""
     return math.hypot(*mus)
 
@@ -428,7 +428,7 @@ def _accountant(composition: Composition, *, tight: bool = True) -> PrivacyAccou
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The Renyi accountant logs each order that it leaves out, which only loosens the bound."""
+    """Silences the Renyi accountant, which logs each order that it leaves out to no harm."""
     log = logging.getLogger("absl")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -443,7 +443,7 @@ def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> floa
     def with_noise(noise: float) -> Composition:
         return Composition.of((sums, noise) for sums in kinds)
 
-    def spent(noise: float) -> float:
+    def cost(noise: float) -> float:
         return with_noise(noise).epsilon(delta)
 
     def renyi(noise: float) -> float:
@@ -453,7 +453,7 @@ def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> floa
         if all(sums.everyone for sums in kinds):  # no sampling: exact
             exact = sum(sums.times for sums in kinds) ** 0.5 / mu_for(epsilon, delta)
             return _first(lambda _: True, exact)
-        return least_noise(spent, epsilon, guess=spent if kinds[0].sampling == "fixed" else renyi)
+        return least_noise(cost, epsilon, guess=cost if kinds[0].sampling == "fixed" else renyi)
     except OverflowError as error:
         raise InputError(
             f"epsilon = {epsilon:g} at delta = {delta:g}: no noise up to {LARGEST_NOISE:g} times"
@@ -462,7 +462,7 @@ def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> floa
 
 
 def least_noise(
-    spent: Callable[[float], float], epsilon: float, *, guess: Callable[[float], float]
+    cost: Callable[[float], float], epsilon: float, *, guess: Callable[[float], float]
 ) -> float:
     """The least noise that spends at most an epsilon, up to :data:`TOLERANCE`.
 
@@ -470,7 +470,7 @@ def least_noise(
     in the noise. That what is returned is enough was checked.
 
     Args:
-        spent: the epsilon of a noise, falling in it; exact, and slow.
+        cost: the epsilon of a noise, falling in it; exact, and slow.
         epsilon: positive.
         guess: the same, quick, and somewhat too large: it says where to look.
 
@@ -480,10 +480,10 @@ def least_noise(
     from scipy.optimize import root_scalar
 
     def enough(noise: float) -> bool:
-        return spent(noise) <= epsilon
+        return cost(noise) <= epsilon
 
     def excess(log_noise: float) -> float:
-        return math.log(max(spent(math.exp(log_noise)), 1e-12) / epsilon)
+        return math.log(max(cost(math.exp(log_noise)), 1e-12) / epsilon)
 
     # A bracket around the least noise that is enough: at high, and not at low.
     high = _first(lambda noise: guess(noise) <= epsilon, LEAST_NOISE)

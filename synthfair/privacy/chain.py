@@ -26,7 +26,7 @@ MAX_BYTES = 50_000_000
 _START = "0" * 64
 
 
-class Linked(BaseModel):
+class Link(BaseModel):
     """A line of the file; what it says is added by those that derive from it.
 
     Attributes:
@@ -40,7 +40,7 @@ class Linked(BaseModel):
     previous: str = Field(pattern="^[0-9a-f]{64}$")
 
 
-_Entry = TypeVar("_Entry", bound=Linked)
+_Entry = TypeVar("_Entry", bound=Link)
 
 
 @dataclass(eq=False)
@@ -72,7 +72,7 @@ class Chain(Generic[_Entry]):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Only one process at a time is inside.
+        """Locks the file: only one process at a time is inside.
 
         Raises:
             InputError: another process is, for longer than a minute, or the folder cannot be
@@ -109,9 +109,9 @@ class Chain(Generic[_Entry]):
 
     def read(self) -> list[_Entry]:
         """Reads all lines. Raises as :meth:`catch_up`."""
-        found: list[_Entry] = []
-        replace(self, on_line=found.append).catch_up()
-        return found
+        entries: list[_Entry] = []
+        replace(self, on_line=entries.append).catch_up()
+        return entries
 
     def catch_up(self) -> None:
         """Reads the lines that have come since the last time; all, the first time.

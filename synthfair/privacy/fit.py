@@ -117,9 +117,9 @@ def cell_weights(notion: Notion, n_groups: int) -> tuple[np.ndarray, np.ndarray]
         "equal_opportunity": [[0.0, 1.0]],
         "equalized_odds": [[0.0, 1.0], [1.0, 0.0]],
     }[notion]
-    compared = range(1 if n_groups == 2 else 0, n_groups)
-    member = [np.outer(np.eye(n_groups)[g], label) for label in labels for g in compared]
-    rest = [np.outer(1 - np.eye(n_groups)[g], label) for label in labels for g in compared]
+    groups = range(1 if n_groups == 2 else 0, n_groups)
+    member = [np.outer(np.eye(n_groups)[g], label) for label in labels for g in groups]
+    rest = [np.outer(1 - np.eye(n_groups)[g], label) for label in labels for g in groups]
     return np.array(member), np.array(rest)
 
 

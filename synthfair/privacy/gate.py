@@ -57,24 +57,24 @@ class Comparison(NamedTuple):
     """A rate that should be no higher than another, of rows that were not distilled.
 
     Attributes:
-        found: share of synthetic rows that are near; or an attack's success on distilled rows, for
+        value: share of synthetic rows that are near; or an attack's success on distilled rows, for
             membership the area under its ROC curve.
         expected: the same of held-out rows; for membership one half, which is chance.
         error: standard error of their difference, if there were none.
     """
 
-    found: float
+    value: float
     expected: float
     error: float
 
     @property
     def alarming(self) -> bool:
         """Whether the difference is more than chance."""
-        return self.found - self.expected > ALARM * self.error
+        return self.value - self.expected > ALARM * self.error
 
 
 def excess(synthetic: np.ndarray, held_out: np.ndarray, radius: float) -> Comparison:
-    """Shares within a radius; where no held-out row is, the error is 0 and one row is alarming."""
+    """Compares shares within a radius; without a held-out row in it, any row is alarming."""
     share = float(np.mean(held_out <= radius))
     error = (share * (1 - share) * (1 / len(synthetic) + 1 / len(held_out))) ** 0.5
     return Comparison(float(np.mean(synthetic <= radius)), share, error)
@@ -83,7 +83,7 @@ def excess(synthetic: np.ndarray, held_out: np.ndarray, radius: float) -> Compar
 def nearer(
     synthetic: np.ndarray, held_out: np.ndarray, quantile: float, least: float = 0.0
 ) -> Comparison:
-    """Shares within a quantile of the held-out rows' distances, or ``least`` if that is more.
+    """Compares shares within a quantile of held-out distances, or ``least`` if that is more.
 
     If all distances are drawn alike, the number of n synthetic ones within the j-th of m held-out
     ones is beta-binomial, with parameters j and m + 1 - j: the quantile's own chance is counted.
@@ -147,7 +147,7 @@ class Distances(NamedTuple):
         near: rows that are near, see :data:`QUANTILE`.
         single: rows near to one real row alone: the closest is so much nearer than the second
             closest as for that share of held-out rows.
-        linked: rows whose closest of all real rows was distilled, not held out. Which rows are held
+        linkage: rows whose closest of all real rows was distilled, not held out. Who is held
             out is chance, so that this is a randomisation test: whatever the release, if it does
             not depend on who was held out, the alarm is false.
     """
@@ -157,7 +157,7 @@ class Distances(NamedTuple):
     close: Comparison
     near: Comparison
     single: Comparison
-    linked: Comparison
+    linkage: Comparison
 
 
 class Preview(NamedTuple):
@@ -188,13 +188,13 @@ class Preview(NamedTuple):
     @property
     def risks(self) -> tuple[str, ...]:
         """The reasons to stop a release, of :data:`synthfair.privacy.statement.RISKS`."""
-        found, far = set(), self.distances
+        names, far = set(), self.distances
         if far:
-            alarms = {"near": (far.close, far.near), "single": (far.single, far.linked)}
-            found = {name for name, rates in alarms.items() if any(rate.alarming for rate in rates)}
-        found |= {"labels"} if self.labels_copied else set()
-        found |= {"copies"} if self.copies > self.copies_by_chance else set()
-        return tuple(line for risk, line in RISKS.items() if risk in found)
+            alarms = {"near": (far.close, far.near), "single": (far.single, far.linkage)}
+            names = {name for name, rates in alarms.items() if any(rate.alarming for rate in rates)}
+        names |= {"labels"} if self.labels_copied else set()
+        names |= {"copies"} if self.copies > self.copies_by_chance else set()
+        return tuple(line for risk, line in RISKS.items() if risk in names)
 
 
 def preview(
@@ -235,28 +235,28 @@ def preview(
         (1, 'Holds copies of real rows.')
     """
     rng = np.random.default_rng(seed)
-    few = _drawn(release, MOST_OTHER, rng)
-    known, others = (drawn_by_content(rows, MOST_REAL) for rows in (real, held_out))
+    sample = _sample(release, MOST_OTHER, rng)
+    sources, others = (drawn_by_content(rows, MOST_REAL) for rows in (real, held_out))
     # A copy differs by no more than rounding to the grid hides. The chance of a uniform row to be
     # one is the volume around all real rows, at most.
     steps, (n, d) = release.x / GRID, real.x.shape
     within = COPY + GRID / 2 * bool(np.array_equal(steps, np.rint(steps)))
     chance = min(1.0, n * (2 * within) ** d)
     # What needs no held-out rows.
-    found = Preview(
+    result = Preview(
         n_synthetic=len(release.y),
         n_held_out=len(others.y),
-        copies=int(_copied(release.x, real.x, within).sum()),
+        copies=int(_copy_mask(release.x, real.x, within).sum()),
         copies_by_chance=most_by_chance(len(release.y), chance),
-        labels_copied=_recoded(release.s, real.s) or _recoded(release.y, real.y),
+        labels_copied=_is_recoded(release.s, real.s) or _is_recoded(release.y, real.y),
         largest=float(np.abs(release.x).max()),
     )
-    if len(others.y) < LEAST_HELD_OUT or len(known.y) < 2:
-        return found
+    if len(others.y) < LEAST_HELD_OUT or len(sources.y) < 2:
+        return result
     # Distances to the real rows, and attacks, next to those of held-out rows.
-    members = _drawn(known, len(others.y), rng)
-    return found._replace(
-        distances=_distances(few.x, known, others),
+    members = _sample(sources, len(others.y), rng)
+    return result._replace(
+        distances=_distances(sample.x, sources, others),
         attacks={
             # Rows near a synthetic one, or classified with a large margin, are taken for distilled.
             "membership, by distance": area(
@@ -268,7 +268,7 @@ def preview(
     )
 
 
-def _recoded(mine: np.ndarray, theirs: np.ndarray) -> bool:
+def _is_recoded(mine: np.ndarray, theirs: np.ndarray) -> bool:
     """Whether two sequences of two values or more are the same up to their names, or reversed."""
     values = len(np.unique(mine))
     if len(mine) != len(theirs) or values < 2 or len(np.unique(theirs)) != values:
@@ -277,54 +277,54 @@ def _recoded(mine: np.ndarray, theirs: np.ndarray) -> bool:
     return any(len(np.unique(pair, axis=0)) == values for pair in pairs)
 
 
-def _drawn(rows: Encoded, most: int, rng: np.random.Generator) -> Encoded:
+def _sample(rows: Encoded, most: int, rng: np.random.Generator) -> Encoded:
     if len(rows.y) <= most:
         return rows
-    chosen = np.sort(rng.choice(len(rows.y), most, replace=False))
-    return Encoded(*(field[chosen] for field in rows))
+    indices = np.sort(rng.choice(len(rows.y), most, replace=False))
+    return Encoded(*(field[indices] for field in rows))
 
 
-def _copied(synthetic: np.ndarray, real: np.ndarray, within: float) -> np.ndarray:
+def _copy_mask(synthetic: np.ndarray, real: np.ndarray, within: float) -> np.ndarray:
     """[N_s] whether each synthetic row lies at a real row."""
-    tree, found = KDTree(synthetic), np.zeros(len(synthetic), bool)
+    tree, copies = KDTree(synthetic), np.zeros(len(synthetic), bool)
     for begin in range(0, len(real), CHUNK):
         part = real[begin : begin + CHUNK]
         distance, _ = tree.query(part, p=np.inf, distance_upper_bound=2 * within)
         near = distance <= within  # quick: most have none
         for rows in tree.query_ball_point(part[near], within, p=np.inf):
-            found[rows] = True
-    return found
+            copies[rows] = True
+    return copies
 
 
-def _distances(synthetic: np.ndarray, known: Encoded, others: Encoded) -> Distances:
-    real = np.unique(known.x, axis=0)  # the second closest is another one
-    (first, second), (usual, usual_second) = (
+def _distances(synthetic: np.ndarray, sources: Encoded, others: Encoded) -> Distances:
+    real = np.unique(sources.x, axis=0)  # the second closest is another one
+    (first, second), (reference, reference_second) = (
         nearest(real, rows, k=2)[0].T for rows in (synthetic, others.x)
     )
     # Closest over second closest; 1 where both are 0, as among rows that repeat.
-    ratios, usual_ratios = (
+    ratios, reference_ratios = (
         np.divide(one, two, out=np.ones_like(one), where=two > 0)
-        for one, two in ((first, second), (usual, usual_second))
+        for one, two in ((first, second), (reference, reference_second))
     )
     return Distances(
         median=float(np.median(first)),
-        held_out_median=float(np.median(usual)),
-        close=excess(first, usual, CLOSE),
-        near=nearer(first, usual, QUANTILE, CLOSE),
-        single=nearer(ratios, usual_ratios, QUANTILE),
-        linked=_linked(synthetic, known, others),
+        held_out_median=float(np.median(reference)),
+        close=excess(first, reference, CLOSE),
+        near=nearer(first, reference, QUANTILE, CLOSE),
+        single=nearer(ratios, reference_ratios, QUANTILE),
+        linkage=_linkage(synthetic, sources, others),
     )
 
 
-def _linked(synthetic: np.ndarray, known: Encoded, others: Encoded) -> Comparison:
+def _linkage(synthetic: np.ndarray, sources: Encoded, others: Encoded) -> Comparison:
     """Share of rows whose closest row of all was distilled; its error if who was is chance.
 
     Distinct rows with the same features share what is nearest to them. With c_i synthetic rows
     nearest to the distinct row i, and h of n rows held out at random, the number nearest to
     held-out rows has the mean h/n sum c_i and the variance h (n - h) / (n (n - 1)) sum (c_i - c)^2.
     """
-    features, at = np.unique(np.vstack([known.x, others.x]), axis=0, return_inverse=True)
-    at, apart = at.reshape(-1), np.arange(len(at)) >= len(known.y)
+    features, at = np.unique(np.vstack([sources.x, others.x]), axis=0, return_inverse=True)
+    at, apart = at.reshape(-1), np.arange(len(at)) >= len(sources.y)
     counts = np.bincount(nearest(features, synthetic)[1], minlength=len(features))
     each = (counts / np.bincount(at))[at]
     n, h, n_s = len(apart), int(apart.sum()), len(synthetic)
@@ -334,9 +334,9 @@ def _linked(synthetic: np.ndarray, known: Encoded, others: Encoded) -> Compariso
 
 def _attribute(release: Encoded, members: Encoded, others: Encoded) -> Comparison:
     """Guesses the group of a row, whose features and label are known, by the closest synthetic."""
-    known = np.column_stack([release.x, release.y])
+    features = np.column_stack([release.x, release.y])
     hits = [
-        release.s[nearest(known, np.column_stack([rows.x, rows.y]))[1]] == rows.s
+        release.s[nearest(features, np.column_stack([rows.x, rows.y]))[1]] == rows.s
         for rows in (members, others)
     ]
     share = float(np.mean(np.concatenate(hits)))
@@ -373,14 +373,14 @@ def nearest(points: np.ndarray, rows: np.ndarray, k: int = 1) -> tuple[np.ndarra
     n, shape = len(points), (len(rows), k)
     distances, positions = np.full(shape, np.inf), np.full(shape, n)
     squares = np.einsum("ij,ij->i", points, points)
-    step, found = max(1, CELLS // n), min(k, n)
+    step, count = max(1, CELLS // n), min(k, n)
     for begin in range(0, len(rows), step):
-        here = slice(begin, begin + step)
+        part = slice(begin, begin + step)
         # Candidates in no order, by the product; then their distances, from the nearest on.
-        some, products = min(k + SPARE, n), squares - 2 * rows[here] @ points.T
+        some, products = min(k + SPARE, n), squares - 2 * rows[part] @ points.T
         candidates = np.argpartition(products, some - 1, axis=1)[:, :some]
-        exact = np.linalg.norm(points[candidates] - rows[here, None], axis=2)
-        order = np.argsort(exact, axis=1, kind="stable")[:, :found]
-        distances[here, :found] = np.take_along_axis(exact, order, axis=1)
-        positions[here, :found] = np.take_along_axis(candidates, order, axis=1)
+        exact = np.linalg.norm(points[candidates] - rows[part, None], axis=2)
+        order = np.argsort(exact, axis=1, kind="stable")[:, :count]
+        distances[part, :count] = np.take_along_axis(exact, order, axis=1)
+        positions[part, :count] = np.take_along_axis(candidates, order, axis=1)
     return (distances[:, 0], positions[:, 0]) if k == 1 else (distances, positions)

@@ -25,7 +25,7 @@ from synthfair.privacy.accounting import (
     Composition,
     SampledSums,
     Sampling,
-    composed,
+    compose,
     delta_of,
     discrete_delta_of,
 )
@@ -181,7 +181,7 @@ Mechanism = Annotated[
     | Annotated[SampledMechanism, Tag("samples")],
     Discriminator(_kind),
 ]
-"""Through which real rows are read: noisy sums, choices, or noisy sums over samples."""
+"""A private way to read real rows: noisy sums, choices, or noisy sums over samples."""
 
 
 class Guarantee(BaseModel):
@@ -242,17 +242,17 @@ class Guarantee(BaseModel):
 
     @property
     def sums(self) -> tuple[GaussianMechanism, ...]:
-        """Those mechanisms of a release that add noise to a sum."""
+        """The mechanisms of a release that add noise to a sum."""
         return tuple(m for m in self.mechanisms if isinstance(m, GaussianMechanism))
 
     @property
     def of_release(self) -> tuple[GaussianMechanism | ExponentialMechanism, ...]:
-        """Those mechanisms that a release has: without samples."""
+        """The mechanisms of a release, which have no samples."""
         return tuple(m for m in self.mechanisms if not isinstance(m, SampledMechanism))
 
     @property
     def samples(self) -> tuple[SampledMechanism, ...]:
-        """Those mechanisms of a training: noisy sums over samples."""
+        """The mechanisms of a training, which are noisy sums over samples."""
         return tuple(m for m in self.mechanisms if isinstance(m, SampledMechanism))
 
     @overload
@@ -260,7 +260,7 @@ class Guarantee(BaseModel):
     @overload
     def mechanism(self, name: SumName) -> GaussianMechanism: ...
     def mechanism(self, name: MechanismName) -> Any:
-        """The one of this name, which must be there."""
+        """Finds the mechanism of this name, which must be there."""
         return next(m for m in self.mechanisms if m.name == name)
 
     @property
@@ -268,11 +268,11 @@ class Guarantee(BaseModel):
         """The composition of all mechanisms."""
         if not self.mechanisms:
             return Composition(pure=self.epsilon)
-        found = Composition()
+        samples = Composition()
         if self.samples:
-            found = Composition.of((m.sums, m.multiplier) for m in self.samples)
-        mus = found.mu, *(m.mu for m in self.of_release)
-        return replace(found, mu=composed(mus), pure=self.counts_epsilon or 0.0)
+            samples = Composition.of((m.sums, m.multiplier) for m in self.samples)
+        mus = samples.mu, *(m.mu for m in self.of_release)
+        return replace(samples, mu=compose(mus), pure=self.counts_epsilon or 0.0)
 
     @property
     def mu(self) -> float:
@@ -285,25 +285,25 @@ class Guarantee(BaseModel):
         return all(m.grid for m in self.of_release)
 
     @property
-    def deployed(self) -> Guarantee:
+    def for_deployment(self) -> Guarantee:
         """The same guarantee for a training whose server and users are machines of their own."""
-        covered = [line for line in self.not_covered if line != SIMULATED]
-        found: dict[str, Any] = self.model_dump() | {"not_covered": (*covered, *DEPLOYED)}
-        for mechanism in found["mechanisms"]:
+        limits = [line for line in self.not_covered if line != SIMULATED]
+        fields: dict[str, Any] = self.model_dump() | {"not_covered": (*limits, *DEPLOYED)}
+        for mechanism in fields["mechanisms"]:
             if mechanism["shares"]:
                 mechanism["shares"]["simulated"] = False
-        return Guarantee.model_validate(found)
+        return Guarantee.model_validate(fields)
 
     def with_counts(self, epsilon: float) -> Guarantee:
         """Adds counts of the same rows with this (pure) epsilon: the epsilons add up."""
-        changed = {
+        changes = {
             "epsilon": self.epsilon + epsilon,
             "counts_epsilon": epsilon,
             "holds_against": f"{self.holds_against}; of the counts, any single aggregator, together"
             " with everyone who sees their totals",
             "not_covered": (*self.not_covered, *COUNTS_NOT_COVERED),
         }
-        return Guarantee.model_validate(self.model_dump() | changed)
+        return Guarantee.model_validate(self.model_dump() | changes)
 
     @model_validator(mode="after")
     def _follows_from_the_mechanisms(self) -> Guarantee:
@@ -332,8 +332,8 @@ class Guarantee(BaseModel):
         return self
 
     @model_serializer(mode="wrap")
-    def _as_said(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what does not apply."""
+    def _serialize(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out fields that do not apply."""
         return {
             name: value for name, value in dump(self).items() if value not in (None, "", (), [])
         }

@@ -14,12 +14,12 @@ from pydantic import BaseModel, Field, ValidationError
 from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, refusal
-from synthfair.privacy.accounting import Composition, composed
-from synthfair.privacy.chain import Chain, Linked
+from synthfair.privacy.accounting import Composition, compose
+from synthfair.privacy.chain import Chain, Link
 from synthfair.privacy.guarantee import Guarantee, Line, Unit
 
 ENDING = ".ledger.jsonl"
-"""Added to a table's name."""
+"""The ending that a ledger adds to its table's name."""
 
 _USER: Unit = "one user, with all its rows"
 
@@ -74,7 +74,7 @@ class Limit(BaseModel):
     delta: float = Field(ge=LEAST_DELTA, lt=1)
 
 
-class Entry(Linked):
+class Entry(Link):
     """A line of the file.
 
     Attributes:
@@ -84,7 +84,7 @@ class Entry(Linked):
     what: Annotated[Booking | Limit, Field(discriminator="kind")]
 
 
-class Spent(NamedTuple):
+class Spending(NamedTuple):
     """The total cost of the releases in a ledger.
 
     Attributes:
@@ -147,7 +147,7 @@ class Ledger:
 
     @classmethod
     def for_table(cls, data: Path) -> Ledger:
-        """The one next to a table, also where the table is named by a link."""
+        """Returns the ledger next to a table, also where the table is named by a link."""
         place = Path(os.path.realpath(data))
         return cls(place.with_name(place.name + ENDING))
 
@@ -159,9 +159,9 @@ class Ledger:
         """
         return self._chain.read()
 
-    def spent(self) -> Spent:
+    def spent(self) -> Spending:
         """Adds up the releases so far. Raises as :meth:`entries`."""
-        return _spent([entry.what for entry in self.entries()])
+        return _total([entry.what for entry in self.entries()])
 
     def book(self, booking: Booking) -> None:
         """Writes down a release that is about to be made, durably, or refuses it.
@@ -203,7 +203,7 @@ class Ledger:
             if isinstance(old, Booking) and old.guarantee and booking.guarantee:
                 self._require_comparable(old.guarantee, booking.guarantee)
         # All together, this one included, must stay within the limit, less the reserve.
-        limit, after = _spent(before).limit, _spent([*before, booking]).composition
+        limit, after = _total(before).limit, _total([*before, booking]).composition
         if limit is None:
             if self.reserve > 0:
                 raise BudgetError(
@@ -246,34 +246,34 @@ def purchase_of(seed: int) -> str:
 
 def _is_bought(booking: Booking, before: Sequence[Booking | Limit]) -> bool:
     """Whether this very purchase was booked, with the guarantee that it has now."""
-    wanted = booking.purchase, booking.guarantee
+    purchase = booking.purchase, booking.guarantee
     bookings = (old for old in before if isinstance(old, Booking))
     return booking.purchase is not None and any(
-        (old.purchase, old.guarantee) == wanted for old in bookings
+        (old.purchase, old.guarantee) == purchase for old in bookings
     )
 
 
-def _spent(entries: Sequence[Booking | Limit]) -> Spent:
+def _total(entries: Sequence[Booking | Limit]) -> Spending:
     # Aggregators take one part of each client, and answer a task once: a part of a secure sum sent
     # again by the same client is in one sum, once. Two clients with the same table are in it twice.
-    counted: dict[object, Booking] = {}
+    distinct: dict[object, Booking] = {}
     for number, booking in enumerate(entry for entry in entries if isinstance(entry, Booking)):
         key: object = number
         if booking.kind == "secure_sum" and booking.client:
             key = booking.run, booking.client, repr(booking.guarantee)
-        counted.setdefault(key, booking)
-    bookings = list(counted.values())
+        distinct.setdefault(key, booking)
+    bookings = list(distinct.values())
     # All together; unknown where one has no guarantee. The last limit holds.
     limits = [entry for entry in entries if isinstance(entry, Limit)]
     parts = [booking.composition for booking in bookings]
-    known = [part for part in parts if part]
+    compositions = [part for part in parts if part]
     together = Composition(
-        composed(part.mu for part in known),
-        tuple(one for part in known for one in part.sampled),
-        sum(part.pure for part in known),
+        compose(part.mu for part in compositions),
+        tuple(one for part in compositions for one in part.sampled),
+        sum(part.pure for part in compositions),
     )
-    return Spent(
+    return Spending(
         releases=len(bookings),
-        composition=together if len(known) == len(parts) else None,
+        composition=together if len(compositions) == len(parts) else None,
         limit=limits[-1] if limits else None,
     )

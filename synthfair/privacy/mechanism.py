@@ -387,7 +387,7 @@ class Ball(NamedTuple):
 
 
 def feature_ball(schema: Schema) -> Ball:
-    """Around all features x [d] that the schema allows.
+    """The ball around all features x [d] that the schema allows.
 
     Columns are encoded independently, so that squared radii add up. Measured from the centre, a
     row is half as long as from the origin, and so is its noise.
@@ -400,7 +400,7 @@ def feature_ball(schema: Schema) -> Ball:
 
 
 def input_ball(schema: Schema) -> Ball:
-    """Around features and the indicators of groups 1 to n_groups - 1, as a model sees them."""
+    """The ball around features and indicators of groups 1 to n_groups - 1, as a model sees them."""
     return _product([feature_ball(schema), _simplex_ball(len(schema.groups) - 1, zero=True)])
 
 
@@ -410,7 +410,7 @@ def _product(balls: Iterable[Ball]) -> Ball:
 
 
 def _simplex_ball(k: int, *, zero: bool) -> Ball:
-    """Around the k unit vectors, and the origin where that is allowed.
+    """The ball around the k unit vectors, and the origin where that is allowed.
 
     A number in [0, 1] lies between the origin and a unit vector, so that this covers it as well.
     The distance of t (1, ..., 1) to a unit vector is least at t = 1/k, where it is sqrt(1 - 1/k).

@@ -21,7 +21,7 @@ import numpy as np
 from synthfair.errors import InputError
 
 RandomBytes = Callable[[int], bytes]
-"""Returns so many random bytes."""
+"""A function that returns so many random bytes."""
 
 
 LARGEST = 2**50
@@ -94,7 +94,7 @@ def discrete_laplace(scale: Fraction, n: int, source: RandomBytes = system_entro
         keep = ~(negative & (size == 0))  # or 0 would come twice as often
         return np.where(negative, -size, size)[keep]
 
-    return _repeated(candidates, n)
+    return _rejection_sample(candidates, n)
 
 
 def discrete_gaussian(
@@ -139,7 +139,7 @@ def discrete_gaussian(
         top, bottom = (abs(y.astype(object)) * (b * t) - a) ** 2, 2 * a * b * t**2
         return y[_bernoulli_exp(top, bottom, source)]
 
-    return _repeated(candidates, n)
+    return _rejection_sample(candidates, n)
 
 
 def exponential_choice(
@@ -184,12 +184,12 @@ def laplace_variance(scale: Fraction) -> float:
     return 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
 
 
-def _repeated(candidates: Callable[[int], np.ndarray], n: int) -> np.ndarray:
+def _rejection_sample(candidates: Callable[[int], np.ndarray], n: int) -> np.ndarray:
     """The first n of the candidates that were accepted; each call makes some of so many."""
-    found = [np.empty(0, np.int64)]
-    while (missing := n - sum(map(len, found))) > 0:
-        found.append(candidates(missing).astype(np.int64))
-    return np.concatenate(found)
+    samples = [np.empty(0, np.int64)]
+    while (missing := n - sum(map(len, samples))) > 0:
+        samples.append(candidates(missing).astype(np.int64))
+    return np.concatenate(samples)
 
 
 def _bernoulli_exp(top: np.ndarray, bottom: int, source: RandomBytes) -> np.ndarray:
@@ -198,9 +198,9 @@ def _bernoulli_exp(top: np.ndarray, bottom: int, source: RandomBytes) -> np.ndar
     exp(-q) for a whole q is the chance that a geometric number of exp(-1) is at least q.
     """
     whole, rest = top // bottom, top % bottom
-    accepted = _geometric(len(top), source) >= whole
-    accepted[accepted] = _bernoulli_exp_fraction(rest[accepted], bottom, source)
-    return accepted
+    outcome = _geometric(len(top), source) >= whole
+    outcome[outcome] = _bernoulli_exp_fraction(rest[outcome], bottom, source)
+    return outcome
 
 
 def _bernoulli_exp_fraction(top: np.ndarray, bottom: int, source: RandomBytes) -> np.ndarray:
@@ -210,21 +210,21 @@ def _bernoulli_exp_fraction(top: np.ndarray, bottom: int, source: RandomBytes) -
     That number is drawn as two, of top / bottom and of 1 / k, so that no product can overflow.
     """
     first = np.ones(len(top), np.int64)
-    going, k = np.arange(len(top)), 1
-    while len(going):
-        going = going[_below(bottom, len(going), source) < top[going]]
-        going = going[_below(k, len(going), source) == 0]
-        first[going] += 1
+    active, k = np.arange(len(top)), 1
+    while len(active):
+        active = active[_below(bottom, len(active), source) < top[active]]
+        active = active[_below(k, len(active), source) == 0]
+        first[active] += 1
         k += 1
     return first % 2 == 1
 
 
 def _geometric(n: int, source: RandomBytes) -> np.ndarray:
     """[n] how often a Bernoulli number of exp(-1) is 1 before it is 0."""
-    count, going = np.zeros(n, np.int64), np.arange(n)
-    while len(going):
-        going = going[_bernoulli_exp_fraction(np.ones(len(going), np.int64), 1, source)]
-        count[going] += 1
+    count, active = np.zeros(n, np.int64), np.arange(n)
+    while len(active):
+        active = active[_bernoulli_exp_fraction(np.ones(len(active), np.int64), 1, source)]
+        count[active] += 1
     return count
 
 
@@ -236,14 +236,14 @@ def _below(m: int, n: int, source: RandomBytes) -> np.ndarray:
         def candidates(count: int) -> np.ndarray:  # at least half are below m
             if not bits:
                 return np.zeros(count)
-            drawn = np.frombuffer(source(8 * count), "<u8") >> np.uint64(64 - bits)
-            return drawn[drawn < m]
+            words = np.frombuffer(source(8 * count), "<u8") >> np.uint64(64 - bits)
+            return words[words < m]
 
-        return _repeated(candidates, n)
-    size, found = (bits + 7) // 8, []
-    while len(found) < n:
-        block = source(size * (n - len(found)))
-        drawn = (block[i : i + size] for i in range(0, len(block), size))
-        numbers = (int.from_bytes(one, "little") >> (8 * size - bits) for one in drawn)
-        found += [number for number in numbers if number < m]
-    return np.array(found, dtype=object)
+        return _rejection_sample(candidates, n)
+    size, samples = (bits + 7) // 8, []
+    while len(samples) < n:
+        block = source(size * (n - len(samples)))
+        pieces = (block[i : i + size] for i in range(0, len(block), size))
+        numbers = (int.from_bytes(one, "little") >> (8 * size - bits) for one in pieces)
+        samples += [number for number in numbers if number < m]
+    return np.array(samples, dtype=object)

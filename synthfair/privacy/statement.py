@@ -90,9 +90,9 @@ class PrivacyStatement(BaseModel):
 
     @model_validator(mode="after")
     def _risks_are_known(self) -> PrivacyStatement:
-        known = {UNSEEN} if self.guarantee else set(RISKS.values())
-        if unknown := set(self.accepted_risks) - known:
-            raise ValueError(f"accepted_risks: {min(unknown)!r} is none of {sorted(known)}")
+        names = {UNSEEN} if self.guarantee else set(RISKS.values())
+        if unknown := set(self.accepted_risks) - names:
+            raise ValueError(f"accepted_risks: {min(unknown)!r} is none of {sorted(names)}")
         return self
 
 
@@ -199,10 +199,10 @@ def term_bounds(
             bounds["rates"] = norm, d + 2
         return bounds
     p, m = len(schema.features), sum(isinstance(c, Numeric) for c in schema.features.values())
-    both, rates = p * (p - 1) // 2, 2 * PRIVATE_PROBLEMS
+    pairs, rates = p * (p - 1) // 2, 2 * PRIVATE_PROBLEMS
     bounds = {"histograms": (p**0.5, p)}
     if p > 1 and common_tree:
-        bounds["tables"] = both**0.5, both
+        bounds["tables"] = pairs**0.5, pairs
     elif p > 1:
         bounds |= {"tree": (1.0, 1), "pairs": ((p - 1) ** 0.5, p - 1)}
     if m:
@@ -257,11 +257,13 @@ def require_true(
     names = [mechanism.name for mechanism in guarantee.mechanisms]
     if sorted(names) != sorted(bounds):
         raise ValueError(f"mechanisms are {names}; must be {list(bounds)}, each once")
-    for found in guarantee.of_release:
-        right = largest_change(found.name, bounds[found.name], config.relation, found.grid)
-        times = uses(found.name, config, schema)
-        if abs(found.sensitivity / right - 1) > 1e-9 or found.times != times:
+    for mechanism in guarantee.of_release:
+        right = largest_change(
+            mechanism.name, bounds[mechanism.name], config.relation, mechanism.grid
+        )
+        times = uses(mechanism.name, config, schema)
+        if abs(mechanism.sensitivity / right - 1) > 1e-9 or mechanism.times != times:
             raise ValueError(
-                f"mechanism {found.name}: sensitivity {found.sensitivity:g}, used {found.times}"
-                f" times; must be {right:g}, {times} times"
+                f"mechanism {mechanism.name}: sensitivity {mechanism.sensitivity:g}, used"
+                f" {mechanism.times} times; must be {right:g}, {times} times"
             )

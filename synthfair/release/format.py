@@ -64,11 +64,11 @@ class Header(BaseModel):
     def _follows_from_settings(self) -> Header:
         if self.format != FORMATS[self.kind]:
             raise ValueError(f"a {self.kind} release has format {FORMATS[self.kind]}")
-        config, found = self.config, self.privacy.guarantee
+        config, guarantee = self.config, self.privacy.guarantee
         settings = (config.epsilon, config.delta, config.relation)
-        if found and (found.epsilon, found.delta, found.relation) != settings:
+        if guarantee and (guarantee.epsilon, guarantee.delta, guarantee.relation) != settings:
             raise ValueError("the privacy statement claims another guarantee than the settings")
-        expected = disclosures(config, private=found is not None)
+        expected = disclosures(config, private=guarantee is not None)
         if self.privacy.discloses != expected:
             raise ValueError(f"the privacy statement must say what these settings mean: {expected}")
         return self
@@ -111,8 +111,8 @@ def name_of(part: object) -> str:
     Raises:
         InputError: it is a lambda, whose name it shares with all others.
     """
-    own = getattr(part, "name", None) or getattr(part, "__name__", None)
-    name = str(own or type(part).__name__)
+    label = getattr(part, "name", None) or getattr(part, "__name__", None)
+    name = str(label or type(part).__name__)
     if "<lambda>" in name:
         raise InputError(f"{name}: a loss or a penalty needs a name of its own; define it with def")
     return name
@@ -165,8 +165,8 @@ def disclosures(
         private: whether its noise protects anything; not so where it came from a fixed seed. If not
             given, whether the settings ask for it.
     """
-    asked = config.epsilon is not None
-    if asked and (private or private is None):
+    has_epsilon = config.epsilon is not None
+    if has_epsilon and (private or private is None):
         return (
             "What rows have in common; about any one row, at most what differential privacy with"
             f" epsilon = {config.epsilon:g} and delta = {config.delta:g} allows.",
@@ -174,7 +174,7 @@ def disclosures(
     if isinstance(config, SurrogateConfig):
         pairs = f"each pair of group and label with at least {config.k_min} real rows"
         fewer = "Which pairs have fewer rows, or none."
-        if asked:
+        if has_epsilon:
             return (
                 f"Of {pairs}, with noise: how many they are, how each column is distributed, and"
                 " about how columns depend on each other.",
@@ -194,7 +194,7 @@ def disclosures(
         " at least as much as publishing that model. No differential privacy is claimed; not"
         " anonymous."
     ]
-    if asked:
+    if has_epsilon:
         lines.append(SEEDED_NOISE)
     if config.labels == "proportional":
         lines.append("The share of each pair of group and label among the real rows.")
@@ -288,9 +288,9 @@ def own_columns(names: tuple[str, ...], *, weighted: bool) -> tuple[str, ...]:
 
     Where a feature of a surrogate has such a name, an underscore follows: ``weight_``.
     """
-    found, taken = [], set(names) if weighted else set()
+    columns, reserved = [], set(names) if weighted else set()
     for name in ("s", "y", "weight") if weighted else ("s", "y"):
-        while name in taken:
+        while name in reserved:
             name += "_"  # noqa: PLW2901
-        found.append(name)
-    return tuple(found)
+        columns.append(name)
+    return tuple(columns)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 DOMAIN = b"synthfair-release/2\0"
-"""Stands before everything that is hashed or signed for a release."""
+"""The prefix of everything that is hashed or signed for a release."""
 
 Keys = Mapping[str, str]
 """The clients that may send a release: their names, by public key (64 hexadecimal digits)."""
@@ -119,8 +119,8 @@ def verify(signature: Signature, digest: bytes, *, source: str) -> None:
     if signature.public_key is None or signature.signature is None:
         return
     require_cryptography(f"{source}: is signed; verifying that")
-    key, signed = bytes.fromhex(signature.public_key), bytes.fromhex(signature.signature)
-    if not is_signed(DOMAIN, digest, signed, key):
+    key, value = bytes.fromhex(signature.public_key), bytes.fromhex(signature.signature)
+    if not is_signed(DOMAIN, digest, value, key):
         raise InputError(
             f"{source}: its signature with the key {signature.public_key} does not fit its content;"
             " must be what that key makes of it"
@@ -159,9 +159,9 @@ def require_signer(signature: Signature, keys: Keys, *, source: str) -> str:
     Raises:
         InputError: it is signed with none of the keys.
     """
-    names, shown = sorted(keys.values()), 5
-    more = f" or {len(names) - shown} others" if len(names) > shown else ""
-    one_of = ", ".join(map(repr, names[:shown])) + more if names else "nobody: there are no keys"
+    names, most = sorted(keys.values()), 5
+    more = f" or {len(names) - most} others" if len(names) > most else ""
+    one_of = ", ".join(map(repr, names[:most])) + more if names else "nobody: there are no keys"
     if signature.public_key is None:
         raise InputError(f"{source}: not signed; must be signed by {one_of}")
     if signature.public_key not in keys:

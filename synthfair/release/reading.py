@@ -81,13 +81,13 @@ def read_release(
         # Reading ahead and decoding in threads would take longer than a release's few pages.
         with open_file(path) as raw, pq.ParquetFile(raw, pre_buffer=False, **options) as file:
             # What the file says, and what it must hold by the schema, or else to be a release.
-            found = file.schema_arrow
-            text, header, signature = _metadata(found, source)
+            layout = file.schema_arrow
+            text, header, signature = _metadata(layout, source)
             weighted = header.kind == "surrogate"
             columns: Mapping[str, Numeric | Categorical] = {}
-            width, n_groups = len(found), MAX_GROUPS
+            width, n_groups = len(layout), MAX_GROUPS
             if schema is None:
-                names = _claimed(found, source, weighted=weighted)
+                names = _feature_names(layout, source, weighted=weighted)
             else:
                 _check_schema(header, schema, source)
                 columns, n_groups = schema.features if weighted else {}, len(schema.groups)
@@ -95,7 +95,7 @@ def read_release(
                 # A server encodes the columns of a surrogate, which are more then.
                 width = max(width, len(schema.encoded_names) + 2 + weighted)
             # Columns and numbers of rows, before the rows are read.
-            _check_columns(found, arrow_schema(names, weighted=weighted), source)
+            _check_columns(layout, arrow_schema(names, weighted=weighted), source)
             _check_rows(file.metadata.num_rows, width, room, source)
             table = file.read(use_threads=False)
             table.validate(full=True)
@@ -119,9 +119,9 @@ def read_release(
     return release
 
 
-def _metadata(found: pa.Schema, source: str) -> tuple[bytes, Header, Signature]:
+def _metadata(columns: pa.Schema, source: str) -> tuple[bytes, Header, Signature]:
     """The header as it stands, what it says, and the digest and signature."""
-    metadata = found.metadata or {}
+    metadata = columns.metadata or {}
     if HEADER_KEY not in metadata:
         raise InputError(f"{source}: Parquet, but not a synthfair release (no such metadata)")
     for key, value in metadata.items():
@@ -144,9 +144,9 @@ def _metadata(found: pa.Schema, source: str) -> tuple[bytes, Header, Signature]:
     return text, header, parse_as(metadata[SIGNATURE_KEY], Signature, source)
 
 
-def _claimed(found: pa.Schema, source: str, *, weighted: bool) -> tuple[str, ...]:
+def _feature_names(columns: pa.Schema, source: str, *, weighted: bool) -> tuple[str, ...]:
     """Names of the features of a file that is read without its schema."""
-    names = tuple(found.names)
+    names = tuple(columns.names)
     last = own_columns(names[: -3 if weighted else -2], weighted=weighted)
     if len(names) <= len(last) or names[-len(last) :] != last:
         raise InputError(
@@ -175,14 +175,14 @@ def _check_schema(header: Header, schema: Schema, source: str) -> None:
             raise InputError(f"{source}: privacy.guarantee: {error}") from error
 
 
-def _check_columns(found: pa.Schema, wanted: pa.Schema, source: str) -> None:
-    if found.equals(wanted):
+def _check_columns(columns: pa.Schema, template: pa.Schema, source: str) -> None:
+    if columns.equals(template):
         return
-    counts = Counter(wanted.names), Counter(found.names)
-    for name in [*wanted.names, *found.names]:
+    counts = Counter(template.names), Counter(columns.names)
+    for name in [*template.names, *columns.names]:
         if counts[0][name] != counts[1][name]:
             raise InputError(f"{source}: column {name!r} is missing, unknown or repeated")
-    for field, other in zip(wanted, found, strict=True):
+    for field, other in zip(template, columns, strict=True):
         if field.name != other.name or field.type != other.type:
             must = f"must be {field.name!r} ({field.type})"
             raise InputError(f"{source}: column {other.name!r} ({other.type}) {must}")
@@ -207,7 +207,7 @@ def _check_values(
     # Each column's name, values, whether they are allowed, and what is.
     s, y, *last = own_columns(release.names, weighted=weight is not None)
     checks = [
-        (name, values, *_allowed(values, columns.get(name), encoded=weight is None))
+        (name, values, *_range_check(values, columns.get(name), encoded=weight is None))
         for name, values in zip(release.names, release.x.T, strict=True)
     ]
     in_range = (release.s >= 0) & (release.s < n_groups)
@@ -231,7 +231,7 @@ def _check_values(
         )
 
 
-def _allowed(
+def _range_check(
     values: np.ndarray, column: Numeric | Categorical | None, *, encoded: bool
 ) -> tuple[np.ndarray, str]:
     """[N] whether each value of a feature is allowed, and what is."""

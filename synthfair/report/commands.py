@@ -15,7 +15,7 @@ from synthfair.run_files import MetricsFile, RoundSettings, SplitTable
 
 
 def commands(metrics: MetricsFile) -> list[str]:
-    """Lines that run it again.
+    """The commands that run a result again, one a line.
 
     What the run does not know stands for itself: table.csv for a table of rounds, CLIENT_train.csv
     for that of a server's client.

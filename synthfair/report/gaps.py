@@ -13,7 +13,7 @@ from synthfair.measure.estimate import FEW
 from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
-    from synthfair.measure.aggregate import Collected
+    from synthfair.measure.aggregate import ReportSums
     from synthfair.measure.collection import Collection
     from synthfair.measure.estimate import Estimate, Gap
     from synthfair.measure.simulate import ModelGaps
@@ -72,7 +72,7 @@ def estimate_tables(document: Mapping[str, Any]) -> Group:
 
 
 def estimate_document(
-    estimate: Estimate, collected: Collected, collection: Collection
+    estimate: Estimate, collected: ReportSums, collection: Collection
 ) -> dict[str, Any]:
     """The result of ``gap aggregate`` for a JSON file, in the value's unit.
 
@@ -136,7 +136,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def rejected_warnings(collected: Collected, collection: Collection) -> list[str]:
+def rejected_warnings(collected: ReportSums, collection: Collection) -> list[str]:
     """Warnings about rejected reports, small groups, and repeated reports that may be missed."""
     lines = [
         f"rejected: {count:,}, {why}; the first is {collected.examples[why]}"

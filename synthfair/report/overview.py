@@ -83,7 +83,7 @@ class Summary(NamedTuple):
 
     @property
     def converged(self) -> bool | None:
-        """Whether all did, as far as their metrics.json says; None where none says."""
+        """Whether all runs converged, as far as their metrics.json says; None where none says."""
         flags = [r.metrics.converged for r in self.runs if r.metrics.converged is not None]
         return all(flags) if flags else None
 

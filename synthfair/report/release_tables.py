@@ -199,14 +199,14 @@ def preview_table(preview: Preview) -> Table:
             "rows near one real one alone": distances.single,
         }
         for name, rate in rates.items():
-            add(name, rate, f"{rate.found:.1%}", f"{rate.expected:.1%} of held-out rows, or less")
-        rate = distances.linked
-        add("closest row was distilled", rate, f"{rate.found:.1%}", f"{rate.expected:.1%}")
+            add(name, rate, f"{rate.value:.1%}", f"{rate.expected:.1%} of held-out rows, or less")
+        rate = distances.linkage
+        add("closest row was distilled", rate, f"{rate.value:.1%}", f"{rate.expected:.1%}")
     else:
         few = f"not checked: {preview.n_held_out} distinct rows held out"
         rows.append(("distances and attacks", few, ""))
     for name, rate in preview.attacks.items():
-        value = f"{rate.found:.3f} ± {rate.error:.3f}"
+        value = f"{rate.value:.3f} ± {rate.error:.3f}"
         add(f"attack: {name}", rate, value, f"{rate.expected:.3f}")
     rows.append(("largest feature", f"{preview.largest:.3g}", "real ones lie in [0, 1]"))
     caption = "Passing these checks proves nothing: only an epsilon is a guarantee."

@@ -1,4 +1,4 @@
-from .aggregator import PartialSum, Received, answer, read_partial_sum, receive
+from .aggregator import PartialSum, UploadSum, answer, read_partial_sum, receive
 from .aggregator_keys import (
     AggregatorKeys,
     AggregatorSecret,
@@ -20,9 +20,9 @@ __all__ = [
     "GroupCounts",
     "NoisyTotal",
     "PartialSum",
-    "Received",
     "RowSums",
     "Task",
+    "UploadSum",
     "answer",
     "count_table",
     "make_aggregator_keys",

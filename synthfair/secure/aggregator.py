@@ -35,7 +35,7 @@ MOST_ENTRY, MOST_ELSE = 21, 1000
 _Entry = Annotated[int, Field(ge=0, lt=2**64)]
 
 
-class Received(NamedTuple):
+class UploadSum(NamedTuple):
     """Verified uploads, added up. Only the aggregator may see the total.
 
     Attributes:
@@ -58,7 +58,7 @@ class PartialSum(BaseModel):
         task: its id.
         role: of the aggregator.
         clients: whose shares are in it.
-        clients_hash: see :class:`Received`.
+        clients_hash: see :class:`UploadSum`.
         total: [k] mod 2^64.
         signature: of all the rest, by the aggregator.
     """
@@ -73,7 +73,7 @@ class PartialSum(BaseModel):
     total: tuple[_Entry, ...] = Field(strict=False, min_length=1, max_length=MAX_LENGTH)
     signature: str = Field(pattern="^[0-9a-f]{128}$")
 
-    def signed(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         """The bytes that the signature covers, after its domain."""
         head = f"{self.task} {self.role} {self.clients} {self.clients_hash} {len(self.total)}\n"
         return head.encode() + np.array(self.total, "<u8").tobytes()
@@ -86,12 +86,12 @@ class PartialSum(BaseModel):
         as the signature is in it, and cannot be guessed.
         """
         signature = bytes.fromhex(self.signature)
-        return hashlib.sha256(COMMITMENT + DOMAIN + self.signed() + signature).hexdigest()
+        return hashlib.sha256(COMMITMENT + DOMAIN + self.signed_bytes() + signature).hexdigest()
 
 
 def receive(
     task: Task, secret: AggregatorSecret, uploads: Iterable[Path | tuple[str, bytes]]
-) -> Received:
+) -> UploadSum:
     """Verifies uploads and adds their shares, one file in memory at a time.
 
     If any is refused, nothing is answered, and all such can be taken out at every aggregator.
@@ -108,28 +108,28 @@ def receive(
             than the task asks.
     """
     task.role_of(secret.public)  # else each upload would be refused for it
-    total, nonces, refused = np.zeros(task.what.length, np.uint64), dict[bytes, bytes](), []
+    total, nonces, problems = np.zeros(task.what.length, np.uint64), dict[bytes, bytes](), []
     for upload in uploads:
         try:
             source, content = upload if isinstance(upload, tuple) else _content(upload, task)
             client, nonce, share = read_upload(content, task, secret, source=source)
         except InputError as error:
-            refused.append(str(error))
+            problems.append(str(error))
             continue
         if client in nonces:
             again = "repeats an upload" if nonces[client] == nonce else "a second upload"
-            refused.append(f"{source}: {again} of the client {client.hex()}; each sends one")
+            problems.append(f"{source}: {again} of the client {client.hex()}; each sends one")
             continue
         nonces[client] = nonce
         total += share  # arrays of uint64 wrap around: mod 2^64
-    if refused:
-        raise InputError("\n".join(refused))
+    if problems:
+        raise InputError("\n".join(problems))
     if len(nonces) < task.least_clients:
         raise InputError(
             f"uploads: of {len(nonces)} clients; the task asks for {task.least_clients} at least"
         )
-    named = b"".join(client + nonces[client] for client in sorted(nonces))
-    return Received(total, len(nonces), hashlib.sha256(DOMAIN + named).hexdigest())
+    pairs = b"".join(client + nonces[client] for client in sorted(nonces))
+    return UploadSum(total, len(nonces), hashlib.sha256(DOMAIN + pairs).hexdigest())
 
 
 def _content(path: Path, task: Task) -> tuple[str, bytes]:
@@ -146,7 +146,7 @@ def _content(path: Path, task: Task) -> tuple[str, bytes]:
 def answer(
     task: Task,
     secret: AggregatorSecret,
-    received: Received,
+    uploads: UploadSum,
     records: Path,
     *,
     source: RandomBytes = system_entropy,
@@ -160,7 +160,7 @@ def answer(
     Args:
         task: that is answered.
         secret: of the aggregator.
-        received: of :func:`receive`.
+        uploads: of :func:`receive`.
         records: folder of the aggregator's answers so far, of :func:`make_records`.
         source: of the noise; another one than the system's is for tests alone.
 
@@ -170,22 +170,22 @@ def answer(
     """
     record = record_of(task, secret, records)
     try:
-        created = _created(record, room=MOST_ENTRY * task.what.length + MOST_ELSE)
+        is_new = _reserve(record, room=MOST_ENTRY * task.what.length + MOST_ELSE)
     except OSError as error:
         raise InputError(f"{records}: cannot write: {reason(error)}") from error
-    if not created:
-        raise _spent(record)
-    total = received.total + task.what.noise(source).astype(np.uint64)
-    unsigned = PartialSum(
+    if not is_new:
+        raise _spent_error(record)
+    total = uploads.total + task.what.noise(source).astype(np.uint64)
+    draft = PartialSum(
         task=task.id.hex(),
         role=task.role_of(secret.public),
-        clients=received.clients,
-        clients_hash=received.clients_hash,
+        clients=uploads.clients,
+        clients_hash=uploads.clients_hash,
         total=tuple(total.tolist()),
         signature="0" * 128,
     )
-    signature = sign_bytes(DOMAIN, unsigned.signed(), secret.signing_key).hex()
-    partial = unsigned.model_copy(update={"signature": signature})
+    signature = sign_bytes(DOMAIN, draft.signed_bytes(), secret.signing_key).hex()
+    partial = draft.model_copy(update={"signature": signature})
     try:
         _complete(record, partial.model_dump_json().encode())
     except OSError as error:
@@ -214,10 +214,10 @@ def require_unanswered(task: Task, secret: AggregatorSecret, records: Path) -> N
     """
     record = record_of(task, secret, records)
     if record.exists():
-        raise _spent(record)
+        raise _spent_error(record)
 
 
-def _spent(record: Path) -> InputError:
+def _spent_error(record: Path) -> InputError:
     try:
         read_partial_sum(record)
     except InputError:
@@ -228,7 +228,7 @@ def _spent(record: Path) -> InputError:
     return InputError(f"{record}: holds the answer to this task, which is answered once; copy it")
 
 
-def _created(record: Path, *, room: int) -> bool:
+def _reserve(record: Path, *, room: int) -> bool:
     """Whether a record with room for an answer was made, durably; False where there is one.
 
     A full disk leaves none, as no noise is drawn yet.
@@ -279,5 +279,5 @@ def verify_partial_sum(partial: PartialSum, task: Task, *, source: str = "sum") 
             f" {task.what.length}, of one of {len(task.aggregators)}"
         )
     key, signature = task.aggregators[partial.role].signature, partial.signature
-    if not is_signed(DOMAIN, partial.signed(), bytes.fromhex(signature), bytes.fromhex(key)):
+    if not is_signed(DOMAIN, partial.signed_bytes(), bytes.fromhex(signature), bytes.fromhex(key)):
         raise InputError(f"{source}: altered, or not signed by aggregator {partial.role}")

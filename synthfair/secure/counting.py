@@ -75,8 +75,8 @@ def count_table(
             f" {what.model or '(none)'}"
         )
     if (user_column is None) != (what.unit == "row"):
-        needed = "needs a user column" if what.unit == "user" else "takes no user column"
-        raise InputError(f"{source}: the task's unit is one {what.unit}, which {needed}")
+        rule = "needs a user column" if what.unit == "user" else "takes no user column"
+        raise InputError(f"{source}: the task's unit is one {what.unit}, which {rule}")
     user = None
     if user_column is not None:
         user, table = take_users(table, user_column)

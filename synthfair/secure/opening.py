@@ -139,11 +139,11 @@ def noisy_sum(
     for role in range(aggregators):
         totals[role] += what.noise(source).astype(np.uint64)
     total = totals.sum(axis=0).view(np.int64)
-    opened = noisy_total(what, total, aggregators=aggregators, clients=clients)
-    statement = opened.statement | {"simulated": SIMULATED}
+    result = noisy_total(what, total, aggregators=aggregators, clients=clients)
+    statement = result.statement | {"simulated": SIMULATED}
     if source is not system_entropy:
         statement |= {key: None for key in CLAIMS if key in statement} | {"guarantee": SEEDED}
-    return opened._replace(statement=statement)
+    return result._replace(statement=statement)
 
 
 def noisy_total(
@@ -159,13 +159,13 @@ def noisy_total(
         InputError: an entry, or the sum of all counts, is outside.
     """
     low, high = int(total.min()), int(total.max())
-    bounded = [(f"has entries from {low} to {high}", low, high, aggregators)]
+    bounds = [(f"has entries from {low} to {high}", low, high, aggregators)]
     most = clients * what.largest
     least = -most
     if isinstance(what, GroupCounts):
         rows, least = int(total.sum()), 0
-        bounded.append((f"{rows} rows in all", rows, rows, aggregators * what.length))
-    for place, low, high, terms in bounded:
+        bounds.append((f"{rows} rows in all", rows, rows, aggregators * what.length))
+    for place, low, high, terms in bounds:
         slack = what.noise_bound(terms)
         if low < least - slack or high > most + slack:
             raise InputError(
@@ -176,29 +176,29 @@ def noisy_total(
     return NoisyTotal(total, aggregators * what.variance, statement)
 
 
-def write_total(what: AnySummand, opened: NoisyTotal, path: Path) -> None:
+def write_total(what: AnySummand, total: NoisyTotal, path: Path) -> None:
     """Writes JSON: counts as a histogram, clipped vectors as real numbers."""
     if isinstance(what, GroupCounts):
-        write_histogram(score_histogram(what, opened), path)
+        write_histogram(score_histogram(what, total), path)
         return
     document = {
         "format": "synthfair-vector/1",
-        "values": what.values(opened.total).tolist(),
-        "variance": opened.variance * what.step**2,
-        "statement": opened.statement,
+        "values": what.values(total.total).tolist(),
+        "variance": total.variance * what.step**2,
+        "statement": total.statement,
     }
     write_json(path, document)
 
 
-def score_histogram(what: GroupCounts, opened: NoisyTotal) -> ScoreHistogram:
+def score_histogram(what: GroupCounts, total: NoisyTotal) -> ScoreHistogram:
     """An opened total of counts as the histogram from which thresholds and weights are chosen."""
     return ScoreHistogram.model_validate(
         {
             "schema_hash": what.schema_hash,
             "model": what.model,
             "groups": what.groups,
-            "counts": opened.total.reshape(len(what.groups), 2, what.bins).tolist(),
-            "variance": opened.variance,
-            "statement": opened.statement,
+            "counts": total.total.reshape(len(what.groups), 2, what.bins).tolist(),
+            "variance": total.variance,
+            "statement": total.statement,
         }
     )

@@ -87,16 +87,16 @@ class Sharing(NamedTuple):
         Raises:
             InputError: another length, or other padding than zeros; the message names ``source``.
         """
-        used = 8 * self.length if role == self.full_share else SEED_BYTES
-        if len(message) != self.message_bytes or any(message[used:]):
+        size = 8 * self.length if role == self.full_share else SEED_BYTES
+        if len(message) != self.message_bytes or any(message[size:]):
             raise InputError(
-                f"{source}: {len(message)} bytes inside; must be {used}, with zeros up to"
+                f"{source}: {len(message)} bytes inside; must be {size}, with zeros up to"
                 f" {self.message_bytes}"
             )
         if role == self.full_share:
-            return np.frombuffer(message[:used], "<u8")
-        return self._expanded(message[:used], role)
+            return np.frombuffer(message[:size], "<u8")
+        return self._expanded(message[:size], role)
 
     def _expanded(self, seed: bytes, role: int) -> np.ndarray:
-        hashed = hashlib.shake_256(DOMAIN + self.task + bytes([role]) + seed)
-        return np.frombuffer(hashed.digest(8 * self.length), "<u8")
+        stream = hashlib.shake_256(DOMAIN + self.task + bytes([role]) + seed)
+        return np.frombuffer(stream.digest(8 * self.length), "<u8")

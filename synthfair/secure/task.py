@@ -79,7 +79,7 @@ class Task(BaseModel):
         return hashlib.sha256(b"synthfair-task/1\0" + text.encode()).digest()
 
     @cached_property
-    def known(self) -> frozenset[bytes]:
+    def client_keys(self) -> frozenset[bytes]:
         """The clients' keys as bytes."""
         return frozenset(map(bytes.fromhex, self.clients))
 

@@ -69,7 +69,7 @@ def make_uploads(task: Task, vector: np.ndarray, key: Ed25519PrivateKey) -> list
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
     client = key.public_key().public_bytes_raw()
-    if client not in task.known:
+    if client not in task.client_keys:
         raise InputError(f"key: {client.hex()} is none of the clients that the task knows")
     task.what.require_part(vector)
     nonce, uploads = secrets.token_bytes(16), []
@@ -112,15 +112,15 @@ def verify_upload(
             f"{source}: not an upload of this task, whose uploads have {size} bytes; has"
             f" {len(content)}{' or more' if len(content) > size else ''}"
         )
-    _, task_id, addressed, client, nonce = _HEADER.unpack(content[: _HEADER.size])
+    _, task_id, recipient, client, nonce = _HEADER.unpack(content[: _HEADER.size])
     if task_id != task.id:
         raise InputError(
             f"{source}: of another task, {task_id.hex()}; must be of {task.id.hex()}. Tasks differ"
             " where their model, schema, bins or epsilon do"
         )
-    if addressed != role:
-        raise InputError(f"{source}: for aggregator {addressed}; this is aggregator {role}")
-    if client not in task.known:
+    if recipient != role:
+        raise InputError(f"{source}: for aggregator {recipient}; this is aggregator {role}")
+    if client not in task.client_keys:
         raise InputError(f"{source}: of the client {client.hex()}, whom the task does not know")
     signed, signature = content[len(FORMAT) : -_SIGNATURE_BYTES], content[-_SIGNATURE_BYTES:]
     if not is_signed(FORMAT, signed, signature, client):

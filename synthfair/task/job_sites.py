@@ -1,4 +1,4 @@
-"""The server's side of a job: questions to all sites, and a book of how each has answered."""
+"""The server's side of a job: questions to all sites, and a record of their answers."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class JobSites:
         return good
 
     def refuse(self, site: str, reason: str) -> None:
-        """Books that what a site has sent is not what was asked for."""
+        """Books the answer of a site as one to another question."""
         self._log(f"{site}: refused: {reason}")
         old = self.booked[site]
         update = {"code": "refused", "rounds": old.rounds - 1}
@@ -226,7 +226,7 @@ class JobSites:
         )
 
     def write(self, folder: Path, error: str | None) -> None:
-        """Writes that to federation.json in a folder."""
+        """Writes the document to federation.json in a folder."""
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / FILE, self.document(error).model_dump(mode="json"))
 

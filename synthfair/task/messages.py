@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 DOMAIN = b"synthfair-answer/1\0"
-"""Stands before what is signed: a signature made for something else never fits."""
+"""The prefix of all that is signed: a signature made for something else never fits."""
 
 MAX_TEXT, MAX_CARRIED = 250_000, 200_000_000
 """Bytes of a message's text, which may name 1000 sites and their keys, and of what it carries."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field
 
 from synthfair.config.rules import STRICT
-from synthfair.privacy.chain import Chain, Linked
+from synthfair.privacy.chain import Chain, Link
 from synthfair.privacy.guarantee import Line
 from synthfair.task.messages import Hex32, JobId, SiteCode
 
@@ -50,7 +50,7 @@ class Event(BaseModel):
     epsilon: float | None = None
 
 
-class TraceLine(Linked):
+class TraceLine(Link):
     """A line of the trace.
 
     Attributes:

@@ -41,7 +41,7 @@ MUTANTS = [
     Mutant(
         "the ledger forgets the counts' epsilon",
         "privacy/ledger.py",
-        "sum(part.pure for part in known),",
+        "sum(part.pure for part in compositions),",
         "0.0,",
         "test_privfairfl.py",
     ),

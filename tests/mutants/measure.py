@@ -13,7 +13,7 @@ MUTANTS = [
     Mutant(
         "epsilon of M_R as theorem 4.1 has it, which is too small",
         "measure/mechanisms.py",
-        "return max(kept_high, changed) - min(kept_low, changed)",
+        "return max(kept_high, log_change) - min(kept_low, log_change)",
         "return max(self.epsilon1, self.epsilon2)",
         "test_gap_mechanisms.py",
     ),
@@ -34,8 +34,8 @@ MUTANTS = [
     Mutant(
         "noise of the value left out",
         "measure/mechanisms.py",
-        "return (rounded + noise.clip(-largest, largest)) / m",
-        "return rounded / m",
+        "return (whole + noise.clip(-largest, largest)) / m",
+        "return whole / m",
         "test_gap_mechanisms.py",
     ),
     Mutant(
@@ -76,8 +76,8 @@ MUTANTS = [
     Mutant(
         "values are rounded to the nearest step",
         "measure/mechanisms.py",
-        "rounded = low + (uniform(len(value), source) <= m * value - low)",
-        "rounded = np.rint(m * value)",
+        "whole = low + (uniform(len(value), source) <= m * value - low)",
+        "whole = np.rint(m * value)",
         "test_gap_mechanisms.py",
     ),
     Mutant(

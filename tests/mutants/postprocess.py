@@ -266,8 +266,8 @@ MUTANTS = [
     Mutant(
         "simulated counts do not say that they are",
         "secure/opening.py",
-        'statement = opened.statement | {"simulated": SIMULATED}',
-        "statement = opened.statement",
+        'statement = result.statement | {"simulated": SIMULATED}',
+        "statement = result.statement",
         "test_privfairfl.py",
     ),
     Mutant(

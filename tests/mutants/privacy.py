@@ -41,8 +41,8 @@ MUTANTS = [
     Mutant(
         "a claimed sensitivity is not compared",
         "privacy/statement.py",
-        "if abs(found.sensitivity / right - 1) > 1e-9 or found.times != times:",
-        "if found.times != times:",
+        "if abs(mechanism.sensitivity / right - 1) > 1e-9 or mechanism.times != times:",
+        "if mechanism.times != times:",
         "test_accounting.py",
     ),
     Mutant(
@@ -111,7 +111,7 @@ MUTANTS = [
     Mutant(
         "rows near a single real one do not stop a release",
         "privacy/gate.py",
-        '"single": (far.single, far.linked)',
+        '"single": (far.single, far.linkage)',
         '"single": ()',
         "test_gate_attacks.py",
     ),
@@ -174,8 +174,8 @@ MUTANTS = [
     Mutant(
         "a row is counted in the tables of a tree alone",
         "privacy/statement.py",
-        'bounds["tables"] = both**0.5, both',
-        'bounds["tables"] = (p - 1) ** 0.5, both',
+        'bounds["tables"] = pairs**0.5, pairs',
+        'bounds["tables"] = (p - 1) ** 0.5, pairs',
         "test_surrogate_guarantee.py",
     ),
     Mutant(
@@ -349,8 +349,8 @@ MUTANTS = [
     Mutant(
         "candidates for the nearest row are the farthest",
         "privacy/gate.py",
-        "squares - 2 * rows[here] @ points.T",
-        "2 * rows[here] @ points.T - squares",
+        "squares - 2 * rows[part] @ points.T",
+        "2 * rows[part] @ points.T - squares",
         "test_nearest.py",
     ),
     Mutant(

@@ -20,8 +20,8 @@ MUTANTS = [
     Mutant(
         "the fraction of an exponent is left out",
         "privacy/noise.py",
-        "accepted[accepted] = _bernoulli_exp_fraction(rest[accepted], bottom, source)",
-        "accepted[accepted] = True",
+        "outcome[outcome] = _bernoulli_exp_fraction(rest[outcome], bottom, source)",
+        "outcome[outcome] = True",
         "test_discrete.py",
     ),
     Mutant(
@@ -34,8 +34,8 @@ MUTANTS = [
     Mutant(
         "uniform integers are reduced, not rejected",
         "privacy/noise.py",
-        "return drawn[drawn < m]",
-        "return drawn % m",
+        "return words[words < m]",
+        "return words % m",
         "test_discrete.py",
     ),
     Mutant(
@@ -83,8 +83,8 @@ MUTANTS = [
     Mutant(
         "an aggregator adds no noise",
         "secure/aggregator.py",
-        "total = received.total + task.what.noise(source).astype(np.uint64)",
-        "total = received.total",
+        "total = uploads.total + task.what.noise(source).astype(np.uint64)",
+        "total = uploads.total",
         "test_secure_noise.py",
     ),
     Mutant(
@@ -111,15 +111,15 @@ MUTANTS = [
     Mutant(
         "padding is not looked at",
         "secure/shares.py",
-        "if len(message) != self.message_bytes or any(message[used:]):",
+        "if len(message) != self.message_bytes or any(message[size:]):",
         "if len(message) != self.message_bytes:",
         "test_secure_noise.py",
     ),
     Mutant(
         "the full share goes to the role 0 whatever the task says",
         "secure/shares.py",
-        "used = 8 * self.length if role == self.full_share else SEED_BYTES",
-        "used = 8 * self.length if role == 0 else SEED_BYTES",
+        "size = 8 * self.length if role == self.full_share else SEED_BYTES",
+        "size = 8 * self.length if role == 0 else SEED_BYTES",
         "test_secure_noise.py",
     ),
     Mutant(

@@ -62,16 +62,16 @@ MUTANTS = [
     Mutant(
         "a task is answered again",
         "secure/aggregator.py",
-        "    if not created:\n        raise _spent(record)\n",
+        "    if not is_new:\n        raise _spent_error(record)\n",
         "",
         "test_secure_protocol.py",
     ),
     Mutant(
         "the record is made after the noise",
         "secure/aggregator.py",
-        "    record = record_of(task, secret, records)\n    try:\n        created",
+        "    record = record_of(task, secret, records)\n    try:\n        is_new",
         "    record = record_of(task, secret, records)\n    task.what.noise(source)\n    try:\n"
-        "        created",
+        "        is_new",
         "test_secure_protocol.py",
     ),
     Mutant(
@@ -91,7 +91,7 @@ MUTANTS = [
     Mutant(
         "uploads for another aggregator are taken",
         "secure/upload.py",
-        "    if addressed != role:\n",
+        "    if recipient != role:\n",
         "    if False:\n",
         "test_secure_protocol.py",
     ),
@@ -210,7 +210,7 @@ MUTANTS = [
     Mutant(
         "the first refused file hides the others",
         "secure/aggregator.py",
-        "            refused.append(str(error))\n            continue\n",
+        "            problems.append(str(error))\n            continue\n",
         "            raise\n",
         "test_secure_protocol.py",
     ),
@@ -273,8 +273,8 @@ MUTANTS = [
     Mutant(
         "a commitment says what the sum is",
         "secure/aggregator.py",
-        "COMMITMENT + DOMAIN + self.signed() + signature",
-        "COMMITMENT + DOMAIN + self.signed()",
+        "COMMITMENT + DOMAIN + self.signed_bytes() + signature",
+        "COMMITMENT + DOMAIN + self.signed_bytes()",
         "test_secure_protocol.py",
     ),
     Mutant(
