@@ -36,7 +36,7 @@ from synthfair.compare.demonstration import COLUMN, FAIR, LENDERS, SURROGATE, TE
 from synthfair.data.partition import ClientTable, partition_by
 from synthfair.deploy.check import problems
 from synthfair.deploy.kit import JOBS, KITS, make_kits
-from synthfair.deploy.session import EndedJob, OnProgress, attach, connected, submit
+from synthfair.deploy.session import JobResult, OnProgress, attach, connect, submit
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
@@ -334,7 +334,7 @@ class JobRun(NamedTuple):
         clean: whether all processes ended when asked.
     """
 
-    run: EndedJob
+    run: JobResult
     start_seconds: float
     job_seconds: float
     clean: bool
@@ -378,7 +378,7 @@ def demonstrate(
     times = [time.monotonic()]
     with running(kits, port) as processes:
         # The submitter's kit opens a session with the server.
-        with connected(output / "federation" / KITS / SUBMITTER, timeout=60.0) as session:
+        with connect(output / "federation" / KITS / SUBMITTER, timeout=60.0) as session:
             wait_for_sites(session, [*lenders, *scenario.aggregators])
             times.append(time.monotonic())
 

@@ -14,7 +14,7 @@ import numpy as np
 from synthfair.files import OWNER_ONLY, open_file, whole_file
 
 
-class Saved(NamedTuple):
+class Checkpoint(NamedTuple):
     """The content of a checkpoint.
 
     Attributes:
@@ -43,18 +43,18 @@ class CheckpointFile:
         """Returns the file named after an output and the run, so that it is never another."""
         return cls(output.with_name(f"{output.name}.{fingerprint[:16]}.checkpoint"), fingerprint)
 
-    def save(self, saved: Saved) -> None:
+    def save(self, content: Checkpoint) -> None:
         """Writes a checkpoint, whole or not at all; only its owner may read it."""
         contents = {
             f"{name}_{i}": np.asarray(leaf)
-            for name, tree in saved._asdict().items()
+            for name, tree in content._asdict().items()
             for i, leaf in enumerate(jax.tree.leaves(tree))
         }
         contents["fingerprint"] = np.asarray(self.fingerprint)
         with whole_file(self.path, mode=OWNER_ONLY) as temporary, temporary.open("wb") as file:
             np.savez(file, **contents)  # type: ignore[arg-type]
 
-    def load(self, like: Saved) -> Saved | None:
+    def load(self, like: Checkpoint) -> Checkpoint | None:
         """The checkpoint saved, or None where there is none of this very run.
 
         Args:
@@ -70,7 +70,7 @@ class CheckpointFile:
             return None
         if not _alike(state, like.state, 0) or not _alike(history, like.history, 1):
             return None
-        return Saved(jax.tree.map(jnp.asarray, state), history)
+        return Checkpoint(jax.tree.map(jnp.asarray, state), history)
 
 
 def _read(file: Any, name: str, like: Any) -> Any:
@@ -78,8 +78,8 @@ def _read(file: Any, name: str, like: Any) -> Any:
     return jax.tree.unflatten(tree, [file[f"{name}_{i}"] for i in range(len(leaves))])
 
 
-def _alike(found: Any, like: Any, first_axis: int) -> bool:
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(like), strict=True)
+def _alike(tree: Any, like: Any, first_axis: int) -> bool:
+    pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(like), strict=True)
     return all(
         a.shape[first_axis:] == b.shape[first_axis:] and a.dtype == b.dtype for a, b in pairs
     )

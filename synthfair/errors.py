@@ -21,8 +21,8 @@ class InputError(ValueError):
 
 def reason(error: BaseException) -> str:
     """The first line of the message of a library's error."""
-    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return said.splitlines()[0]
+    message = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return message.splitlines()[0]
 
 
 def refusal(source: str, error: ValidationError) -> InputError:
@@ -30,8 +30,8 @@ def refusal(source: str, error: ValidationError) -> InputError:
     lines, problems = [], error.errors(include_url=False)
     for problem in problems[:MOST_LINES]:
         key = ".".join(str(part) for part in problem["loc"])
-        shown = "" if _says_all(problem) else _shown(problem["input"])
-        lines.append(f"{source}: {key and key + ': '}{_sentence(problem)}{shown}")
+        value = "" if _says_all(problem) else _value_text(problem["input"])
+        lines.append(f"{source}: {key and key + ': '}{_sentence(problem)}{value}")
     if len(problems) > MOST_LINES:
         lines.append(f"{source}: and {len(problems) - MOST_LINES} more")
     return InputError("\n".join(lines))
@@ -52,6 +52,6 @@ def _sentence(problem) -> str:  # noqa: ANN001 - pydantic's ErrorDetails, not im
     return problem["msg"].removeprefix("Value error, ")
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     text = repr(value)
     return f"; got {text if len(text) <= 60 else text[:57] + '...'}"

@@ -134,8 +134,8 @@ def evaluate(
         (0.877, 0.0)
     """
     label = model.schema_.label
-    named = zip(sources or tables, tables.values(), strict=True)
-    without = [str(name) for name, table in named if label not in table.columns]
+    pairs = zip(sources or tables, tables.values(), strict=True)
+    without = [str(name) for name, table in pairs if label not in table.columns]
     if without and len(without) < len(tables):
         raise InputError(
             f"{without[0]}: has no column {label!r} of labels, and other test tables have one;"
@@ -151,7 +151,7 @@ def pooled_scores(
     sources: Sequence[Path] | None = None,
 ) -> Scored:
     """The rows of all tables together, scored; arguments and errors as of :func:`evaluate`."""
-    return _pooled(_scores(model, tables, sources))
+    return _pool(_scores(model, tables, sources))
 
 
 def _scores(
@@ -161,7 +161,7 @@ def _scores(
     *,
     labelled: bool = True,
 ) -> dict[str, Scored]:
-    scored, n_groups = {}, len(model.schema_.groups)
+    parts, n_groups = {}, len(model.schema_.groups)
     for (name, table), source in zip(tables.items(), sources or tables, strict=True):
         if labelled:
             x, s, y = encode(table, model.schema_, source=str(source))
@@ -169,11 +169,11 @@ def _scores(
             x, s = encode_inputs(table, model.schema_, source=str(source))
             y = np.full(len(s), np.nan)
         score = model.scores(x, s)
-        scored[name] = Scored(y, score, s, n_groups, model.probabilities(score, s))
-    return scored
+        parts[name] = Scored(y, score, s, n_groups, model.probabilities(score, s))
+    return parts
 
 
-def _pooled(scored: Mapping[str, Scored]) -> Scored:
+def _pool(scored: Mapping[str, Scored]) -> Scored:
     if not scored:
         raise InputError("no test tables")
     parts = list(scored.values())
@@ -188,11 +188,11 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
     Raises:
         InputError: no rows.
     """
-    everything, config = _pooled(scored), config or ServerConfig()
+    everything, config = _pool(scored), config or ServerConfig()
     positive = float(np.mean((1 + everything.y) / 2))  # of labels that are not known, not-a-number
     labelled = not np.isnan(positive)
 
-    def measured(rows: Scored) -> dict[str, Metric]:
+    def metrics_of(rows: Scored) -> dict[str, Metric]:
         return metrics_with_intervals(
             rows,
             resamples=config.resamples,
@@ -204,8 +204,8 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
         return [LabelCounts(size.negative, size.positive) for size in group_sizes(rows)]
 
     return Evaluation(
-        overall=measured(everything),
-        per_client={name: measured(rows) for name, rows in scored.items()},
+        overall=metrics_of(everything),
+        per_client={name: metrics_of(rows) for name, rows in scored.items()},
         by_group=group_rates(everything),
         group_sizes=group_sizes(everything),
         n_test=len(everything.y),
@@ -280,8 +280,8 @@ def small_group_warnings(
         labels = f": {size.positive} with label {positive}, {size.negative} with {negative}"
         return f"{size.n} rows{labels if evaluation.labelled else ''}"
 
-    named = [f"{name} ({rows(size)})" for name, size in list(small.items())[:MOST_NAMED]]
-    named += [f"{len(small) - MOST_NAMED} more"] if len(small) > MOST_NAMED else []
+    names = [f"{name} ({rows(size)})" for name, size in list(small.items())[:MOST_NAMED]]
+    names += [f"{len(small) - MOST_NAMED} more"] if len(small) > MOST_NAMED else []
     enough = max(FEW_ROWS, config.min_group_rows)
     one = ", overall or of one label" if evaluation.labelled else ""
     remedy = (
@@ -291,7 +291,7 @@ def small_group_warnings(
     )
     return (
         f"fewer than {enough} test rows{one}, so that rates are hardly known:"
-        f" {', '.join(named)}; {remedy}",
+        f" {', '.join(names)}; {remedy}",
     )
 
 
@@ -305,7 +305,7 @@ def decision_document(model: TrainedModel) -> dict[str, Any]:
         "decision": {"notion": model.decision.notion, "alpha": model.decision.alpha},
         "asked": Target(by="tolerance", amounts=(model.decision.alpha,)).model_dump(mode="json"),
         "converged": model.converged,
-        **({"counts": said} if (said := model.decision.statement) else {}),
+        **({"counts": statement} if (statement := model.decision.statement) else {}),
     }
 
 

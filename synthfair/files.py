@@ -100,8 +100,8 @@ def require_distinct(output: Path, *inputs: Path) -> None:
     for path in inputs:
         # Links are only resolved for files that do not exist, as that takes ten times longer.
         # Path.exists would raise where a folder may not be searched.
-        there = os.path.exists(path)  # noqa: PTH110
-        if (exists and output.samefile(path)) if there else os.path.realpath(path) == place:
+        is_path = os.path.exists(path)  # noqa: PTH110
+        if (exists and output.samefile(path)) if is_path else os.path.realpath(path) == place:
             raise InputError(f"{output}: is named twice; choose another name for the output")
 
 
@@ -223,7 +223,7 @@ def parse_json(content: bytes | str, source: str) -> Any:
             MOST_LEVELS levels.
     """
     try:
-        found = json.loads(
+        value = json.loads(
             content,
             object_pairs_hook=_distinct_keys,
             parse_constant=_finite,
@@ -232,21 +232,21 @@ def parse_json(content: bytes | str, source: str) -> Any:
         )
     except (ValueError, RecursionError) as error:
         raise InputError(f"{source}: not JSON: {reason(error)}") from error
-    level = [found]
+    level = [value]
     for _ in range(MOST_LEVELS):
         lists = [one.values() if isinstance(one, dict) else one for one in level]
         level = [one for part in lists if isinstance(part, (list, ValuesView)) for one in part]
     if any(isinstance(one, (list, dict)) for one in level):
         raise InputError(f"{source}: not JSON: more than {MOST_LEVELS} levels in each other")
-    return found
+    return value
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         raise ValueError(f"key {twice!r} appears more than once")
-    return found
+    return entries
 
 
 def _finite(text: str) -> float:

@@ -55,10 +55,10 @@ def _exit(_signal: int, _frame: object) -> None:
     os._exit(INTERRUPTED)
 
 
-def _send_again(dropped: UnraisableHookArgs) -> None:
+def _send_again(exception: UnraisableHookArgs) -> None:
     """Sends Ctrl-C anew where Python drops its exception, as in JAX's callback of the collector."""
-    if not isinstance(dropped.exc_value, KeyboardInterrupt):
-        sys.__unraisablehook__(dropped)
+    if not isinstance(exception.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(exception)
         return
     from threading import Timer  # later, as nothing can be raised from here
 

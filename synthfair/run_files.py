@@ -147,17 +147,17 @@ _Fraction = Annotated[float, Field(ge=0, le=1)]
 _Number = Annotated[float, Field(ge=-1e12, le=1e12)]
 
 
-def _nulls_as_nan(found: Any) -> Any:
-    if isinstance(found, dict):
-        return {key: _nulls_as_nan(value) for key, value in found.items()}
-    if isinstance(found, list):  # a tuple, as validation then sees Python's types, not JSON's
-        return tuple(map(_nulls_as_nan, found))
-    return math.nan if found is None else found
+def _nulls_as_nan(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _nulls_as_nan(value) for key, value in content.items()}
+    if isinstance(content, list):  # a tuple, as validation then sees Python's types, not JSON's
+        return tuple(map(_nulls_as_nan, content))
+    return math.nan if content is None else content
 
 
-def _numbers(found: Any) -> Iterator[tuple[str, float]]:
+def _numbers(numbers: Any) -> Iterator[tuple[str, float]]:
     """Yields the numbers of a named tuple and of those in it, by field; names must be printable."""
-    for name, value in found._asdict().items():
+    for name, value in numbers._asdict().items():
         if isinstance(value, dict):
             for key, inner in value.items():
                 _printable(key)
@@ -175,12 +175,12 @@ def _numbers(found: Any) -> Iterator[tuple[str, float]]:
 def _within(low: float, high: float, **others: tuple[float, float]) -> tuple[Any, Any]:
     """A check that a named tuple's numbers, or some fields', lie in a range; or are undefined."""
 
-    def check(found: Any) -> Any:
-        for name, value in _numbers(found):
+    def check(numbers: Any) -> Any:
+        for name, value in _numbers(numbers):
             least, most = others.get(name, (low, high))
             if not (least <= value <= most or math.isnan(value)):
                 raise ValueError(f"{name} must be from {least:g} to {most:g}, and is {value:g}")
-        return found
+        return numbers
 
     return BeforeValidator(_nulls_as_nan), AfterValidator(check)
 
@@ -341,13 +341,13 @@ class MetricsFile(Part):
         groups = list(self.by_group)
         if self.rows is not None and (
             list(self.rows) != list(self.per_client)
-            or any(list(found) != groups for found in self.rows.values())
+            or any(list(counts) != groups for counts in self.rows.values())
         ):
             raise ValueError("rows: must be those of each client in per_client, of each group")
         if self.scores is not None and list(self.scores) != groups:
             raise ValueError("scores: must be those of each group in by_group")
-        for name, found in (self.scores or {}).items():
-            if {len(part) for part in found} != {BINS}:
+        for name, counts in (self.scores or {}).items():
+            if {len(part) for part in counts} != {BINS}:
                 raise ValueError(f"scores.{name}: must have {BINS} bins")
         return self
 
@@ -411,7 +411,7 @@ def _frontier_line(row: Sequence[str]) -> FrontierLine:
     line = FrontierLine(*(float(text) if text else math.nan for text in row))
     for name, value in line._asdict().items():
         most = 1e12 if name == "rho" else 1
-        undefined = math.isnan(value) and name in ("gap", "test_gap", "test_accuracy")
-        if not (0 <= value <= most or undefined):
+        is_undefined = math.isnan(value) and name in ("gap", "test_gap", "test_accuracy")
+        if not (0 <= value <= most or is_undefined):
             raise ValueError(f"{name} must be from 0 to {most:g}, and is {value:g}")
     return line

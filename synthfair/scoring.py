@@ -90,7 +90,7 @@ def predict_parts(
     Raises:
         InputError: also where there are no rows.
     """
-    for rows_before, part in _numbered(parts, source):
+    for rows_before, part in _with_starts(parts, source):
         yield predict(
             model,
             part,
@@ -108,14 +108,14 @@ def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: s
         InputError: a part does not fit the model's schema, or there are no rows.
     """
     total, rows = np.zeros(len(model.theta)), 0
-    for rows_before, part in _numbered(parts, source):
+    for rows_before, part in _with_starts(parts, source):
         encoded = encode_inputs(part, model.schema_, source=source, rows_before=rows_before)
         total += model.rows(*encoded).sum(axis=0)
         rows += len(part)
     return total / rows
 
 
-def _numbered(parts: Iterable[pd.DataFrame], source: str) -> Iterator[tuple[int, pd.DataFrame]]:
+def _with_starts(parts: Iterable[pd.DataFrame], source: str) -> Iterator[tuple[int, pd.DataFrame]]:
     """The parts that have rows, each with the number of rows before it; at least one."""
     rows = 0
     for part in parts:

@@ -175,13 +175,13 @@ class TrainedModel(BaseModel):
         constant, values = 0.0, {}
         for name, column in self.schema_.features.items():
             names = encoded_as(name, column)
-            own = dict(zip(names, islice(theta, len(names)), strict=True))
+            of_column = dict(zip(names, islice(theta, len(names)), strict=True))
             if isinstance(column, Numeric):  # theta (value - lower) / (upper - lower)
-                own[name] /= column.upper - column.lower
-                constant -= own[name] * column.lower
+                of_column[name] /= column.upper - column.lower
+                constant -= of_column[name] * column.lower
                 if column.missing == "category":
-                    own[names[1]] += own[name] * column.lower
-            values |= own
+                    of_column[names[1]] += of_column[name] * column.lower
+            values |= of_column
         values |= dict(zip(self.inputs[len(values) :], theta, strict=True))
         return values | {INTERCEPT: values.get(INTERCEPT, 0.0) + constant}
 
@@ -228,8 +228,8 @@ class TrainedModel(BaseModel):
         widths = {name: len(encoded_as(name, c)) for name, c in self.schema_.features.items()}
         if self.group_input:
             widths[self.schema_.sensitive] = len(self.schema_.groups) - 1
-        moved = (self.rows(x, s) - reference) * theta
-        blocks = np.split(moved, np.cumsum(list(widths.values())), axis=1)  # and the intercept
+        terms = (self.rows(x, s) - reference) * theta
+        blocks = np.split(terms, np.cumsum(list(widths.values())), axis=1)  # and the intercept
         parts = {name: block.sum(axis=1) for name, block in zip(widths, blocks, strict=False)}
         return float(reference @ theta), parts
 
@@ -297,8 +297,8 @@ def write_model(model: TrainedModel, path: str | PathLike[str]) -> None:
     Raises:
         InputError: it cannot be written.
     """
-    shown = {} if model.hidden else {COEFFICIENTS: model.coefficients}
-    write_json(Path(path), {"sha256": model.sha256, **model.body(), **shown})
+    extra = {} if model.hidden else {COEFFICIENTS: model.coefficients}
+    write_json(Path(path), {"sha256": model.sha256, **model.body(), **extra})
 
 
 def read_model(path: str | PathLike[str]) -> TrainedModel:
@@ -324,7 +324,7 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
     if len(text) > MAX_BYTES:
         raise InputError(f"{source}: larger than the {MAX_BYTES} bytes that are allowed")
     body = parse_json(text, source)
-    shown = body.pop(COEFFICIENTS, None) if isinstance(body, dict) else None
+    coefficients = body.pop(COEFFICIENTS, None) if isinstance(body, dict) else None
     if not isinstance(body, dict) or body.pop("sha256", None) != _checksum(body):
         raise InputError(
             f"{source}: not a model file, or altered since it was written (sha256 differs)"
@@ -347,18 +347,18 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
             f"{source}: theta: scores could be as large as {score:.3g}; must be at most"
             f" {MOST_SCORE:g}, which no trained model needs"
         )
-    if shown is not None and (model.hidden or not _close(shown, model.coefficients)):
+    if coefficients is not None and (model.hidden or not _close(coefficients, model.coefficients)):
         raise InputError(f"{source}: coefficients: are not those of theta; leave them out")
     return model
 
 
-def _close(shown: object, coefficients: dict[str, float]) -> bool:
+def _close(document: object, coefficients: dict[str, float]) -> bool:
     """Whether a file shows these coefficients, up to rounding; in large units they are small."""
-    if not isinstance(shown, dict) or shown.keys() != coefficients.keys():
+    if not isinstance(document, dict) or document.keys() != coefficients.keys():
         return False
-    there, here = ([values[name] for name in coefficients] for values in (shown, coefficients))
-    numbers = all(isinstance(value, float) for value in there)
-    return numbers and np.allclose(there, here, rtol=1e-9, atol=0.0)
+    claimed, own = ([values[name] for name in coefficients] for values in (document, coefficients))
+    numbers = all(isinstance(value, float) for value in claimed)
+    return numbers and np.allclose(claimed, own, rtol=1e-9, atol=0.0)
 
 
 def _check_shapes(model: TrainedModel, source: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
-from synthfair.checkpoint import CheckpointFile, Saved
+from synthfair.checkpoint import Checkpoint, CheckpointFile
 from synthfair.client import Options, RefusedReleaseError, check_rows, distill_file
 from synthfair.client.history import read_history, write_history
 from synthfair.config import DistillConfig
@@ -304,7 +304,7 @@ def test_a_checkpoint_of_another_run_or_damaged_is_not_used(files, quick):
 
 def test_a_checkpoint_is_read_by_its_own_run_alone(tmp_path):
     """Even where it has the other's name."""
-    saved = Saved({"x": np.arange(3.0)}, np.zeros(2))
+    saved = Checkpoint({"x": np.arange(3.0)}, np.zeros(2))
     CheckpointFile(tmp_path / "one", "mine").save(saved)
     back = CheckpointFile(tmp_path / "one", "mine").load(saved)
     assert back

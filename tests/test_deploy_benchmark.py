@@ -6,15 +6,15 @@ from benchmarks.deploy import DEPLOY, DeploySetting, run_job
 from benchmarks.runs import Run, Runs
 from examples import deployment
 from synthfair.deploy import session
-from synthfair.task.federation_file import Booked, FederationFile
+from synthfair.task.federation_file import FederationFile, SiteRecord
 
-BOOKED = Booked(code="ok", rounds=3, seconds=2.0, site_seconds=1.5, carried_bytes=250_000)
+BOOKED = SiteRecord(code="ok", rounds=3, seconds=2.0, site_seconds=1.5, carried_bytes=250_000)
 
 
 def stub(monkeypatch, *, status=session.COMPLETED, clean=True):
     found = FederationFile(job="j", error=None, server="hub", version="1", seconds=9.0, rounds=3,
                            median_round_seconds=0.4, sites={"a": BOOKED, "b": BOOKED})  # fmt: skip
-    shown = deployment.JobRun(session.EndedJob("j", status, found), 5.0, 10.0, clean)
+    shown = deployment.JobRun(session.JobResult("j", status, found), 5.0, 10.0, clean)
     monkeypatch.setattr(deployment, "unlike_lenders", dict)
     monkeypatch.setattr(deployment, "demonstrate", lambda *_, **__: shown)
 

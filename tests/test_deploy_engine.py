@@ -27,7 +27,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 from nvflare.apis.workspace import Workspace
 
-from synthfair.deploy.engine import SiteExecutor
+from synthfair.deploy.flare import SiteExecutor
 
 SECRET = "secret-of-a-person"
 
@@ -202,7 +202,7 @@ def test_real_sites_refuse_what_is_loosened_and_reveal_no_text(tmp_path):
 def refusals(folder):
     """Three processes, and jobs that must fail."""
     from examples import deployment
-    from synthfair.deploy.session import attach, connected, submit
+    from synthfair.deploy.session import attach, connect, submit
 
     folder, port = Path(folder), deployment.free_port()
     lenders = deployment.unlike_lenders()
@@ -211,7 +211,7 @@ def refusals(folder):
     submitter = folder / "federation" / "kits" / deployment.SUBMITTER
     os.environ["PROBE_SECRET"] = "secret-of-the-server"
     with deployment.running(kits, port):
-        with connected(submitter, timeout=60) as session:
+        with connect(submitter, timeout=60) as session:
             deployment.wait_for_sites(session, lenders)
             for edit in EDITS:
                 job = shutil.copytree(jobs / "single_shot", jobs / edit.__name__)

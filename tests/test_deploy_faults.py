@@ -87,10 +87,10 @@ class Federation:
 
     @contextmanager
     def session(self):
-        from synthfair.deploy.session import connected
+        from synthfair.deploy.session import connect
 
         submitter = self.folder / "federation" / "kits" / self.example.SUBMITTER
-        with connected(submitter, timeout=60) as found:
+        with connect(submitter, timeout=60) as found:
             yield found
 
     def run(self, session, kind, on_progress=lambda *_: None, **job):

@@ -131,7 +131,7 @@ def test_the_engine_asks_before_it_reads(app, monkeypatch):
 
 @pytest.mark.parametrize("name", ["{$HOME}", "../a", "", "a" * 100])
 def test_a_controller_takes_names_alone(name):
-    from synthfair.deploy.engine import JobController
+    from synthfair.deploy.flare import JobController
 
     with pytest.raises(ValueError, match="should match"):
         JobController("train", ["a", name], {})

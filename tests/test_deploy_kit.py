@@ -81,7 +81,7 @@ def test_a_kit_is_hardened_as_it_is_made(kit, name):
 )
 def test_a_job_can_have_one_class_loaded(kit, name, loaded):
     settings = json.loads((kit(name) / "local" / "resources.json").read_text())
-    assert settings["class_allow_list"] == [f"synthfair.deploy.engine.{loaded}"]
+    assert settings["class_allow_list"] == [f"synthfair.deploy.flare.{loaded}"]
     assert settings["class_list_enforcement_mode"] == "enforce"
     assert settings["app_validator"]["path"] == "synthfair.deploy.job_validator.JobValidator"
 

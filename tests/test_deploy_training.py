@@ -11,7 +11,7 @@ from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.data.encode import in_content_order
-from synthfair.deploy.agreed import has_guarantee, packed, unpacked
+from synthfair.deploy.agreement import has_guarantee, pack, unpack
 from synthfair.deploy.train_job import TrainJob, run_train
 from synthfair.federated import TrainConfig
 from synthfair.federated.training import rounds_csv
@@ -435,11 +435,11 @@ def test_no_room_is_made_for_a_state_that_did_not_come():
     """Of a network of 80 GB, which a question can name in a few bytes."""
     like = {"weight": jax.ShapeDtypeStruct((100_000, 100_000), "float64")}
     with pytest.raises(ValueError, match="has 8 bytes; must have 80000000000"):
-        unpacked(bytes(8), like)
+        unpack(bytes(8), like)
 
 
 def test_trees_survive_the_way():
     tree = {"a": np.arange(3.0), "b": (np.float64(0.1), np.zeros((2, 2)))}
-    found = unpacked(packed(tree), tree)
+    found = unpack(pack(tree), tree)
     assert np.array_equal(found["a"], tree["a"])
     assert found["b"][0] == 0.1

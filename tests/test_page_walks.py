@@ -145,8 +145,8 @@ def fill_in(folder, parts):
 JOINED = f"""
 from pathlib import Path
 from examples.deployment import wait_for_sites
-from synthfair.deploy.session import connected
-with connected(Path("{LEAD}"), timeout=60) as session:
+from synthfair.deploy.session import connect
+with connect(Path("{LEAD}"), timeout=60) as session:
     wait_for_sites(session, [{", ".join(map(json.dumps, BANKS))}])
 """
 """Waits until the server knows both banks. In a process of its own: the engine warns, and pytest turns

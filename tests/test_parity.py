@@ -93,7 +93,7 @@ def test_a_group_of_which_nothing_is_known_is_left_out():
     """Rates of 0.2 and 0.4, and two groups with fewer rows than asked for, one of them by noise."""
     values, counts = jnp.array([[2.0, 8.0, 0.5, 9.0]]), jnp.array([[10.0, 20.0, 1.4, -3.0]])
     found = Parity("statistical_parity", (4,)).differences(RateSums(values, counts), 1.5)
-    np.testing.assert_array_equal(found.known, [[True, True, False, False]])
+    np.testing.assert_array_equal(found.is_known, [[True, True, False, False]])
     np.testing.assert_allclose(found.values, [[1 / 3 - 0.2, 1 / 3 - 0.4, 0, 0]], atol=1e-12)
     assert not found.slope[0, 2:].any()
     assert not found.slope[0, :, 2:].any()

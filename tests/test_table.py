@@ -33,7 +33,7 @@ from synthfair.report.result_tables import (
 )
 from synthfair.report.text_table import LONG, Table, plain_text
 from synthfair.run_files import Influence, Influences
-from synthfair.task.federation_file import Booked, FederationFile
+from synthfair.task.federation_file import FederationFile, SiteRecord
 
 CLIENTS = [f"community hospital of the north {i}" for i in range(9)] + ["north_western_bank_branch"]
 GROUPS = [f"race=Asian-Pacific islander {i}" for i in range(7)]
@@ -53,7 +53,7 @@ def comparison(found=0.9876):
 def previewed():
     distances = Any(
         held_out_median=1.234, median=1.321, close=comparison(), near=comparison(0.0),
-        single=comparison(), linked=comparison(),
+        single=comparison(), linkage=comparison(),
     )  # fmt: skip
     attacks = {"membership by the distance to the closest row": comparison()}
     return Preview(800, 99, 1, 2, True, 1.234, distances, attacks)
@@ -104,7 +104,7 @@ def outcomes():
 
 
 def federation():
-    sites = {name: Booked(code="uploads", rounds=12, seconds=1234.5) for name in CLIENTS}
+    sites = {name: SiteRecord(code="uploads", rounds=12, seconds=1234.5) for name in CLIENTS}
     return FederationFile(
         job="b1946ac9-2492-4d23-9eb8-d0e3dbbf1f3a", server="server", version="0", seconds=1,
         rounds=12, median_round_seconds=1, error=None, sites=sites,

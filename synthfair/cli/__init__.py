@@ -97,8 +97,8 @@ def make_app(*, overview: bool = False) -> App:
     )
     for title, commands in COMMANDS.items():
         for path, purpose in commands.items():
-            name, shown = path.split(":")[1], purpose if overview else None
-            app.command(f"synthfair.cli.{path}", name=name, help=shown, group=GROUPS[title])
+            name, text = path.split(":")[1], purpose if overview else None
+            app.command(f"synthfair.cli.{path}", name=name, help=text, group=GROUPS[title])
     return app
 
 
@@ -138,8 +138,8 @@ def _drop_output() -> None:
 
 
 def _fail(code: int, message: str) -> int:
-    shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
-    print(shown, file=sys.stderr)  # noqa: T201 - the command line's own voice
+    text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
+    print(text, file=sys.stderr)  # noqa: T201 - the command line's own voice
     try:
         _flush()
     except BrokenPipeError:

@@ -90,9 +90,9 @@ def client(
         history: CSV to write every step to, for the curves of a report made in house; its name must
             end in .history.csv. Private: do not send it.
     """
-    chosen = load_release_config(config, release=release, **settings)
+    settings_of_release = load_release_config(config, release=release, **settings)
     check_inputs(schema, data, *filter(None, [sign]))
-    surrogate = isinstance(chosen, SurrogateConfig)
+    surrogate = isinstance(settings_of_release, SurrogateConfig)
     if history and surrogate:
         raise InputError("--history: a surrogate is not made in steps; leave it out")
 
@@ -136,17 +136,17 @@ def client(
             def on_rows(clipping: Clipping) -> None:
                 nonlocal show
                 bars.close()
-                _tell_real_rows(clipping, chosen)
+                _tell_real_rows(clipping, settings_of_release)
                 show = bars.enter_context(stage_bar() if surrogate else distilling_bar())
 
             def show_now(*now: Any) -> None:
                 show(*now)  # of the bar that is there now
 
-            made, receipt = distill_file(
+            outcome, receipt = distill_file(
                 data,
                 schema,
                 output,
-                chosen,
+                settings_of_release,
                 options,
                 on_rows=on_rows,
                 progress=show_now,
@@ -158,35 +158,35 @@ def client(
         with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
             say(preview_table(refused.preview))
         raise
-    _tell(made, receipt, history, signed=sign)
+    _tell(outcome, receipt, history, key=sign)
 
 
 def _tell(
-    made: Distillation | SurrogateRelease,
+    outcome: Distillation | SurrogateRelease,
     receipt: Receipt,
     history: Path | None,
     *,
-    signed: Path | None,
+    key: Path | None,
 ) -> None:
     """Writes the history of a fair release, and shows what was made."""
     from synthfair.cli.show import say, warn
     from synthfair.report.release_tables import fit_warnings, preview_table, release_table
 
-    if made.release.weight is None:
-        made = cast("Distillation", made)
+    if outcome.release.weight is None:
+        outcome = cast("Distillation", outcome)
         if history:
             from synthfair.client.history import write_history
 
-            write_history(made.history, history)
-        if made.resumed_at:
-            say(f"Continued at step {made.resumed_at} of an interrupted run.")
-    say(release_table(made, receipt))
+            write_history(outcome.history, history)
+        if outcome.resumed_at:
+            say(f"Continued at step {outcome.resumed_at} of an interrupted run.")
+    say(release_table(outcome, receipt))
     if receipt.preview:
         say(preview_table(receipt.preview))
     warn(receipt.no_trial)
-    if signed:
-        say(f"Signed with {signed}.")
-    warn(*fit_warnings(made))
+    if key:
+        say(f"Signed with {key}.")
+    warn(*fit_warnings(outcome))
 
 
 def _tell_real_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> None:

@@ -102,7 +102,7 @@ def compare(
     from synthfair.cli.show import terminal, warn
     from synthfair.jax_setup import start_jax
 
-    rows, described = own_table(table, schema, sensitive)
+    rows, table_schema = own_table(table, schema, sensitive)
     start_jax()
     train = _train_settings(train_config, methods) if train_config else None
     from rich.progress import track
@@ -115,8 +115,8 @@ def compare(
     if schema:
         with open_file(Path(table)) as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    compared = ComparedTable(rows, described, table, split, sha256, least)
-    parts = split.apply(rows, described, seed=0)
+    task = ComparedTable(rows, table_schema, table, split, sha256, least)
+    parts = split.apply(rows, table_schema, seed=0)
     left_out = split.left_out_warning(rows, parts)
     warn(left_out and f"{left_out} (of seed 0)")
     assignment = None
@@ -131,21 +131,21 @@ def compare(
     points = make_grid(methods, weights, seeds, output)
 
     # What is not done yet. A run that is refused does not stop the others.
-    todo = [point for point in points if not is_done(point, compared, distill, rounds=rounds)]
-    refused: dict[GridPoint, str] = {}
-    shared: SurrogateCache = {}
+    todo = [point for point in points if not is_done(point, task, distill, rounds=rounds)]
+    refusals: dict[GridPoint, str] = {}
+    cache: SurrogateCache = {}
     for point in track(todo, description="comparing", console=terminal()):
         try:
-            run_point(point, compared, distill, rounds=rounds, shared=shared)
+            run_point(point, task, distill, rounds=rounds, shared=cache)
         except InputError as error:
-            refused[point] = str(error)
-    if len(refused) == len(points):
-        raise InputError(f"no run can be compared: {refused[points[0]]}")
-    for why in dict.fromkeys(refused.values()):
-        names = [point.folder.name for point, other in refused.items() if other == why]
-        warn(f"left out: {', '.join(names)}: {why}")
+            refusals[point] = str(error)
+    if len(refusals) == len(points):
+        raise InputError(f"no run can be compared: {refusals[points[0]]}")
+    for cause in dict.fromkeys(refusals.values()):
+        names = [point.folder.name for point, other in refusals.items() if other == cause]
+        warn(f"left out: {', '.join(names)}: {cause}")
 
-    _report([point.folder for point in points if point not in refused], output)
+    _report([point.folder for point in points if point not in refusals], output)
 
 
 def _train_settings(path: Path, methods: Sequence[str]) -> dict[str, Any]:
@@ -155,16 +155,16 @@ def _train_settings(path: Path, methods: Sequence[str]) -> dict[str, Any]:
     from synthfair.config.loading import read_toml
     from synthfair.federated import METHODS, own_settings
 
-    given = read_toml(path)
+    settings = read_toml(path)
     try:
-        own_settings(given)
+        own_settings(settings)
     except ValidationError as error:
         raise refusal(str(path), error) from error
-    compared = [METHODS[name] for name in methods if name in METHODS]
-    unread = (key for key in given if not any(method.reads(key) for method in compared))
+    classes = [METHODS[name] for name in methods if name in METHODS]
+    unread = (key for key in settings if not any(method.reads(key) for method in classes))
     if names := ", ".join(sorted(unread)):
         raise InputError(f"{names}: not read by {' or '.join(methods)}")
-    return given
+    return settings
 
 
 def _report(runs: list[Path], output: Path) -> None:
@@ -180,8 +180,8 @@ def _report(runs: list[Path], output: Path) -> None:
     write_report(results, output / "report.html", force=True)
     for overview in overviews(results):
         say(overview_tables(overview))
-    if failed := [result.name for result in results if result.metrics.converged is False]:
-        warn(f"{len(failed)} of {len(results)} runs did not converge: {', '.join(failed)}")
+    if names := [result.name for result in results if result.metrics.converged is False]:
+        warn(f"{len(names)} of {len(results)} runs did not converge: {', '.join(names)}")
     small = dict.fromkeys(name for result in results for name in result.metrics.small_groups)
     if small:
         warn(

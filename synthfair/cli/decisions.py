@@ -50,14 +50,14 @@ def thresholds(
 
     require_distinct(output, histogram, model)
     require_free(output, force=force)
-    counts, trained = read_histogram(histogram), read_model(model)
-    trained.require_counted(counts)
-    chosen = choose_decision(counts, notion, alpha, randomized=randomized)
-    write_model(trained.model_copy(update={"decision": chosen.decision}), output)
-    say(decision_tables(chosen, counts))
-    warn(alpha_warning(chosen))
-    if chosen.decision.statement:
-        say(Table.of_facts(chosen.decision.statement))
+    counts, trained_model = read_histogram(histogram), read_model(model)
+    trained_model.require_counted(counts)
+    choice = choose_decision(counts, notion, alpha, randomized=randomized)
+    write_model(trained_model.model_copy(update={"decision": choice.decision}), output)
+    say(decision_tables(choice, counts))
+    warn(alpha_warning(choice))
+    if choice.decision.statement:
+        say(Table.of_facts(choice.decision.statement))
     say(f"Wrote {output}.")
 
 
@@ -93,9 +93,9 @@ def weights(
     if output:
         require_distinct(output, counts)
         require_free(output, force=force)
-    made = make_weights(read_histogram(counts), method)
+    result = make_weights(read_histogram(counts), method)
     if output:
-        write_weights(made, output)
-    rows = [(g, *pair) for g, pair in zip(made.groups, made.weights, strict=True)]
-    title = f"weights of rows, {made.method}"
+        write_weights(result, output)
+    rows = [(g, *pair) for g, pair in zip(result.groups, result.weights, strict=True)]
+    title = f"weights of rows, {result.method}"
     say(Table(("group", "label -1", "label +1"), rows, title, form=".4g"))

@@ -92,8 +92,8 @@ def kit(
 
     if jobs_only and authority:
         raise InputError("flags: give one of --authority and --jobs-only")
-    made = make_jobs(project, output) if jobs_only else make_kits(project, output, authority)
-    for folder in made:
+    folders = make_jobs(project, output) if jobs_only else make_kits(project, output, authority)
+    for folder in folders:
         say(str(folder))
 
 
@@ -122,8 +122,8 @@ def check(kit: Path, /, *, moved: bool = False) -> None:
     require_engine()
     if moved:
         harden(kit)
-    if found := problems(kit):
-        raise InputError("\n".join(found))
+    if lines := problems(kit):
+        raise InputError("\n".join(lines))
     say(f"{kit}: hardened, and ready.")
 
 
@@ -166,17 +166,17 @@ def run(
     if [job, attach, abort].count(None) != 2:
         raise InputError("flags: give one of --job, --attach and --abort")
     if abort:
-        with engine.connected(kit) as session:
+        with engine.connect(kit) as session:
             engine.abort(session, abort)
         return
     if output is None:
         raise InputError("--output: must name a folder for the results")
     require_free(*(output / name for name in sorted(engine.RESULTS)), force=force)
-    with engine.connected(kit) as session:
+    with engine.connect(kit) as session:
         submitted = engine.submit(session, job) if job else str(attach)
         say(f"Job {submitted}; if this is interrupted, --attach {submitted} goes on showing it.")
         with job_bar() as show:
-            ended = engine.attach(session, submitted, output, show)
-    tell(ended, output)
-    if not ended.completed:
+            result = engine.attach(session, submitted, output, show)
+    tell(result, output)
+    if not result.completed:
         sys.exit(1)

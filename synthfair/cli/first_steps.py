@@ -64,12 +64,12 @@ def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None
     from synthfair.report.text_table import plain_text
 
     with counting_bar("demo") as show:
-        found = demonstrate(output, show, force=force)
-    table = outcomes_table(found.outcomes)
+        result = demonstrate(output, show, force=force)
+    table = outcomes_table(result.outcomes)
     write_text(output / "comparison.txt", plain_text(table))
     if can_draw():
         plot = output / "surrogate" / "fair" / "frontier.svg"
-        write_text(plot, frontier_figure(found.frontier).svg())
+        write_text(plot, frontier_figure(result.frontier).svg())
     say(table)
     say(f"Wrote the lenders' tables, releases, models and metrics to {output}/.")
 
@@ -115,17 +115,15 @@ def split(
     """
     from synthfair.data.partition import Split, write_clients
 
-    wanted = Split(
-        clients=clients, skew=skew, by=by, min_rows=min_rows, test_fraction=test_fraction
-    )
+    rule = Split(clients=clients, skew=skew, by=by, min_rows=min_rows, test_fraction=test_fraction)
 
     from synthfair.cli.show import say, warn
 
-    rows, described = own_table(table, schema, sensitive)
-    parts = wanted.apply(rows, described, seed=seed)
-    for path in write_clients(parts, described, output, force=force):
+    rows, table_schema = own_table(table, schema, sensitive)
+    parts = rule.apply(rows, table_schema, seed=seed)
+    for path in write_clients(parts, table_schema, output, force=force):
         say(str(path))
-    warn(wanted.left_out_warning(rows, parts))
+    warn(rule.left_out_warning(rows, parts))
 
 
 def named_table(
@@ -214,14 +212,14 @@ def schema(
         require_free(output, force=force)
     rows, name = read_raw_table(table), table.name.split(".")[0]
     require_rows_and_header(rows, source=str(table))
-    reviewed = False
+    is_public = False
     if interactive:
         from synthfair.cli.schema_questions import ask_for_draft, ask_if_public
 
         draft = ask_for_draft(
             rows, name, label=label, sensitive=sensitive, missing=missing, positive=positive
         )
-        reviewed = ask_if_public(draft)
+        is_public = ask_if_public(draft)
     elif label and sensitive:
         words = find_missing(rows, missing)
         draft = draft_table(rows, name, label, sensitive, missing=words)
@@ -232,7 +230,7 @@ def schema(
     if not output:
         sys.stdout.write(draft.to_json())
         return
-    write_text(output, draft.to_json(reviewed=reviewed))
+    write_text(output, draft.to_json(reviewed=is_public))
     complete = "complete; give the same file to all clients and to the server"
     review = "a draft; review it as its 'draft' block says, then delete that block"
-    say(f"{output}: {complete if reviewed else review}")
+    say(f"{output}: {complete if is_public else review}")

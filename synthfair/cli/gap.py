@@ -97,17 +97,17 @@ def plan(
     shares = shares or (1 / len(groups),) * len(groups)
     if len(shares) != len(groups):
         raise InputError(f"flags: shares: {len(shares)} given, for {len(groups)} groups")
-    compared = tuple(i for i, name in enumerate(groups) if name != NO_VALUE)
-    design = Design(shares, compared, confidence, mechanism, unit=(high - low) / 2)
+    indices = tuple(i for i, name in enumerate(groups) if name != NO_VALUE)
+    design = Design(shares, indices, confidence, mechanism, unit=(high - low) / 2)
     if clients is not None and epsilon is not None:
-        found = plan_precision(design, clients=clients, epsilon=epsilon)
+        result = plan_precision(design, clients=clients, epsilon=epsilon)
     elif clients is not None and precision is not None:
-        found = plan_epsilon(design, clients=clients, precision=precision)
+        result = plan_epsilon(design, clients=clients, precision=precision)
     else:
         assert epsilon is not None  # noqa: S101 - as counted above
         assert precision is not None  # noqa: S101
-        found = plan_clients(design, epsilon=epsilon, precision=precision)
-    collection = make_collection(groups, found.mechanism, lower=low, upper=high)
+        result = plan_clients(design, epsilon=epsilon, precision=precision)
+    collection = make_collection(groups, result.mechanism, lower=low, upper=high)
     if output:
         write_collection(collection, output)
     kinds = {"randomized": "M_R: one bit of the value", "laplace": "M_L: the value with noise"}
@@ -116,11 +116,11 @@ def plan(
         "groups": ", ".join(collection.groups),
         "epsilon": f"{collection.epsilon:.4g}, of one client's report",
         "mechanism": f"{kinds[collection.mechanism]}; {budget}",
-        "clients": found.clients,
-        "precision": f"± {found.precision:.4g}, at confidence {found.confidence:.4g}",
-        "Chebyshev": f"± {found.chebyshev:.4g}, if the sizes of the groups were known",
+        "clients": result.clients,
+        "precision": f"± {result.precision:.4g}, at confidence {result.confidence:.4g}",
+        "Chebyshev": f"± {result.chebyshev:.4g}, if the sizes of the groups were known",
     }
-    if found.precision >= 2 * collection.unit:
+    if result.precision >= 2 * collection.unit:
         facts["but"] = "too few clients to estimate the size of the smallest group"
     say(Table.of_facts(facts))
 
@@ -186,10 +186,10 @@ def perturb(
     write_reports(reports, sys.stdout, header=header)
 
 
-def _require_together(**given: object) -> None:
-    missing = [value is None for value in given.values()]
+def _require_together(**flags: object) -> None:
+    missing = [value is None for value in flags.values()]
     if any(missing) and not all(missing):
-        raise InputError(f"flags: {', '.join(given)} belong together: give all of them or none")
+        raise InputError(f"flags: {', '.join(flags)} belong together: give all of them or none")
 
 
 def _reports_of_model(
@@ -199,9 +199,9 @@ def _reports_of_model(
     from synthfair.measure.reports import perturb_rates
     from synthfair.trained import read_model
 
-    trained = read_model(model)
-    rows = pooled_scores(trained, read_tests([table], trained.schema_), sources=[table])
-    groups = tuple(map(str, trained.schema_.groups))
+    trained_model = read_model(model)
+    rows = pooled_scores(trained_model, read_tests([table], trained_model.schema_), sources=[table])
+    groups = tuple(map(str, trained_model.schema_.groups))
     return perturb_rates(public, rows, groups, rate, together=together)
 
 
@@ -276,14 +276,14 @@ def aggregate(
     if shares:
         require_shares(shares, len(public.groups))
     ids = None if no_ids else SeenIds(id_memory * 2**20)
-    collected = aggregate_reports(sources, public, ids)
-    warn(*rejected_warnings(collected, public))
-    mechanism, known = public.make_mechanism(), shares or None
-    estimate = estimate_gaps(collected.tally, mechanism, confidence=confidence, shares=known)
-    contradictions = diagnose_reports(collected.tally, public, known)
+    sums = aggregate_reports(sources, public, ids)
+    warn(*rejected_warnings(sums, public))
+    mechanism, public_shares = public.make_mechanism(), shares or None
+    estimate = estimate_gaps(sums.tally, mechanism, confidence=confidence, shares=public_shares)
+    contradictions = diagnose_reports(sums.tally, public, public_shares)
     for line in contradictions:
         warn(f"{line}. The reports contradict the public file: the intervals are not valid")
-    document = estimate_document(estimate, collected, public)
+    document = estimate_document(estimate, sums, public)
     if output:
         write_json(output, document | {"warnings": contradictions})
     say(estimate_tables(document))
@@ -365,11 +365,11 @@ def _simulate_population(
 
     public = read_collection(path)
     if len(means) != len(public.compared):
-        wanted = len(public.compared)
-        raise InputError(f"flags: means: {len(means)} given, for {wanted} groups with a value")
+        number = len(public.compared)
+        raise InputError(f"flags: means: {len(means)} given, for {number} groups with a value")
     if not all(public.lower <= mean <= public.upper for mean in means):
-        allowed = f"{public.lower:g} to {public.upper:g}"
-        raise InputError(f"flags: means: {[*means]}: each must be from {allowed}")
+        limits = f"{public.lower:g} to {public.upper:g}"
+        raise InputError(f"flags: means: {[*means]}: each must be from {limits}")
     scaled = np.zeros(len(public.groups))
     scaled[list(public.compared)] = public.scaled(np.array(means))
     shares = shares or (1 / len(public.groups),) * len(public.groups)
@@ -379,12 +379,12 @@ def _simulate_population(
         " open: those that are the whole range; precision: their mean half-width; noise from a seed"
     )
     unit, names, records = public.unit, public.groups, []
-    for found in (found for found in gaps if set(found.groups) <= set(public.compared)):
-        record: dict[str, object] = {"gap": f"{names[found.groups[1]]} - {names[found.groups[0]]}"}
-        values = {"true": found.true, "mean": found.mean, "deviation": found.deviation}
-        values |= {"predicted": found.expected, "precision": found.width}
+    for pair in (pair for pair in gaps if set(pair.groups) <= set(public.compared)):
+        record: dict[str, object] = {"gap": f"{names[pair.groups[1]]} - {names[pair.groups[0]]}"}
+        values = {"true": pair.true, "mean": pair.mean, "deviation": pair.deviation}
+        values |= {"predicted": pair.expected, "precision": pair.width}
         record |= {name: value * unit for name, value in values.items()}
-        records.append(record | {"covered": f"{found.covered:.1%}", "open": f"{found.open:.1%}"})
+        records.append(record | {"covered": f"{pair.covered:.1%}", "open": f"{pair.open:.1%}"})
     say(Table.of(records, caption=caption, form="z.4f"))
 
 

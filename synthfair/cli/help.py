@@ -21,7 +21,7 @@ class PlainHelp:
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:  # noqa: ARG002
         """Prints the usage line."""
-        _print(console, _filled(f"Usage: {str(usage).strip()}", console, "", " " * 8) + "\n")
+        _print(console, _fill(f"Usage: {str(usage).strip()}", console, "", " " * 8) + "\n")
 
     def render_description(
         self,
@@ -32,7 +32,7 @@ class PlainHelp:
         """Prints the docstring, whose indented paragraphs are examples."""
         for paragraph in description.primary_renderable.plain.split("\n\n"):
             example = paragraph.startswith("    ")
-            _print(console, (paragraph if example else _filled(paragraph, console)) + "\n")
+            _print(console, (paragraph if example else _fill(paragraph, console)) + "\n")
 
     def __call__(
         self,
@@ -55,11 +55,11 @@ class PlainHelp:
             if len(first) > len(indent):
                 lines.append(label)
                 first = indent
-            lines.append(_filled(" ".join(parts), console, first, indent))
+            lines.append(_fill(" ".join(parts), console, first, indent))
         _print(console, "\n".join(lines) + "\n")
 
 
-def _filled(text: str, console: Console, first: str = "", others: str = "") -> str:
+def _fill(text: str, console: Console, first: str = "", others: str = "") -> str:
     width = min(console.width, WIDEST)
     return textwrap.fill(
         " ".join(text.split()),

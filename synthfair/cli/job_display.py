@@ -20,7 +20,7 @@ from synthfair.report.text_table import Table
 from synthfair.run_files import MAX_BYTES, MetricsFile, read_run_file
 
 if TYPE_CHECKING:
-    from synthfair.deploy.session import EndedJob, OnProgress
+    from synthfair.deploy.session import JobResult, OnProgress
     from synthfair.task.federation_file import FederationFile
 
 
@@ -35,9 +35,9 @@ def in_words(status: str, federation: FederationFile | None) -> str:
     """The engine's status of a job, its rounds, and who has answered."""
     if federation is None:
         return status.lower()
-    answered = sum(site.code == "ok" for site in federation.sites.values())
+    answers = sum(site.code == "ok" for site in federation.sites.values())
     return (
-        f"{status.lower()}, round {federation.rounds}, {answered} of {len(federation.sites)} sites"
+        f"{status.lower()}, round {federation.rounds}, {answers} of {len(federation.sites)} sites"
     )
 
 
@@ -64,7 +64,7 @@ class _Gaps(BaseModel):
     gaps: tuple[_Gap, ...]
 
 
-def tell(run: EndedJob, output: Path) -> None:
+def tell(run: JobResult, output: Path) -> None:
     """Says how a job went, and what its model reaches."""
     if run.federation:
         say(federation_table(run.federation))
@@ -74,14 +74,14 @@ def tell(run: EndedJob, output: Path) -> None:
         return
     metrics = output / "metrics.json"
     if metrics.exists():
-        found = read_run_file(metrics, MetricsFile)
+        document = read_run_file(metrics, MetricsFile)
         names = ("accuracy", "spd", "equal_opportunity_difference")
-        metrics = {NAMES[name]: getattr(found, name) for name in names}
+        metrics = {NAMES[name]: getattr(document, name) for name in names}
         rows = [(name, metric) for name, metric in metrics.items() if not isnan(metric.value)]
         say(Table(("all test rows", "value"), rows, caption="95 % intervals"))
     gaps = output / "gaps.json"
     if gaps.exists():
-        found = read_as(gaps, _Gaps, MAX_BYTES)
-        caption = f"{found.rate.replace('_', ' ')}, {found.reports:,} reports; "
-        say(gap_table([gap.model_dump() for gap in found.gaps], found.confidence, caption))
+        document = read_as(gaps, _Gaps, MAX_BYTES)
+        caption = f"{document.rate.replace('_', ' ')}, {document.reports:,} reports; "
+        say(gap_table([gap.model_dump() for gap in document.gaps], document.confidence, caption))
     say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")

@@ -71,28 +71,30 @@ def predict(
             output, *(path for path in (model, data, reference) if path not in (None, STREAM))
         )
         require_free(output, force=force)
-    trained = read_model(model)
+    trained_model = read_model(model)
 
     # The rows, and that from which contributions are counted.
     ids = [id] if id else []
     if data != STREAM:
-        parts = read_chunks(data, trained.schema_, text=ids)
+        parts = read_chunks(data, trained_model.schema_, text=ids)
     elif sys.stdin is None:
         raise InputError("standard input: is closed")
     else:
-        parts = read_stream(cast("BufferedReader", sys.stdin.buffer), trained.schema_, text=ids)
-    middle = trained.middle if explain else None
+        parts = read_stream(
+            cast("BufferedReader", sys.stdin.buffer), trained_model.schema_, text=ids
+        )
+    middle = trained_model.middle if explain else None
     if reference:
-        rows = read_chunks(reference, trained.schema_)
-        middle = mean_inputs(trained, rows, source=str(reference))
+        rows = read_chunks(reference, trained_model.schema_)
+        middle = mean_inputs(trained_model, rows, source=str(reference))
 
     source = "standard input" if data == STREAM else str(data)
-    scored = predict_parts(trained, parts, source=source, id_column=id, reference=middle)
+    scores = predict_parts(trained_model, parts, source=source, id_column=id, reference=middle)
     if not output or output == STREAM:
-        _write(scored, sys.stdout)
+        _write(scores, sys.stdout)
         return
     with whole_file(output) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        _write(scored, file)
+        _write(scores, file)
 
 
 def _write(parts: Iterator[pd.DataFrame], file: TextIO) -> None:

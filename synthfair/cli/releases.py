@@ -59,15 +59,15 @@ def inspect(
     from synthfair.release.reading import inspect_release
     from synthfair.report.release_tables import inspection_table
 
-    found = inspect_release(
+    inspection = inspect_release(
         release,
         schema=read_schema(schema) if schema else None,
         sha256=sha256,
         keys=read_keys(keys) if keys else None,
     )
-    say(inspection_table(found))
-    if found.problems:
-        raise InputError("\n".join(found.problems))
+    say(inspection_table(inspection))
+    if inspection.problems:
+        raise InputError("\n".join(inspection.problems))
 
 
 def ledger(

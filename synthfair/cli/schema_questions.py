@@ -95,7 +95,7 @@ def _ask_about(name: str, column: ColumnDraft) -> ColumnDraft:
             question = f"{shown(entry['categories'])}; further values that can occur"
             default = "none"
         others = "".join(f", or {use}" for use in column.entries if use != column.use)
-        change = _until(f"{name!r}: {question}{others}", partial(_understood, column), default)
+        change = _until(f"{name!r}: {question}{others}", partial(_changes, column), default)
         if isinstance(change, dict):
             return column._replace(entries=column.entries | {column.use: entry | change})
         column = column._replace(use=change)
@@ -103,7 +103,7 @@ def _ask_about(name: str, column: ColumnDraft) -> ColumnDraft:
             return column
 
 
-def _understood(column: ColumnDraft, answer: str) -> dict[str, Any] | str:
+def _changes(column: ColumnDraft, answer: str) -> dict[str, Any] | str:
     """The changes of a column's entry by an answer; or another use, by its name."""
     if answer in column.entries:
         return answer
@@ -115,12 +115,12 @@ def _understood(column: ColumnDraft, answer: str) -> dict[str, Any] | str:
         if len(ends) != 2 or not 0 < ends[1] - ends[0] < math.inf:
             raise InputError(f"{answer!r}: must be two numbers, the second above the first")
         return {"lower": ends[0], "upper": ends[1]}
-    listed, texts = entry["categories"], answer.split(";") if answer != "none" else []
+    values, texts = entry["categories"], answer.split(";") if answer != "none" else []
     try:
-        further = [type(listed[0])(text.strip()) for text in texts if text.strip()]
+        further = [type(values[0])(text.strip()) for text in texts if text.strip()]
     except ValueError as error:
         raise InputError(f"{answer!r}: must be whole numbers, as the others are") from error
-    return {"categories": list(dict.fromkeys([*listed, *further]))}
+    return {"categories": list(dict.fromkeys([*values, *further]))}
 
 
 def _until(question: str, understand: Callable[[str], _Answer], default: str = "") -> _Answer:

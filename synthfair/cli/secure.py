@@ -130,16 +130,16 @@ def plan(
     from synthfair.secure.summands import GroupCounts
     from synthfair.secure.task import make_task, write_task
 
-    described = [path for path in (model, schema) if path]
-    require_distinct(output, *described, *aggregators, *clients)
+    files = [path for path in (model, schema) if path]
+    require_distinct(output, *files, *aggregators, *clients)
     require_free(output, force=force)
-    trained, counted = _model_and_schema(model, schema)
+    trained_model, table_schema = _model_and_schema(model, schema)
     try:
         what = GroupCounts(
-            schema_hash=counted.hash,
-            groups=tuple(map(str, counted.groups)),
-            model=trained.sha256 if trained else None,
-            bins=bins if trained else 1,
+            schema_hash=table_schema.hash,
+            groups=tuple(map(str, table_schema.groups)),
+            model=trained_model.sha256 if trained_model else None,
+            bins=bins if trained_model else 1,
             epsilon=epsilon,
             relation=relation,
             unit=unit,
@@ -179,8 +179,8 @@ def _model_and_schema(
     from synthfair.trained import read_model
 
     if model and not schema:
-        trained = read_model(model)
-        return trained, trained.schema_
+        trained_model = read_model(model)
+        return trained_model, trained_model.schema_
     if schema and not model:
         return None, read_schema(schema)
     raise InputError("flags: give one of --model and --schema")
@@ -239,32 +239,32 @@ def share(
     from synthfair.secure.task import read_task
     from synthfair.secure.upload import make_uploads
 
-    agreed = read_task(task)
-    if not isinstance(agreed.what, GroupCounts):
+    public_task = read_task(task)
+    if not isinstance(public_task.what, GroupCounts):
         raise InputError(f"{task}: sums vectors, whose parts are made in Python")
-    trained, described = _model_and_schema(model, schema)
-    agreed.require_agreed([read_aggregator_keys(path) for path in aggregators])
-    agreed.require_within(most_epsilon=most_epsilon, relation=relation)
-    say(f"Task {agreed.id.hex()}")
-    say(Table.of_facts(agreed.statement))
-    outputs = [output / f"{sign.stem}.to_{role}" for role in range(len(agreed.aggregators))]
+    trained_model, table_schema = _model_and_schema(model, schema)
+    public_task.require_agreed([read_aggregator_keys(path) for path in aggregators])
+    public_task.require_within(most_epsilon=most_epsilon, relation=relation)
+    say(f"Task {public_task.id.hex()}")
+    say(Table.of_facts(public_task.statement))
+    outputs = [output / f"{sign.stem}.to_{role}" for role in range(len(public_task.aggregators))]
     with claimed(*outputs, force=force):
         signer = read_signing_key(sign)
         client = signer.public_key().public_bytes_raw().hex()
         clipping = Clipping()
         counts = count_table(
-            agreed.what,
-            read_table(data, described),
-            described,
-            model=trained,
+            public_task.what,
+            read_table(data, table_schema),
+            table_schema,
+            model=trained_model,
             user_column=user_column,
             source=str(data),
             clipping=clipping,
         )
         clipping.warn(str(data))
-        uploads = make_uploads(agreed, counts, signer)
+        uploads = make_uploads(public_task, counts, signer)
         book = Ledger(ledger) if ledger else Ledger.for_table(data)
-        book.book(counts_booking(agreed.what, agreed, client=client, output=task.name))
+        book.book(counts_booking(public_task.what, public_task, client=client, output=task.name))
         for path, upload in zip(outputs, uploads, strict=True):
             with whole_file(path) as temporary:
                 temporary.write_bytes(upload)
@@ -327,33 +327,33 @@ def add(
     if output:
         require_distinct(output, task, key, *uploads)
         require_free(output, force=force)
-    agreed, secret = read_task(task), read_aggregator_secret(key)
+    public_task, secret = read_task(task), read_aggregator_secret(key)
     records = records or Path(os.path.realpath(key)).with_suffix(RECORDS)
-    role = agreed.role_of(secret.public)
-    agreed.require_within(
+    role = public_task.role_of(secret.public)
+    public_task.require_within(
         most_epsilon=most_epsilon,
         most_rho=most_rho,
         without_noise=without_noise,
         relation=relation,
     )
-    say(f"Task {agreed.id.hex()}")
-    say(Table.of_facts(agreed.statement))
+    say(f"Task {public_task.id.hex()}")
+    say(Table.of_facts(public_task.statement))
     if output:
-        require_unanswered(agreed, secret, records)
+        require_unanswered(public_task, secret, records)
     files: list[Path] = []
     for place in uploads:
         inside = sorted(place.glob(f"*.to_{role}")) if place.is_dir() else [place]
         if not inside:
             raise InputError(f"{place}: a folder without files for aggregator {role} (*.to_{role})")
         files += inside
-    received = receive(agreed, secret, files)
-    seen = f"{received.clients} clients; their list has the hash {received.clients_hash}"
+    total = receive(public_task, secret, files)
+    clients = f"{total.clients} clients; their list has the hash {total.clients_hash}"
     if not output:
-        say(f"Aggregator {role}: {seen}. Nothing was answered.")
+        say(f"Aggregator {role}: {clients}. Nothing was answered.")
         return
-    partial = answer(agreed, secret, received, records)
+    partial = answer(public_task, secret, total, records)
     write_json(output, partial.model_dump(mode="json"))
-    say(f"Wrote {output}, of aggregator {role}: {seen}.")
+    say(f"Wrote {output}, of aggregator {role}: {clients}.")
     say(f"Commitment: {partial.commitment}")
 
 
@@ -392,10 +392,10 @@ def open_sums(
 
     require_distinct(output, task, *sums)
     require_free(output, force=force)
-    agreed = read_task(task)
+    public_task = read_task(task)
     partial = [read_partial_sum(path) for path in sums]
-    opened = opening.open_sums(agreed, partial, commitments=commitments or None, sources=sums)
-    opening.write_total(agreed.what, opened, output)
-    say(f"Task {agreed.id.hex()}")
-    say(Table.of_facts(opened.statement))
+    total = opening.open_sums(public_task, partial, commitments=commitments or None, sources=sums)
+    opening.write_total(public_task.what, total, output)
+    say(f"Task {public_task.id.hex()}")
+    say(Table.of_facts(total.statement))
     say(f"Wrote {output}.")

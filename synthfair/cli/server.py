@@ -89,7 +89,7 @@ def server(
         if records:
             require_distinct(records, *pages)
         read_histories(output)
-    served = serve(
+    result = serve(
         releases,
         schema,
         test,
@@ -101,31 +101,31 @@ def server(
         force=force,
     )
     if frontier and can_draw():
-        write_text(plot, frontier_figure(served.frontier).svg())
+        write_text(plot, frontier_figure(result.frontier).svg())
     if report:
         write_report(read_results([output]), page, force=True)
 
     # What was found and written.
-    if served.evaluation:
-        say(evaluation_tables(served.evaluation, served.model.schema_))
-    if served.point:
-        say(pooled_table(served.point, config.max_gap))
-    if served.influences.releases:
-        say(influence_table(served.influences))
-    written = {
+    if result.evaluation:
+        say(evaluation_tables(result.evaluation, result.model.schema_))
+    if result.point:
+        say(pooled_table(result.point, config.max_gap))
+    if result.influences.releases:
+        say(influence_table(result.influences))
+    files = {
         "model.json": True,
-        "metrics.json": served.evaluation,
-        "fair_table.parquet": served.point,
+        "metrics.json": result.evaluation,
+        "fair_table.parquet": result.point,
         "frontier.csv": frontier,
         "frontier.svg": frontier and can_draw(),
     }
-    paths = [output / name for name, is_there in written.items() if is_there]
+    paths = [output / name for name, is_there in files.items() if is_there]
     say(f"Wrote {', '.join(map(str, [*paths, *([records] if records else [])]))}.")
     warn(
-        untrained_warning(served.model),
-        outlier_warning(served.influences),
+        untrained_warning(result.model),
+        outlier_warning(result.influences),
         None if can_draw() or not (frontier or report) else MISSING,
-        *served.warnings,
+        *result.warnings,
     )
 
 
@@ -175,22 +175,22 @@ def evaluate(
     if output:
         require_distinct(output, model, *data)
         require_free(output, force=force)
-    trained = read_model(model)
-    tables = read_tests(data, trained.schema_)
+    trained_model = read_model(model)
+    tables = read_tests(data, trained_model.schema_)
     if id:
-        named = zip(tables.items(), data, strict=True)
+        pairs = zip(tables.items(), data, strict=True)
         tables = {
-            name: take_ids(table, id, trained.schema_, source=str(path))[1]
-            for (name, table), path in named
+            name: take_ids(table, id, trained_model.schema_, source=str(path))[1]
+            for (name, table), path in pairs
         }
-    evaluation = measure(trained, tables, config, sources=data)
+    evaluation = measure(trained_model, tables, config, sources=data)
     if output:
-        document = evaluation_document(evaluation, trained.schema_, config)
-        write_json(output, document | decision_document(trained))
-    say(evaluation_tables(evaluation, trained.schema_))
+        document = evaluation_document(evaluation, trained_model.schema_, config)
+        write_json(output, document | decision_document(trained_model))
+    say(evaluation_tables(evaluation, trained_model.schema_))
     warn(
-        *small_group_warnings(evaluation, trained.schema_, config),
+        *small_group_warnings(evaluation, trained_model.schema_, config),
         missed_gap(evaluation.overall[METRIC_OF[config.notion]], config.max_gap),
         near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),
-        untrained_warning(trained),
+        untrained_warning(trained_model),
     )

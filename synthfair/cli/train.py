@@ -167,17 +167,17 @@ def train(
     from synthfair.jax_setup import start_jax
 
     # The rows and their tests.
-    named = table in SOURCES
-    if named and (schema or test or user_column):
+    is_public = table in SOURCES
+    if is_public and (schema or test or user_column):
         raise InputError(f"table {table}: --schema, --test and --user-column are for files")
-    if published_split and not named:
+    if published_split and not is_public:
         raise InputError("--published-split is for named tables; --test names files")
     if published_split:
-        rows, held_out, described = split_of(table, sensitive)
+        rows, held_out, table_schema = split_of(table, sensitive)
         tests = {"test": held_out}
     else:
-        rows, described = named_table(table, schema, sensitive)
-        tests = read_tests(test, described) if test else None
+        rows, table_schema = named_table(table, schema, sensitive)
+        tests = read_tests(test, table_schema) if test else None
     start_jax()
     from synthfair.config import ServerConfig
     from synthfair.evaluation import small_group_warnings
@@ -189,28 +189,28 @@ def train(
     from synthfair.report.result_tables import evaluation_tables, training_table
 
     # The settings, and whose a row is.
-    chosen = load_train_config(config, **settings)
-    private = all(chosen.get(key) is not None for key in ("epsilon", "cohort"))
-    if private and chosen.get("sampling") == "fixed":
+    method_config = load_train_config(config, **settings)
+    private = all(method_config.get(key) is not None for key in ("epsilon", "cohort"))
+    if private and method_config.get("sampling") == "fixed":
         warn(
             "sampling = fixed takes about three to four times the noise of poisson at equal"
             " epsilon: prefer poisson, unless everybody knows who takes part"
         )
     users = {"clients": clients, "rows_per_user": rows_per_user, "user_column": user_column}
     users |= {"each_row": each_row or None}
-    given = any(value is not None for value in users.values())
-    assignment = UserAssignment(**users) if given else UserAssignment(clients=2)
-    assigned = assign_users(rows, assignment, seed=chosen.seed, tests=tests)
+    is_given = any(value is not None for value in users.values())
+    assignment = UserAssignment(**users) if is_given else UserAssignment(clients=2)
+    table_of_users = assign_users(rows, assignment, seed=method_config.seed, tests=tests)
 
     # The training, with a bar.
     if ledger is None:
-        ledger = output / f"{table}{ENDING}" if named else Ledger.for_table(Path(table)).path
+        ledger = output / f"{table}{ENDING}" if is_public else Ledger.for_table(Path(table)).path
     files = TrainFiles(output, ledger, force, insecure_noise_seed)
     with counting_bar("training") as on_rounds:
         training, evaluation = train_table(
-            assigned,
-            described,
-            chosen,
+            table_of_users,
+            table_schema,
+            method_config,
             files,
             source=table,
             weights=read_weights(weights) if weights else None,
@@ -225,13 +225,13 @@ def train(
     if training.model.converged is False:
         warn(
             "fedavg did not settle: more rounds, or another learning rate"
-            if chosen.method == "fedavg"
+            if method_config.method == "fedavg"
             else "no round met the constraint on what the server saw of its cohorts, or they had"
             " too few rows of a group: the fairest model is taken, or the most accurate. Try more"
             " rounds, larger cohorts, or a larger alpha"
         )
     say(f"Wrote {files.model}, {files.metrics} and {files.rounds}.")
     warn(
-        *small_group_warnings(evaluation, described, ServerConfig()),
+        *small_group_warnings(evaluation, table_schema, ServerConfig()),
         near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import jax
 import numpy as np
 
-from synthfair.checkpoint import CheckpointFile, Saved
+from synthfair.checkpoint import Checkpoint, CheckpointFile
 from synthfair.client.run import Run
 from synthfair.config import DistillConfig
 from synthfair.data.schema import Schema
@@ -137,7 +137,7 @@ def distill_prepared(
     else:
         state = gap_search.init(problem, method)
     empty = jax.tree.map(lambda leaf: np.zeros(0, leaf.dtype), state.best.record)
-    resumed = (file and file.load(Saved(state, empty))) or Saved(state, empty)
+    resumed = (file and file.load(Checkpoint(state, empty))) or Checkpoint(state, empty)
     state, parts = resumed.state, [resumed.history]
     if isinstance(state, Search):
         chunks = gap_search.run(
@@ -156,11 +156,11 @@ def distill_prepared(
         history = joined(parts)
         if file is None or len(history.objective) == 0:
             raise
-        file.save(Saved(state, history))
+        file.save(Checkpoint(state, history))
         continues = f"{file.path} holds step {int(state.step)}, and the same run goes on from there"
         raise KeyboardInterrupt(continues) from stop
     if file and run.ends is not None:
-        run.ends[file] = Saved(state, found.history)
+        run.ends[file] = Checkpoint(state, found.history)
     return found._replace(resumed_at=int(resumed.state.step) or run.resumed_at)
 
 

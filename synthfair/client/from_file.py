@@ -29,7 +29,7 @@ from synthfair.task.protocol import ReleaseTask
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from synthfair.checkpoint import CheckpointFile, Saved
+    from synthfair.checkpoint import Checkpoint, CheckpointFile
     from synthfair.client.distillation import Distillation
     from synthfair.client.surrogate_task import SurrogateRelease
     from synthfair.privacy.gate import Preview
@@ -143,7 +143,7 @@ def distill_file(
     require_distinct(ledger.path, data, schema_path)
     if not 0 <= options.hold_out <= 0.5:
         raise InputError(f"hold_out = {options.hold_out:g}: must be from 0 to 0.5")
-    ends: dict[CheckpointFile, Saved] = {}
+    ends: dict[CheckpointFile, Checkpoint] = {}
     with claimed(output, force=options.force), _saved_if_interrupted(ends):
         noise = system_entropy if options.noise_seed is None else seeded(options.noise_seed)
         task = make_task(config, read_schema(schema_path), noise, on_stage)
@@ -187,7 +187,7 @@ def distill_file(
 
 
 @contextmanager
-def _saved_if_interrupted(ends: Mapping[CheckpointFile, Saved]) -> Iterator[None]:
+def _saved_if_interrupted(ends: Mapping[CheckpointFile, Checkpoint]) -> Iterator[None]:
     """Ctrl-C saves the distillations that have ended, so that the same run need not repeat them."""
     try:
         yield

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 if TYPE_CHECKING:
-    from synthfair.checkpoint import CheckpointFile, Saved
+    from synthfair.checkpoint import Checkpoint, CheckpointFile
     from synthfair.distill.problem import StepRecord
     from synthfair.privacy.gate import Preview
 
@@ -37,7 +37,7 @@ class Run(NamedTuple):
     on_stage: Callable[[str], None] = lambda _: None
     checkpoint: Path | None = None
     resumed_at: int = 0
-    ends: dict[CheckpointFile, Saved] | None = None
+    ends: dict[CheckpointFile, Checkpoint] | None = None
 
 
 class Trial(NamedTuple):

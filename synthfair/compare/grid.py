@@ -54,7 +54,7 @@ class ComparedTable(NamedTuple):
     @property
     def document(self) -> dict[str, Any]:
         """What metrics.json says of it."""
-        says = {"name": self.name, "sensitive": self.schema.sensitive, **self.split.given}
+        says = {"name": self.name, "sensitive": self.schema.sensitive, **self.split.arguments}
         return says if self.sha256 is None else says | {"sha256": self.sha256}
 
 
@@ -153,7 +153,7 @@ def _identity(
         "min_group_rows": compared.min_group_rows,
     }
     if point.method not in METHODS:
-        assigned = rounds.assignment.given if rounds.assignment else {}
+        assigned = rounds.assignment.arguments if rounds.assignment else {}
         settings = rounds.settings(point.method, point.settings(config))
         identity["train"] = settings.model_dump(mode="json") | assigned
     return identity

@@ -52,14 +52,14 @@ def load_release_config(
             f"{path or 'settings'}: release: {kind!r} is not allowed; must be"
             f" {' or '.join(RELEASES)}"
         )
-    fields, given = RELEASES[kind].model_fields, {k for k, v in overrides.items() if v is not None}
-    if wrong := sorted(given - set(fields)):
+    fields, keys = RELEASES[kind].model_fields, {k for k, v in overrides.items() if v is not None}
+    if wrong := sorted(keys - set(fields)):
         raise InputError(
             f"flags: {', '.join(wrong)}: not read for a {kind} release"
             + ("; fairness is chosen at the server" if kind == "surrogate" else "")
         )
-    own = {key: value for key, value in overrides.items() if key in fields}
-    return load_settings(RELEASES[kind], path, own, leave_out={"release"})
+    settings_of_kind = {key: value for key, value in overrides.items() if key in fields}
+    return load_settings(RELEASES[kind], path, settings_of_kind, leave_out={"release"})
 
 
 def load_server_config(**overrides: Any) -> ServerConfig:
@@ -75,8 +75,8 @@ def changed_settings(config: DistillConfig | SurrogateConfig | ServerConfig) -> 
     if isinstance(config, ServerConfig):
         default = ServerConfig(max_gap=config.max_gap).model_dump() | {"max_gap": None}
         return {k: v for k, v in config.model_dump().items() if v != default[k]}
-    asked = {name: getattr(config, name) for name in ("max_gap", "epsilon", "delta")}
-    default = DistillConfig(**asked).model_dump() | dict.fromkeys(asked)
+    goals = {name: getattr(config, name) for name in ("max_gap", "epsilon", "delta")}
+    default = DistillConfig(**goals).model_dump() | dict.fromkeys(goals)
     return {k: v for k, v in config.model_dump().items() if v != default[k]}
 
 
@@ -94,12 +94,12 @@ def load_settings(
     """
     settings = {} if path is None else read_toml(path)
     settings = {key: value for key, value in settings.items() if key not in leave_out}
-    given = {key: value for key, value in overrides.items() if value is not None}
+    flags = {key: value for key, value in overrides.items() if value is not None}
     try:
-        return kind.model_validate(settings | given)
+        return kind.model_validate(settings | flags)
     except ValidationError as error:
         from_flags = path is None or all(
-            problem["loc"][:1] and problem["loc"][0] in given for problem in error.errors()
+            problem["loc"][:1] and problem["loc"][0] in flags for problem in error.errors()
         )
         raise refusal("flags" if from_flags else str(path), error) from error
 

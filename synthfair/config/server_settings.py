@@ -122,7 +122,7 @@ class ServerConfig(BaseModel):
         return self
 
     @model_serializer(mode="wrap")
-    def _as_used(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _serialize(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out the weight that a search does not use, so that a written file can be read."""
         unused = {"rho"} if self.max_gap is not None else set()
         return {name: value for name, value in dump(self).items() if name not in unused}
@@ -139,7 +139,7 @@ class ServerConfig(BaseModel):
         return Target(by="weight", amounts=(self.rho,))
 
     @property
-    def given_for_surrogates(self) -> tuple[str, ...]:
+    def surrogate_keys(self) -> tuple[str, ...]:
         """The settings given that only surrogates need."""
-        given = self.model_fields_set - ({"penalty"} if self.max_gap is not None else set())
-        return tuple(name for name in FOR_SURROGATES if name in given)
+        keys = self.model_fields_set - ({"penalty"} if self.max_gap is not None else set())
+        return tuple(name for name in FOR_SURROGATES if name in keys)

@@ -72,8 +72,10 @@ class SurrogateConfig(BaseModel):
 
 def _kind(config: Any) -> str:
     """The kind of settings, hostile until validated: all but a surrogate's are a fair release's."""
-    asked = config.get("release") if isinstance(config, dict) else getattr(config, "release", None)
-    return "surrogate" if asked == "surrogate" else "fair"
+    release = (
+        config.get("release") if isinstance(config, dict) else getattr(config, "release", None)
+    )
+    return "surrogate" if release == "surrogate" else "fair"
 
 
 ReleaseConfig = Annotated[

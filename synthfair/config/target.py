@@ -41,10 +41,10 @@ class Target(BaseModel):
     @classmethod
     def of(cls, clients: Iterable[Target]) -> Target:
         """Combines several clients' targets; where some want a gap, those gaps."""
-        found = list(clients) or [cls(by="nothing")]
-        chosen = [one for one in found if one.by == "gap"] or found
-        amounts = dict.fromkeys(amount for one in chosen for amount in one.amounts)
-        return cls(by=chosen[0].by, amounts=tuple(amounts))
+        targets = list(clients) or [cls(by="nothing")]
+        combined = [one for one in targets if one.by == "gap"] or targets
+        amounts = dict.fromkeys(amount for one in combined for amount in one.amounts)
+        return cls(by=combined[0].by, amounts=tuple(amounts))
 
     @property
     def fairness(self) -> bool:

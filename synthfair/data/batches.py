@@ -203,10 +203,10 @@ def gather(
     Raises:
         InputError: there are more or fewer rows, or they do not fit into memory.
     """
-    columns, s, y, end, read = np.empty((0, 0)), np.empty(0, int), np.empty(0), 0, 0
+    columns, s, y, end, n_read = np.empty((0, 0)), np.empty(0, int), np.empty(0), 0, 0
     for part in parts:
         d = part.x.shape[1]
-        if read == 0:
+        if n_read == 0:
             n = d + n_groups - 1 + int(intercept)
             try:
                 columns = _aligned(n_rows * n, np.dtype(float)).reshape(n, n_rows)
@@ -214,8 +214,8 @@ def gather(
             except MemoryError as error:
                 size = f"{n_rows * (n + 2) * 8 / 1e9:.1f}"
                 raise InputError(f"{source}: {n_rows} rows need {size} GB of memory") from error
-        read += len(part.y)
-        if read > n_rows:
+        n_read += len(part.y)
+        if n_read > n_rows:
             break
         if leave_out:
             keep = ~leave_out(part)
@@ -224,8 +224,8 @@ def gather(
         columns[:d, begin:end] = part.x.T
         columns[d:, begin:end] = other_inputs(part.s, n_groups=n_groups, intercept=intercept)
         s[begin:end], y[begin:end] = part.s, part.y
-    if read != n_rows:
-        how_many = read if read < n_rows else "more"
+    if n_read != n_rows:
+        how_many = n_read if n_read < n_rows else "more"
         raise InputError(f"{source}: {n_rows} rows counted, {how_many} read: did the file change?")
 
     # A column at a time, since the rows may fill half of the memory; and next to each other where

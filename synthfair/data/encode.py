@@ -294,8 +294,8 @@ def _inputs(
                 f"{source}: column {name!r} is missing; schema {schema.name!r} needs it"
                 f"{blanks_hint(name, table.columns)}"
             )
-    allowed = {*schema.columns, *schema.ignored}
-    if extra := [name for name in table.columns if name not in allowed]:
+    names = {*schema.columns, *schema.ignored}
+    if extra := [name for name in table.columns if name not in names]:
         raise InputError(
             f"{source}: column {extra[0]!r} is not in schema {schema.name!r};"
             " drop it, or list it under 'ignored'"

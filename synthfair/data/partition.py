@@ -100,14 +100,14 @@ def partition(
     else:
         # The order of the draws is part of the result: a cell's rows, then its shares, cell by
         # cell, a cell being a group and label; and then each client's rows.
-        encoded, cut = encode(table, schema), []
+        encoded, pieces = encode(table, schema), []
         for rows in _rows_by(2 * encoded.s + (encoded.y > 0)).values():
             mixed, shares = rng.permutation(rows), rng.dirichlet(np.full(clients, skew))
-            cut.append(np.split(mixed, (np.cumsum(shares) * len(rows)).astype(int)[:-1]))
-        parts = [rng.permutation(np.concatenate(some)) for some in zip(*cut, strict=True)]
+            pieces.append(np.split(mixed, (np.cumsum(shares) * len(rows)).astype(int)[:-1]))
+        parts = [rng.permutation(np.concatenate(some)) for some in zip(*pieces, strict=True)]
     remedy = "take fewer clients, or another seed or a larger skew where they are unlike"
-    wanted = test_fraction, min_rows, "client ", remedy
-    return [*_clients(table, dict(enumerate(parts)), *wanted, alike=skew is None).values()]
+    limits = test_fraction, min_rows, "client ", remedy
+    return [*_clients(table, dict(enumerate(parts)), *limits, alike=skew is None).values()]
 
 
 def partition_by(
@@ -187,7 +187,7 @@ class Split:
             raise InputError("--by makes one client per value: give no --clients and no --skew")
 
     @property
-    def given(self) -> dict[str, int | float | str]:
+    def arguments(self) -> dict[str, int | float | str]:
         """The settings that differ from the defaults, and the clients where no column says them."""
         other = {f.name: v for f in fields(self) if (v := getattr(self, f.name)) != f.default}
         return other if self.by is not None else {"clients": 2} | other
@@ -284,11 +284,11 @@ def write_clients(
         InputError: one exists and force is false, two names give the same file, or the folder
             cannot be written to.
     """
-    named = clients if isinstance(clients, Mapping) else dict(enumerate(clients))
-    stems = file_stems(named)
+    by_name = clients if isinstance(clients, Mapping) else dict(enumerate(clients))
+    stems = file_stems(by_name)
     tables = {
         folder / f"{stem}_{part}.csv": table
-        for stem, client in zip(stems, named.values(), strict=True)
+        for stem, client in zip(stems, by_name.values(), strict=True)
         for part, table in client._asdict().items()
     }
     schema_path = folder / "schema.json"

@@ -178,14 +178,14 @@ class Schema(BaseModel):
 
     @model_validator(mode="after")
     def _names_fit(self) -> Schema:
-        if both := set(self.columns) & set(self.ignored):
-            raise ValueError(f"columns also ignored: {sorted(both)}")
+        if overlap := set(self.columns) & set(self.ignored):
+            raise ValueError(f"columns also ignored: {sorted(overlap)}")
         names = self.encoded_names
         if len(names) > MOST:
             raise ValueError(f"columns encode to {len(names)} columns; at most {MOST} are allowed")
         inputs = [f"{self.sensitive}={group}" for group in self.groups]
-        if clashing := repeated([*names, *inputs, INTERCEPT, "s", "y"]):
-            raise ValueError(f"encoded column names clash: {clashing}; rename a column")
+        if clashes := repeated([*names, *inputs, INTERCEPT, "s", "y"]):
+            raise ValueError(f"encoded column names clash: {clashes}; rename a column")
         for name, column in self.columns.items():
             categories = getattr(column, "categories", ())
             if words := set(self.missing_values) & set(categories):

@@ -101,7 +101,7 @@ def read_raw_table(path: str | PathLike[str]) -> pd.DataFrame:
 
 
 def _read(path: Path, text: _Choice, schema: Schema | None = None) -> pd.DataFrame:
-    with _understood(path), open_file(path) as file:
+    with _errors_of(path), open_file(path) as file:
         if _is_parquet(file):
             table = _parquet(file, schema.ignored if schema else ()).read()
             table = _without_words(table, schema) if schema else table
@@ -122,21 +122,23 @@ def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iter
         InputError: as :func:`read_table` does, or a folder holds no table; when it gets there.
     """
     for name in files_of(path):
-        with _understood(name), open_file(name) as file:
+        with _errors_of(name), open_file(name) as file:
             if is_parquet := _is_parquet(file):
                 parquet = _parquet(file, schema.ignored)
-                columns = _used(schema, text)(parquet.schema_arrow.names)
+                columns = _used_columns(schema, text)(parquet.schema_arrow.names)
                 batches = parquet.iter_batches(batch_size=CHUNK_ROWS, columns=columns)
             else:
-                options = _csv_options(_begin(name), _used(schema, text), schema, alone=True)
+                options = _csv_options(
+                    _begin(name), _used_columns(schema, text), schema, alone=True
+                )
                 batches = csv.open_csv(name, **options)
-            for rows in _gathered(batches):
+            for rows in _chunks(batches):
                 part = _without_words(rows, schema) if is_parquet else rows
                 yield part.to_pandas(ignore_metadata=True)
             pa.default_memory_pool().release_unused()
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Batches together, until they have CHUNK_ROWS rows; the last may have fewer."""
     some: list[pa.RecordBatch] = []
     for batch in batches:
@@ -152,7 +154,7 @@ def count_rows(path: Path) -> int:
     """Number of rows of a file or folder, found without holding them. Raises as read_chunks."""
     total = 0
     for name in files_of(path):
-        with _understood(name), open_file(name) as file:
+        with _errors_of(name), open_file(name) as file:
             if _is_parquet(file):
                 total += _parquet(file).metadata.num_rows
             else:  # one column alone, whatever bytes it holds
@@ -202,8 +204,10 @@ def read_stream(
             raise InputError(
                 f"{source}: is not text; only CSV in UTF-8 is streamed, other files are named"
             )
-        with _understood(source, rows):
-            options = options or _csv_options(records, _used(schema, text), schema, alone=True)
+        with _errors_of(source, rows):
+            options = options or _csv_options(
+                records, _used_columns(schema, text), schema, alone=True
+            )
             part = csv.read_csv(BytesIO(header + records), **options).to_pandas(
                 ignore_metadata=True
             )
@@ -215,20 +219,20 @@ def read_stream(
 
 def _whole_records(stream: BufferedReader, source: str) -> Iterator[bytes]:
     """Bytes that end where records end; the last gets a line end if it has none."""
-    held = b""
-    while arrived := stream.read1(MOST_AT_ONCE):
-        held += arrived
-        if end := _unquoted(held).rfind(b"\n") + 1:
-            yield held[:end]
-            held = held[end:]
-        if len(held) > LONGEST_RECORD or held.count(b"\n") > MOST_LINES:
-            begins = held[:60].decode(errors="replace").splitlines()[0]
+    buffer = b""
+    while block := stream.read1(MOST_AT_ONCE):
+        buffer += block
+        if end := _unquoted(buffer).rfind(b"\n") + 1:
+            yield buffer[:end]
+            buffer = buffer[end:]
+        if len(buffer) > LONGEST_RECORD or buffer.count(b"\n") > MOST_LINES:
+            begins = buffer[:60].decode(errors="replace").splitlines()[0]
             raise InputError(
                 f"{source}: the row that begins {begins!r} is longer than {LONGEST_RECORD} bytes or"
                 f" {MOST_LINES} lines; is a quote not closed?"
             )
-    if held:
-        yield held + b"\n"
+    if buffer:
+        yield buffer + b"\n"
 
 
 def _unquoted(text: bytes) -> bytes:
@@ -271,7 +275,7 @@ def _csv_options(
     # What stands most often in the header, outside quotes, separates the columns.
     counts = {separator: _unquoted(header).count(separator) for separator in _SEPARATORS}
     most = max(counts.values())
-    often = [separator for separator, count in counts.items() if count == most]
+    separators = [separator for separator, count in counts.items() if count == most]
     if most == 0:
         start = header.decode(errors="replace")
         blanks = ", not blanks; save the table with one of them" if " " in start.strip() else ""
@@ -281,20 +285,20 @@ def _csv_options(
         )
     if most >= MOST:
         raise ValueError(f"it has {most + 1} columns; at most {MOST} are allowed")
-    if len(often) > 1:
-        named = " and ".join(f"a {_SEPARATORS[separator]}" for separator in often)
+    if len(separators) > 1:
+        words = " and ".join(f"a {_SEPARATORS[separator]}" for separator in separators)
         raise ValueError(
-            f"its header holds {named} {most} times each, and only one of them can separate the"
+            f"its header holds {words} {most} times each, and only one of them can separate the"
             " columns; quote the names that hold one"
         )
 
-    parsing = csv.ParseOptions(delimiter=often[0].decode(), newlines_in_values=True)
-    names = csv.read_csv(BytesIO(header + b"\n"), parse_options=parsing).column_names
+    parse_options = csv.ParseOptions(delimiter=separators[0].decode(), newlines_in_values=True)
+    names = csv.read_csv(BytesIO(header + b"\n"), parse_options=parse_options).column_names
     _check_names(names)
     texts = columns(names)
     return {
         "read_options": csv.ReadOptions(use_threads=False),  # errors then name the row
-        "parse_options": parsing,
+        "parse_options": parse_options,
         "convert_options": csv.ConvertOptions(
             column_types=dict.fromkeys(texts, pa.string()),
             include_columns=texts if alone else None,
@@ -304,7 +308,7 @@ def _csv_options(
     }
 
 
-def _used(schema: Schema, text: Sequence[str]) -> _Choice:
+def _used_columns(schema: Schema, text: Sequence[str]) -> _Choice:
     """The columns that the schema does not ignore; encoding refuses those it does not know."""
     ignored = set(schema.ignored) - set(text)
     return lambda names: [name for name in names if name not in ignored]
@@ -367,16 +371,16 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 @contextmanager
-def _understood(source: Path | str, rows_before: int = 0) -> Iterator[None]:
+def _errors_of(source: Path | str, rows_before: int = 0) -> Iterator[None]:
     """Turns errors of the libraries into one that names the file, and counts rows as we do."""
     try:
         yield
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
-        said = _ROW.sub(lambda row: f"row {rows_before + int(row[1]) - 1}", reason(error))
-        said = _COLUMN.sub(lambda column: f"column {int(column[1]) + 1}", said)
-        if "utf-8" in said.lower().replace("utf8", "utf-8") and said not in _NOT_CSV.values():
-            said += "; save the table as UTF-8"
-        raise InputError(f"{source}: cannot read as CSV or Parquet: {said}") from error
+        message = _ROW.sub(lambda row: f"row {rows_before + int(row[1]) - 1}", reason(error))
+        message = _COLUMN.sub(lambda column: f"column {int(column[1]) + 1}", message)
+        if "utf-8" in message.lower().replace("utf8", "utf-8") and message not in _NOT_CSV.values():
+            message += "; save the table as UTF-8"
+        raise InputError(f"{source}: cannot read as CSV or Parquet: {message}") from error
 
 
 def take_users(table: pd.DataFrame, column: str) -> tuple[np.ndarray, pd.DataFrame]:

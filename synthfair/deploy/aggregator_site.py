@@ -96,10 +96,10 @@ def read_aggregators(folder: Path | None, names: Sequence[str]) -> dict[str, Agg
     Raises:
         InputError: one has none.
     """
-    known = read_aggregator_folder(folder) if folder and names else {}
-    if missing := sorted(set(names) - known.keys()):
+    all_keys = read_aggregator_folder(folder) if folder and names else {}
+    if missing := sorted(set(names) - all_keys.keys()):
         raise InputError(f"{folder}: no key of the aggregators {', '.join(missing)}")
-    return {name: keys for name, keys in known.items() if name in names}
+    return {name: keys for name, keys in all_keys.items() if name in names}
 
 
 def answer_add(request: Request) -> Work:
@@ -126,11 +126,11 @@ def _partial_sum(request: Request, task: Task) -> bytes:
             verify_partial_sum(partial, task)
         return partial.model_dump_json().encode()
     _require_allowed(settings, task)
-    size, carried = upload_bytes(task), request.carried
-    uploads = [carried[at : at + size] for at in range(0, len(carried), size)]
+    size, content = upload_bytes(task), request.carried
+    uploads = [content[at : at + size] for at in range(0, len(content), size)]
     with refused_as("uploads"):
-        received = receive(task, secret, ((f"upload {i}", u) for i, u in enumerate(uploads)))
-    partial = answer(task, secret, received, settings.records)
+        total = receive(task, secret, ((f"upload {i}", u) for i, u in enumerate(uploads)))
+    partial = answer(task, secret, total, settings.records)
     return partial.model_dump_json().encode()
 
 
@@ -139,13 +139,13 @@ def _require_allowed(settings: AggregatorSettings, task: Task) -> None:
     if sum(1 for _ in settings.records.glob("*.json")) >= limits.most_tasks:
         raise RefusedError("tasks")
     if isinstance(what, GroupCounts):
-        allowed = what.epsilon <= (limits.most_epsilon or 0)
+        within = what.epsilon <= (limits.most_epsilon or 0)
     elif what.rho is None:
-        allowed = limits.without_noise
+        within = limits.without_noise
     else:
-        allowed = what.rho <= (limits.most_rho or 0)
-    if not allowed:
+        within = what.rho <= (limits.most_rho or 0)
+    if not within:
         raise RefusedError("epsilon")
-    known = read_keys([settings.clients]).keys()
-    if task.least_clients < limits.least_clients or not known >= set(task.clients):
+    clients = read_keys([settings.clients]).keys()
+    if task.least_clients < limits.least_clients or not clients >= set(task.clients):
         raise RefusedError("settings")

@@ -76,10 +76,10 @@ def _certificates(kit: Path, role: Role) -> Iterator[str]:
     kind = "server" if role == "server" else "client"
     path, root_path = kit / "startup" / f"{kind}.crt", kit / "startup" / "rootCA.pem"
     try:
-        (own,) = x509.load_pem_x509_certificates(read_bytes(path, MOST_BYTES))
+        (leaf,) = x509.load_pem_x509_certificates(read_bytes(path, MOST_BYTES))
         # One more would be trusted as well.
         (root,) = x509.load_pem_x509_certificates(read_bytes(root_path, MOST_BYTES))
-        own.verify_directly_issued_by(root)
+        leaf.verify_directly_issued_by(root)
     except InputError:
         yield f"{path}: it, or {root_path.name}, cannot be read"
         return
@@ -87,7 +87,7 @@ def _certificates(kit: Path, role: Role) -> Iterator[str]:
         yield f"{path}: must be one certificate that the one in {root_path.name} has signed"
         return
     now = datetime.now(UTC)
-    for file, certificate in ((path, own), (root_path, root)):
+    for file, certificate in ((path, leaf), (root_path, root)):
         end = certificate.not_valid_after_utc
         if not certificate.not_valid_before_utc <= now < end:
             yield f"{file}: expired, or not valid yet; valid until {end:%Y-%m-%d}"
@@ -139,8 +139,8 @@ def _limits(path: Path, settings: SiteSettings) -> Iterator[str]:
             " only one may be set: a ledger with a limit books no answer without an epsilon"
         )
     # most_epsilon is of one answer: without a limit, jobs could have any number of them.
-    bounded = limits.most_epsilon is not None or limits.least_epsilon_left > 0
-    if bounded and ledger.spent().limit is None:
+    needs_bound = limits.most_epsilon is not None or limits.least_epsilon_left > 0
+    if needs_bound and ledger.spent().limit is None:
         yield (
             f"{ledger.path}: has no limit of what all jobs spend together; python -m synthfair"
             f" ledger {ledger.path} --limit-epsilon EPSILON --limit-delta DELTA"

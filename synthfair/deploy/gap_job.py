@@ -73,10 +73,10 @@ class GapJob(GapQuestion):
 
     @field_validator("collection", mode="before")
     @classmethod
-    def _of_a_file(cls, found: Any, info: ValidationInfo) -> Any:
-        if isinstance(found, str) and info.context:
-            return read_collection(info.context["folder"] / found)
-        return found
+    def _of_a_file(cls, collection: Any, info: ValidationInfo) -> Any:
+        if isinstance(collection, str) and info.context:
+            return read_collection(info.context["folder"] / collection)
+        return collection
 
     @property
     def question(self) -> GapQuestion:
@@ -165,21 +165,21 @@ def _reports_in(path: Path, collection: Collection) -> int:
     """Counts a site's reports. Raises InputError: none, or a line that no site would send."""
     from synthfair.measure.aggregate import aggregate_reports
 
-    found = aggregate_reports([path], collection, ids=None)
-    if found.examples:
-        raise InputError(next(iter(found.examples.values())))
-    if not found.tally.reports:
+    sums = aggregate_reports([path], collection, ids=None)
+    if sums.examples:
+        raise InputError(next(iter(sums.examples.values())))
+    if not sums.tally.reports:
         raise InputError(f"{path}: has no reports")
-    return found.tally.reports
+    return sums.tally.reports
 
 
 def _collect(federation: JobSites, job: GapJob, private: Path) -> list[str]:
     """Asks for batches until no site has more; returns those that have sent all of theirs."""
-    asked, model = job.question.model_dump(mode="json"), content_of(job.model)
-    waiting = federation.sites
+    settings, model = job.question.model_dump(mode="json"), content_of(job.model)
+    sites = federation.sites
     for number in range(MOST_BATCHES):
-        answers = federation.ask(Query("gap", number, asked, job.timeout, model), waiting)
-        waiting = ()
+        answers = federation.ask(Query("gap", number, settings, job.timeout, model), sites)
+        sites = ()
         for site, content in answers.items():
             lines = content.count(b"\n")
             if lines > job.batch or len(content) > MOST_LINE * job.batch:
@@ -190,10 +190,10 @@ def _collect(federation: JobSites, job: GapJob, private: Path) -> list[str]:
             with path.open("ab" if number else "wb") as file:
                 file.write(content)
             if lines == job.batch:
-                waiting += (site,)
-        if not waiting:
+                sites += (site,)
+        if not sites:
             break
-    for site in waiting:
+    for site in sites:
         federation.refuse(site, f"more than {MOST_BATCHES} batches")
     return [site for site in federation.sites if federation.booked[site].code == "ok"]
 
@@ -233,14 +233,14 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
             federation.refuse(site, str(error))
     federation.require(job.least_answers)
     paths = [private / f"{site}.csv" for site in reports]
-    collected = aggregate_reports(paths, collection, SeenIds())
-    found = estimate_gaps(collected.tally, collection.make_mechanism(), confidence=job.confidence)
+    sums = aggregate_reports(paths, collection, SeenIds())
+    estimate = estimate_gaps(sums.tally, collection.make_mechanism(), confidence=job.confidence)
     output.mkdir(parents=True, exist_ok=True)
     write_json(
         output / "gaps.json",
         {
-            **estimate_document(found, collected, collection),
-            "warnings": diagnose_reports(collected.tally, collection),
+            **estimate_document(estimate, sums, collection),
+            "warnings": diagnose_reports(sums.tally, collection),
             "rate": job.rate,
             "model": model.sha256,
             "guarantee": guarantee_of(collection).model_dump(mode="json"),

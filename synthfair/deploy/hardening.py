@@ -160,9 +160,9 @@ def _file_problems(path: Path, must: Any) -> Iterator[str]:
         if must != "free" and (not path.is_file() or path.stat().st_mode & 0o077):
             yield f"{path}: must be a file that its owner alone may read; chmod 600"
         return
-    (kind, wanted), why = next(iter(must.items())), must.get("why", {})
+    (kind, template), reasons = next(iter(must.items())), must.get("why", {})
     if kind == "script":
-        pieces = re.split(r"\{~~\w+~~\}", _template(wanted).strip())
+        pieces = re.split(r"\{~~\w+~~\}", _template(template).strip())
         pattern = r"[\w@.=-]*".join(map(re.escape, pieces))
         try:
             text = read_bytes(path, MOST_BYTES).decode().strip()
@@ -173,10 +173,10 @@ def _file_problems(path: Path, must: Any) -> Iterator[str]:
         return
     content = read_document(path)
     if kind == "template":
-        wanted = json.loads(_template(wanted))
+        template = json.loads(_template(template))
     problems = _excess if kind == "rights" else differences
-    for where, problem in problems(content, wanted):
-        reason = next((f" ({why[key]})" for key in where.split(".") if key in why), "")
+    for where, problem in problems(content, template):
+        reason = next((f" ({reasons[key]})" for key in where.split(".") if key in reasons), "")
         yield f"{path}: {where}{problem}{reason}"
 
 
@@ -187,11 +187,11 @@ def _excess(content: dict[str, Any], must: dict[str, Any]) -> Iterator[tuple[str
         yield "permissions", " are missing"
         return
     yield from differences(content | {"permissions": most}, must)
-    for role, own in rights.items():
-        if role not in most or not isinstance(own, dict):
+    for role, role_rights in rights.items():
+        if role not in most or not isinstance(role_rights, dict):
             yield f"permissions.{role}", f" must be rights of one of {sorted(most)}"
             continue
-        for right, value in own.items():
+        for right, value in role_rights.items():
             limit = most[role].get(right, "none")
             if value not in ("none", limit):
                 yield f"permissions.{role}.{right}", f" is {_short(value)}; must be {limit!r}"
@@ -219,20 +219,20 @@ def differences(content: Any, must: Any, where: str = "") -> Iterator[tuple[str,
         for problem in _component_problems(content if isinstance(content, list) else [], must):
             yield where, problem
     elif isinstance(must, list) and isinstance(content, list) and len(content) == len(must):
-        for number, (one, wanted) in enumerate(zip(content, must, strict=True)):
-            yield from differences(one, wanted, f"{where}.{number}")
+        for number, (one, required) in enumerate(zip(content, must, strict=True)):
+            yield from differences(one, required, f"{where}.{number}")
     elif not _fits(content, must):
         yield where, f" is {_short(content)}; must be {_short(must)}"
 
 
 def _component_problems(components: list[Any], must: list[Any]) -> Iterator[str]:
     rest, missing = list(components), []
-    for wanted in must:
-        fits = [not any(differences(one, wanted)) for one in rest]
+    for required in must:
+        fits = [not any(differences(one, required)) for one in rest]
         if any(fits):
             del rest[fits.index(True)]
         else:
-            missing.append(wanted)
+            missing.append(required)
     for one in rest:
         yield f": {_short(one)} does not belong here; remove it"
     for one in missing:

@@ -45,19 +45,19 @@ def problem(app: Path) -> str:
             return f"{name[:200]!r}: a job holds {SERVER} and {CLIENT} alone"
     for name, must in description("job").items():
         try:
-            found = parse_json(read_bytes(app / name, MAX_BYTES), name)
+            content = parse_json(read_bytes(app / name, MAX_BYTES), name)
         except (OSError, ValueError, RecursionError) as error:
             return f"{SERVER} and {CLIENT}: must be files of JSON: {type(error).__name__}"
-        for where, difference in differences(found, must):
+        for where, difference in differences(content, must):
             return f"{name}: {where[:200]!r}{difference}"
-        if _has_braces(found):
+        if _has_braces(content):
             return f"{name}: has a brace in a text, which the engine would replace by a variable"
     return ""
 
 
-def _has_braces(found: Any) -> bool:
-    if isinstance(found, dict):
-        return any(map(_has_braces, (*found, *found.values())))
-    if isinstance(found, list):
-        return any(map(_has_braces, found))
-    return isinstance(found, str) and "{" in found
+def _has_braces(content: Any) -> bool:
+    if isinstance(content, dict):
+        return any(map(_has_braces, (*content, *content.values())))
+    if isinstance(content, list):
+        return any(map(_has_braces, content))
+    return isinstance(content, str) and "{" in content

@@ -84,15 +84,15 @@ def secure_sum(
         _require_uploads(task, content, federation.keys[site])
         return content
 
-    saved = folder / f"{task.id.hex()}.uploads"
-    if not saved.exists():
-        asked = query.settings | {"task": task.model_dump(mode="json")}
-        query = query._replace(settings=asked)
+    store = folder / f"{task.id.hex()}.uploads"
+    if not store.exists():
+        settings = query.settings | {"task": task.model_dump(mode="json")}
+        query = query._replace(settings=settings)
         uploads = federation.collect(query, verified, least=task.least_clients)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with whole_file(saved, mode=OWNER_ONLY) as temporary:
+        with whole_file(store, mode=OWNER_ONLY) as temporary:
             temporary.write_bytes(b"".join(uploads.values()))
-    content = saved.read_bytes()
+    content = store.read_bytes()
     sums = []
     for role, aggregator in enumerate(federation.aggregators):
         shares = _of_role(task, content, role)
@@ -102,10 +102,10 @@ def secure_sum(
             code = federation.booked[aggregator].code
             if code not in ("uploads", "answered"):  # the same uploads may be added up later
                 raise
-            saved.unlink()
+            store.unlink()
             first = code == "uploads" and role == 0
             raise TooFewError(f"{error}; {_again(anew) if first else _spent(anew)}") from error
-    saved.unlink()
+    store.unlink()
     try:
         return open_sums(task, sums, sources=list(federation.aggregators))
     except InputError as error:
@@ -131,8 +131,8 @@ def _partial_sum(
     federation: JobSites, name: str, task: Task, query: Query, uploads: list[bytes]
 ) -> PartialSum:
     """An aggregator's answer. Raises TooFewError: nothing, or no sum."""
-    asked, one = {"task": task.model_dump(mode="json")}, (name,)
-    query = Query("add", query.number, asked, query.timeout, b"".join(uploads))
+    settings, one = {"task": task.model_dump(mode="json")}, (name,)
+    query = Query("add", query.number, settings, query.timeout, b"".join(uploads))
     answers = federation.ask(query, one)
     federation.require(None, one)
     return parse_as(answers[name], PartialSum, name)
@@ -143,12 +143,12 @@ def _require_uploads(task: Task, content: bytes, client: str) -> None:
     roles = len(task.aggregators)
     if len(content) != roles * upload_bytes(task):
         raise InputError(f"{len(content)} bytes; must be {roles} times {upload_bytes(task)}")
-    found = {
+    senders = {
         verify_upload(upload, task, role)[:2]
         for role in range(roles)
         for upload in _of_role(task, content, role)
     }
-    if len(found) != 1 or next(iter(found))[0].hex() != client:
+    if len(senders) != 1 or next(iter(senders))[0].hex() != client:
         raise InputError("uploads: of another client, or of different sharings")
 
 

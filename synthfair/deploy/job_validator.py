@@ -26,14 +26,14 @@ class JobValidator(AppValidator):
         loaders: dict[ConfigFormat, Any] = ConfigFactory._fmt2Loader
         for form in ConfigFormat:
             if form is not ConfigFormat.JSON:
-                loaders[form] = _Refused(form)
+                loaders[form] = _LoaderStub(form)
 
     def validate(self, app_folder: str) -> tuple[str, dict]:
         """Returns what is wrong, and nothing that the engine need know besides."""
         return problem(Path(app_folder)), {}
 
 
-class _Refused(ConfigLoader):
+class _LoaderStub(ConfigLoader):
     """A substitute for the engine's loaders, which include files by path and URL."""
 
     def load_config(self, file_path: str) -> Config:

@@ -84,30 +84,30 @@ def _require_empty(output: Path) -> None:
 
 def _root(authority: Path) -> dict[str, str]:
     """The root certificate and its key, of the folder ``authority`` of earlier kits."""
-    found = read_document(authority / STATE)
-    if not all(isinstance(found.get(part), str) for part in ROOT):
+    state = read_document(authority / STATE)
+    if not all(isinstance(state.get(part), str) for part in ROOT):
         raise InputError(f"{authority / STATE}: must have {' and '.join(ROOT)}")
-    return {part: found[part] for part in ROOT}
+    return {part: state[part] for part in ROOT}
 
 
 def _provision(project: Project, output: Path, root: dict[str, str]) -> None:
     """Has the engine make keys, certificates and scripts."""
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / project.name
+        result = Path(folder) / project.name
         if root:
-            (made / "state").mkdir(parents=True)
-            write_json(made / "state" / STATE, root)
+            (result / "state").mkdir(parents=True)
+            write_json(result / "state" / STATE, root)
         # JSON is YAML; of another form, the engine's tool says only that it is none.
         path = Path(folder) / "project.yml"
         write_json(path, _engine_project(project))
         argv = [sys.executable, "-m", "nvflare.cli", "provision", "-p", str(path)]
-        ended = subprocess.run(  # noqa: S603 - our own arguments
+        process = subprocess.run(  # noqa: S603 - our own arguments
             [*argv, "-w", folder, "--force"], capture_output=True, text=True, check=False
         )
-        if ended.returncode != 0 or not (made / "prod_00").is_dir():
-            raise InputError(f"provisioning: {ended.stderr.strip()[-500:] or 'nothing was made'}")
-        shutil.copytree(made / "prod_00", output / KITS)
-        shutil.copytree(made / "state", output / AUTHORITY)
+        if process.returncode != 0 or not (result / "prod_00").is_dir():
+            raise InputError(f"provisioning: {process.stderr.strip()[-500:] or 'nothing was made'}")
+        shutil.copytree(result / "prod_00", output / KITS)
+        shutil.copytree(result / "state", output / AUTHORITY)
         (output / AUTHORITY).chmod(0o700)
 
 
@@ -171,5 +171,5 @@ def _write_jobs(project: Project, output: Path) -> None:
         app = output / kind / "app"
         write_app(app, arguments)
         write_json(output / kind / "meta.json", meta)
-        if refused := problem(app):
-            raise InputError(f"jobs.{kind}: {refused}")
+        if reason := problem(app):
+            raise InputError(f"jobs.{kind}: {reason}")

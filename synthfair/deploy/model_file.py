@@ -13,11 +13,11 @@ from synthfair.files import read_bytes
 from synthfair.trained import MAX_BYTES, parse_model
 
 
-def _content(found: Any, info: ValidationInfo) -> Any:
+def _content(name: Any, info: ValidationInfo) -> Any:
     """Encodes the file that a project names in base64; a job has it so already."""
-    if not isinstance(found, str) or not info.context:
-        return found
-    path: Path = info.context["folder"] / found
+    if not isinstance(name, str) or not info.context:
+        return name
+    path: Path = info.context["folder"] / name
     return base64.b64encode(read_bytes(path, MAX_BYTES)).decode()
 
 
@@ -26,12 +26,12 @@ def content_of(model: str) -> bytes:
     return base64.b64decode(model, validate=True)
 
 
-def _is_a_model(found: str) -> str:
+def _is_a_model(content: str) -> str:
     try:
-        parse_model(content_of(found), "model")
+        parse_model(content_of(content), "model")
     except binascii.Error as error:
         raise ValueError("is no model file in base64") from error
-    return found
+    return content
 
 
 ModelFile = Annotated[str, BeforeValidator(_content), AfterValidator(_is_a_model)]

@@ -112,10 +112,10 @@ class Project(BaseModel):
 
     @field_validator("schema_path")
     @classmethod
-    def _is_named(cls, found: Path) -> Path:
-        if not found.name:
+    def _is_named(cls, path: Path) -> Path:
+        if not path.name:
             raise ValueError("must name a file")
-        return found
+        return path
 
     @model_validator(mode="after")
     def _names_differ(self) -> Project:
@@ -128,10 +128,10 @@ class Project(BaseModel):
 
     @model_validator(mode="after")
     def _aggregators_suffice(self) -> Project:
-        needed = [kind for kind, job in self.jobs if job is not None and needs_aggregators(job)]
-        if len(self.aggregators) == 1 or (needed and not self.aggregators):
-            why = f"the job {needed[0]} needs" if needed else "sums by shares need"
-            raise ValueError(f"aggregators: {why} two or three that do not collude")
+        kinds = [kind for kind, job in self.jobs if job is not None and needs_aggregators(job)]
+        if len(self.aggregators) == 1 or (kinds and not self.aggregators):
+            cause = f"the job {kinds[0]} needs" if kinds else "sums by shares need"
+            raise ValueError(f"aggregators: {cause} two or three that do not collude")
         orgs = [one.org for one in self.aggregators]
         if len(set(orgs)) < len(orgs):
             raise ValueError("aggregators: of one organisation; together they see every part")
@@ -154,15 +154,15 @@ def read_project(path: Path) -> Project:
 
     content = read_bytes(path, MAX_BYTES)
     try:
-        found = yaml.safe_load(content.decode())
-        text = json.dumps(found, default=str)  # a date is text, and is refused as such
+        project = yaml.safe_load(content.decode())
+        text = json.dumps(project, default=str)  # a date is text, and is refused as such
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: not YAML: {reason(error)}") from error
     try:
-        found = Project.model_validate_json(text, context={"folder": path.parent})
+        project = Project.model_validate_json(text, context={"folder": path.parent})
     except ValidationError as error:
         raise refusal(str(path), error) from error
-    return found.model_copy(update={"schema_path": path.parent.resolve() / found.schema_path})
+    return project.model_copy(update={"schema_path": path.parent.resolve() / project.schema_path})
 
 
 def require_engine() -> None:
@@ -174,10 +174,10 @@ def require_engine() -> None:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        found = version("nvflare")
+        installed = version("nvflare")
     except PackageNotFoundError as error:
         raise InputError(
             "deploy: needs the package nvflare: pip install 'synthfair[nvflare]'"
         ) from error
-    if found != VERSION:
-        raise InputError(f"deploy: needs nvflare {VERSION} at all sites; found {found}")
+    if installed != VERSION:
+        raise InputError(f"deploy: needs nvflare {VERSION} at all sites; found {installed}")

@@ -40,7 +40,7 @@ OnProgress = Callable[[str, FederationFile | None], None]
 """Called with the engine's status of a job, and how it goes, once it runs."""
 
 
-class EndedJob(NamedTuple):
+class JobResult(NamedTuple):
     """A job that has ended.
 
     Attributes:
@@ -60,7 +60,7 @@ class EndedJob(NamedTuple):
 
 
 @contextmanager
-def connected(kit: Path, *, timeout: float = 20.0) -> Iterator[Session]:
+def connect(kit: Path, *, timeout: float = 20.0) -> Iterator[Session]:
     """A session with the server.
 
     Args:
@@ -92,7 +92,7 @@ def submit(session: Session, job: Path) -> str:
     """Submits a job, and returns the engine's name of it.
 
     Args:
-        session: of :func:`connected`.
+        session: of :func:`connect`.
         job: its folder.
 
     Raises:
@@ -103,20 +103,20 @@ def submit(session: Session, job: Path) -> str:
     if not (job / "meta.json").is_file():
         raise InputError(f"{job}: not a job: has no meta.json")
     with tempfile.TemporaryDirectory() as folder:  # the engine writes its signature into it
-        copied = shutil.copytree(job, Path(folder) / job.name)
+        copy = shutil.copytree(job, Path(folder) / job.name)
         try:
-            return session.submit_job(str(copied))
+            return session.submit_job(str(copy))
         except InvalidJobDefinition as error:
             raise InputError(f"{job}: refused: {reason(error)}") from error
 
 
 def attach(
     session: Session, job: str, output: Path, on_progress: OnProgress, *, most_seconds: float = 0
-) -> EndedJob:
+) -> JobResult:
     """Waits for the end of a job that was submitted, and fetches its results.
 
     Args:
-        session: of :func:`connected`.
+        session: of :func:`connect`.
         job: the engine's name of it.
         output: folder for the results, made if need be.
         on_progress: see there.
@@ -131,8 +131,8 @@ def attach(
         )[1]
     if meta is None:
         session.abort_job(job)
-        return EndedJob(job, f"aborted after {most_seconds:g} s", None)
-    return EndedJob(job, str(meta.get("status")), _fetch(session, job, output))
+        return JobResult(job, f"aborted after {most_seconds:g} s", None)
+    return JobResult(job, str(meta.get("status")), _fetch(session, job, output))
 
 
 def abort(session: Session, job: str) -> None:
@@ -155,8 +155,8 @@ def _watch(session: Session, job: str, meta: dict[str, Any], *, on_progress: OnP
     status, federation = str(meta.get("status")), None
     if status == "RUNNING":
         with suppress(Exception):  # it begins, or has just ended; there is nothing to show
-            found = session.do_app_command(job, PROGRESS, None)
-            federation = validated(FederationFile, found)
+            answer = session.do_app_command(job, PROGRESS, None)
+            federation = validated(FederationFile, answer)
     on_progress(status, federation)
     return True
 
@@ -172,12 +172,12 @@ def _fetch(session: Session, job: str, output: Path) -> FederationFile | None:
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output, prefix=".download-") as folder:
         location = Path(session.download_job_result(job, folder) or folder)
-        found = [path for path in location.rglob(f"synthfair/{FILE}") if _is_ordinary(path)]
-        if not found:
+        paths = [path for path in location.rglob(f"synthfair/{FILE}") if _is_ordinary(path)]
+        if not paths:
             return None
         for name in RESULTS:  # of an earlier job
             (output / name).unlink(missing_ok=True)
-        for path in found[0].parent.iterdir():
+        for path in paths[0].parent.iterdir():
             if path.name in RESULTS and _is_ordinary(path):
                 path.replace(output / path.name)
     return read_run_file(output / FILE, FederationFile)
@@ -185,5 +185,5 @@ def _fetch(session: Session, job: str, output: Path) -> FederationFile | None:
 
 def _is_ordinary(path: Path) -> bool:
     """Whether it is a file, no link, and not larger than its kind may be."""
-    found = path.lstat()
-    return stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES
+    status = path.lstat()
+    return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES

@@ -16,14 +16,14 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from synthfair.config.rules import STRICT
-from synthfair.deploy.agreed import (
-    Agreed,
-    Planned,
+from synthfair.deploy.agreement import (
+    Agreement,
+    TrainingSetup,
     has_guarantee,
     is_private,
-    make_planned,
-    packed,
-    unpacked,
+    make_setup,
+    pack,
+    unpack,
 )
 from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError
@@ -67,7 +67,7 @@ class SiteTraining:
         settings, ask = dict(request.ask.settings), request.ask
         settings.pop("task", None)
         with refused_as("settings"):
-            agreed = validated(Agreed, settings)
+            agreed = validated(Agreement, settings)
         config = agreed.config
         if request.site not in agreed.sites:
             raise RefusedError("settings")
@@ -82,7 +82,7 @@ class SiteTraining:
         epsilon = config.get("epsilon") if is_private(config) else None
         return Work(claim, epsilon, lambda: self._report(request, agreed))
 
-    def _report(self, request: Request, agreed: Agreed) -> bytes:
+    def _report(self, request: Request, agreed: Agreement) -> bytes:
         """The report; of sums by shares, one upload an aggregator."""
         import jax
 
@@ -94,7 +94,7 @@ class SiteTraining:
             self._ready, self._learned = _read(request, agreed), None
         ready = self._ready
         with refused_as("message"):
-            state = unpacked(request.carried, ready.state)
+            state = unpack(request.carried, ready.state)
         task = _task(request, ready)
         booked = _booked(request, ready, task)
         if self._learned is None or self._learned[0] != booked.seed:
@@ -106,7 +106,7 @@ class SiteTraining:
         report = _compiled_report()(
             plan.algorithm, plan.protection.clip, state, self._learned[1], key
         )
-        content = packed(report)
+        content = pack(report)
         if task and plan.secure:
             part = plan.secure.what.integers(np.frombuffer(content, "<f8"))
             content = b"".join(make_uploads(task, part, request.settings.signing_key()))
@@ -125,8 +125,8 @@ class _LocalTraining(NamedTuple):
         state: shapes of the server's.
     """
 
-    agreed: Agreed
-    planned: Planned
+    agreed: Agreement
+    planned: TrainingSetup
     run: str
     users: Users
     state: Any
@@ -147,7 +147,7 @@ def _task(request: Request, ready: _LocalTraining) -> Task | None:
     return task
 
 
-def _read(request: Request, agreed: Agreed) -> _LocalTraining:
+def _read(request: Request, agreed: Agreement) -> _LocalTraining:
     """Reads the table, whose rows are all of one user."""
     import jax
 
@@ -156,7 +156,7 @@ def _read(request: Request, agreed: Agreed) -> _LocalTraining:
     from synthfair.federated.user_data import make_user_data
 
     with refused_as("settings"):
-        planned = make_planned(agreed, request.schema)
+        planned = make_setup(agreed, request.schema)
     path = request.settings.data
     table = read_table(path, request.schema)
     rows = in_content_order(encode(table, request.schema, source=str(path)))

@@ -17,17 +17,17 @@ from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config import ServerConfig
 from synthfair.config.rules import STRICT
-from synthfair.deploy.agreed import (
-    Agreed,
+from synthfair.deploy.agreement import (
+    Agreement,
     LeastRows,
-    Planned,
+    TrainingSetup,
     TrainSettings,
     counts_by_rows,
-    make_planned,
-    packed,
+    make_setup,
+    pack,
     require_rows,
     train_config,
-    unpacked,
+    unpack,
 )
 from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.errors import InputError
@@ -126,13 +126,13 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     start_jax()
 
     # What is agreed, and where an earlier job has come to.
-    agreed = Agreed(
+    agreement = Agreement(
         train=job.train, sites=tuple(sorted(federation.sites)), least_rows=job.least_rows
     )
-    config, planned = agreed.config, make_planned(agreed, federation.schema)
-    data, plan = planned
+    config, setup = agreement.config, make_setup(agreement, federation.schema)
+    data, plan = setup
     private.parent.mkdir(mode=0o700, exist_ok=True)
-    checkpoint, progress = _begin(federation, job, agreed, planned, private.parent)
+    checkpoint, progress = _begin(federation, job, agreement, setup, private.parent)
     save_each = job.save_each if plan.guarantee is None else 1
 
     def save(after: RunProgress) -> None:
@@ -148,7 +148,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
         rounds=config.rounds,
         seed=progress.seed,
         protection=plan.protection,
-        sites=_Sites(federation, job, agreed, planned, checkpoint.path, seed=progress.seed),
+        sites=_Sites(federation, job, agreement, setup, checkpoint.path, seed=progress.seed),
         progress=progress,
         chunk=1,
         on_chunk=save,
@@ -165,7 +165,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
 
 
 def _begin(
-    federation: JobSites, job: TrainJob, agreed: Agreed, planned: Planned, folder: Path
+    federation: JobSites, job: TrainJob, agreement: Agreement, setup: TrainingSetup, folder: Path
 ) -> tuple[CheckpointFile, RunProgress]:
     """The file of the rounds, and the rounds in it; else a start.
 
@@ -176,8 +176,8 @@ def _begin(
     from synthfair.checkpoint import CheckpointFile
     from synthfair.federated.training import first_progress, read_progress
 
-    data, plan = planned
-    run = agreed.run(federation.schema)
+    data, plan = setup
+    run = agreement.run(federation.schema)
     checkpoint = CheckpointFile.next_to(folder / "train", run)
     if plan.secure and plan.guarantee:
         sums = make_sum(federation, plan.secure.what, label=run, least=job.least_answers)
@@ -191,7 +191,7 @@ def _begin(
             " least_answers, or damaged: go on with the same, or remove the file to begin anew,"
             " which every site books once more"
         )
-    return checkpoint, first_progress(plan, data, agreed.config)
+    return checkpoint, first_progress(plan, data, agreement.config)
 
 
 class _Sites:
@@ -201,14 +201,14 @@ class _Sites:
         self,
         federation: JobSites,
         job: TrainJob,
-        agreed: Agreed,
-        planned: Planned,
+        agreement: Agreement,
+        setup: TrainingSetup,
         checkpoint: Path,
         *,
         seed: int,
     ) -> None:
-        self._federation, self._job, self._agreed = federation, job, agreed
-        data, self._plan = planned
+        self._federation, self._job, self._agreement = federation, job, agreement
+        data, self._plan = setup
         self._users, self._checkpoint = data.users, checkpoint
         # Between which the weight of a site lies: the sum of its rows' weights.
         weights = data.row_weights
@@ -217,7 +217,7 @@ class _Sites:
         self._most_weight = (job.most_rows or 0) * max(high, 1.0)
         # With an epsilon, a training that goes on asks for the very sums that it had asked for.
         salt = federation.job if self._plan.guarantee is None else seed
-        self._label = f"{agreed.run(federation.schema)} {salt}"
+        self._label = f"{agreement.run(federation.schema)} {salt}"
 
     def total(self, state: Any, cohort: Any, t: int) -> tuple[np.ndarray, float]:  # noqa: ARG002
         """[k] the sum of the reports of a round, and the number of sites that it counts as of.
@@ -228,10 +228,10 @@ class _Sites:
         Raises:
             TooFewError: fewer sites than the job says, or nobody, has sent one.
         """
-        asked, job = self._agreed.model_dump(mode="json"), self._job
-        query = Query("train", t, asked, job.timeout, packed(state))
+        settings, job = self._agreement.model_dump(mode="json"), self._job
+        query = Query("train", t, settings, job.timeout, pack(state))
         total, count = (self._by_shares if self._plan.secure else self._of_reports)(query, state)
-        return total, float(count if self._plan.guarantee is None else len(self._agreed.sites))
+        return total, float(count if self._plan.guarantee is None else len(self._agreement.sites))
 
     def _of_reports(self, query: Query, state: Any) -> tuple[np.ndarray, int]:
         """Adds up reports that the server sees, and refuses those that do not fit."""
@@ -239,17 +239,17 @@ class _Sites:
 
         like = report_shapes(self._plan.algorithm, self._users, state)
         least = self._job.least_answers
-        read = self._federation.collect(
-            query, lambda _, sent: self._report(sent, like), least=least
+        reports = self._federation.collect(
+            query, lambda _, content: self._report(content, like), least=least
         )
-        return np.sum([*read.values()], axis=0), len(read)
+        return np.sum([*reports.values()], axis=0), len(reports)
 
     def _report(self, content: bytes, like: Any) -> np.ndarray:
         """Reads a site's report [k]. Raises ValueError: a wrong length, size or weight."""
         from synthfair.federated.fedavg import Movement
         from synthfair.federated.fpfl import Statistics
 
-        report, clip = unpacked(content, like), self._plan.protection.clip
+        report, clip = unpack(content, like), self._plan.protection.clip
         numbers = np.frombuffer(content, "<f8")
         norm, most = np.linalg.norm(numbers), np.inf if clip is None else float(clip)
         if not np.isfinite(norm) or norm > most * (1 + ROUNDING):
@@ -274,8 +274,8 @@ class _Sites:
         )
         anew = self._checkpoint if plan.guarantee else None
         folder = self._checkpoint.parent / "sums"
-        opened = secure_sum(federation, task, query, folder=folder, anew=anew)
-        return what.values(opened.total), opened.statement["clients"]
+        result = secure_sum(federation, task, query, folder=folder, anew=anew)
+        return what.values(result.total), result.statement["clients"]
 
 
 def _write_metrics(
@@ -292,11 +292,11 @@ def _write_metrics(
         return
     report, schema = ServerConfig(seed=config.seed), federation.schema
     evaluation = evaluate(model, read_tests(federation.settings.tests, schema), report)
-    stated: dict[str, Any] = {}
+    privacy: dict[str, Any] = {}
     if plan.guarantee:
-        stated["guarantee"] = plan.guarantee.model_dump(mode="json")
+        privacy["guarantee"] = plan.guarantee.model_dump(mode="json")
     if plan.secure:
-        stated["secure_sums"] = plan.secure.shares.model_dump() | {"simulated": False}
+        privacy["secure_sums"] = plan.secure.shares.model_dump() | {"simulated": False}
     write_json(
         output / "metrics.json",
         {
@@ -305,6 +305,6 @@ def _write_metrics(
             "config": {},
             "train": config.model_dump(mode="json"),
             "converged": model.converged,
-            **stated,
+            **privacy,
         },
     )

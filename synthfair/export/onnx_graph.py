@@ -37,7 +37,7 @@ def to_graph(model: TrainedModel) -> onnx.ModelProto:
         for name, column in columns.items()
     ]
     inputs = graph.add("Concat", *blocks, axis=1)
-    refused = graph.add("IsNaN", graph.add("ReduceSum", inputs, np.array([1]), keepdims=1))
+    is_refused = graph.add("IsNaN", graph.add("ReduceSum", inputs, np.array([1]), keepdims=1))
 
     # The score. Rows that predict refuses, as a graph cannot: not-a-number, and no decision.
     h = inputs
@@ -47,16 +47,16 @@ def to_graph(model: TrainedModel) -> onnx.ModelProto:
     theta = np.array(model.theta)[:, None]
     weight, constant = (theta[:-1], theta[-1]) if model.intercept else (theta, np.zeros(1))
     score = graph.add("Add", graph.add("MatMul", h, weight), constant)
-    graph.add("Where", refused, np.nan, score, output=SCORE)
+    graph.add("Where", is_refused, np.nan, score, output=SCORE)
     negative, positive = map(str, schema.decisions)
     labels = np.array([positive]), np.array([negative])
     decision = graph.add("Where", graph.add("Greater", score, 0.0), *labels)
-    graph.add("Where", refused, np.array([""]), decision, output=DECISION)
+    graph.add("Where", is_refused, np.array([""]), decision, output=DECISION)
 
     # An input that is called as a constant is would silently replace it.
-    own = {one.name for one in graph.constants} | {node.output[0] for node in graph.nodes}
+    names = {one.name for one in graph.constants} | {node.output[0] for node in graph.nodes}
     for name in columns:
-        if name in own or not name:
+        if name in names or not name:
             raise InputError(
                 f"to_onnx: column {name!r}: a part of the graph has that name; rename it"
             )
@@ -65,7 +65,7 @@ def to_graph(model: TrainedModel) -> onnx.ModelProto:
         helper.make_tensor_value_info(DECISION, TensorProto.STRING, ["N", 1]),
     ]
     title = schema.name or "synthfair"
-    exported = helper.make_model(
+    result = helper.make_model(
         helper.make_graph(graph.nodes, title, graph.inputs, outputs, graph.constants),
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
@@ -73,10 +73,10 @@ def to_graph(model: TrainedModel) -> onnx.ModelProto:
         producer_version=model.version,
     )
     helper.set_model_props(
-        exported, {"sha256": model.sha256, "schema_hash": schema.hash, "loss": model.loss}
+        result, {"sha256": model.sha256, "schema_hash": schema.hash, "loss": model.loss}
     )
-    onnx.checker.check_model(exported)
-    return exported
+    onnx.checker.check_model(result)
+    return result
 
 
 class _Graph:
@@ -114,12 +114,12 @@ class _Graph:
         """[N, 1 or 2] (value - lower) / (upper - lower), and whether it is missing."""
         x, lower, upper = self.column(name, TensorProto.DOUBLE), column.lower, column.upper
         if column.out_of_range == "clip":
-            allowed = self.add("Less", self.add("Abs", x), np.inf)
+            in_range = self.add("Less", self.add("Abs", x), np.inf)
         else:
             inside = self.add("GreaterOrEqual", x, lower), self.add("LessOrEqual", x, upper)
-            allowed = self.add("And", *inside)
+            in_range = self.add("And", *inside)
         above = self.add("Sub", self.add("Clip", x, lower, upper), lower)
-        scaled = self.add("Where", allowed, self.add("Div", above, upper - lower), np.nan)
+        scaled = self.add("Where", in_range, self.add("Div", above, upper - lower), np.nan)
         if column.missing == "refuse":
             return scaled
         missing = self.add("IsNaN", x)
@@ -142,15 +142,15 @@ class _Graph:
         missing = self.indicator(self.add("Equal", x, words) if text else self.add("IsNaN", x))
         missing = self.add("ReduceMax", missing, np.array([1]), keepdims=1)
         if column.unlisted is not None:
-            listed = self.add("ReduceSum", hot, np.array([1]), keepdims=1)
-            other = self.add("Sub", 1.0, listed)
+            is_listed = self.add("ReduceSum", hot, np.array([1]), keepdims=1)
+            other = self.add("Sub", 1.0, is_listed)
             if column.missing != "unlisted":
                 other = self.add("Mul", other, self.add("Sub", 1.0, missing))
             place = np.array([[one == column.unlisted for one in column.categories]], float)
             hot = self.add("Add", hot, self.add("Mul", other, place))
         if column.missing == "category":
             hot = self.add("Concat", hot, missing, axis=1)
-        known = self.add("Greater", self.add("ReduceSum", hot, np.array([1]), keepdims=1), 0.0)
+        any_hot = self.add("Greater", self.add("ReduceSum", hot, np.array([1]), keepdims=1), 0.0)
         first = 1 if base or len(column.categories) == 2 else 0
         places = np.arange(first, len(column.categories) + (column.missing == "category"))
-        return self.add("Where", known, self.add("Gather", hot, places, axis=1), np.nan)
+        return self.add("Where", any_hot, self.add("Gather", hot, places, axis=1), np.nan)

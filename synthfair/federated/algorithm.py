@@ -103,8 +103,8 @@ def algorithm(cls: type[_Class]) -> type[_Class]:
             try:
                 kind.validate_python(value)
             except ValidationError as error:
-                said = error.errors()[0]["msg"].removeprefix("Input should be ")
-                raise InputError(f"{name} = {value}: must be {said}") from error
+                rule = error.errors()[0]["msg"].removeprefix("Input should be ")
+                raise InputError(f"{name} = {value}: must be {rule}") from error
         if also:
             also(self)
 

@@ -130,8 +130,8 @@ def run(
     progress = start(algorithm, users, seed) if progress is None else progress
     keys = key_from(seed, 1), key_from(seed, 2)
     secure = protection if isinstance(protection, SecureSums) else None
-    here = UNPROTECTED if isinstance(protection, SecureSums) else protection
-    constants = _Constants(algorithm, users, here, float(cohorts.size), *keys)
+    local = UNPROTECTED if isinstance(protection, SecureSums) else protection
+    constants = _Constants(algorithm, users, local, float(cohorts.size), *keys)
     by_shares = secure and _by_shares(constants, secure)
     totals = sites.total if sites else by_shares
     while progress.rounds < rounds:
@@ -236,11 +236,11 @@ def _by_shares(run: _Constants, secure: SecureSums) -> Totals:
     def reports(state: ServerState, cohort: Draw, t: int) -> Iterator[np.ndarray]:
         """[k] each, of the users who are there; none is clipped yet."""
         at_once = _at_once(_empty_report(run, state)[0], len(cohort.users))
-        there = int(cohort.present.sum())  # padding stands at the end
-        for begin in range(0, there, at_once):
-            users = cohort.users[begin : min(begin + at_once, there)]
-            who = Draw(np.pad(users, (0, at_once - len(users))), np.ones(at_once, bool))
-            block = _compiled_reports(run, state, who, t)
+        present = int(cohort.present.sum())  # padding stands at the end
+        for begin in range(0, present, at_once):
+            users = cohort.users[begin : min(begin + at_once, present)]
+            draw = Draw(np.pad(users, (0, at_once - len(users))), np.ones(at_once, bool))
+            block = _compiled_reports(run, state, draw, t)
             yield from np.asarray(block, np.float64)[: len(users)]
 
     def totals(state: ServerState, cohort: Draw, t: int) -> tuple[np.ndarray, float]:
@@ -250,8 +250,8 @@ def _by_shares(run: _Constants, secure: SecureSums) -> Totals:
 
 
 @jax.jit
-def _compiled_reports(run: _Constants, state: ServerState, who: Draw, t: int) -> jax.Array:
-    return _reports(run, state, who, t)
+def _compiled_reports(run: _Constants, state: ServerState, draw: Draw, t: int) -> jax.Array:
+    return _reports(run, state, draw, t)
 
 
 @jax.jit
@@ -268,11 +268,11 @@ def _compiled_update(
 # Reports
 
 
-def _reports(run: _Constants, state: ServerState, who: Draw, t: jax.Array | int) -> jax.Array:
+def _reports(run: _Constants, state: ServerState, draw: Draw, t: jax.Array | int) -> jax.Array:
     """[b, k] reports of some users in round t; each draws by a key of its own."""
     key = jax.random.fold_in(run.user_key, t)
-    keys = jax.vmap(partial(jax.random.fold_in, key))(who.users)
-    rows = run.users.take(*map(jnp.asarray, who))
+    keys = jax.vmap(partial(jax.random.fold_in, key))(draw.users)
+    rows = run.users.take(*map(jnp.asarray, draw))
     reports = jax.vmap(run.algorithm.report, in_axes=(None, 0, 0))(state, rows, keys)
     return jax.vmap(lambda report: ravel_pytree(report)[0])(reports)
 

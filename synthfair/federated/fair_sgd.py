@@ -86,11 +86,11 @@ def fair_loss(sums: RateSums, slack: jax.Array | float) -> jax.Array:
         sums: of probabilities; one rate for statistical parity, two for equalized odds.
         slack: gap that costs nothing, 0 to below 1.
     """
-    there = sums.counts > 0
-    rates = sums.values / jnp.where(there, sums.counts, 1.0)
-    highest = jnp.max(jnp.where(there, rates, -jnp.inf), axis=1)
-    lowest = jnp.min(jnp.where(there, rates, jnp.inf), axis=1)
-    gaps = jnp.where(jnp.any(there, axis=1), highest - lowest, 0.0)
+    present = sums.counts > 0
+    rates = sums.values / jnp.where(present, sums.counts, 1.0)
+    highest = jnp.max(jnp.where(present, rates, -jnp.inf), axis=1)
+    lowest = jnp.min(jnp.where(present, rates, jnp.inf), axis=1)
+    gaps = jnp.where(jnp.any(present, axis=1), highest - lowest, 0.0)
     return jnp.maximum(jnp.max(gaps) - slack, 0.0)
 
 
@@ -126,11 +126,11 @@ class FairSgd(Averaging):
 
     def __post_init__(self) -> None:
         """Refuses notions and attributes that the method does not have."""
-        allowed, parity = ("statistical_parity", "equalized_odds"), self.parity
-        if parity.notion not in allowed or len(parity.groups) != 1:
+        notions, parity = ("statistical_parity", "equalized_odds"), self.parity
+        if parity.notion not in notions or len(parity.groups) != 1:
             raise InputError(
                 f"parity {parity.notion!r} of {len(parity.groups)} attributes: must be one of"
-                f" {', '.join(allowed)}, of one attribute"
+                f" {', '.join(notions)}, of one attribute"
             )
 
     # Server, before the first round

@@ -158,20 +158,20 @@ class FedAvg:
 
         end = jax.lax.scan(step, state.params, None, length=self.local_steps)[0]
         if self.by_rows:
-            return movement(state.params, end, self._weighed(rows))
+            return movement(state.params, end, self._weigh(rows))
         change = jax.tree.map(jnp.subtract, end, state.params)
         return Movement(change, jnp.zeros(0, rows.weight.dtype))
 
     def objective(self, params: Params, rows: UserRows) -> jax.Array:
         """The objective that a user minimises."""
-        rows = self._weighed(rows)
-        own = Rows(rows.a, rows.s[:, 0], rows.y, rows.weight)
-        loss = regularized_loss(self.model, params, own, self.lambda_theta)
+        rows = self._weigh(rows)
+        flat = Rows(rows.a, rows.s[:, 0], rows.y, rows.weight)
+        loss = regularized_loss(self.model, params, flat, self.lambda_theta)
         if self.penalty is None:
             return loss
-        return loss + self.rho * self.penalty(self.model.scores(params, own.a), own)
+        return loss + self.rho * self.penalty(self.model.scores(params, flat.a), flat)
 
-    def _weighed(self, rows: UserRows) -> UserRows:
+    def _weigh(self, rows: UserRows) -> UserRows:
         return rows._replace(weight=rows.weight * rows.factors(self.row_weights))
 
     # Server, after each round
@@ -224,8 +224,8 @@ class Averaging:
         del cohort  # users count by their rows
         count = jnp.maximum(total.weight, 1.0)
         mean = jax.tree.map(lambda change: change / count, total.change)
-        moved = jnp.linalg.norm(ravel_pytree(mean)[0])
-        return jax.tree.map(jnp.add, state, mean), AverageRecord(moved)
+        distance = jnp.linalg.norm(ravel_pytree(mean)[0])
+        return jax.tree.map(jnp.add, state, mean), AverageRecord(distance)
 
 
 @jax.jit

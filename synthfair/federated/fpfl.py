@@ -225,18 +225,18 @@ class Fpfl:
             none = jnp.zeros((0, 0), scores.dtype)
             rates = self.parity.sums(scores, rows) if self.parity else RateSums(none, none)
             right = jnp.sum(rows.weight * is_right(scores, rows.y))
-            counted = CohortSums(rates, right, jnp.sum(rows.weight))
-            return (jnp.sum(rows.weight * losses), rates.values), counted
+            totals = CohortSums(rates, right, jnp.sum(rows.weight))
+            return (jnp.sum(rows.weight * losses), rates.values), totals
 
-        (loss_gradient, rate_gradients), counted = jax.jacrev(sums, has_aux=True)(state.params)
-        return self._scaled(Statistics(loss_gradient, rate_gradients, counted), 1)
+        (loss_gradient, rate_gradients), totals = jax.jacrev(sums, has_aux=True)(state.params)
+        return self._scale(Statistics(loss_gradient, rate_gradients, totals), 1)
 
-    def _scaled(self, sent: Statistics, power: int) -> Statistics:
+    def _scale(self, statistics: Statistics, power: int) -> Statistics:
         """Scales all but the gradient of the loss, for sending (1) or as received (-1)."""
         rate, count = self.rate_scale**power, self.count_scale**power
-        rates, right, rows = sent.sums
+        rates, right, rows = statistics.sums
         sums = CohortSums(_times(rate, rates), count * right, count * rows)
-        return Statistics(sent.loss_gradient, _times(rate, sent.rate_gradients), sums)
+        return Statistics(statistics.loss_gradient, _times(rate, statistics.rate_gradients), sums)
 
     # Server, after each round
 
@@ -245,7 +245,7 @@ class Fpfl:
     ) -> tuple[FpflState, FpflRecord]:
         """Both updates of (10), and the best params so far."""
         del cohort  # the report has the number of rows
-        total = self._scaled(total, -1)
+        total = self._scale(total, -1)
         latest = total.sums, state.params
         recent = jax.tree.map(lambda old, new: self.memory * old + new, state.recent, latest)
         weight = self.memory * state.weight + 1.0
@@ -295,7 +295,7 @@ class Fpfl:
         d = self.parity.differences(sums.rates, self.least_count)
         worst = jnp.max(jnp.abs(d.values)) - self.alpha
         quality = jnp.where(worst > SLACK * self.alpha + LEAST_SLACK, -worst, accuracy)
-        return jnp.where(jnp.all(d.known), quality, UNKNOWN + accuracy)
+        return jnp.where(jnp.all(d.is_known), quality, UNKNOWN + accuracy)
 
     def params(self, state: FpflState) -> Params:
         """The best by the cohorts' sums: most accurate among the fair, or the fairest."""

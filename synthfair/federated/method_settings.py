@@ -113,12 +113,14 @@ class TrainConfig(BaseModel):
     def __new__(cls, **settings: Any) -> TrainConfig:
         """An instance of the method's own class, which takes the settings."""
         method = settings.get("method", "fpfl")
-        own = METHODS.get(method) if cls is TrainConfig and isinstance(method, str) else None
-        return super().__new__(own or cls)  # type: ignore[arg-type]
+        method_class = (
+            METHODS.get(method) if cls is TrainConfig and isinstance(method, str) else None
+        )
+        return super().__new__(method_class or cls)  # type: ignore[arg-type]
 
     @model_validator(mode="wrap")
     @classmethod
-    def _reads_what_is_given(cls, data: Any, handler: ModelWrapValidatorHandler) -> Any:
+    def _refuse_unread(cls, data: Any, handler: ModelWrapValidatorHandler) -> Any:
         if not isinstance(data, dict):
             return handler(data)
         method = data.get("method", cls.model_fields["method"].default)
@@ -126,8 +128,8 @@ class TrainConfig(BaseModel):
             if not isinstance(method, str) or method not in METHODS:
                 raise ValueError(f"method: {method!r} is none; must be one of {', '.join(METHODS)}")
             return METHODS[method].model_validate(data)
-        known = {key for other in METHODS.values() for key in other.model_fields}
-        if unread := sorted(key for key in data if key in known and not cls.reads(key)):
+        keys = {key for other in METHODS.values() for key in other.model_fields}
+        if unread := sorted(key for key in data if key in keys and not cls.reads(key)):
             raise ValueError(f"{', '.join(unread)}: not read by {method}")
         return handler(data)
 
@@ -239,14 +241,14 @@ class PrivacySettings(TrainConfig):
     delta: Delta | None = None
 
     @model_validator(mode="after")
-    def _bounds_what_is_protected(self) -> PrivacySettings:
+    def _require_bound(self) -> PrivacySettings:
         if (self.epsilon is None) != (self.delta is None):
             raise ValueError("epsilon and delta go together: give both or neither")
         if self.epsilon is not None and self.clip is None:
             raise ValueError("epsilon needs clip: what a user may send must be bounded")
         return self
 
-    def budget(self, number: int, of_what: str) -> dict[str, Any] | None:
+    def budget(self, number: int, unit: str) -> dict[str, Any] | None:
         """Epsilon and delta; None where none are asked for.
 
         Raises:
@@ -256,7 +258,7 @@ class PrivacySettings(TrainConfig):
             return None
         if self.delta * number >= 1:
             raise InputError(
-                f"delta = {self.delta:g}: must be below 1 / {number}, the number of {of_what};"
+                f"delta = {self.delta:g}: must be below 1 / {number}, the number of {unit};"
                 " better far below"
             )
         return {"epsilon": self.epsilon, "delta": self.delta}
@@ -273,7 +275,7 @@ class UserPrivacySettings(CohortSettings, PrivacySettings):
     secure: bool = False
 
     @model_validator(mode="after")
-    def _bounds_what_is_shared(self) -> UserPrivacySettings:
+    def _require_shared_bound(self) -> UserPrivacySettings:
         if self.secure and self.clip is None:
             raise ValueError("secure needs clip: sums by shares are of bounded numbers on a grid")
         return self

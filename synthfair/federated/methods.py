@@ -50,8 +50,12 @@ def own_settings(document: Mapping[str, Any]) -> TrainConfig:
         ValidationError: there is another key, no such method, or a value that is not allowed.
     """
     method = document.get("method", "fpfl")
-    own = METHODS.get(method, TrainConfig) if isinstance(method, str) else TrainConfig
+    method_class = METHODS.get(method, TrainConfig) if isinstance(method, str) else TrainConfig
     others = {key for method in METHODS.values() for key in method.model_fields}
-    return own.model_validate(
-        {key: value for key, value in document.items() if own.reads(key) or key not in others}
+    return method_class.model_validate(
+        {
+            key: value
+            for key, value in document.items()
+            if method_class.reads(key) or key not in others
+        }
     )

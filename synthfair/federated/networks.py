@@ -91,8 +91,8 @@ class Network:
         """[R] logistic losses of log-odds [R], or cross-entropies of log-probabilities [R, C]."""
         if scores.ndim == 1:
             return logistic(y * scores)
-        chosen = jnp.take_along_axis(jax.nn.log_softmax(scores), y[:, None].astype(int), axis=1)
-        return -chosen[:, 0]
+        log_chance = jnp.take_along_axis(jax.nn.log_softmax(scores), y[:, None].astype(int), axis=1)
+        return -log_chance[:, 0]
 
 
 @dataclass(frozen=True)

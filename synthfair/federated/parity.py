@@ -37,7 +37,7 @@ class Differences(NamedTuple):
     values: jax.Array  # [Q, G] d; 0 of a group that is left out
     slope: jax.Array  # [Q, G, G] derivative of d[q, g] in the sum F[q, h], from which that in the
     # model's parameters follows, as the counts do not depend on them
-    known: jax.Array  # [Q, G] whether a group was not left out
+    is_known: jax.Array  # [Q, G] whether a group was not left out
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class Parity:
         """
         members = self._members(rows.s, scores.dtype) * rows.weight[:, None]
         pairs = self._functions(scores, rows.y)
-        values = jnp.stack([(admitted * value) @ members for value, admitted in pairs])
-        counts = jnp.stack([admitted @ members for _, admitted in pairs])
+        values = jnp.stack([(condition * value) @ members for value, condition in pairs])
+        counts = jnp.stack([condition @ members for _, condition in pairs])
         return RateSums(values, counts)
 
     def of_rows(self, scores: jax.Array, rows: UserRows, weights: jax.Array) -> jax.Array:
@@ -111,13 +111,13 @@ class Parity:
         # A group is compared with all groups of its attribute, which together are all rows.
         attribute = np.repeat(np.arange(len(self.groups)), self.groups)
         same = jnp.asarray(attribute[:, None] == attribute, sums.values.dtype)
-        known = sums.counts >= least
-        counts = jnp.where(known, sums.counts, 1.0)
-        overall = jnp.maximum((known * counts) @ same, least)
-        difference = ((known * sums.values) @ same) / overall - sums.values / counts
-        slope = same * known[:, None, :] / overall[:, :, None]
+        enough = sums.counts >= least
+        counts = jnp.where(enough, sums.counts, 1.0)
+        overall = jnp.maximum((enough * counts) @ same, least)
+        difference = ((enough * sums.values) @ same) / overall - sums.values / counts
+        slope = same * enough[:, None, :] / overall[:, :, None]
         slope -= jnp.eye(len(same)) / counts[:, :, None]
-        return Differences(known * difference, known[:, :, None] * slope, known)
+        return Differences(enough * difference, enough[:, :, None] * slope, enough)
 
     def _members(self, s: jax.Array, dtype: jnp.dtype) -> jax.Array:
         """[R, G] indicators, one attribute's groups after the other's."""

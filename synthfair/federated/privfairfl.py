@@ -127,17 +127,17 @@ class PrivFairFLPostSettings(CountSettings):
         Raises:
             InputError: a group whose rows do not stand out from the noise.
         """
-        scores = np.asarray(self.trainable(data).scores(params, data.counted.a))
+        scores = np.asarray(self.trainable(data).scores(params, data.count_users.a))
         counts = sum_counts(
-            data.counted,
+            data.count_users,
             data.schema,
             epsilon=self.counts_epsilon,
             scored=(model, scores),
             bins=self.bins,
             source=system_entropy if noise_seed is None else seeded(noise_seed),
         )
-        chosen = choose_decision(counts, self.notion, self.alpha, randomized=self.randomized)
-        return model.model_copy(update={"decision": chosen.decision}), counts
+        choice = choose_decision(counts, self.notion, self.alpha, randomized=self.randomized)
+        return model.model_copy(update={"decision": choice.decision}), counts
 
 
 # Sums over clients
@@ -181,8 +181,8 @@ def sum_counts(
     def parts() -> Iterator[np.ndarray]:
         """[2 G B] of each user: what it adds to the sum."""
         for first, size in zip(np.asarray(users.first), np.asarray(users.size), strict=True):
-            own = slice(first, first + size)
-            counts = count_scores(in_bin[own], s[own], y[own], len(groups), bins)
+            part = slice(first, first + size)
+            counts = count_scores(in_bin[part], s[part], y[part], len(groups), bins)
             yield counts.ravel().astype(np.int64)
 
     if epsilon is not None:

@@ -69,15 +69,15 @@ def poisson_sum(
     """
     room = min(len(rows.weight), room or expected + 4 * int(expected**0.5) + 1)
     size = jnp.maximum(jnp.sum(rows.weight), 1.0)
-    chosen = (jax.random.uniform(key, rows.weight.shape) < expected / size) & (rows.weight > 0)
-    order = jnp.nonzero(chosen, size=-(-len(rows.weight) // room) * room, fill_value=0)[0]
-    count = jnp.sum(chosen)
+    batch = (jax.random.uniform(key, rows.weight.shape) < expected / size) & (rows.weight > 0)
+    order = jnp.nonzero(batch, size=-(-len(rows.weight) // room) * room, fill_value=0)[0]
+    count = jnp.sum(batch)
 
     @jax.jit  # so that JAX traces it once for both uses below
     def sum_of(start: jax.Array | int) -> RowSum:
         which = jax.lax.dynamic_slice_in_dim(order, start, room)
-        there = (start + jnp.arange(room) < count).astype(rows.weight.dtype)
-        return function(UserRows(*(part[which] for part in rows))._replace(weight=there))
+        weight = (start + jnp.arange(room) < count).astype(rows.weight.dtype)
+        return function(UserRows(*(part[which] for part in rows))._replace(weight=weight))
 
     def add(number: jax.Array, total: RowSum) -> RowSum:
         return jax.tree.map(jnp.add, total, sum_of(number * room))
@@ -121,8 +121,8 @@ def clipped_sum(
     # Of any model, all rows' gradients are held together.
     def gradient(row: jax.Array, change: jax.Array) -> tuple[Params, jax.Array]:
         of_score = jax.grad(lambda p: model.scores(p, row[None])[0])(params)
-        own = jax.tree.map(lambda leaf: change * leaf, of_score)
-        return own, jnp.sqrt(squared_norm(own))
+        of_row = jax.tree.map(lambda leaf: change * leaf, of_score)
+        return of_row, jnp.sqrt(squared_norm(of_row))
 
     gradients, norm = jax.vmap(gradient)(a, slope)
     factor = _factor(norm, clip)
@@ -162,6 +162,6 @@ def _dense_layers(
     factor = _factor(jnp.sqrt(jnp.asarray(squares)), clip)[:, None]
     leaves = []
     for e, h in pairs:
-        clipped = jnp.where(factor > 0, factor * e, 0.0)  # 0 times infinity would be no number
-        leaves += [clipped.T @ jnp.where(factor > 0, h, 0.0), jnp.sum(clipped, axis=0)]
+        short = jnp.where(factor > 0, factor * e, 0.0)  # 0 times infinity would be no number
+        leaves += [short.T @ jnp.where(factor > 0, h, 0.0), jnp.sum(short, axis=0)]
     return jax.tree.unflatten(jax.tree.structure(params), leaves)

@@ -89,8 +89,8 @@ class SecureSums(NamedTuple):
             sequence = np.random.SeedSequence(self.seed, spawn_key=(5, round_))
             source = np.random.default_rng(sequence).bytes
         parts = chain([np.zeros(self.what.length, np.int64)], map(self.what.integers, reports))
-        opened = noisy_sum(parts, self.what, aggregators=self.aggregators, source=source)
-        return self.what.values(opened.total)
+        result = noisy_sum(parts, self.what, aggregators=self.aggregators, source=source)
+        return self.what.values(result.total)
 
 
 def make_secure_sums(

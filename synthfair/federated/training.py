@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 import synthfair
-from synthfair.checkpoint import CheckpointFile, Saved
+from synthfair.checkpoint import Checkpoint, CheckpointFile
 from synthfair.config import ServerConfig, Target
 from synthfair.data.encode import encode_own
 from synthfair.data.schema import Schema
@@ -151,8 +151,8 @@ def train_table(
         # A guarantee is booked once, by the name of a seed that is saved before that.
         fingerprint = _fingerprint(data, config, plan, files.noise_seed)
         checkpoint = CheckpointFile.next_to(files.model, fingerprint)
-        interrupted = read_progress(plan, data, checkpoint)
-        progress = interrupted or first_progress(plan, data, config, files.noise_seed)
+        earlier = read_progress(plan, data, checkpoint)
+        progress = earlier or first_progress(plan, data, config, files.noise_seed)
         guarantee = plan.guarantee if files.noise_seed is None else None
         booking = Booking(
             kind="training",
@@ -162,7 +162,7 @@ def train_table(
             purchase=purchase_of(progress.seed) if guarantee else None,
         )
         ledger = Ledger(files.ledger)
-        if guarantee and not interrupted:
+        if guarantee and not earlier:
             ledger.require_affordable(booking)
             checkpoint.save(to_save(progress))
         ledger.book(booking)
@@ -184,7 +184,7 @@ def train_table(
             **evaluation_document(evaluation, schema, report),
             "method": config.method,
             "config": {},
-            "train": {**config.model_dump(mode="json"), **table.assignment.given},
+            "train": {**config.model_dump(mode="json"), **table.assignment.arguments},
             "asked": target.model_dump(mode="json"),
             "converged": training.model.converged,
             "cost": training.cost._asdict(),
@@ -291,17 +291,17 @@ def train_rounds(
         if checkpoint is None or progress.rounds == 0:
             raise
         checkpoint.save(to_save(progress))
-        said = (
+        message = (
             f"{checkpoint.path} holds {progress.rounds} rounds; the same run continues from there"
         )
-        raise KeyboardInterrupt(said) from stop
+        raise KeyboardInterrupt(message) from stop
 
     # After the rounds: the model, and decisions by group from counts of its scores.
     converged = config.converged(plan, progress.history)
     model = make_model(plan, config, data, progress.state, converged=converged)
     params = plan.algorithm.params(progress.state)
-    model, scored = config.decide(model, params, data, noise_seed)
-    counts = counts or scored
+    model, histogram = config.decide(model, params, data, noise_seed)
+    counts = counts or histogram
 
     # What was sent: by each user of a cohort a report a round, and by all users their counts.
     n, rounds = len(users), config.rounds
@@ -311,9 +311,9 @@ def train_rounds(
         senders = n if plan.guarantee else plan.cohorts.size
         cost = Communication(n, rounds, plan.secure.upload_bytes * senders * rounds)
     else:
-        sent = engine.report_size(plan.algorithm, users)[1] * plan.cohorts.size * rounds
-        sent += n * counts_bytes(counts) if counts else 0
-        cost = Communication(n, rounds + (counts is not None), sent)
+        size = engine.report_size(plan.algorithm, users)[1] * plan.cohorts.size * rounds
+        size += n * counts_bytes(counts) if counts else 0
+        cost = Communication(n, rounds + (counts is not None), size)
     guarantee = plan.guarantee if noise_seed is None else None
     return Training(model, progress.history, cost, guarantee, first.rounds, counts)
 
@@ -326,20 +326,20 @@ def first_progress(
     return engine.start(plan.algorithm, data.users, seed if noise_seed is None else noise_seed)
 
 
-def to_save(progress: RunProgress) -> Saved:
+def to_save(progress: RunProgress) -> Checkpoint:
     """A run as a checkpoint holds it, for :func:`read_progress`."""
     words = np.frombuffer(progress.seed.to_bytes(SECRET_BITS // 8, "little"), np.uint32)
-    return Saved((np.int32(progress.rounds), words, progress.state), progress.history)
+    return Checkpoint((np.int32(progress.rounds), words, progress.state), progress.history)
 
 
 def read_progress(plan: TrainingPlan, data: UserData, file: CheckpointFile) -> RunProgress | None:
     """The interrupted run that a checkpoint holds, if there is one of this very run."""
-    saved = file.load(to_save(engine.start(plan.algorithm, data.users, 0)))
-    if saved is None:
+    checkpoint = file.load(to_save(engine.start(plan.algorithm, data.users, 0)))
+    if checkpoint is None:
         return None
-    rounds, words, state = saved.state
+    rounds, words, state = checkpoint.state
     seed = int.from_bytes(np.asarray(words).tobytes(), "little")
-    return RunProgress(int(rounds), state, saved.history, seed)
+    return RunProgress(int(rounds), state, checkpoint.history, seed)
 
 
 def make_model(

@@ -153,7 +153,7 @@ class PrivateFairSgd(FairSgd):
             )
             # Phi goes down, kappa up.
             params = jax.tree.map(lambda p, g: p - rate * g, state.params, gradients)
-            unfair = fair_loss(_trusted(recent), self.slack)
+            unfair = fair_loss(_trust(recent), self.slack)
             state = FairState(params, state.kappa + self.kappa_rate * unfair)
             return (state, recent, weight), None
 
@@ -200,11 +200,11 @@ class PrivateFairSgd(FairSgd):
 
 def cell_weights(sums: RateSums, slack: jax.Array | float) -> jax.Array:
     """[Q, G] derivative of :func:`fair_loss` in the sums of h, from sums that may be noisy."""
-    cells = _trusted(sums)
+    cells = _trust(sums)
     return jax.grad(lambda values: fair_loss(cells._replace(values=values), slack))(cells.values)
 
 
-def _trusted(sums: RateSums) -> RateSums:
+def _trust(sums: RateSums) -> RateSums:
     """Sets counts that say nothing to 0: such cells do not count."""
     return sums._replace(counts=jnp.where(sums.counts >= LEAST_COUNT, sums.counts, 0.0))
 

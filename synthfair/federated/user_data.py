@@ -54,11 +54,11 @@ class UserAssignment:
 
     def __post_init__(self) -> None:
         """Refuses rules with none or several of the ways."""
-        if len(self.given) != 1:
+        if len(self.arguments) != 1:
             raise InputError("users: give one of clients, rows_per_user, each_row and user_column")
 
     @property
-    def given(self) -> dict[str, int | float | str]:
+    def arguments(self) -> dict[str, int | float | str]:
         """The attributes that are given, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
@@ -157,15 +157,15 @@ def assign_users(
         return AssignedTable(pd.concat([part.train for part in parts]), user, tables, assignment)
     if assignment.user_column is not None:
         user, table = take_users(table, assignment.user_column)
-        tested = user  # a user's rows are all tested, or none
+        units = user  # a user's rows are all tested, or none
     else:
         user = assignment.row_users(len(table), seed=seed)
-        tested = np.arange(len(table))
+        units = np.arange(len(table))
     if tests is not None:
         return AssignedTable(table, user, tests, assignment)
-    names = np.unique(tested)
+    names = np.unique(units)
     held_out = np.random.default_rng(seed).permutation(names)[: int(len(names) * TEST_SHARE)]
-    is_test = np.isin(tested, held_out)
+    is_test = np.isin(units, held_out)
     if not is_test.any() or is_test.all():
         raise InputError(f"{len(table)} rows of {len(np.unique(user))} users: too few to test on")
     return AssignedTable(table[~is_test], user[~is_test], {"test": table[is_test]}, assignment)
@@ -189,7 +189,7 @@ class UserData(NamedTuple):
     held_out: Users | None = None
 
     @property
-    def counted(self) -> Users:
+    def count_users(self) -> Users:
         """The users whose rows are counted after training: those held out, if any, or else all."""
         return self.users if self.held_out is None else self.held_out
 
@@ -249,8 +249,8 @@ def make_user_data(
     owner = np.arange(len(rows.y)) if config.one_place else user
     out = held_out_rows(owner, config.get("counts_share", 0.0), seed=config.seed)
 
-    def of(own: np.ndarray) -> Users:
-        return make_users(a[own], s[own], rows.y[own].astype(a.dtype), owner[own])
+    def of(part: np.ndarray) -> Users:
+        return make_users(a[part], s[part], rows.y[part].astype(a.dtype), owner[part])
 
     groups = tuple(len(attribute.groups) for attribute in attributes.values())
     by_pair = None if weights is None else jnp.asarray(weights.array(), a.dtype)

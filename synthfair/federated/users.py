@@ -88,8 +88,8 @@ class Users:
         """
         place = jnp.arange(self.largest)
         row = jnp.minimum(self.first[cohort][:, None] + place, len(self.y) - 1)
-        there = (place < self.size[cohort][:, None]) & present[:, None]
-        return UserRows(self.a[row], self.s[row], self.y[row], there.astype(self.a.dtype))
+        weight = (place < self.size[cohort][:, None]) & present[:, None]
+        return UserRows(self.a[row], self.s[row], self.y[row], weight.astype(self.a.dtype))
 
     def rows_of(self, user: jax.Array | int) -> UserRows:
         """The rows [R, ...] of one user."""

@@ -141,7 +141,7 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection) -> None:
             return
         first = int(np.argmax(wrong))
         if column:
-            detail = f"column {column!r}: {_shown(columns[column][first])}; {detail}"
+            detail = f"column {column!r}: {_text_of(columns[column][first])}; {detail}"
         else:
             detail = f"{batch.size[first]} columns where {batch.width} are expected"
         sums.rejected[cause] += int(wrong.sum())
@@ -179,7 +179,7 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection) -> None:
     sums.tally = sums.tally.plus(addition)
 
 
-def _shown(cell: pa.Scalar) -> str:
+def _text_of(cell: pa.Scalar) -> str:
     """The cell as messages show it; a text of Parquet need not be UTF-8."""
     try:
         return repr(cell.as_py())[:60]

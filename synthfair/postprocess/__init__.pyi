@@ -6,11 +6,11 @@ from .histogram import (
     score_bins,
     write_histogram,
 )
-from .thresholds import ChosenDecision, choose_decision
+from .thresholds import DecisionChoice, choose_decision
 from .weights import RowWeights, make_weights, read_weights, write_weights
 
 __all__ = [
-    "ChosenDecision",
+    "DecisionChoice",
     "GroupDecision",
     "RowWeights",
     "ScoreHistogram",

@@ -106,11 +106,11 @@ class ScoreHistogram(BaseModel):
 
     @model_validator(mode="after")
     def _noise_is_that_of_the_claim(self) -> ScoreHistogram:
-        said = self.statement or {}
-        if said.get("epsilon") is None and str(said.get("guarantee", "none")).startswith("none"):
+        claim = self.statement or {}
+        if claim.get("epsilon") is None and str(claim.get("guarantee", "none")).startswith("none"):
             return self
         try:
-            variance = _Claim.model_validate(said).variance
+            variance = _Claim.model_validate(claim).variance
         except ValidationError as error:
             raise refusal("statement: claims a guarantee", error) from error
         if not math.isclose(self.variance, variance, rel_tol=1e-9):

@@ -46,7 +46,7 @@ class NoisyShare(NamedTuple):
     error: float
 
 
-class ChosenDecision(NamedTuple):
+class DecisionChoice(NamedTuple):
     """Decisions, and what they do to the rows of the histogram.
 
     Attributes:
@@ -64,7 +64,7 @@ class ChosenDecision(NamedTuple):
 
 def choose_decision(
     histogram: ScoreHistogram, notion: Notion, alpha: float, *, randomized: bool = False
-) -> ChosenDecision:
+) -> DecisionChoice:
     """The most accurate decisions by group and score whose rates differ by at most alpha.
 
     Compared are, between groups, P(+1) for statistical parity, P(+1 | y = +1) for equal
@@ -112,14 +112,14 @@ def choose_decision(
         raise InputError(f"alpha = {alpha}: must be from 0 to below 1")
     if not 2 <= n_bins <= MOST_BINS:
         raise InputError(f"histogram: bins: {n_bins}; thresholds need 2 to {MOST_BINS}")
-    compared = _COMPARED[notion]
-    require_rows(histogram, (*compared, BOTH))
+    labels_of_rates = _COMPARED[notion]
+    require_rows(histogram, (*labels_of_rates, BOTH))
 
     # selected [G, 2, B + 1]: rows in bin t or above, by label; none for t = B.
     counts = np.maximum(histogram.array(), 0)
     above = np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1].astype(float)
     selected = np.concatenate([above, np.zeros((*above.shape[:-1], 1))], axis=-1)
-    rows = [selected[:, list(labels)].sum(axis=1) for labels in compared]
+    rows = [selected[:, list(labels)].sum(axis=1) for labels in labels_of_rates]
     rates = [some / some[:, :1] for some in rows]
     negative, positive = selected.swapaxes(0, 1)
     right = positive + negative[:, :1] - negative
@@ -134,14 +134,14 @@ def choose_decision(
     # A row in bin b is selected by the thresholds up to b.
     chance = np.minimum(np.cumsum(weights, axis=1).round(12), 1.0)
     steps = tuple(
-        tuple((int(t), float(own[t])) for t in np.flatnonzero(weight[:-1]))
-        for own, weight in zip(chance, weights, strict=True)
+        tuple((int(t), float(chances[t])) for t in np.flatnonzero(weight[:-1]))
+        for chances, weight in zip(chance, weights, strict=True)
     )
 
     # The key of the coins follows from the model, the schema and the counts alone. Who chooses the
     # settings cannot look among them for a key whose coins fall well; who can alter counts can.
     text = json.dumps([histogram.schema_hash, histogram.model, histogram.counts])
-    certain = all(probability == 1 for own in steps for _, probability in own)
+    certain = all(probability == 1 for chances in steps for _, probability in chances)
     decision = GroupDecision(
         notion=notion,
         alpha=alpha,
@@ -150,7 +150,7 @@ def choose_decision(
         key=None if certain else hashlib.sha256(text.encode()).hexdigest(),
         statement=histogram.statement,
     )
-    return ChosenDecision(decision, *_estimates(histogram, notion, weights))
+    return DecisionChoice(decision, *_estimates(histogram, notion, weights))
 
 
 def _estimates(
@@ -232,12 +232,12 @@ def best_thresholds(rates: Sequence[np.ndarray], value: np.ndarray, alpha: float
         """
         length = stop - start
         k = np.log2(np.maximum(length, 1)).astype(int)
-        both = np.maximum(maxima[k, each, start], maxima[k, each, stop - 2**k])
-        return np.where(length > 0, both, -np.inf).sum(axis=0)
+        largest = np.maximum(maxima[k, each, start], maxima[k, each, stop - 2**k])
+        return np.where(length > 0, largest, -np.inf).sum(axis=0)
 
     first, last = stretches(rates[0]), stretches(rates[-1])
     bounds = largest_sums(*first)
-    best, chosen = -np.inf, np.zeros(n_groups, int)
+    best, thresholds = -np.inf, np.zeros(n_groups, int)
     for window in np.argsort(-bounds, kind="stable"):
         if bounds[window] <= best:
             break
@@ -247,8 +247,8 @@ def best_thresholds(rates: Sequence[np.ndarray], value: np.ndarray, alpha: float
         if sums.max() > best:
             best, other = sums.max(), sums.argmax()
             ends = zip(value, start[:, other], stop[:, other], strict=True)
-            chosen = np.array([a + own[a:b].argmax() for own, a, b in ends])
-    return chosen
+            thresholds = np.array([a + own[a:b].argmax() for own, a, b in ends])
+    return thresholds
 
 
 def upper_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -297,7 +297,7 @@ def best_mixture(
     from scipy.optimize import linprog
 
     n_groups, n_rates = len(value), len(rates)
-    group = np.repeat(np.arange(n_groups), [len(own) for own in vertices])
+    group = np.repeat(np.arange(n_groups), [len(corners) for corners in vertices])
     place = group, np.concatenate(vertices)
     member = (group == np.arange(n_groups)[:, None]).astype(float)
     above = np.vstack(
@@ -316,6 +316,6 @@ def best_mixture(
     )
     if not solution.success:
         raise ArithmeticError(f"linear programme: {solution.message}")
-    weights, solved = np.zeros(value.shape), solution.x[: len(group)]
-    weights[place] = np.where(solved < LEAST_WEIGHT, 0.0, solved)
+    weights, shares = np.zeros(value.shape), solution.x[: len(group)]
+    weights[place] = np.where(shares < LEAST_WEIGHT, 0.0, shares)
     return weights / weights.sum(axis=1, keepdims=True)

@@ -87,7 +87,7 @@ def make_weights(histogram: ScoreHistogram, method: WeightMethod) -> RowWeights:
     require_rows(histogram, ((0,), (1,)))
     rows = histogram.array().sum(axis=2).astype(float)
     by_group, by_label = rows.sum(axis=1, keepdims=True), rows.sum(axis=0)
-    wanted = {
+    targets = {
         "published": np.full(rows.shape, rows.sum() / rows.size),
         "kamiran_calders": by_group * by_label / rows.sum(),
     }[method]
@@ -95,7 +95,7 @@ def make_weights(histogram: ScoreHistogram, method: WeightMethod) -> RowWeights:
         schema_hash=histogram.schema_hash,
         groups=histogram.groups,
         method=method,
-        weights=(wanted / rows).tolist(),
+        weights=(targets / rows).tolist(),
         statement=histogram.statement,
     )
 

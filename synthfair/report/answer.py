@@ -181,16 +181,16 @@ def _sentence(subject: Summary, gap: str, limit: float, cost: Metric | None) -> 
     rows = f"On test rows of {runs} runs" if runs > 1 else f"On {first.n_test:,} test rows"
     groups = [name for name, rates in first.by_group.items() if rates.n >= first.min_group_rows]
     two = len(groups) == 2
-    who = " and ".join(groups) if two else f"{len(groups)} groups"
+    names = " and ".join(groups) if two else f"{len(groups)} groups"
     most = "" if two and gap != "equalized_odds_difference" else "up to "
     what = (
-        f"the {COMPARED[gap]} of {who} differ by {most}{in_words(subject.gap_size)}, where at most"
-        f" {limit:g} is fair enough"
+        f"the {COMPARED[gap]} of {names} differ by {most}{in_words(subject.gap_size)}, where at"
+        f" most {limit:g} is fair enough"
     )
     labelled = not isnan(subject.accuracy.value)
     if isnan(subject.gap.value):
-        why = "a group has no row that counts" if labelled else "the rows have no labels"
-        what = f"the difference of the groups' {COMPARED[gap]} is undefined, as {why}"
+        cause = "a group has no row that counts" if labelled else "the rows have no labels"
+        what = f"the difference of the groups' {COMPARED[gap]} is undefined, as {cause}"
     if not labelled:
         return f"{rows} {what}; accuracy is not known without labels."
     if not subject.asked.fairness:

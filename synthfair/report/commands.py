@@ -29,8 +29,10 @@ def commands(metrics: MetricsFile) -> list[str]:
         flags = {"schema": "schema.json", **_users(train), "output": "trained"}
         flags |= {"weights": "weights.json" if metrics.weights else None}
         changes, without = federated.own_settings(train.own).changes, federated.WITHOUT_FLAGS
-        named = "synthfair", "train", "table.csv"
-        return [_configured(*named, **flags, settings=changes, file="train.toml", without=without)]
+        command = "synthfair", "train", "table.csv"
+        return [
+            _configured(*command, **flags, settings=changes, file="train.toml", without=without)
+        ]
     if decision := metrics.decision:
         flags = {"notion": decision.notion, "alpha": decision.alpha}
         flags |= {"randomized": True if metrics.method == RANDOMIZED else None}
@@ -108,8 +110,8 @@ def _configured(
     """A command with settings; a remark shows those without a flag, which the file holds."""
     keys = [key for key in settings if key in without]
     remark = "".join(f"# {file}: {key} = {json.dumps(settings[key])}\n" for key in keys)
-    given = {key: value for key, value in settings.items() if key not in keys}
-    return remark + _line(module, *words, **flags, config=file if keys else None, **given)
+    flag_values = {key: value for key, value in settings.items() if key not in keys}
+    return remark + _line(module, *words, **flags, config=file if keys else None, **flag_values)
 
 
 def _line(module: str, *words: str, **flags: object) -> str:

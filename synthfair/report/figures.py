@@ -183,8 +183,8 @@ def answer_figure(answer: Headline, overview: Overview, gap: str) -> Figure:
     figure = Figure(title, f"{x_label} (smaller is fairer)", "accuracy", answer.limit)
 
     def add(name: str, *summaries: Summary, **looks: Any) -> None:
-        ordered = sorted(summaries, key=lambda s: s.gap_size.value)
-        figure.add(name, [s.gap_size for s in ordered], [s.accuracy for s in ordered], **looks)
+        points = sorted(summaries, key=lambda s: s.gap_size.value)
+        figure.add(name, [s.gap_size for s in points], [s.accuracy for s in points], **looks)
 
     add(f"this run: {subject.name}", subject, size=9)
     if answer.reference:

@@ -65,14 +65,14 @@ def estimate_tables(document: Mapping[str, Any]) -> Group:
         mean = Metric(*(math.nan if number is None else number for number in means))
         record = {"group": group["name"], "share": group["share"], "± error": group["error"]}
         groups.append(record | {"mean": mean})
-    rejected = sum(document["rejected"].values())
-    caption = f"{document['reports']:,} reports accepted; {rejected:,} rejected"
+    n_rejected = sum(document["rejected"].values())
+    caption = f"{document['reports']:,} reports accepted; {n_rejected:,} rejected"
     gaps = gap_table(document["gaps"], document["confidence"])
     return Group(Table.of(groups, caption=caption, form="z.4f"), gaps)
 
 
 def estimate_document(
-    estimate: Estimate, collected: ReportSums, collection: Collection
+    estimate: Estimate, sums: ReportSums, collection: Collection
 ) -> dict[str, Any]:
     """The result of ``gap aggregate`` for a JSON file, in the value's unit.
 
@@ -84,12 +84,12 @@ def estimate_document(
         group: dict[str, Any] = {"name": name, "share": share, "error": error}
         means = (float(estimate.means[i]), *estimate.intervals[i])
         for key, mean in zip(("mean", "low", "high"), means, strict=True):
-            compared = i in collection.compared and math.isfinite(mean)
-            group[key] = collection.lower + (1 + mean) * collection.unit if compared else None
+            is_compared = i in collection.compared and math.isfinite(mean)
+            group[key] = collection.lower + (1 + mean) * collection.unit if is_compared else None
         groups.append(group)
     return {
         "reports": estimate.reports,
-        "rejected": collected.rejected,
+        "rejected": sums.rejected,
         "confidence": estimate.confidence,
         "epsilon": collection.epsilon,
         "collection": collection.fingerprint,
@@ -103,21 +103,21 @@ def estimate_document(
     }
 
 
-def gaps_document(measured: ModelGaps, *, seed: int) -> dict[str, Any]:
+def gaps_document(result: ModelGaps, *, seed: int) -> dict[str, Any]:
     """The gaps.json of ``gap simulate``; what is not finite is null."""
     return {
         "format": "synthfair-gaps/1",
-        "devices": measured.devices,
-        "epsilon": measured.epsilon,
-        "mechanism": measured.collection.mechanism,
-        "confidence": measured.confidence,
+        "devices": result.devices,
+        "epsilon": result.epsilon,
+        "mechanism": result.collection.mechanism,
+        "confidence": result.confidence,
         "seed": seed,
-        "few": list(measured.few),
+        "few": list(result.few),
         "gaps": [
             {"rate": gap.rate, "first": gap.groups[0], "second": gap.groups[1]}
             | _gap_document(gap.measured)
             | {"true": _finite(gap.true), "pooled": _finite(gap.pooled)}
-            for gap in measured.gaps
+            for gap in result.gaps
         ],
     }
 
@@ -136,22 +136,22 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def rejected_warnings(collected: ReportSums, collection: Collection) -> list[str]:
+def rejected_warnings(sums: ReportSums, collection: Collection) -> list[str]:
     """Warnings about rejected reports, small groups, and repeated reports that may be missed."""
     lines = [
-        f"rejected: {count:,}, {why}; the first is {collected.examples[why]}"
-        for why, count in collected.rejected.items()
+        f"rejected: {count:,}, {why}; the first is {sums.examples[why]}"
+        for why, count in sums.rejected.items()
         if count
     ]
-    counts = collected.tally.counts
-    few = [
+    counts = sums.tally.counts
+    small = [
         f"{collection.groups[i]} ({counts[i]:g})" for i in collection.compared if counts[i] < FEW
     ]
-    if few:
-        lines.append(few_warning(few, of="reports"))
-    if collected.ids is None:
+    if small:
+        lines.append(few_warning(small, of="reports"))
+    if sums.ids is None:
         lines.append("report ids are not checked: repeated reports are counted again")
-    elif (share := collected.ids.lost_share()) > 0.001:
+    elif (share := sums.ids.lost_share()) > 0.001:
         lines.append(
             f"one new report in {1 / share:.0f} is rejected as repeated: raise --id-memory"
         )

@@ -151,15 +151,15 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
                 " in seed; over seeds only different runs are averaged: report them apart"
             )
         runs[result.seeds] = result
-    differing = {k for k, v in values.items() if len(v) > 1} - {"seed", *WEIGHT}
+    differences = {k for k, v in values.items() if len(v) > 1} - {"seed", *WEIGHT}
 
     summaries = []
     for group in groups.values():
         runs = list(group.values())
         first, settings = runs[0].metrics, runs[0].settings
         names = [first.method.replace("_", "-") + (", surrogates" if first.server else "")]
-        names += [f"{len(first.per_client)} clients"] if "tables" in differing else []
-        names += [f"{key} = {_words(v)}" for key, v in settings.items() if key in differing]
+        names += [f"{len(first.per_client)} clients"] if "tables" in differences else []
+        names += [f"{key} = {_words(v)}" for key, v in settings.items() if key in differences]
         accuracies, gaps = [r.metrics.accuracy for r in runs], [_gap(r.metrics, gap) for r in runs]
         # The interval of one run, not of the runs' mean.
         accuracy, mean_gap = (

@@ -242,10 +242,10 @@ def _add_scores(view: View, scores: Mapping[str, ScoreCounts], gap: str) -> None
     run, title = view.result.metrics, "Other thresholds"
     largest = largest_groups(run.by_group)
     accuracy, gaps, selected = at_thresholds(scores, gap, run.min_group_rows)
-    both, some = {"accuracy": accuracy, NAMES[gap]: gaps}, {g: selected[g] for g in largest}
+    curves, some = {"accuracy": accuracy, NAMES[gap]: gaps}, {g: selected[g] for g in largest}
     view.draw(
         title,
-        thresholds=_curves(f"Accuracy and {NAMES[gap]} for other thresholds", both),
+        thresholds=_curves(f"Accuracy and {NAMES[gap]} for other thresholds", curves),
         selection=_curves("Share of each group selected, for other thresholds", some),
     )
     columns = ("accuracy", f"size of the {NAMES[gap]}", *(f"selected, {g}" for g in selected))

@@ -32,14 +32,14 @@ SLACK = 0.005
 
 def clipping_table(clipping: Clipping) -> Table | None:
     """The client's columns of which values were clipped; None where there is none. Private."""
-    clipped = clipping.clipped(above=0.0)
+    columns = clipping.clipped(above=0.0)
     rows = [
         (repr(name), f"{c.lower:g} to {c.upper:g}", f"{c.below:.1%}", f"{c.above:.1%}")
-        for name, c in clipped[:MOST_CLIPPED]
+        for name, c in columns[:MOST_CLIPPED]
     ]
-    more = len(clipped) > MOST_CLIPPED
+    more = len(columns) > MOST_CLIPPED
     title = "values clipped to the schema's bounds (private)"
-    caption = f"The {MOST_CLIPPED} most clipped of {len(clipped)}." if more else ""
+    caption = f"The {MOST_CLIPPED} most clipped of {len(columns)}." if more else ""
     return Table(("column", "bounds", "below", "above"), rows, title, caption) if rows else None
 
 
@@ -60,38 +60,38 @@ def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) ->
         facts = _distillation_facts(cast("Distillation", outcome)) | {"rows": rows}
     else:
         outcome = cast("SurrogateRelease", outcome)
-        read = "real" if release.header.config.epsilon is None else "noisy"
+        kind = "real" if release.header.config.epsilon is None else "noisy"
         facts = {
             "rows": rows,
-            "smooth rates": f"within {outcome.rate_error:.4f} of the {read} ones",
+            "smooth rates": f"within {outcome.rate_error:.4f} of the {kind} ones",
         }
     facts |= {"file": f"{receipt.path} ({receipt.size:,} bytes)", "sha256": receipt.sha256}
     return Table.of_facts(facts | statement_facts(release.header.privacy))
 
 
 def _distillation_facts(distillation: Distillation) -> dict[str, str | None]:
-    history, reached, config = distillation.history, distillation.reached, distillation.config
-    baseline, wanted, gap, accuracy = distillation.baseline, config.max_gap, None, None
+    history, end, config = distillation.history, distillation.reached, distillation.config
+    baseline, goal, gap, accuracy = distillation.baseline, config.max_gap, None, None
     if baseline:
         accuracy = f"{baseline.accuracy:.4f} on training rows; the majority {baseline.majority:.4f}"
-    if not np.isnan(reached.gap):  # known only where real rows are read in every step
-        gap = f"{history.gap[0]:.4f} -> {reached.gap:.4f} on training rows"
-    if gap and wanted is not None:
-        met = "met" if distillation.gap_met else "NOT MET"
+    if not np.isnan(end.gap):  # known only where real rows are read in every step
+        gap = f"{history.gap[0]:.4f} -> {end.gap:.4f} on training rows"
+    if gap and goal is not None:
+        verdict = "met" if distillation.gap_met else "NOT MET"
         weight = f"with penalty weight {distillation.rho_o:.3g}"
-        gap += f"; at most {wanted:g} wanted: {met}, {weight}"
-        if baseline and baseline.plain_gap <= wanted:
+        gap += f"; at most {goal:g} wanted: {verdict}, {weight}"
+        if baseline and baseline.plain_gap <= goal:
             gap += f"; no penalty was needed: without one it is {baseline.plain_gap:.4f}"
         gap += "" if distillation.search_ended else "; the steps ended before the search"
     state = {True: "converged", False: "NOT CONVERGED"}
     inner, outer = state[distillation.inner_converged], state[distillation.outer_converged]
     steps = len(history.objective) - 1
-    early = steps < config.steps and wanted is None
+    early = steps < config.steps and goal is None
     return {
-        "objective": f"{history.objective[0]:.6f} -> {reached.objective:.6f}",
-        "covariance": f"{history.covariance[0]:+.5f} -> {reached.covariance:+.5f}",
+        "objective": f"{history.objective[0]:.6f} -> {end.objective:.6f}",
+        "covariance": f"{history.covariance[0]:+.5f} -> {end.covariance:+.5f}",
         "gap": gap,
-        "inner problem": f"{inner}; gradient norm {reached.gradient_norm:.1e}",
+        "inner problem": f"{inner}; gradient norm {end.gradient_norm:.1e}",
         "outer problem": f"{outer}; above its optimum by {distillation.outer_excess:.1e}",
         "accuracy": accuracy,
         "steps": f"{steps} of {config.steps}: stopped early" if early else f"{steps}",
@@ -119,7 +119,7 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
 
 def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
     """Warns of unsolved problems, a gap that is not reached, and a model that is no gain."""
-    config, tried, baseline = distillation.config, distillation.tried, distillation.baseline
+    config, weights, baseline = distillation.config, distillation.tried, distillation.baseline
     if not distillation.inner_converged:
         yield (
             "the inner problem did not converge: the hypergradient is not exact, and the release"
@@ -132,11 +132,12 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
         steps = "" if config.max_gap else " Raise --steps."
         yield f"the outer problem did not converge: it ends above the optimum {above}.{steps}"
 
-    reached = f"{distillation.reached.gap:.4f}, and the release has that"
+    smallest = f"{distillation.reached.gap:.4f}, and the release has that"
     if distillation.gap_met is False and not distillation.search_ended:
         yield (
             f"the steps ended before a gap of {config.max_gap:g} on the training rows was found;"
-            f" the smallest so far is {reached}. Raise --steps: each weight of the penalty takes 50"
+            f" the smallest so far is {smallest}. Raise --steps: each weight of the penalty takes"
+            " 50"
         )
     elif distillation.gap_met is False:
         smooth = config.penalty == "selection_rate"
@@ -146,9 +147,9 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
             else "--penalty selection_rate"
         )
         yield (
-            f"none of the {len(tried)} weights tried, from {min(tried):g} to {max(tried):g},"
+            f"none of the {len(weights)} weights tried, from {min(weights):g} to {max(weights):g},"
             f" brought the gap on the training rows to {config.max_gap:g}; the smallest reached is"
-            f" {reached}. Try {remedy}"
+            f" {smallest}. Try {remedy}"
         )
 
     if baseline and baseline.gap > baseline.plain_gap + SLACK:
@@ -191,8 +192,10 @@ def preview_table(preview: Preview) -> Table:
         rows.append((name, value + "  MORE THAN CHANCE" * rate.alarming, expected))
 
     if distances := preview.distances:
-        usual = f"{distances.held_out_median:.3g} of held-out rows"
-        rows.append(("distance to the closest real row, median", f"{distances.median:.3g}", usual))
+        reference = f"{distances.held_out_median:.3g} of held-out rows"
+        rows.append(
+            ("distance to the closest real row, median", f"{distances.median:.3g}", reference)
+        )
         rates = {
             "rows nearly equal to a real one": distances.close,
             "rows near a real one": distances.near,
@@ -203,8 +206,8 @@ def preview_table(preview: Preview) -> Table:
         rate = distances.linkage
         add("closest row was distilled", rate, f"{rate.value:.1%}", f"{rate.expected:.1%}")
     else:
-        few = f"not checked: {preview.n_held_out} distinct rows held out"
-        rows.append(("distances and attacks", few, ""))
+        remark = f"not checked: {preview.n_held_out} distinct rows held out"
+        rows.append(("distances and attacks", remark, ""))
     for name, rate in preview.attacks.items():
         value = f"{rate.value:.3f} ± {rate.error:.3f}"
         add(f"attack: {name}", rate, value, f"{rate.expected:.3f}")
@@ -229,13 +232,13 @@ def ledger_table(ledger: Ledger) -> Table:
             relation = guarantee.relation.replace("_", " ")
             row = (what.output, epsilon, f"{guarantee.delta:g}", relation)
         rows.append((entry.time, *row))
-    spent = ledger.spent()
-    if spent.composition is None:
+    costs = ledger.spent()
+    if costs.composition is None:
         total = "One release or more has no guarantee, and so there is none for all together."
     else:
-        delta = spent.limit.delta if spent.limit else 1e-6
-        limit = f", of at most {spent.limit.epsilon:g}" if spent.limit else "; no limit is set"
-        total = f"In all epsilon = {spent.epsilon(delta):.3g} at delta = {delta:g}{limit}."
+        delta = costs.limit.delta if costs.limit else 1e-6
+        limit = f", of at most {costs.limit.epsilon:g}" if costs.limit else "; no limit is set"
+        total = f"In all epsilon = {costs.epsilon(delta):.3g} at delta = {delta:g}{limit}."
     columns = ("time", "release", "epsilon", "delta", "relation")
     return Table(columns, rows, f"releases booked in {ledger.path}", total)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from synthfair.data.schema import Schema
     from synthfair.evaluation import Evaluation
     from synthfair.federated import Training
-    from synthfair.postprocess import ChosenDecision, ScoreHistogram
+    from synthfair.postprocess import DecisionChoice, ScoreHistogram
     from synthfair.report.overview import Overview
     from synthfair.run_files import Influences
     from synthfair.surrogate.frontier import FrontierPoint
@@ -172,10 +172,10 @@ def outlier_warning(influences: Influences) -> str | None:
 
 def pooled_table(point: FrontierPoint, max_gap: float | None = None) -> Table:
     """A table of the model of surrogates on the pooled rows, with the gap that was wanted."""
-    unneeded = max_gap is not None and point.rho == 0 and point.gap <= max_gap
+    no_penalty = max_gap is not None and point.rho == 0 and point.gap <= max_gap
     return Table.of_facts(
         {
-            "penalty weight": "0: no penalty was needed" if unneeded else float(point.rho),
+            "penalty weight": "0: no penalty was needed" if no_penalty else float(point.rho),
             "accuracy": f"{point.accuracy:.3f} on the pooled rows, by their weights",
             "gap": f"{point.gap:.3f} on the pooled rows",
         }
@@ -201,17 +201,17 @@ def federation_table(federation: FederationFile) -> Table:
     return Table.of(records, title=f"job {federation.job}", caption=caption)
 
 
-def decision_tables(chosen: ChosenDecision, histogram: ScoreHistogram) -> Group:
+def decision_tables(choice: DecisionChoice, histogram: ScoreHistogram) -> Group:
     """Tables of the choice for each group, and of its estimated effect."""
-    decision, rules = chosen.decision, []
+    decision, rules = choice.decision, []
     for group, steps in zip(histogram.groups, decision.steps, strict=True):
         # Scores as probabilities sigma(z), at whose edges bins begin.
         rule = (f"{chance:.4g} from {bin_ / decision.n_bins:.4g}" for bin_, chance in steps)
         rules.append((group, ", ".join(rule) or "0 everywhere"))
     estimates = {
-        "accuracy": chosen.accuracy,
-        "gap": chosen.gap,
-        "accuracy of one decision for everybody": chosen.constant_accuracy,
+        "accuracy": choice.accuracy,
+        "gap": choice.gap,
+        "accuracy of one decision for everybody": choice.constant_accuracy,
     }
     caption = (
         "± noise: standard error by the counts' noise alone. The best on this histogram was chosen,"
@@ -238,9 +238,9 @@ def untrained_warning(model: TrainedModel) -> str | None:
     return f"the model's training did not converge{norm}"
 
 
-def alpha_warning(chosen: ChosenDecision) -> str | None:
+def alpha_warning(choice: DecisionChoice) -> str | None:
     """Warns where the estimated gap is above alpha by more than noise explains."""
-    gap, alpha = chosen.gap, chosen.decision.alpha
+    gap, alpha = choice.gap, choice.decision.alpha
     if gap.value <= alpha + gap.error + 1e-9:  # rounding
         return None
     return (

@@ -48,16 +48,16 @@ def at_thresholds(
         hits = counts[:, :, k:].sum(axis=2)
         right = hits[:, 1] + (rows - hits)[:, 0]
         positive, negative = Shares(hits[:, 1], rows[:, 1]), Shares(hits[:, 0], rows[:, 0])
-        both = Shares(hits.sum(axis=1), rows.sum(axis=1))
-        compared = {
-            "spd": [both],
+        all_rows = Shares(hits.sum(axis=1), rows.sum(axis=1))
+        strata = {
+            "spd": [all_rows],
             "equal_opportunity_difference": [positive],
             "equalized_odds_difference": [positive, negative],
             ACCURACY_GAP: [Shares(right, rows.sum(axis=1))],
         }[gap]
         accuracies.append(rate_interval(right.sum(), rows.sum()))
-        gaps.append(gap_interval(*(part.of_at_least(min_group_rows) for part in compared)))
-        for rates, rate in zip(selected.values(), map(rate_interval, *both), strict=True):
+        gaps.append(gap_interval(*(part.of_at_least(min_group_rows) for part in strata)))
+        for rates, rate in zip(selected.values(), map(rate_interval, *all_rows), strict=True):
             rates.append(rate)
     return accuracies, gaps, selected
 
@@ -97,10 +97,10 @@ def calibration(scores: ScoreCounts) -> tuple[list[Calibration], Calibration, fl
     """
     positive, rows = np.array(scores.positive), np.add(scores.negative, scores.positive)
     sums = np.where(rows > 0, rows * np.nan_to_num(scores.probability), 0.0)
-    merged = (part.reshape(CALIBRATION_BINS, -1).sum(axis=1) for part in (positive, rows, sums))
+    coarse = (part.reshape(CALIBRATION_BINS, -1).sum(axis=1) for part in (positive, rows, sums))
     bins = [
         Calibration(total / n, rate_interval(hits, n), n)
-        for hits, n, total in zip(*(part.tolist() for part in merged), strict=True)
+        for hits, n, total in zip(*(part.tolist() for part in coarse), strict=True)
         if n
     ]
     n = int(rows.sum())

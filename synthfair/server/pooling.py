@@ -215,7 +215,7 @@ def make_pool(
 def _pool_fair(
     releases: Mapping[str, Release], schema: Schema, config: ServerConfig, parts: dict[str, slice]
 ) -> Pool:
-    if given := ", ".join(config.given_for_surrogates):
+    if given := ", ".join(config.surrogate_keys):
         raise InputError(f"{given}: of fair releases that is the clients' choice; leave it out")
     found = {}
     for name, release in releases.items():

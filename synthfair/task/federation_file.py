@@ -53,7 +53,7 @@ CODES: dict[ServerCode, str] = {
 """The meanings of the codes."""
 
 
-class Booked(BaseModel):
+class SiteRecord(BaseModel):
     """The answers of a site in a job, over all rounds so far.
 
     Attributes:
@@ -100,10 +100,10 @@ class FederationFile(BaseModel):
     rounds: int = Field(ge=0)
     median_round_seconds: float = Field(ge=0)
     error: Line | None
-    sites: dict[Line, Booked] = Field(max_length=1000)
+    sites: dict[Line, SiteRecord] = Field(max_length=1000)
 
     @property
     def meanings(self) -> dict[str, str]:
         """The codes of its sites, in words."""
-        found = {booked.code for booked in self.sites.values()}
-        return {code: words for code, words in CODES.items() if code in found}
+        codes = {record.code for record in self.sites.values()}
+        return {code: words for code, words in CODES.items() if code in codes}

@@ -13,7 +13,7 @@ import synthfair
 from synthfair.data.schema import read_schema
 from synthfair.files import write_json
 from synthfair.release.keys import read_keys
-from synthfair.task.federation_file import FILE, Booked, FederationFile
+from synthfair.task.federation_file import FILE, FederationFile, SiteRecord
 from synthfair.task.limits import ServerSettings
 from synthfair.task.messages import (
     Ask,
@@ -124,7 +124,7 @@ class JobSites:
         every |= {name: keys.signature for name, keys in self.aggregators.items()}
         self._revoked = {name for name, key in every.items() if key in settings.revoked}
         self.keys = {name: key for name, key in every.items() if name not in self._revoked}
-        self.booked = dict.fromkeys((*sites, *self.aggregators), Booked())
+        self.booked = dict.fromkeys((*sites, *self.aggregators), SiteRecord())
         self.job, self._channel, self._server, self._log = job, channel, server, log
         self._begun = time.monotonic()
         self._round_seconds: list[float] = []
@@ -146,9 +146,9 @@ class JobSites:
             TooFewError: fewer have answered well.
         """
         contents = {}
-        for site, carried in self.ask(query).items():
+        for site, content in self.ask(query).items():
             try:
-                contents[site] = read(site, carried)
+                contents[site] = read(site, content)
             except ValueError as error:
                 self.refuse(site, str(error))
         self.require(least)
@@ -176,11 +176,11 @@ class JobSites:
         message = Message(ask.model_dump_json().encode(), query.carried)
         if sites is None or not self._round_seconds:
             self._round_seconds.append(0.0)
-        asked, begun = self.sites if sites is None else sites, time.monotonic()
-        replies = self._channel.send(query.task, message, asked, timeout=query.timeout)
-        self._round_seconds[-1] += time.monotonic() - begun
+        targets, start = self.sites if sites is None else sites, time.monotonic()
+        replies = self._channel.send(query.task, message, targets, timeout=query.timeout)
+        self._round_seconds[-1] += time.monotonic() - start
         good = {}
-        for site in sorted(asked):
+        for site in sorted(targets):
             code = self._book(site, replies.get(site), message)
             if code == "ok":
                 good[site] = replies[site].message.carried  # type: ignore[union-attr]
@@ -206,14 +206,16 @@ class JobSites:
         codes = {name: self.booked[name].code for name in (self.sites if sites is None else sites)}
         bad = {name: code for name, code in codes.items() if code != "ok"}
         n_good = len(codes) - len(bad)
-        needed = len(codes) if least is None else least
-        if n_good < needed:
-            named = ", ".join(f"{name}: {code}" for name, code in sorted(bad.items()))
-            raise TooFewError(f"{n_good} sites have answered well of the {needed} needed ({named})")
+        number = len(codes) if least is None else least
+        if n_good < number:
+            remarks = ", ".join(f"{name}: {code}" for name, code in sorted(bad.items()))
+            raise TooFewError(
+                f"{n_good} sites have answered well of the {number} needed ({remarks})"
+            )
 
     def document(self, error: str | None = None) -> FederationFile:
         """The course of the job; with the error that stopped it, if any."""
-        said = error and "".join(c if c.isprintable() else " " for c in error)[:1000]
+        text = error and "".join(c if c.isprintable() else " " for c in error)[:1000]
         return FederationFile(
             job=self.job,
             server=self._server,
@@ -221,7 +223,7 @@ class JobSites:
             seconds=round(time.monotonic() - self._begun, 3),
             rounds=len(self._round_seconds),
             median_round_seconds=round(median(self._round_seconds or [0.0]), 3),
-            error=said,
+            error=text,
             sites=dict(sorted(self.booked.items())),
         )
 
@@ -235,7 +237,9 @@ class JobSites:
         self.booked[site] = old.model_copy(update=self._changes(site, old, reply, ask))
         return self.booked[site].code
 
-    def _changes(self, site: str, old: Booked, reply: Reply | None, ask: Message) -> dict[str, Any]:
+    def _changes(
+        self, site: str, old: SiteRecord, reply: Reply | None, ask: Message
+    ) -> dict[str, Any]:
         """The changes of a site's record by an answer, or by none."""
         if reply is None:
             return {"code": "late"}
@@ -247,14 +251,14 @@ class JobSites:
             answer = read_answer(reply.message, ask, site=site, keys=self.keys)
         except BadAnswerError as error:
             return {"code": error.code}
-        worked = answer.seconds
+        seconds = answer.seconds
         return {
             "code": answer.code,
             "rounds": old.rounds + (answer.code == "ok"),
             "seconds": round(old.seconds + reply.seconds, 3),
             "site_seconds": None
-            if worked is None
-            else round((old.site_seconds or 0.0) + worked, 3),
+            if seconds is None
+            else round((old.site_seconds or 0.0) + seconds, 3),
             "carried_bytes": old.carried_bytes + len(reply.message.carried),
             "version": answer.version,
         }

@@ -95,14 +95,14 @@ class Limits(BaseModel):
             unprotected: answers of this task that the server has seen without noise, over all jobs;
                 None where this one has noise.
         """
-        allowed = self.without_epsilon
+        within = self.without_epsilon
         if claim.epsilon is not None:
             delta = claim.delta or 0.0
-            allowed = claim.epsilon <= (self.most_epsilon or 0) and delta <= self.most_delta
+            within = claim.epsilon <= (self.most_epsilon or 0) and delta <= self.most_delta
         most = self.most_rounds if claim.kind == "training" else self.most_releases
         beyond: dict[SiteCode, bool] = {
             "kind": claim.kind not in self.kinds,
-            "epsilon": not allowed,
+            "epsilon": not within,
             "k_min": claim.k_min is not None and claim.k_min < self.k_min,
             "rows": claim.least_rows > (self.least_rows or 0),
             "rounds" if claim.kind == "training" else "releases": (

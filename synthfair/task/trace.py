@@ -116,8 +116,8 @@ class Trace:
     def _count(self, line: TraceLine) -> None:
         event = line.what
         if event.code != "ok":
-            known = self._refused[event.job, event.code]
-            self._refused[event.job, event.code] = max(known, event.refused, 1)
+            count = self._refused[event.job, event.code]
+            self._refused[event.job, event.code] = max(count, event.refused, 1)
             return
         self._answered[event.job].add(event.round)
         self._bare[event.task] += event.epsilon is None

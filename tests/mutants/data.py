@@ -13,7 +13,7 @@ MUTANTS = [
     Mutant(
         "a stream waits for the end of a quote as long as it takes",
         "data/tables.py",
-        'held.count(b"\\n") > MOST_LINES',
+        'buffer.count(b"\\n") > MOST_LINES',
         "False",
         "test_predict.py",
     ),
@@ -132,7 +132,7 @@ MUTANTS = [
     Mutant(
         "of two separators the first is taken",
         "data/tables.py",
-        "    if len(often) > 1:",
+        "    if len(separators) > 1:",
         "    if False:",
         "test_tables.py",
     ),
@@ -237,8 +237,8 @@ MUTANTS = [
     Mutant(
         "further categories are lost",
         "cli/schema_questions.py",
-        "dict.fromkeys([*listed, *further])",
-        "dict.fromkeys(listed)",
+        "dict.fromkeys([*values, *further])",
+        "dict.fromkeys(values)",
         "test_own_table.py",
     ),
     Mutant(

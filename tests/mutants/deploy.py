@@ -17,8 +17,8 @@ MUTANTS = [
     Mutant(
         "a role may have any right",
         "deploy/hardening.py",
-        "if role not in most or not isinstance(own, dict):",
-        "if role not in most:\n            continue\n        if own == []:",
+        "if role not in most or not isinstance(role_rights, dict):",
+        "if role not in most:\n            continue\n        if role_rights == []:",
         KIT,
     ),
     Mutant(
@@ -45,7 +45,7 @@ MUTANTS = [
     Mutant(
         "a certificate that another has signed is accepted",
         "deploy/check.py",
-        "        own.verify_directly_issued_by(root)\n",
+        "        leaf.verify_directly_issued_by(root)\n",
         "",
         KIT,
     ),
@@ -108,8 +108,8 @@ MUTANTS = [
     Mutant(
         "a job goes on with any number of sites",
         "task/job_sites.py",
-        "        if n_good < needed:\n",
-        "        if n_good < min(needed, 1):\n",
+        "        if n_good < number:\n",
+        "        if n_good < min(number, 1):\n",
         JOBS,
     ),
     Mutant(
@@ -136,8 +136,8 @@ MUTANTS = [
     Mutant(
         "what claims no epsilon leaves where it must not",
         "task/limits.py",
-        "allowed = self.without_epsilon",
-        "allowed = True",
+        "within = self.without_epsilon",
+        "within = True",
         "test_deploy_limits.py test_deploy_training.py",
     ),
     Mutant(
@@ -164,14 +164,14 @@ MUTANTS = [
     ),
     Mutant(
         "an error's text goes to the server",
-        "deploy/engine.py",
+        "deploy/flare.py",
         "lambda text: self.log_error(fl_ctx, text, fire_event=False),",
         "lambda text: self.log_error(fl_ctx, text),",
         ENGINE,
     ),
     Mutant(
         "an executor's own error goes to the server",
-        "deploy/engine.py",
+        "deploy/flare.py",
         'self.log_error(fl_ctx, f"{task_name}: {error!r}", fire_event=False)',
         'self.log_error(fl_ctx, f"{task_name}: {error!r}")',
         ENGINE,
@@ -185,7 +185,7 @@ MUTANTS = [
     ),
     Mutant(
         "noise of the server's counts as the site's own",
-        "deploy/agreed.py",
+        "deploy/agreement.py",
         'return (config.local_passes or config.get("secure", False)) and has_guarantee(config)',
         "return has_guarantee(config)",
         ROUNDS,
@@ -193,8 +193,8 @@ MUTANTS = [
     Mutant(
         "an answer may have any epsilon",
         "task/limits.py",
-        "allowed = claim.epsilon <= (self.most_epsilon or 0) and",
-        "allowed =",
+        "within = claim.epsilon <= (self.most_epsilon or 0) and",
+        "within =",
         "test_deploy_training.py test_deploy_gap.py test_deploy_sums.py",
     ),
     Mutant(
@@ -263,7 +263,7 @@ MUTANTS = [
     Mutant(
         "anybody can repeat the server's noise",
         "deploy/train_job.py",
-        "first_progress(plan, data, agreed.config)",
+        "first_progress(plan, data, agreement.config)",
         "first_progress(plan, data, config, config.seed)",
         ROUNDS,
     ),
@@ -304,9 +304,9 @@ MUTANTS = [
     ),
     Mutant(
         "a new job goes on from another training",
-        "deploy/agreed.py",
-        "repr((*known, self.config.model_dump_json(), *more))",
-        "repr((*known, *more))",
+        "deploy/agreement.py",
+        "repr((*public, self.config.model_dump_json(), *more))",
+        "repr((*public, *more))",
         ROUNDS,
     ),
     Mutant(
@@ -367,7 +367,7 @@ MUTANTS = [
     ),
     Mutant(
         "an epsilon that leaves the teacher open counts as one",
-        "deploy/agreed.py",
+        "deploy/agreement.py",
         'return config.get("epsilon") is not None and config.get("end_to_end", True)',
         'return config.get("epsilon") is not None',
         ROUNDS,
@@ -459,8 +459,8 @@ MUTANTS = [
     Mutant(
         "a job may name a file of the server",
         "deploy/gap_job.py",
-        "        if isinstance(found, str) and info.context:\n            return",
-        "        if isinstance(found, str):\n            return",
+        "        if isinstance(collection, str) and info.context:\n            return",
+        "        if isinstance(collection, str):\n            return",
         GAP,
     ),
     Mutant(
@@ -480,7 +480,7 @@ MUTANTS = [
     Mutant(
         "lines that the mechanism cannot have made count",
         "deploy/gap_job.py",
-        "    if found.examples:\n",
+        "    if sums.examples:\n",
         "    if False:\n",
         GAP,
     ),

@@ -80,8 +80,8 @@ MUTANTS = [
     Mutant(
         "junk is counted from the start by each process",
         "task/trace.py",
-        "max(known, event.refused, 1)",
-        "known + 1",
+        "max(count, event.refused, 1)",
+        "count + 1",
         LIMITS,
     ),
     Mutant(
@@ -115,8 +115,8 @@ MUTANTS = [
     Mutant(
         "links of a download are followed",
         "deploy/session.py",
-        "found = path.lstat()",
-        "found = path.stat()",
+        "status = path.lstat()",
+        "status = path.stat()",
         ANSWERS,
     ),
     Mutant(
@@ -129,7 +129,7 @@ MUTANTS = [
     Mutant(
         "files of a download may have any size",
         "deploy/session.py",
-        " and found.st_size <= MAX_BYTES",
+        " and status.st_size <= MAX_BYTES",
         "",
         ANSWERS,
     ),
@@ -192,13 +192,13 @@ MUTANTS = [
     Mutant(
         "a missing site makes steps shorter",
         "deploy/train_job.py",
-        "float(count if self._plan.guarantee is None else len(self._agreed.sites))",
-        "float(len(self._agreed.sites))",
+        "float(count if self._plan.guarantee is None else len(self._agreement.sites))",
+        "float(len(self._agreement.sites))",
         ROUNDS,
     ),
     Mutant(
         "a federation states that it is a simulation",
-        "deploy/agreed.py",
+        "deploy/agreement.py",
         "    if plan.guarantee:  # what",
         "    if False:  # what",
         ROUNDS,

@@ -51,7 +51,7 @@ MUTANTS = [
     Mutant(
         "an aggregator adds up anybody's shares",
         "deploy/aggregator_site.py",
-        " or not known >= set(task.clients)",
+        " or not clients >= set(task.clients)",
         "",
         SUMS,
     ),
@@ -79,15 +79,15 @@ MUTANTS = [
     Mutant(
         "an aggregator adds up without noise, unasked",
         "deploy/aggregator_site.py",
-        "allowed = limits.without_noise",
-        "allowed = True",
+        "within = limits.without_noise",
+        "within = True",
         SECURE,
     ),
     Mutant(
         "an aggregator's limit of rho does not hold",
         "deploy/aggregator_site.py",
-        "allowed = what.rho <= (limits.most_rho or 0)",
-        "allowed = True",
+        "within = what.rho <= (limits.most_rho or 0)",
+        "within = True",
         SECURE,
     ),
     Mutant(
@@ -100,14 +100,14 @@ MUTANTS = [
     Mutant(
         "the server forwards uploads of another client",
         "deploy/job_sums.py",
-        " or next(iter(found))[0].hex() != client:",
+        " or next(iter(senders))[0].hex() != client:",
         ":",
         SUMS,
     ),
     Mutant(
         "a job that goes on asks for other uploads",
         "deploy/job_sums.py",
-        "    if not saved.exists():\n",
+        "    if not store.exists():\n",
         "    if True:\n",
         SECURE,
     ),
@@ -142,8 +142,8 @@ MUTANTS = [
     Mutant(
         "the noise of shares is added again by the server",
         "federated/engine.py",
-        "here = UNPROTECTED if isinstance(protection, SecureSums) else protection",
-        "here = Protection(None, protection.noise)",
+        "local = UNPROTECTED if isinstance(protection, SecureSums) else protection",
+        "local = Protection(None, protection.noise)",
         SECURE,
     ),
     Mutant(

@@ -6,14 +6,14 @@ MUTANTS = [
     Mutant(
         "the coefficient of a missing number forgets the lower bound",
         "trained.py",
-        "own[names[1]] += own[name] * column.lower",
-        "own[names[1]] += 0.0",
+        "of_column[names[1]] += of_column[name] * column.lower",
+        "of_column[names[1]] += 0.0",
         "test_export.py",
     ),
     Mutant(
         "coefficients in a file are not compared with theta",
         "trained.py",
-        "if shown is not None and (model.hidden or not _close(shown, model.coefficients)):",
+        "if coefficients is not None and (model.hidden or not _close(coefficients, model.coefficients)):",
         "if False:",
         "test_export.py",
     ),
@@ -27,7 +27,7 @@ MUTANTS = [
     Mutant(
         "a column replaces a constant of the graph",
         "export/onnx_graph.py",
-        "if name in own or not name:",
+        "if name in names or not name:",
         "if name in (SCORE, DECISION) or not name:",
         "test_export.py",
     ),
@@ -41,15 +41,15 @@ MUTANTS = [
     Mutant(
         "the checksum covers what only follows",
         "trained.py",
-        "shown = body.pop(COEFFICIENTS, None) if isinstance(body, dict) else None",
-        "shown = None",
+        "coefficients = body.pop(COEFFICIENTS, None) if isinstance(body, dict) else None",
+        "coefficients = None",
         "test_export.py",
     ),
     Mutant(
         "contributions are against zero",
         "trained.py",
-        "moved = (self.rows(x, s) - reference) * theta",
-        "moved = self.rows(x, s) * theta",
+        "terms = (self.rows(x, s) - reference) * theta",
+        "terms = self.rows(x, s) * theta",
         "test_export.py",
     ),
     Mutant(
@@ -83,14 +83,14 @@ MUTANTS = [
     Mutant(
         "ONNX scores an unknown category",
         "export/onnx_graph.py",
-        'return self.add("Where", known, self.add("Gather", hot, places, axis=1), np.nan)',
+        'return self.add("Where", any_hot, self.add("Gather", hot, places, axis=1), np.nan)',
         'return self.add("Gather", hot, places, axis=1)',
         "test_export.py",
     ),
     Mutant(
         "ONNX decides on rows that are refused",
         "export/onnx_graph.py",
-        'graph.add("Where", refused, np.array([""]), decision, output=DECISION)',
+        'graph.add("Where", is_refused, np.array([""]), decision, output=DECISION)',
         'graph.add("Identity", decision, output=DECISION)',
         "test_export.py",
     ),
@@ -104,15 +104,15 @@ MUTANTS = [
     Mutant(
         "a stream waits for more rows than there are",
         "data/tables.py",
-        '        if end := _unquoted(held).rfind(b"\\n") + 1:\n',
-        '        end = _unquoted(held).rfind(b"\\n") + 1\n        if end and held.count(b"\\n") > 2:\n',
+        '        if end := _unquoted(buffer).rfind(b"\\n") + 1:\n',
+        '        end = _unquoted(buffer).rfind(b"\\n") + 1\n        if end and buffer.count(b"\\n") > 2:\n',
         "test_predict.py",
     ),
     Mutant(
         "rows of a stream are counted anew in each part",
         "data/tables.py",
-        "with _understood(source, rows):",
-        "with _understood(source, 0):",
+        "with _errors_of(source, rows):",
+        "with _errors_of(source, 0):",
         "test_predict.py",
     ),
     Mutant(
@@ -132,7 +132,7 @@ MUTANTS = [
     Mutant(
         "the last row without a line end is lost",
         "data/tables.py",
-        '        yield held + b"\\n"',
+        '        yield buffer + b"\\n"',
         "        return",
         "test_predict.py",
     ),

@@ -13,7 +13,7 @@ MUTANTS = [
     Mutant(
         "what a method does not read is ignored",
         "federated/method_settings.py",
-        "if unread := sorted(key for key in data if key in known and not cls.reads(key)):",
+        "if unread := sorted(key for key in data if key in keys and not cls.reads(key)):",
         "if unread := []:",
         "test_config.py",
     ),

@@ -118,8 +118,8 @@ MUTANTS = [
     Mutant(
         "one method that cannot be run ends a comparison",
         "cli/compare.py",
-        "if len(refused) == len(points):",
-        "if refused:",
+        "if len(refusals) == len(points):",
+        "if refusals:",
         "test_compare_own_table.py",
     ),
 ]

@@ -139,8 +139,8 @@ MUTANTS = [
     Mutant(
         "evaluate takes the sign of the score",
         "evaluation.py",
-        "scored[name] = Scored(y, score, s, n_groups, model.probabilities(score, s))",
-        "scored[name] = Scored(y, score, s, n_groups)",
+        "parts[name] = Scored(y, score, s, n_groups, model.probabilities(score, s))",
+        "parts[name] = Scored(y, score, s, n_groups)",
         "test_decision.py",
     ),
     Mutant(
@@ -168,8 +168,8 @@ MUTANTS = [
     Mutant(
         "weights of Kamiran and Calders upside down",
         "postprocess/weights.py",
-        "weights=(wanted / rows).tolist()",
-        "weights=(rows / wanted).tolist()",
+        "weights=(targets / rows).tolist()",
+        "weights=(rows / targets).tolist()",
         "test_weights.py",
     ),
     Mutant(
@@ -182,7 +182,7 @@ MUTANTS = [
     Mutant(
         "users count by their rows, not by the rows' weights",
         "federated/fedavg.py",
-        "return movement(state.params, end, self._weighed(rows))",
+        "return movement(state.params, end, self._weigh(rows))",
         "return movement(state.params, end, rows)",
         "test_weights.py",
     ),

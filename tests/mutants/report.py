@@ -202,7 +202,7 @@ MUTANTS = [
     Mutant(
         "a frontier's numbers are not bounded",
         "run_files.py",
-        "if not (0 <= value <= most or undefined):",
+        "if not (0 <= value <= most or is_undefined):",
         "if value < -most:",
         "test_report_files.py",
     ),

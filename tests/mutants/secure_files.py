@@ -140,7 +140,7 @@ MUTANTS = [
     Mutant(
         "a client shares with whatever aggregators the task names",
         "cli/secure.py",
-        "    agreed.require_agreed([read_aggregator_keys(path) for path in aggregators])\n",
+        "    public_task.require_agreed([read_aggregator_keys(path) for path in aggregators])\n",
         "",
         "test_secure_command.py",
     ),
@@ -280,14 +280,14 @@ MUTANTS = [
     Mutant(
         "only the first digits of the list's hash are shown",
         "cli/secure.py",
-        "{received.clients_hash}",
-        "{received.clients_hash[:16]}",
+        "{total.clients_hash}",
+        "{total.clients_hash[:16]}",
         "test_secure_command.py",
     ),
     Mutant(
         "a plan overwrites its model",
         "cli/secure.py",
-        "require_distinct(output, *described, ",
+        "require_distinct(output, *files, ",
         "require_distinct(output, ",
         "test_secure_command.py",
     ),

@@ -46,9 +46,9 @@ def train_config(settings: dict[str, Any]) -> TrainConfig:
     return config
 
 
-def _readable(found: dict[str, Any]) -> dict[str, Any]:
-    train_config(found)
-    return found
+def _readable(settings: dict[str, Any]) -> dict[str, Any]:
+    train_config(settings)
+    return settings
 
 
 TrainSettings = Annotated[dict[str, Any], AfterValidator(_readable)]
@@ -58,7 +58,7 @@ LeastRows = Annotated[int | None, Field(default=None, ge=1, lt=2**31)]
 """Rows of the smallest site: a public number, on which noise and numbers of steps rest."""
 
 
-class Agreed(BaseModel):
+class Agreement(BaseModel):
     """The public description of a training, which is the same in the questions of all rounds.
 
     Attributes:
@@ -74,7 +74,7 @@ class Agreed(BaseModel):
     least_rows: LeastRows
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Agreed:
+    def _is_whole(self) -> Agreement:
         if list(self.sites) != sorted(set(self.sites)):
             raise ValueError("sites: must be in the order of their names, each once")
         require_rows(self.config, self.least_rows)
@@ -87,8 +87,8 @@ class Agreed(BaseModel):
 
     def run(self, schema: Schema, *more: str) -> str:
         """Fingerprint of the training, and of whatever else it depends on."""
-        known = synthfair.__version__, schema.hash, self.sites, self.least_rows
-        return sha256(repr((*known, self.config.model_dump_json(), *more)).encode())
+        public = synthfair.__version__, schema.hash, self.sites, self.least_rows
+        return sha256(repr((*public, self.config.model_dump_json(), *more)).encode())
 
 
 def require_rows(config: TrainConfig, least_rows: int | None) -> None:
@@ -119,7 +119,7 @@ def is_private(config: TrainConfig) -> bool:
     return (config.local_passes or config.get("secure", False)) and has_guarantee(config)
 
 
-class Planned(NamedTuple):
+class TrainingSetup(NamedTuple):
     """The plan of a training between organisations.
 
     Attributes:
@@ -131,42 +131,42 @@ class Planned(NamedTuple):
     plan: TrainingPlan
 
 
-def make_planned(agreed: Agreed, schema: Schema) -> Planned:
+def make_setup(agreement: Agreement, schema: Schema) -> TrainingSetup:
     """Plans from public knowledge alone. Raises InputError where the settings do not fit."""
     import jax.numpy as jnp
 
     from synthfair.data.encode import Encoded
     from synthfair.federated.user_data import make_user_data
 
-    config, sites = agreed.config, len(agreed.sites)
+    config, sites = agreement.config, len(agreement.sites)
     s, y = (part.ravel() for part in np.meshgrid(np.arange(len(schema.groups)), [-1.0, 1.0]))
     x = np.zeros((sites * len(s), len(schema.encoded_names)))
     rows = Encoded(x, np.tile(s, sites), np.tile(y, sites))
     data = make_user_data(rows, np.repeat(np.arange(sites), len(s)), schema, config)
-    if agreed.least_rows is not None:
-        size = jnp.full(sites, agreed.least_rows)
+    if agreement.least_rows is not None:
+        size = jnp.full(sites, agreement.least_rows)
         data = data._replace(users=replace(data.users, size=size))
     plan = config.plan(data)
     if plan.guarantee:  # what is stated, and booked, is not that of a simulation
         plan = plan._replace(guarantee=plan.guarantee.for_deployment)
-    return Planned(data, plan)
+    return TrainingSetup(data, plan)
 
 
 # Numbers on their way
 
 
-def packed(tree: Any) -> bytes:
+def pack(tree: Any) -> bytes:
     """Packs the numbers of a pytree, float64, little-endian."""
     from jax.flatten_util import ravel_pytree
 
     return np.asarray(ravel_pytree(tree)[0], "<f8").tobytes()
 
 
-def unpacked(content: bytes, like: Any) -> Any:
+def unpack(content: bytes, like: Any) -> Any:
     """Unpacks a pytree from its numbers, which may be infinite or none.
 
     Args:
-        content: of :func:`packed`.
+        content: of :func:`pack`.
         like: shapes and types of what it must be.
 
     Raises:

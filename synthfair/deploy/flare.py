@@ -67,7 +67,7 @@ class SiteExecutor(Executor):
         except Exception as error:
             self.log_error(fl_ctx, f"{task_name}: {error!r}", fire_event=False)
             return make_reply(ReturnCode.EXECUTION_EXCEPTION)
-        return _wrapped(answer)
+        return _shareable(answer)
 
 
 class JobController(Controller):
@@ -157,48 +157,48 @@ class _EngineChannel:
     def send(
         self, task: TaskName, message: Message, sites: tuple[str, ...], *, timeout: int
     ) -> dict[str, Reply]:
-        begun, replies = time.monotonic(), {}
+        start, replies = time.monotonic(), {}
 
-        def received(client_task: ClientTask, fl_ctx: FLContext) -> None:  # noqa: ARG001
+        def on_result(client_task: ClientTask, fl_ctx: FLContext) -> None:  # noqa: ARG001
             result = client_task.result
             well = result is not None and result.get_return_code() == ReturnCode.OK
             with self._lock:
                 replies[client_task.client.name] = Reply(
-                    _message(result) if well else None, time.monotonic() - begun
+                    _message(result) if well else None, time.monotonic() - start
                 )
             client_task.result = None
 
-        known = {client.name for client in cast(Any, self._fl_ctx.get_engine()).get_clients()}
-        targets = [site for site in sites if site in known]
+        present = {client.name for client in cast(Any, self._fl_ctx.get_engine()).get_clients()}
+        targets = [site for site in sites if site in present]
         if targets:
             self._controller.broadcast_and_wait(
-                Task(task, _wrapped(message), timeout=timeout, result_received_cb=received),
+                Task(task, _shareable(message), timeout=timeout, result_received_cb=on_result),
                 self._fl_ctx,
                 targets=cast(Any, targets),
                 min_responses=len(targets),
                 abort_signal=self._abort,
             )
         with self._lock:
-            return {site: Reply(None, 0.0) for site in sites if site not in known} | replies
+            return {site: Reply(None, 0.0) for site in sites if site not in present} | replies
 
 
-def _wrapped(message: Message) -> Shareable:
+def _shareable(message: Message) -> Shareable:
     """A message as the engine carries it."""
     return Shareable(dict(message._asdict()))
 
 
-def _message(found: Any) -> Message | None:
+def _message(content: Any) -> Message | None:
     """A message as the engine brings it; None where it is none."""
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         return None
-    parts = [part for name in Message._fields if isinstance(part := found.get(name), bytes)]
+    parts = [part for name in Message._fields if isinstance(part := content.get(name), bytes)]
     return Message(*parts) if len(parts) == len(Message._fields) else None
 
 
 def _submitter(fl_ctx: FLContext) -> str:
     meta = fl_ctx.get_prop(FLContextKey.JOB_META)
-    found = meta.get("submitter_name") if isinstance(meta, dict) else None
-    return "".join(c for c in str(found or "unknown")[:100] if c.isprintable())
+    name = meta.get("submitter_name") if isinstance(meta, dict) else None
+    return "".join(c for c in str(name or "unknown")[:100] if c.isprintable())
 
 
 def _workspace(fl_ctx: FLContext) -> Any:
