@@ -323,6 +323,7 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
     """The model in a file's content, which came from ``source``; see :func:`read_model`."""
     if len(text) > MAX_BYTES:
         raise InputError(f"{source}: larger than the {MAX_BYTES} bytes that are allowed")
+    # The document, unaltered.
     body = parse_json(text, source)
     coefficients = body.pop(COEFFICIENTS, None) if isinstance(body, dict) else None
     if not isinstance(body, dict) or body.pop("sha256", None) != _checksum(body):

@@ -212,6 +212,7 @@ def schema(
         require_free(output, force=force)
     rows, name = read_raw_table(table), table.name.split(".")[0]
     require_rows_and_header(rows, source=str(table))
+    # A draft with the answers of a person, or by the flags alone.
     is_public = False
     if interactive:
         from synthfair.cli.schema_questions import ask_for_draft, ask_if_public

@@ -97,6 +97,7 @@ def plan(
     shares = shares or (1 / len(groups),) * len(groups)
     if len(shares) != len(groups):
         raise InputError(f"flags: shares: {len(shares)} given, for {len(groups)} groups")
+    # The one of clients, epsilon and precision that is not given.
     indices = tuple(i for i, name in enumerate(groups) if name != NO_VALUE)
     design = Design(shares, indices, confidence, mechanism, unit=(high - low) / 2)
     if clients is not None and epsilon is not None:
@@ -107,6 +108,7 @@ def plan(
         assert epsilon is not None  # noqa: S101 - as counted above
         assert precision is not None  # noqa: S101
         result = plan_clients(design, epsilon=epsilon, precision=precision)
+    # The public file, and the measurement in words.
     collection = make_collection(groups, result.mechanism, lower=low, upper=high)
     if output:
         write_collection(collection, output)

@@ -48,7 +48,9 @@ def ask_for_draft(
     columns = []
     for role, column in (("label", label), ("sensitive attribute, the groups", sensitive)):
         question = f"Which column is the {role}, of {shown([*map(str, table)], 100)}?"
-        columns.append(column or _until(question, lambda name: require_column(name, table) or name))
+        columns.append(
+            column or _ask_until(question, lambda name: require_column(name, table) or name)
+        )
 
     # What means missing, with one question for texts that differ in blanks around them alone.
     words, sure = find_missing(table, missing), {*MISSING_VALUES, *missing}
@@ -65,12 +67,12 @@ def ask_for_draft(
         draft.choose_positive(positive)
     else:
         values = [str(value) for value in draft.label_values]
-        _until(
+        _ask_until(
             f"Which values of {draft.label!r} are positive, of {shown(values)}?",
             lambda answer: draft.choose_positive([text.strip() for text in answer.split(";")]),
             values[-1] if len(values) == 2 else "",  # of more, none is proposed
         )
-    draft.description = _until("What are the rows, and where do the bounds come from?", str)
+    draft.description = _ask_until("What are the rows, and where do the bounds come from?", str)
     return draft
 
 
@@ -95,7 +97,7 @@ def _ask_about(name: str, column: ColumnDraft) -> ColumnDraft:
             question = f"{shown(entry['categories'])}; further values that can occur"
             default = "none"
         others = "".join(f", or {use}" for use in column.entries if use != column.use)
-        change = _until(f"{name!r}: {question}{others}", partial(_changes, column), default)
+        change = _ask_until(f"{name!r}: {question}{others}", partial(_changes, column), default)
         if isinstance(change, dict):
             return column._replace(entries=column.entries | {column.use: entry | change})
         column = column._replace(use=change)
@@ -123,7 +125,7 @@ def _changes(column: ColumnDraft, answer: str) -> dict[str, Any] | str:
     return {"categories": list(dict.fromkeys([*values, *further]))}
 
 
-def _until(question: str, understand: Callable[[str], _Answer], default: str = "") -> _Answer:
+def _ask_until(question: str, understand: Callable[[str], _Answer], default: str = "") -> _Answer:
     """Asks until an answer can be understood, and returns its meaning."""
     while True:
         options = {"default": default, "show_default": bool(default)}

@@ -148,6 +148,7 @@ def plan(
         )
     except ValidationError as error:
         raise refusal("flags", error) from error
+    # The parties, each with keys of its own.
     signers = list(read_keys(clients))
     least = len(signers) if least_clients is None else least_clients
     if len(aggregators) not in (2, 3):
@@ -247,6 +248,7 @@ def share(
     public_task.require_within(most_epsilon=most_epsilon, relation=relation)
     say(f"Task {public_task.id.hex()}")
     say(Table.of_facts(public_task.statement))
+    # Count, encrypt, book, and only then write.
     outputs = [output / f"{sign.stem}.to_{role}" for role in range(len(public_task.aggregators))]
     with claimed(*outputs, force=force):
         signer = read_signing_key(sign)
@@ -340,6 +342,7 @@ def add(
     say(Table.of_facts(public_task.statement))
     if output:
         require_unanswered(public_task, secret, records)
+    # The uploads for this aggregator; a folder holds those for others, too.
     files: list[Path] = []
     for place in uploads:
         inside = sorted(place.glob(f"*.to_{role}")) if place.is_dir() else [place]
@@ -351,6 +354,7 @@ def add(
     if not output:
         say(f"Aggregator {role}: {clients}. Nothing was answered.")
         return
+    # The one answer to this task.
     partial = answer(public_task, secret, total, records)
     write_json(output, partial.model_dump(mode="json"))
     say(f"Wrote {output}, of aggregator {role}: {clients}.")

@@ -100,6 +100,7 @@ def server(
         records=records,
         force=force,
     )
+    # Figures and the page, of the files that are there now.
     if frontier and can_draw():
         write_text(plot, frontier_figure(result.frontier).svg())
     if report:
@@ -119,7 +120,7 @@ def server(
         "frontier.csv": frontier,
         "frontier.svg": frontier and can_draw(),
     }
-    paths = [output / name for name, is_there in files.items() if is_there]
+    paths = [output / name for name, exists in files.items() if exists]
     say(f"Wrote {', '.join(map(str, [*paths, *([records] if records else [])]))}.")
     warn(
         untrained_warning(result.model),
@@ -183,6 +184,7 @@ def evaluate(
             name: take_ids(table, id, trained_model.schema_, source=str(path))[1]
             for (name, table), path in pairs
         }
+    # The metrics, on a terminal and in a file.
     evaluation = measure(trained_model, tables, config, sources=data)
     if output:
         document = evaluation_document(evaluation, trained_model.schema_, config)

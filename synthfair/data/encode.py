@@ -288,6 +288,7 @@ def _inputs(
     need_label: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Features and groups of a table that has the schema's columns, and no others."""
+    # The columns of the schema, and no others.
     for name in schema.columns:
         if name not in table.columns and (need_label or name != schema.label):
             raise InputError(
@@ -303,6 +304,7 @@ def _inputs(
     if len(table) == 0:
         raise InputError(f"{source}: has no rows")
 
+    # Features side by side: numbers scaled to [0, 1], categories one-hot.
     refuse = partial(_refuse, source, rows_before)
     x, start = np.zeros((len(table), len(schema.encoded_names))), 0
     for name, column in schema.features.items():

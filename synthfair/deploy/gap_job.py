@@ -123,7 +123,7 @@ def _batch(request: Request, question: GapQuestion, source: RandomBytes) -> byte
 
     with refused_as("settings"):
         model = parse_model(request.carried, "model")
-        _require_fitting(question, model, request.schema)
+        _require_fit(question, model, request.schema)
     path, schema = request.settings.data, request.schema
     table = read_table(path, schema)
 
@@ -148,7 +148,7 @@ def _batch(request: Request, question: GapQuestion, source: RandomBytes) -> byte
         return b"".join(islice(lines, begin, begin + question.batch))
 
 
-def _require_fitting(question: GapQuestion, model: TrainedModel, schema: Schema) -> None:
+def _require_fit(question: GapQuestion, model: TrainedModel, schema: Schema) -> None:
     """Refuses a model of another schema, and a plan without its groups. Raises InputError."""
     if model.schema_.hash != schema.hash:
         raise InputError(
@@ -221,17 +221,19 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
 
     question, collection = job.question, job.collection
     model = parse_model(content_of(job.model), "model")
-    _require_fitting(question, model, federation.schema)
+    _require_fit(question, model, federation.schema)
+    # Batches of reports, until each site has sent all of its own; wrong ones refuse a site.
     private.mkdir(mode=0o700, parents=True, exist_ok=True)
-    collected_from = _collect(federation, job, private)
+    senders = _collect(federation, job, private)
     reports: dict[str, int] = {}
-    for site in collected_from:
+    for site in senders:
         path = private / f"{site}.csv"
         try:
             reports[site] = _reports_in(path, collection)
         except InputError as error:
             federation.refuse(site, str(error))
     federation.require(job.least_answers)
+    # The gaps that all reports together show.
     paths = [private / f"{site}.csv" for site in reports]
     sums = aggregate_reports(paths, collection, SeenIds())
     estimate = estimate_gaps(sums.tally, collection.make_mechanism(), confidence=job.confidence)

@@ -104,15 +104,17 @@ def secure_sum(
                 raise
             store.unlink()
             first = code == "uploads" and role == 0
-            raise TooFewError(f"{error}; {_again(anew) if first else _spent(anew)}") from error
+            raise TooFewError(
+                f"{error}; {_retry_advice(anew) if first else _renewal_advice(anew)}"
+            ) from error
     store.unlink()
     try:
         return open_sums(task, sums, sources=list(federation.aggregators))
     except InputError as error:
-        raise InputError(f"{error}; {_spent(anew)}") from error
+        raise InputError(f"{error}; {_renewal_advice(anew)}") from error
 
 
-def _again(anew: Path | None) -> str:
+def _retry_advice(anew: Path | None) -> str:
     """Advice where nobody has answered for a task yet."""
     cost = ", which book nothing more" if anew else ""
     return (
@@ -121,7 +123,7 @@ def _again(anew: Path | None) -> str:
     )
 
 
-def _spent(anew: Path | None) -> str:
+def _renewal_advice(anew: Path | None) -> str:
     """Advice where somebody has answered, or has begun to: a task has one answer."""
     first = f"remove {anew.name} at the server, and " if anew else ""
     return f"the task is spent: {first}submit the job again, for a new task, which all book anew"

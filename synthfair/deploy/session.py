@@ -125,7 +125,7 @@ def attach(
     Raises:
         InputError: the server knows no such job.
     """
-    with _known(job):
+    with _job_errors(job):
         meta = session.monitor_job_and_return_job_meta(
             job, timeout=most_seconds, poll_interval=POLL, cb=_watch, on_progress=on_progress
         )[1]
@@ -137,12 +137,12 @@ def attach(
 
 def abort(session: Session, job: str) -> None:
     """Ends a job that runs. Raises InputError: the server knows no such job."""
-    with _known(job):
+    with _job_errors(job):
         session.abort_job(job)
 
 
 @contextmanager
-def _known(job: str) -> Iterator[None]:
+def _job_errors(job: str) -> Iterator[None]:
     from nvflare.fuel.flare_api.api_spec import JobNotFound, JobNotRunning
 
     try:

@@ -1,4 +1,4 @@
-"""One upload: every site makes a release, the server a model. Both sides, whatever carries them."""
+"""One upload: every site makes a release, the server a model. Both sides, on any carrier."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RELEASES_FOLDER = "releases"
 
 
 class SingleShotJob(BaseModel):
-    """What a job asks for.
+    """The settings of a job.
 
     Attributes:
         release: settings of the releases: ``release``, fair or surrogate, and those of its kind.
@@ -143,7 +143,7 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
     config, settings = release_config(job.release), federation.settings
 
     def stored(site: str, content: bytes) -> Path:
-        """Of a release that the site itself has signed, of the settings that were asked for."""
+        """Stores a release that the site itself has signed, of the settings asked for."""
         path = private / f"{site}.parquet"
         with whole_file(path, mode=OWNER_ONLY) as temporary:
             temporary.write_bytes(content)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from synthfair.secure.task import Task
 
 FOLDER = "trainings"
-"""In the site's own: what was answered in trainings with an epsilon."""
+"""The folder, in the site's own, of answers in trainings with an epsilon."""
 
 
 class SiteTraining:
@@ -54,12 +54,12 @@ class SiteTraining:
     """
 
     def __init__(self) -> None:
-        """Nothing is read yet."""
+        """Reads nothing yet."""
         self._ready: _LocalTraining | None = None
         self._learned: tuple[str, Users] | None = None
 
     def __call__(self, request: Request) -> Work:
-        """What a question of a round asks for: the site's clipped report.
+        """The work for a question of a round: the site's clipped report.
 
         Raises:
             RefusedError: the question's settings are none, or it is of no round of the training.
@@ -114,7 +114,7 @@ class SiteTraining:
 
 
 class _LocalTraining(NamedTuple):
-    """What a site remembers.
+    """A training as a site remembers it from round to round.
 
     Attributes:
         agreed: what was asked for.
@@ -132,12 +132,12 @@ class _LocalTraining(NamedTuple):
     state: Any
 
     def number(self, site: str) -> int:
-        """Of the site among all users."""
+        """The site's number among all users."""
         return self.agreed.sites.index(site)
 
 
 def _task(request: Request, ready: _LocalTraining) -> Task | None:
-    """Of the round's sum, as the site plans it itself; None where reports go to the server."""
+    """The task of the round's sum, as the site plans it; None where the server gets reports."""
     secure = ready.planned.plan.secure
     if secure is None:
         return None
@@ -175,7 +175,7 @@ def _read(request: Request, agreed: Agreement) -> _LocalTraining:
 
 @cache
 def _compiled_report() -> Callable[..., Any]:
-    """Once for all sites of a process, which in tests are several."""
+    """Compiles reports once for all sites of a process, which in tests are several."""
     import jax
 
     from synthfair.federated.engine import clip_report
@@ -217,7 +217,7 @@ def _learned(request: Request, ready: _LocalTraining, booked: _AnswerRecord) -> 
 
 
 class _AnswerRecord(BaseModel):
-    """What one booking has covered so far.
+    """The answers that one booking has covered so far.
 
     Attributes:
         seed: of the site's noise, in hexadecimal: whoever reads it can undo the privacy.
@@ -233,7 +233,7 @@ class _AnswerRecord(BaseModel):
 
 
 def _booked(request: Request, ready: _LocalTraining, task: Task | None) -> _AnswerRecord:
-    """What is answered of, once the training is booked.
+    """Books the training, and returns the record of its answers.
 
     Without an epsilon, a job is booked once, and the seed is the settings'. With one, a seed of the
     operating system's is stored with the sha256 of each round's question, and booked by its name,

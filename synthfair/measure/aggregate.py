@@ -148,6 +148,7 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection) -> None:
         sums.examples.setdefault(cause, f"{batch.name}: row {batch.first + first}: {detail}")
         valid[wrong] = False
 
+    # Cells must be there, of this measurement, and possible.
     reject("wrong number of columns", batch.size != batch.width, "", "")
     for name, cells in columns.items():
         missing = cells.is_null().to_numpy(zero_copy_only=False)
@@ -165,6 +166,7 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection) -> None:
     )
     reject("value not possible", ~mechanism.possible(value), "value", f"must be {numbers}")
 
+    # Each report counts once, by its random id.
     if sums.ids is not None:
         length = 2 * ID_BYTES
         is_id = _matches(columns["report"], IS_ID).fill_null(False).to_numpy(zero_copy_only=False)

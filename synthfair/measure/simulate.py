@@ -90,6 +90,7 @@ def simulate_gaps(
     p, m = require_shares(shares, len(shares)), np.asarray(means, float)
     if m.shape != p.shape or not (np.abs(m) <= 1).all():
         raise InputError(f"means = {list(means)}: must be {len(shares)}, each from -1 to 1")
+    # The same measurement again and again, of clients drawn anew.
     rng, source = np.random.default_rng([seed, 1]), seeded(seed)
     estimates: list[tuple[Gap, ...]] = []
     for _ in range(repeats):
@@ -99,6 +100,7 @@ def simulate_gaps(
             reports = reports.plus(collect(mechanism, *some, source))
         estimates.append(estimate_gaps(reports, mechanism, confidence=confidence).gaps)
 
+    # How the estimates of each pair of groups are distributed.
     summary = []
     for gaps in zip(*estimates, strict=True):
         pair = list(gaps[0].groups)

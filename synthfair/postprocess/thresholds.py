@@ -235,6 +235,7 @@ def best_thresholds(rates: Sequence[np.ndarray], value: np.ndarray, alpha: float
         largest = np.maximum(maxima[k, each, start], maxima[k, each, stop - 2**k])
         return np.where(length > 0, largest, -np.inf).sum(axis=0)
 
+    # Windows of the first rate by their bounds, until no further one can be better.
     first, last = stretches(rates[0]), stretches(rates[-1])
     bounds = largest_sums(*first)
     best, thresholds = -np.inf, np.zeros(n_groups, int)

@@ -165,6 +165,7 @@ def disclosures(
         private: whether its noise protects anything; not so where it came from a fixed seed. If not
             given, whether the settings ask for it.
     """
+    # Noise that protects bounds what can be learned, whatever the kind.
     has_epsilon = config.epsilon is not None
     if has_epsilon and (private or private is None):
         return (
@@ -189,6 +190,7 @@ def disclosures(
             " anonymous.",
             fewer,
         )
+    # A fair release without a guarantee, by its settings.
     lines = [
         "The synthetic rows fix a model trained on the real rows, and its curvature: they tell"
         " at least as much as publishing that model. No differential privacy is claimed; not"

@@ -21,6 +21,7 @@ def commands(metrics: MetricsFile) -> list[str]:
     for that of a server's client.
     """
     least = {"min_group_rows": metrics.min_group_rows or None}
+    # A comparison, a training in rounds, or decisions by group: one command each.
     if metrics.table:
         return [_compare(metrics, metrics.table, least)]
     if train := metrics.train:

@@ -106,7 +106,7 @@ class Summary(NamedTuple):
 
     def is_like(self, other: Summary) -> bool:
         """Whether nothing but the weight of the penalty and the seed may differ."""
-        return _all_but(self.runs[0], "seed", *WEIGHT) == _all_but(other.runs[0], "seed", *WEIGHT)
+        return _identity(self.runs[0], "seed", *WEIGHT) == _identity(other.runs[0], "seed", *WEIGHT)
 
 
 class Overview(NamedTuple):
@@ -144,7 +144,7 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
     for result in results:
         for key, value in (result.settings | {"tables": _clients(result)}).items():
             values.setdefault(key, set()).add(value)
-        runs = groups.setdefault(_all_but(result, "seed"), {})
+        runs = groups.setdefault(_identity(result, "seed"), {})
         if result.seeds in runs:
             raise InputError(
                 f"{result.folder}: differs from {runs[result.seeds].folder} neither in settings nor"
@@ -153,6 +153,7 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
         runs[result.seeds] = result
     differences = {k for k, v in values.items() if len(v) > 1} - {"seed", *WEIGHT}
 
+    # Means of each group of runs, which is named by what tells it from the others.
     summaries = []
     for group in groups.values():
         runs = list(group.values())
@@ -174,7 +175,7 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
     return summaries
 
 
-def _all_but(result: Result, *keys: str) -> tuple[object, ...]:
+def _identity(result: Result, *keys: str) -> tuple[object, ...]:
     """The identity of a run, without some settings."""
     metrics = result.metrics
     settings = [value for key, value in result.settings.items() if key not in keys]

@@ -115,6 +115,7 @@ def write_report(
 
     for result in results:
         require_distinct(path, *inputs_of(result.folder))
+    # All figures, as SVG text in the page and as files next to it.
     leads = [_lead(overview, i, max_gap) for i, overview in enumerate(overviews(results))]
     views = [_view(result) for result in results]
     figures = {name: figure for lead in leads for name, figure in lead.figure.items()}
@@ -123,6 +124,7 @@ def write_report(
     svgs = {name: figure.svg() for name, figure in figures.items() if can_draw()}
     plots = {_plot(path, name): svg for name, svg in svgs.items()}
     require_free(path, *plots, force=force)
+    # The page, from its template.
     environment = Environment(
         loader=PackageLoader("synthfair.report"),
         autoescape=True,

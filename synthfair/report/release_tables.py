@@ -120,6 +120,7 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
 def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
     """Warns of unsolved problems, a gap that is not reached, and a model that is no gain."""
     config, weights, baseline = distillation.config, distillation.tried, distillation.baseline
+    # Problems that are not solved.
     if not distillation.inner_converged:
         yield (
             "the inner problem did not converge: the hypergradient is not exact, and the release"
@@ -132,6 +133,7 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
         steps = "" if config.max_gap else " Raise --steps."
         yield f"the outer problem did not converge: it ends above the optimum {above}.{steps}"
 
+    # A search for a gap that did not reach it.
     smallest = f"{distillation.reached.gap:.4f}, and the release has that"
     if distillation.gap_met is False and not distillation.search_ended:
         yield (
@@ -152,6 +154,7 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
             f" {smallest}. Try {remedy}"
         )
 
+    # A model that is no gain over one without a penalty, or over one decision.
     if baseline and baseline.gap > baseline.plain_gap + SLACK:
         yield (
             f"the gap on the training rows is {baseline.gap:.3f}, and without a penalty it would be"
@@ -172,7 +175,7 @@ def statement_facts(statement: PrivacyStatement) -> dict[str, Any]:
     return facts | {"discloses": statement.discloses, "accepted": statement.accepted_risks}
 
 
-def guarantee_facts(guarantee: Guarantee | Guarantee) -> dict[str, Any]:
+def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
     """A guarantee of differential privacy in full, of a release or of a training in rounds."""
     budget = f"epsilon = {guarantee.epsilon:g}, delta = {guarantee.delta:g}"
     privacy = {"privacy": f"({budget})-differential privacy of {guarantee.unit}"}
@@ -191,6 +194,7 @@ def preview_table(preview: Preview) -> Table:
     def add(name: str, rate: Comparison, value: str, expected: str) -> None:
         rows.append((name, value + "  MORE THAN CHANCE" * rate.alarming, expected))
 
+    # Distances and attacks, where rows were held out to compare with.
     if distances := preview.distances:
         reference = f"{distances.held_out_median:.3g} of held-out rows"
         rows.append(
@@ -262,6 +266,7 @@ def inspection_table(inspection: Inspection) -> Table:
             weight = release.weight[(release.s == s) & (release.y == y)].sum()
             stands = f", for {weight:,.0f} real ones"
         counts.append(f"s = {s:.0f}, y = {y:+.0f}: {n} rows{stands}")
+    # Ranges of the columns, the last of many in one line.
     low, high = release.x.min(axis=0), release.x.max(axis=0)
     ranges = [
         f"{name}: {low[i]:.4g} to {high[i]:.4g}"

@@ -59,6 +59,7 @@ def count_table(
         >>> sf.secure.count_table(what, table, schema).tolist()  # groups, by label
         [90, 218, 154, 1527]
     """
+    # Schema, groups, model and unit must be those of the task.
     if schema.hash != what.schema_hash:
         raise InputError(
             f"{source}: its schema has the hash {schema.hash}; the task's is {what.schema_hash}"
@@ -68,15 +69,16 @@ def count_table(
             f"{source}: the task counts the groups {list(what.groups)}; the schema's are"
             f" {list(schema_groups(schema))}"
         )
-    scored_by = None if model is None else model.sha256
-    if scored_by != what.model:
+    model_hash = None if model is None else model.sha256
+    if model_hash != what.model:
         raise InputError(
-            f"{source}: scored by the model {scored_by or '(none)'}; the task's is"
+            f"{source}: scored by the model {model_hash or '(none)'}; the task's is"
             f" {what.model or '(none)'}"
         )
     if (user_column is None) != (what.unit == "row"):
         rule = "needs a user column" if what.unit == "user" else "takes no user column"
         raise InputError(f"{source}: the task's unit is one {what.unit}, which {rule}")
+    # The rows that count.
     user = None
     if user_column is not None:
         user, table = take_users(table, user_column)

@@ -63,6 +63,7 @@ def open_sums(
             comes twice; one is not what its aggregator had committed to; they saw different
             uploads, or fewer clients than the task asks; or the total cannot be.
     """
+    # One verified sum of each aggregator, of those that they committed to.
     places = [str(place) for place in sources or [f"sum {i}" for i in range(len(sums))]]
     for partial, place in zip(sums, places, strict=True):
         verify_partial_sum(partial, task, source=place)
@@ -78,6 +79,7 @@ def open_sums(
             f"{', '.join(places)}: have the commitments {', '.join(by_role)}; published before were"
             f" {', '.join(commitments)}: a sum was chosen after another was known"
         )
+    # All saw the same uploads, and enough of them.
     if len({(partial.clients, partial.clients_hash) for partial in sums}) > 1:
         raise InputError(
             f"{', '.join(places)}: the aggregators saw different uploads, of"

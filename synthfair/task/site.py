@@ -33,21 +33,21 @@ from synthfair.task.trace import Event, Trace
 
 
 class RefusedError(Exception):
-    """What a site will not answer.
+    """A question that a site does not answer.
 
     Attributes:
         code: all that is said of why.
     """
 
     def __init__(self, code: SiteCode) -> None:
-        """With the code alone."""
+        """Refuses with the code alone."""
         super().__init__(code)
         self.code: SiteCode = code
 
 
 @contextmanager
 def refused_as(code: SiteCode) -> Iterator[None]:
-    """What is refused in the block is said to the server as this code, and to the log in words."""
+    """Turns errors in the block into a code for the server; the log has the words."""
     try:
         yield
     except ValueError as error:
@@ -55,7 +55,7 @@ def refused_as(code: SiteCode) -> Iterator[None]:
 
 
 class Work(NamedTuple):
-    """What a question asks for, by its settings: what came with it is not read yet, nor a row.
+    """The work for a question, by its settings: what came with it is not read yet, nor a row.
 
     Attributes:
         claim: what the site's limits look at; None of what has limits of its own.
@@ -210,7 +210,7 @@ class Site:
     def _content(
         self, ask: Ask, carried: bytes, stopped: Callable[[], bool], submitter: str
     ) -> bytes:
-        """What leaves: within the limits, computed, and traced, under one lock over all jobs."""
+        """The answer: within the limits, computed, and traced, under one lock over all jobs."""
         from filelock import FileLock, Timeout
 
         if ask.task not in self._routines:
@@ -242,7 +242,7 @@ class Site:
             return content
 
     def _require_allowed(self, request: Request, work: Work) -> None:
-        """Before any row is read: whether the site's limits allow such an answer."""
+        """Refuses an answer beyond the site's limits, before any row is read."""
         bare = None if work.epsilon is not None else self.trace.unprotected(request.ask.task)
         claim = cast(Claim, work.claim)
         code = request.settings.limits.refusal(claim, unprotected=bare)
