@@ -122,11 +122,11 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     task = make_sum(federation, what, label=label, least=job.least_answers)
     content = (output / MODEL).read_bytes()
     query = Query("privfairfl", number, {}, job.timeout, content)
-    opened = secure_sum(federation, task, query, folder=private.parent / "sums", anew=unfinished[0])
-    histogram = score_histogram(what, opened)
+    total = secure_sum(federation, task, query, folder=private.parent / "sums", anew=unfinished[0])
+    histogram = score_histogram(what, total)
     write_histogram(histogram, output / HISTOGRAM)
-    chosen = choose_decision(histogram, job.notion, job.alpha, randomized=job.randomized)
-    fair = model.model_copy(update={"decision": chosen.decision})
+    choice = choose_decision(histogram, job.notion, job.alpha, randomized=job.randomized)
+    fair = model.model_copy(update={"decision": choice.decision})
     write_model(fair, output / FAIR_MODEL)
     _write_metrics(federation, fair, output / "metrics.json")
     for path in unfinished:  # whatever becomes of it now, all that costs an epsilon is done
@@ -168,6 +168,6 @@ def _write_metrics(federation: JobSites, fair: TrainedModel, path: Path) -> None
     tests = read_tests(federation.settings.tests, federation.schema)
     report = ServerConfig()
     document = evaluation_document(evaluate(fair, tests, report), federation.schema, report)
-    trained = read_document(path, MAX_BYTES) if path.exists() else {}
-    stays = {key: trained[key] for key in ("guarantee", "secure_sums") if key in trained}
+    metrics = read_document(path, MAX_BYTES) if path.exists() else {}
+    stays = {key: metrics[key] for key in ("guarantee", "secure_sums") if key in metrics}
     write_json(path, document | decision_document(fair) | stays)

@@ -229,26 +229,26 @@ def _read(path: Path | IO[bytes], names: Sequence[str]) -> Iterator[Batch]:
         raise InputError(f"{name}: cannot read as CSV or Parquet: {reason(error)}") from error
 
 
-def _from_parquet(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator[Batch]:
+def _from_parquet(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[Batch]:
     # The defaults would hold the whole file, or a whole row group, in memory.
     reader = ParquetFile(file, pre_buffer=False, buffer_size=BLOCK)
-    _require(wanted, reader.schema_arrow.names, name)
+    _require(required, reader.schema_arrow.names, name)
     kind = reader.schema_arrow.field("value").type
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     if not (text or pa.types.is_floating(kind) or pa.types.is_integer(kind)):
         raise InputError(f"{name}: column 'value': is {kind}; must be numbers or text")
     first = 1
-    for rows in reader.iter_batches(batch_size=BATCH_ROWS, columns=list(wanted)):
+    for rows in reader.iter_batches(batch_size=BATCH_ROWS, columns=list(required)):
         # Writers may store texts as large strings, dictionaries or numbers.
         columns = {
             key: rows.column(key) if key == "value" else rows.column(key).cast(pa.string())
-            for key in wanted
+            for key in required
         }
-        yield Batch(name, first, columns, np.full(rows.num_rows, len(wanted)), len(wanted))
+        yield Batch(name, first, columns, np.full(rows.num_rows, len(required)), len(required))
         first += rows.num_rows
 
 
-def _from_csv(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator[Batch]:
+def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[Batch]:
     head = file.readline(LONGEST)
     try:
         names = next(csv.reader([head.decode("utf-8-sig", errors="replace")]), [])
@@ -261,7 +261,7 @@ def _from_csv(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator[Bat
         names = list(COLUMNS)
     else:
         head = b""
-    _require(wanted, names, name)
+    _require(required, names, name)
 
     first, width, null = 1, len(names), pa.scalar(None, pa.string())
     for block in _blocks(file, head):
@@ -278,7 +278,7 @@ def _from_csv(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator[Bat
         empty = pa.scalar([""] * width, cells.type)
         cells = call("if_else", [call("equal", [size, width]), cells, empty]).flatten()
         columns = {}
-        for key in wanted:
+        for key in required:
             column = cells.take(pa.array(np.arange(names.index(key), len(cells), width)))
             columns[key] = call("if_else", [call("equal", [column, ""]), null, column])
         size = call("if_else", [call("equal", [lines, ""]), 0, size]).to_numpy()
@@ -298,8 +298,8 @@ def _blocks(file: IO[bytes], head: bytes) -> Iterator[bytes]:
         yield block
 
 
-def _require(wanted: Sequence[str], names: Sequence[str], source: str) -> None:
-    for key in wanted:
+def _require(required: Sequence[str], names: Sequence[str], source: str) -> None:
+    for key in required:
         if key not in names:
             present = ", ".join(names)[:200] or "nothing"
             raise InputError(

@@ -221,8 +221,8 @@ def best_thresholds(rates: Sequence[np.ndarray], value: np.ndarray, alpha: float
         """[G, W] first threshold in each window, and the first behind it."""
         low = np.unique(rate)
         high = low + alpha + ROUNDING
-        start = np.stack([np.searchsorted(-own, -high) for own in rate])
-        stop = np.stack([np.searchsorted(-own, -low, side="right") for own in rate])
+        start = np.stack([np.searchsorted(-of_group, -high) for of_group in rate])
+        stop = np.stack([np.searchsorted(-of_group, -low, side="right") for of_group in rate])
         return start, stop
 
     def largest_sums(start: np.ndarray, stop: np.ndarray) -> np.ndarray:

@@ -268,12 +268,12 @@ def preview(
     )
 
 
-def _is_recoded(mine: np.ndarray, theirs: np.ndarray) -> bool:
+def _is_recoded(first: np.ndarray, second: np.ndarray) -> bool:
     """Whether two sequences of two values or more are the same up to their names, or reversed."""
-    values = len(np.unique(mine))
-    if len(mine) != len(theirs) or values < 2 or len(np.unique(theirs)) != values:
+    values = len(np.unique(first))
+    if len(first) != len(second) or values < 2 or len(np.unique(second)) != values:
         return False
-    pairs = (np.column_stack([mine, order]) for order in (theirs, theirs[::-1]))
+    pairs = (np.column_stack([first, order]) for order in (second, second[::-1]))
     return any(len(np.unique(pair, axis=0)) == values for pair in pairs)
 
 

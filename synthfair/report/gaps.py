@@ -139,8 +139,8 @@ def _finite(value: float) -> float | None:
 def rejected_warnings(sums: ReportSums, collection: Collection) -> list[str]:
     """Warnings about rejected reports, small groups, and repeated reports that may be missed."""
     lines = [
-        f"rejected: {count:,}, {why}; the first is {sums.examples[why]}"
-        for why, count in sums.rejected.items()
+        f"rejected: {count:,}, {cause}; the first is {sums.examples[cause]}"
+        for cause, count in sums.rejected.items()
         if count
     ]
     counts = sums.tally.counts

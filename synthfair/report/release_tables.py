@@ -45,8 +45,8 @@ def clipping_table(clipping: Clipping) -> Table | None:
 
 def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> list[str]:
     """Warns of columns of which too many values were clipped, and of too few rows."""
-    few = isinstance(config, DistillConfig) and config.epsilon and clipping.rows < config.n_min
-    noise = [f"{clipping.rows} rows: the release is hardly more than its noise"] if few else []
+    is_small = isinstance(config, DistillConfig) and config.epsilon and clipping.rows < config.n_min
+    noise = [f"{clipping.rows} rows: the release is hardly more than its noise"] if is_small else []
     return noise + clipping.warnings()[:MOST_CLIPPED]
 
 
