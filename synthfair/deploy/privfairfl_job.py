@@ -106,13 +106,13 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     private.parent.mkdir(mode=0o700, exist_ok=True)
     # The label of the job's sum is the same until the job has come to its end.
     known = federation.schema.hash, federation.sites, job.model_dump_json()
-    asked = sha256(repr(known).encode())
+    digest = sha256(repr(known).encode())
     store = AnswerStore(private.parent, ".label", "privfairfl.", 16)
-    with store.buy(asked, None, lambda: secrets.token_bytes(16), room=16) as file:
+    with store.buy(digest, None, lambda: secrets.token_bytes(16), room=16) as file:
         label = file.read().hex()
-    unfinished, number = [store.path(asked)], 0
+    files, number = [store.path(digest)], 0
     if job.train is not None:
-        unfinished.append(train(federation, job.train, private, output))
+        files.append(train(federation, job.train, private, output))
         number = job.train.rounds
     else:
         with whole_file(output / MODEL) as temporary:
@@ -122,14 +122,14 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     task = make_sum(federation, what, label=label, least=job.least_answers)
     content = (output / MODEL).read_bytes()
     query = Query("privfairfl", number, {}, job.timeout, content)
-    total = secure_sum(federation, task, query, folder=private.parent / "sums", anew=unfinished[0])
+    total = secure_sum(federation, task, query, folder=private.parent / "sums", anew=files[0])
     histogram = score_histogram(what, total)
     write_histogram(histogram, output / HISTOGRAM)
     choice = choose_decision(histogram, job.notion, job.alpha, randomized=job.randomized)
     fair = model.model_copy(update={"decision": choice.decision})
     write_model(fair, output / FAIR_MODEL)
     _write_metrics(federation, fair, output / "metrics.json")
-    for path in unfinished:  # whatever becomes of it now, all that costs an epsilon is done
+    for path in files:  # whatever becomes of it now, all that costs an epsilon is done
         path.unlink()
     if job.send_back:
         content = (output / FAIR_MODEL).read_bytes()

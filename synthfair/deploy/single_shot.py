@@ -40,15 +40,15 @@ class SingleShotJob(BaseModel):
 
     @field_validator("release")
     @classmethod
-    def _of_some_kind(cls, found: dict[str, Any]) -> dict[str, Any]:
-        release_config(found)
-        return found
+    def _of_some_kind(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        release_config(settings)
+        return settings
 
     @field_validator("server")
     @classmethod
-    def _of_a_server(cls, found: dict[str, Any]) -> dict[str, Any]:
-        server_config(found)
-        return found
+    def _of_a_server(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        server_config(settings)
+        return settings
 
 
 def release_config(settings: dict[str, Any]) -> DistillConfig | SurrogateConfig:

@@ -34,8 +34,8 @@ def agreed_task(request: Request) -> Task:
     if request.settings.aggregators is None:
         raise RefusedError("aggregators")
     with refused_as("aggregators"):
-        pinned = read_aggregator_folder(request.settings.aggregators)
-        task.require_agreed(list(pinned.values()))
+        aggregators = read_aggregator_folder(request.settings.aggregators)
+        task.require_agreed(list(aggregators.values()))
     if request.settings.signing_key().public_key().public_bytes_raw() not in task.client_keys:
         raise RefusedError("settings")
     return task

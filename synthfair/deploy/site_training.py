@@ -55,8 +55,8 @@ class SiteTraining:
 
     def __init__(self) -> None:
         """Reads nothing yet."""
-        self._ready: _LocalTraining | None = None
-        self._learned: tuple[str, Users] | None = None
+        self._training: _LocalTraining | None = None
+        self._rows: tuple[str, Users] | None = None
 
     def __call__(self, request: Request) -> Work:
         """The work for a question of a round: the site's clipped report.
@@ -67,9 +67,9 @@ class SiteTraining:
         settings, ask = dict(request.ask.settings), request.ask
         settings.pop("task", None)
         with refused_as("settings"):
-            agreed = validated(Agreement, settings)
-        config = agreed.config
-        if request.site not in agreed.sites:
+            agreement = validated(Agreement, settings)
+        config = agreement.config
+        if request.site not in agreement.sites:
             raise RefusedError("settings")
         if ask.round >= config.rounds:
             raise RefusedError("rounds")
@@ -77,12 +77,12 @@ class SiteTraining:
             "training",
             config.get("epsilon") if has_guarantee(config) else None,
             config.get("delta"),
-            least_rows=0 if config.get("epsilon") is None else agreed.least_rows or 0,
+            least_rows=0 if config.get("epsilon") is None else agreement.least_rows or 0,
         )
         epsilon = config.get("epsilon") if is_private(config) else None
-        return Work(claim, epsilon, lambda: self._report(request, agreed))
+        return Work(claim, epsilon, lambda: self._report(request, agreement))
 
-    def _report(self, request: Request, agreed: Agreement) -> bytes:
+    def _report(self, request: Request, agreement: Agreement) -> bytes:
         """The report; of sums by shares, one upload an aggregator."""
         import jax
 
@@ -90,22 +90,20 @@ class SiteTraining:
         from synthfair.jax_setup import start_jax
 
         start_jax()
-        if self._ready is None or self._ready.agreed != agreed:
-            self._ready, self._learned = _read(request, agreed), None
-        ready = self._ready
+        if self._training is None or self._training.agreement != agreement:
+            self._training, self._rows = _read(request, agreement), None
+        training = self._training
         with refused_as("message"):
-            state = unpack(request.carried, ready.state)
-        task = _task(request, ready)
-        booked = _booked(request, ready, task)
-        if self._learned is None or self._learned[0] != booked.seed:
-            self._learned = booked.seed, _learned(request, ready, booked)
-        plan = ready.planned.plan
+            state = unpack(request.carried, training.state)
+        task = _task(request, training)
+        record = _book(request, training, task)
+        if self._rows is None or self._rows[0] != record.seed:
+            self._rows = record.seed, _labelled_rows(request, training, record)
+        plan = training.setup.plan
         # The key of the round and the site is that of the engine in one process.
-        key = jax.random.fold_in(key_from(int(booked.seed, 16), 1), request.ask.round)
-        key = jax.random.fold_in(key, ready.number(request.site))
-        report = _compiled_report()(
-            plan.algorithm, plan.protection.clip, state, self._learned[1], key
-        )
+        key = jax.random.fold_in(key_from(int(record.seed, 16), 1), request.ask.round)
+        key = jax.random.fold_in(key, training.number(request.site))
+        report = _compiled_report()(plan.algorithm, plan.protection.clip, state, self._rows[1], key)
         content = pack(report)
         if task and plan.secure:
             part = plan.secure.what.integers(np.frombuffer(content, "<f8"))
@@ -117,28 +115,28 @@ class _LocalTraining(NamedTuple):
     """A training as a site remembers it from round to round.
 
     Attributes:
-        agreed: what was asked for.
-        planned: from that.
+        agreement: what was asked for.
+        setup: from that.
         run: fingerprint of the training on this very table. Private: who guesses the rows could
             confirm them.
         users: one, the site, with its rows.
         state: shapes of the server's.
     """
 
-    agreed: Agreement
-    planned: TrainingSetup
+    agreement: Agreement
+    setup: TrainingSetup
     run: str
     users: Users
     state: Any
 
     def number(self, site: str) -> int:
         """The site's number among all users."""
-        return self.agreed.sites.index(site)
+        return self.agreement.sites.index(site)
 
 
-def _task(request: Request, ready: _LocalTraining) -> Task | None:
+def _task(request: Request, training: _LocalTraining) -> Task | None:
     """The task of the round's sum, as the site plans it; None where the server gets reports."""
-    secure = ready.planned.plan.secure
+    secure = training.setup.plan.secure
     if secure is None:
         return None
     task = agreed_task(request)
@@ -147,7 +145,7 @@ def _task(request: Request, ready: _LocalTraining) -> Task | None:
     return task
 
 
-def _read(request: Request, agreed: Agreement) -> _LocalTraining:
+def _read(request: Request, agreement: Agreement) -> _LocalTraining:
     """Reads the table, whose rows are all of one user."""
     import jax
 
@@ -156,21 +154,21 @@ def _read(request: Request, agreed: Agreement) -> _LocalTraining:
     from synthfair.federated.user_data import make_user_data
 
     with refused_as("settings"):
-        planned = make_setup(agreed, request.schema)
+        setup = make_setup(agreement, request.schema)
     path = request.settings.data
     table = read_table(path, request.schema)
     rows = in_content_order(encode(table, request.schema, source=str(path)))
     # With an epsilon, no answer may depend on how the question compares with the table.
-    private = agreed.config.get("epsilon") is not None
-    least = request.settings.limits.least_rows if private else agreed.least_rows
+    private = agreement.config.get("epsilon") is not None
+    least = request.settings.limits.least_rows if private else agreement.least_rows
     if len(rows.y) < (least or 0):
         who = "the site's limits say" if private else "the job says"
         raise InputError(f"{path}: {len(rows.y)} rows; {who} at least {least}")
     user = np.zeros(len(rows.y), int)
-    data = make_user_data(rows, user, request.schema, agreed.config, all_groups=False)
-    run = agreed.run(request.schema, content_sha256([rows]))
-    state = jax.eval_shape(planned.plan.algorithm.init, jax.random.key(0))
-    return _LocalTraining(agreed, planned, run, data.users, state)
+    data = make_user_data(rows, user, request.schema, agreement.config, all_groups=False)
+    run = agreement.run(request.schema, content_sha256([rows]))
+    state = jax.eval_shape(setup.plan.algorithm.init, jax.random.key(0))
+    return _LocalTraining(agreement, setup, run, data.users, state)
 
 
 @cache
@@ -189,7 +187,7 @@ def _compiled_report() -> Callable[..., Any]:
     return report
 
 
-def _learned(request: Request, ready: _LocalTraining, booked: _AnswerRecord) -> Users:
+def _labelled_rows(request: Request, training: _LocalTraining, earlier: _AnswerRecord) -> Users:
     """The site's rows with the labels that are learned: of ``two_phase``, its teacher's.
 
     With an epsilon, they are stored before they are used. A teacher that is trained again, on
@@ -198,18 +196,18 @@ def _learned(request: Request, ready: _LocalTraining, booked: _AnswerRecord) -> 
     """
     import jax.numpy as jnp
 
-    own, prepare = ready.users, ready.planned.plan.prepare
+    rows, prepare = training.users, training.setup.plan.prepare
     if prepare is None:
-        return own
-    if booked.labels is not None:
-        bits = np.frombuffer(bytes.fromhex(booked.labels), np.uint8)
-        decided = 2.0 * np.unpackbits(bits, count=len(own.y)) - 1.0
-        return replace(own, y=jnp.asarray(decided, own.y.dtype))
-    users = prepare(own, int(booked.seed, 16), [ready.number(request.site)])
-    if ready.agreed.config.get("epsilon") is not None:
+        return rows
+    if earlier.labels is not None:
+        bits = np.frombuffer(bytes.fromhex(earlier.labels), np.uint8)
+        labels = 2.0 * np.unpackbits(bits, count=len(rows.y)) - 1.0
+        return replace(rows, y=jnp.asarray(labels, rows.y.dtype))
+    users = prepare(rows, int(earlier.seed, 16), [training.number(request.site)])
+    if training.agreement.config.get("epsilon") is not None:
         bits = np.packbits(np.asarray(users.y) > 0)
-        record = booked.model_copy(update={"labels": bits.tobytes().hex()})
-        request.store(FOLDER, ".json").save(ready.run, record.model_dump_json().encode())
+        record = earlier.model_copy(update={"labels": bits.tobytes().hex()})
+        request.store(FOLDER, ".json").save(training.run, record.model_dump_json().encode())
     return users
 
 
@@ -232,7 +230,7 @@ class _AnswerRecord(BaseModel):
     labels: str | None = Field(default=None, pattern="^([0-9a-f]{2})*$")
 
 
-def _booked(request: Request, ready: _LocalTraining, task: Task | None) -> _AnswerRecord:
+def _book(request: Request, training: _LocalTraining, task: Task | None) -> _AnswerRecord:
     """Books the training, and returns the record of its answers.
 
     Without an epsilon, a job is booked once, and the seed is the settings'. With one, a seed of the
@@ -240,25 +238,25 @@ def _booked(request: Request, ready: _LocalTraining, task: Task | None) -> _Answ
     before it is used: a site that ends between the two, or whose disk is full, books nothing twice.
     """
     job, number, ledger = request.ask.job, request.ask.round, request.ledger
-    guarantee = ready.planned.plan.guarantee
-    run = ready.run if guarantee else sha256(f"{job} {ready.run}".encode())
+    guarantee = training.setup.plan.guarantee
+    run = training.run if guarantee else sha256(f"{job} {training.run}".encode())
     booking = Booking(kind="training", output=job, run=run, guarantee=guarantee)
-    if ready.agreed.config.get("epsilon") is None:
+    if training.agreement.config.get("epsilon") is None:
         ledger.book(booking)
-        return _AnswerRecord(seed=f"{ready.agreed.config.seed:032x}")
+        return _AnswerRecord(seed=f"{training.agreement.config.seed:032x}")
     # In another sum the same report would get other noise.
     question = sha256(request.carried + (task.id if task else b""))
     store = request.store(FOLDER, ".json")
-    saved = store.read(ready.run)
+    content = store.read(training.run)
     record = None
-    if saved is not None:
-        record = parse_as(saved, _AnswerRecord, str(store.path(ready.run)))
+    if content is not None:
+        record = parse_as(content, _AnswerRecord, str(store.path(training.run)))
     if record is None or record.states.get(number, question) != question:
         record = _AnswerRecord(seed=secrets.token_hex(16))
     booking = booking.model_copy(update={"purchase": purchase_of(int(record.seed, 16))})
     if number not in record.states:
         ledger.require_affordable(booking)  # else the training before is forgotten for nothing
         record = record.model_copy(update={"states": record.states | {number: question}})
-        store.save(ready.run, record.model_dump_json().encode())
+        store.save(training.run, record.model_dump_json().encode())
     ledger.book(booking)
     return record

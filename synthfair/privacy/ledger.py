@@ -25,7 +25,7 @@ _USER: Unit = "one user, with all its rows"
 
 
 class BudgetError(InputError):
-    """What a ledger does not allow to be booked."""
+    """A booking that a ledger does not allow."""
 
 
 class Booking(BaseModel):

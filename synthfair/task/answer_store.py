@@ -21,7 +21,7 @@ _NO_NAME = "0" * 64
 
 @dataclass(frozen=True)
 class AnswerStore:
-    """A folder of answers, each found by the hash of what was asked: none is bought twice.
+    """A folder of answers, each found by the hash of a question: none is bought twice.
 
     First room for the answer is written, at its full size and durably, with a random name of the
     purchase. Then this name is booked, then the answer is computed, and written into the room. So a
@@ -39,7 +39,7 @@ class AnswerStore:
     of the rows: who guesses them could confirm them by it. Only its owner may read it.
 
     Attributes:
-        folder: of the files, each named PREFIX, hash of what was asked, ENDING.
+        folder: of the files, each named PREFIX, hash of a question, ENDING.
         ending: see there.
         prefix: see there.
         digits: of the hash that are in the name; the file itself has all 64.
@@ -52,17 +52,17 @@ class AnswerStore:
     digits: int = 64
     ledger: Ledger | None = None
 
-    def path(self, asked: str) -> Path:
-        """Of the file for what has this hash, 64 hexadecimal digits."""
-        return self.folder / f"{self.prefix}{asked[: self.digits]}{self.ending}"
+    def path(self, digest: str) -> Path:
+        """The path of the answer to the question with this hash, 64 hexadecimal digits."""
+        return self.folder / f"{self.prefix}{digest[: self.digits]}{self.ending}"
 
     def buy(
-        self, asked: str, booking: Booking | None, make: Callable[[], bytes], *, room: int
+        self, digest: str, booking: Booking | None, make: Callable[[], bytes], *, room: int
     ) -> BinaryIO:
         """The answer, from its first byte on: the saved one, or else a new one, once it is saved.
 
         Args:
-            asked: hash of rows, settings and guarantee.
+            digest: hash of rows, settings and guarantee.
             booking: of the answer; None where it costs nothing.
             make: computes it.
             room: its size in bytes, at most.
@@ -71,18 +71,18 @@ class AnswerStore:
             InputError: the ledger refuses, the file is damaged, or another run buys the same.
             OSError: there is no room.
         """
-        path, ledger = self.path(asked), self.ledger
+        path, ledger = self.path(digest), self.ledger
         with claimed(path, force=True):
-            state, name = self._head(asked)
+            state, name = self._head(digest)
             if state == "complete":
-                return self._open(asked)
+                return self._open(digest)
             if booking:
                 booking = booking.model_copy(update={"purchase": name})
             # Room, if the ledger could book it: a full disk refuses before anything is spent.
             if not state:
                 if ledger and booking:
                     ledger.require_affordable(booking)
-                self._write(asked, f"reserved {asked} {name}\n".encode() + bytes(room))
+                self._write(digest, f"reserved {digest} {name}\n".encode() + bytes(room))
             # The line in the ledger, which the next run finds if this one ends here.
             if ledger and booking:
                 ledger.book(booking)
@@ -96,46 +96,46 @@ class AnswerStore:
                 file.seek(0)
                 file.write(b"complete")  # last: a file that says so holds all of it
                 _sync(file)
-            return self._open(asked)
+            return self._open(digest)
 
-    def read(self, asked: str) -> bytes | None:
+    def read(self, digest: str) -> bytes | None:
         """A whole answer; None where there is none. Raises InputError: the file is damaged."""
-        if self._head(asked)[0] != "complete":
+        if self._head(digest)[0] != "complete":
             return None
-        with self._open(asked) as file:
+        with self._open(digest) as file:
             return file.read()
 
-    def save(self, asked: str, content: bytes) -> None:
+    def save(self, digest: str, content: bytes) -> None:
         """Puts an answer, durably, in the place of the one before: of a training, which grows."""
-        self._write(asked, f"complete {asked} {_NO_NAME}\n".encode() + content)
+        self._write(digest, f"complete {digest} {_NO_NAME}\n".encode() + content)
 
-    def damaged(self, asked: str) -> InputError:
-        """What to say of a file that cannot be read."""
+    def damaged(self, digest: str) -> InputError:
+        """The error for a file that cannot be read."""
         return InputError(
-            f"{self.path(asked)}: holds what an epsilon has bought, and is damaged, or of another"
+            f"{self.path(digest)}: holds what an epsilon has bought, and is damaged, or of another"
             " version of synthfair. Run the version that wrote it, to its end; or delete the file"
             " to measure again, which spends epsilon once more"
         )
 
-    def _head(self, asked: str) -> tuple[str, str]:
-        """How far a purchase is, and its name; "" and a new name where there is none."""
+    def _head(self, digest: str) -> tuple[str, str]:
+        """The state of a purchase, and its name; "" and a new name where there is none."""
         try:
-            with open_file(self.path(asked)) as file:
+            with open_file(self.path(digest)) as file:
                 head = _HEAD.fullmatch(file.read(_HEAD_BYTES))
         except FileNotFoundError:
             return "", secrets.token_hex(32)
         state, of, name = (part.decode() for part in head.groups()) if head else ("", "", "")
-        if of != asked:
-            raise self.damaged(asked)
+        if of != digest:
+            raise self.damaged(digest)
         return state, name
 
-    def _open(self, asked: str) -> BinaryIO:
-        file = open_file(self.path(asked))
+    def _open(self, digest: str) -> BinaryIO:
+        file = open_file(self.path(digest))
         file.seek(_HEAD_BYTES)
         return file
 
-    def _write(self, asked: str, content: bytes) -> None:
-        with whole_file(self.path(asked), mode=OWNER_ONLY) as temporary:
+    def _write(self, digest: str, content: bytes) -> None:
+        with whole_file(self.path(digest), mode=OWNER_ONLY) as temporary:
             temporary.write_bytes(content)
 
 

@@ -159,24 +159,24 @@ def read_answer(message: Message, ask: Message, *, site: str, keys: dict[str, st
     """
     if site not in keys or len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
         raise BadAnswerError("signature" if site not in keys else "refused")
-    signed = _digests(message.text, message.carried)
-    if not is_signed(DOMAIN, signed, message.signature, bytes.fromhex(keys[site])):
+    content = _digests(message.text, message.carried)
+    if not is_signed(DOMAIN, content, message.signature, bytes.fromhex(keys[site])):
         raise BadAnswerError("signature")
     try:
-        answer, asked = parse_as(message.text, Answer, site), parse_as(ask.text, Ask, "question")
+        answer, question = parse_as(message.text, Answer, site), parse_as(ask.text, Ask, "question")
     except InputError as error:
         raise BadAnswerError("refused") from error
-    found = answer.job, answer.round, answer.recipient, answer.asked, answer.site
-    if found != (asked.job, asked.round, asked.recipient, sha256(ask.text), site):
+    names = answer.job, answer.round, answer.recipient, answer.asked, answer.site
+    if names != (question.job, question.round, question.recipient, sha256(ask.text), site):
         raise BadAnswerError("signature")
     return answer
 
 
-def _has_epsilon(found: Any) -> bool:
-    if isinstance(found, dict):
-        named = any("epsilon" in key and value is not None for key, value in found.items())
-        return named or any(map(_has_epsilon, found.values()))
-    return isinstance(found, list) and any(map(_has_epsilon, found))
+def _has_epsilon(settings: Any) -> bool:
+    if isinstance(settings, dict):
+        is_named = any("epsilon" in key and value is not None for key, value in settings.items())
+        return is_named or any(map(_has_epsilon, settings.values()))
+    return isinstance(settings, list) and any(map(_has_epsilon, settings))
 
 
 def _digests(text: bytes, carried: bytes) -> bytes:

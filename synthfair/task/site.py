@@ -220,15 +220,15 @@ class Site:
         if ask.schema_hash != self.schema.hash:
             raise RefusedError("schema")
         busy = FileLock(self.folder / ".busy.lock", timeout=0, mode=OWNER_ONLY)
-        with ExitStack() as until_answered:
+        with ExitStack() as lock:
             try:  # one at a time, so that two jobs cannot both have what is left
-                until_answered.enter_context(busy)
+                lock.enter_context(busy)
             except Timeout as error:
                 raise RefusedError("busy") from error
             if self.trace.has_answered(ask.job, ask.round):
                 raise RefusedError("answered")
-            known = self.settings, self.schema, self.folder
-            request = Request(self.name, ask, carried, *known, stopped, self._log)
+            own = self.settings, self.schema, self.folder
+            request = Request(self.name, ask, carried, *own, stopped, self._log)
             work = self._routines[ask.task](request)
             if work.claim:
                 self._require_allowed(request, work)
@@ -254,14 +254,14 @@ class Site:
     def _write_down(
         self,
         code: SiteCode,
-        asked: Ask | str,  # a question, or no more than the job that has sent none
+        question: Ask | str,  # a question, or no more than the job that has sent none
         submitter: str,
         content: bytes = b"",
         epsilon: float | None = None,
     ) -> None:
-        job, task, number = asked, "unknown", 0
-        if not isinstance(asked, str):
-            job, task, number = asked.job, asked.task, asked.round
+        job, task, number = question, "unknown", 0
+        if not isinstance(question, str):
+            job, task, number = question.job, question.task, question.round
         event = Event(
             job=str(job),
             submitter=submitter,

@@ -48,8 +48,8 @@ MUTANTS = [
     Mutant(
         "what is booked and not bought is booked again",
         "task/answer_store.py",
-        "            state, name = self._head(asked)\n",
-        "            state, name = self._head(asked)[0], secrets.token_hex(32)\n",
+        "            state, name = self._head(digest)\n",
+        "            state, name = self._head(digest)[0], secrets.token_hex(32)\n",
         "test_purchases.py",
     ),
     Mutant(

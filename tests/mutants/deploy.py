@@ -87,15 +87,15 @@ MUTANTS = [
     Mutant(
         "an answer can be used again in another job, or round",
         "task/messages.py",
-        "if found != (asked.job, asked.round, asked.recipient, sha256(ask.text), site):",
+        "if names != (question.job, question.round, question.recipient, sha256(ask.text), site):",
         "if answer.site != site:",
         ANSWERS,
     ),
     Mutant(
         "an answer counts under another site's name",
         "task/messages.py",
-        "if found != (asked.job, asked.round, asked.recipient, sha256(ask.text), site):",
-        "if found[:4] != (asked.job, asked.round, asked.recipient, sha256(ask.text)):",
+        "if names != (question.job, question.round, question.recipient, sha256(ask.text), site):",
+        "if names[:4] != (question.job, question.round, question.recipient, sha256(ask.text)):",
         ANSWERS,
     ),
     Mutant(
@@ -249,15 +249,15 @@ MUTANTS = [
     Mutant(
         "another table gets the same noise",
         "deploy/site_training.py",
-        "run = agreed.run(request.schema, content_sha256([rows]))",
-        "run = agreed.run(request.schema)",
+        "run = agreement.run(request.schema, content_sha256([rows]))",
+        "run = agreement.run(request.schema)",
         ROUNDS,
     ),
     Mutant(
         "anybody can repeat a site's noise",
         "deploy/site_training.py",
         "seed=secrets.token_hex(16)",
-        'seed=f"{ready.agreed.config.seed:032x}"',
+        'seed=f"{training.agreement.config.seed:032x}"',
         ROUNDS,
     ),
     Mutant(
@@ -270,7 +270,7 @@ MUTANTS = [
     Mutant(
         "sites draw the same noise",
         "deploy/site_training.py",
-        "key = jax.random.fold_in(key, ready.number(request.site))",
+        "key = jax.random.fold_in(key, training.number(request.site))",
         "pass",
         ROUNDS,
     ),
@@ -375,7 +375,7 @@ MUTANTS = [
     Mutant(
         "teachers of all sites draw the same",
         "deploy/site_training.py",
-        "[ready.number(request.site)])",
+        "[training.number(request.site)])",
         "[0])",
         ROUNDS,
     ),
@@ -389,21 +389,21 @@ MUTANTS = [
     Mutant(
         "anybody can repeat a teacher",
         "deploy/site_training.py",
-        "prepare(own, int(booked.seed, 16),",
-        "prepare(own, ready.agreed.config.seed,",
+        "prepare(rows, int(earlier.seed, 16),",
+        "prepare(rows, training.agreement.config.seed,",
         ROUNDS,
     ),
     Mutant(
         "another training learns from the same teacher",
         "deploy/site_training.py",
-        "if self._learned is None or self._learned[0] != booked.seed:",
-        "if self._learned is None:",
+        "if self._rows is None or self._rows[0] != record.seed:",
+        "if self._rows is None:",
         ROUNDS,
     ),
     Mutant(
         "a teacher's decisions are not stored",
         "deploy/site_training.py",
-        '    if ready.agreed.config.get("epsilon") is not None:\n',
+        '    if training.agreement.config.get("epsilon") is not None:\n',
         "    if False:\n",
         ROUNDS,
     ),

@@ -45,14 +45,14 @@ MUTANTS = [
     Mutant(
         "an epsilon inside other settings is not seen",
         "task/messages.py",
-        "return named or any(map(_has_epsilon, found.values()))",
-        "return named",
+        "return is_named or any(map(_has_epsilon, settings.values()))",
+        "return is_named",
         LIMITS,
     ),
     Mutant(
         "an epsilon in a list is not seen",
         "task/messages.py",
-        "return isinstance(found, list) and any(map(_has_epsilon, found))",
+        "return isinstance(settings, list) and any(map(_has_epsilon, settings))",
         "return False",
         LIMITS,
     ),

@@ -9,7 +9,7 @@ MUTANTS = [
     Mutant(
         "a site shares with any aggregators",
         "deploy/site_sums.py",
-        "        task.require_agreed(list(pinned.values()))\n",
+        "        task.require_agreed(list(aggregators.values()))\n",
         "",
         SUMS,
     ),
@@ -37,8 +37,8 @@ MUTANTS = [
     Mutant(
         "a job that goes on counts anew",
         "deploy/privfairfl_job.py",
-        "asked = sha256(repr(known).encode())",
-        "asked = secrets.token_hex(32)",
+        "digest = sha256(repr(known).encode())",
+        "digest = secrets.token_hex(32)",
         "test_deploy_sums.py",
     ),
     Mutant(
