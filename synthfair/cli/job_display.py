@@ -42,8 +42,6 @@ def in_words(status: str, federation: FederationFile | None) -> str:
 
 
 class _Gap(BaseModel):
-    """The numbers of a gap that are shown."""
-
     model_config = STRICT | {"extra": "ignore"}
 
     first: Line

@@ -97,7 +97,6 @@ def _yaml(path: Path) -> dict[str, Any]:
 
 
 def _template(name: str) -> str:
-    """The template of one of the engine's own files."""
     import nvflare
 
     folder = Path(nvflare.__file__).parent / "lighter" / "templates"

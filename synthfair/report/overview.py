@@ -176,7 +176,7 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
 
 
 def _identity(result: Result, *keys: str) -> tuple[object, ...]:
-    """The identity of a run, without some settings."""
+    """All that a run is, without some settings."""
     metrics = result.metrics
     settings = [value for key, value in result.settings.items() if key not in keys]
     data: tuple[object, ...] = (metrics.table,)

@@ -280,7 +280,6 @@ def _rates(run: MetricsFile, group: str) -> dict[str, Metric]:
 
 
 def _curves(title: str, rates: dict[str, list[Metric]]) -> Figure:
-    """Draws rates over the thresholds."""
     figure = Figure(title, "threshold on the predicted probability", looks=SQUARE)
     for name, values in rates.items():
         figure.add(name, THRESHOLDS, values, line=True, size=3)
