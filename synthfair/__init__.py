@@ -6,8 +6,13 @@ file (:func:`write_release`). A server pools the files, trains an ordinary logis
 something is computed.
 """
 
+import os
+
 import lazy_loader
 
 __version__ = "0.1.0"
+
+# Of XLA, see synthfair.jax_setup.cache_compiled_code. JAX has a default of this, too.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

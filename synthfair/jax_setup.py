@@ -1,4 +1,4 @@
-"""How commands, and jobs of a federation, set up JAX once they compute something."""
+"""How JAX is set up: its cache wherever something is compiled, its precision in commands."""
 
 from __future__ import annotations
 
@@ -20,30 +20,32 @@ SETTINGS = {
 
 
 def start_jax() -> None:
-    """Double precision, whatever the library's default is, and a cache of compiled code.
-
-    The cache is JAX's own, in the user's cache folder: a client's second run does not compile
-    again. ``JAX_COMPILATION_CACHE_DIR`` names another folder, and
-    ``JAX_ENABLE_COMPILATION_CACHE=false`` turns it off.
-
-    XLA's own log is off, unless the environment says otherwise: what matters is raised, and on many
-    processors it takes each piece of cached code for another machine's, in 2,000 characters
-    (jax-ml/jax#38445). It is not: JAX looks it up by the processor's features, too.
-    """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read as JAX is imported
+    """Double precision, whatever the library's default is."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    _cache_compiled_code()
 
 
-def _cache_compiled_code() -> None:
+def cache_compiled_code() -> None:
+    """Lets JAX cache compiled code, so that a second process does not compile again.
+
+    The cache is JAX's own, in the user's cache folder, unless a program has chosen another by
+    ``jax.config``. ``JAX_COMPILATION_CACHE_DIR`` names another folder, and
+    ``JAX_ENABLE_COMPILATION_CACHE=false`` turns it off. Whatever the process compiles is cached.
+
+    On many processors XLA takes each piece of cached code for another machine's, and logs 2,000
+    characters (jax-ml/jax#38445). It is not: JAX looks code up by the processor's features. So
+    importing synthfair turns XLA's log off, and where JAX was imported before, which turns it on,
+    only a folder that was chosen is used.
+    """
     import jax
 
     settings: dict[str, object] = dict(SETTINGS)
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        chosen = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+        quiet = os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "3"
         folder = cache_folder()
-        if folder is None:
+        if chosen or not quiet or folder is None:
             return
         _sweep(folder)
         settings["jax_compilation_cache_dir"] = str(folder)

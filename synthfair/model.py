@@ -12,6 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from synthfair.jax_setup import cache_compiled_code
+
+cache_compiled_code()  # whatever compiles something imports this module
+
 Params = Any
 """A pytree of floating-point arrays."""
 
@@ -31,6 +35,25 @@ class Rows(NamedTuple):
     s: jax.Array
     y: jax.Array
     weight: jax.Array | None = None
+
+
+def padded(rows: Rows) -> Rows:
+    """The rows and some of weight 0, so that code is compiled for few numbers of rows.
+
+    The numbers are 4, 5, 6 and 7 times powers of two: at most a quarter more.
+
+    >>> import numpy as np
+    >>> rows = padded(Rows(np.ones((9, 2)), np.zeros(9, int), np.ones(9)))
+    >>> rows.a.shape, rows.weight.tolist()
+    ((10, 2), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
+    """
+    n = len(rows.y)
+    more = -n % max(1, 2 ** (n.bit_length() - 3))
+    weight = np.ones(n) if rows.weight is None else rows.weight
+    return Rows(  # a label of 0 would have a loss that is no label's
+        np.pad(rows.a, ((0, more), (0, 0))), np.pad(rows.s, (0, more)),
+        np.pad(rows.y, (0, more), constant_values=1), np.pad(weight, (0, more)),
+    )  # type: ignore[arg-type]  # fmt: skip
 
 
 class Scorer(Protocol):

@@ -144,7 +144,7 @@ def test_a_part_of_many_rows_stands_for_all_of_each_group_and_label(monkeypatch)
     rows = weighted_rows(3)
     expected = fair(rows, 5.0, SelectionRatePenalty(3))
     monkeypatch.setattr(fair_training, "THINNED", 6)
-    few = fair_training._thinned(rows)
+    few = fair_training.thinned(rows)
     for s, y in {*zip(np.asarray(rows.s).tolist(), np.asarray(rows.y).tolist(), strict=True)}:
         every, part = (
             np.asarray(each.weight)[(each.s == s) & (each.y == y)] for each in (rows, few)

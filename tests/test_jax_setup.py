@@ -7,16 +7,15 @@ import sys
 import jax
 import pytest
 
-from synthfair.jax_setup import SETTINGS, cache_folder, start_jax
+from synthfair.jax_setup import SETTINGS, cache_compiled_code, cache_folder
 
 SCRIPT = """
-import sys
-from synthfair.jax_setup import start_jax
-start_jax()
+import synthfair as sf
 import jax
+sf.LinearModel
 hits = []
 jax.monitoring.register_event_listener(lambda name, **_: hits.append(name))
-assert jax.jit(lambda x: x * 3.0)(2.0).dtype == "float64"
+assert jax.jit(lambda x: x * 3.0)(2.0).dtype == "float32"  # Python's users choose
 print(sum(name.endswith("cache_hits") for name in hits))
 """
 
@@ -48,30 +47,38 @@ def test_the_second_process_finds_what_the_first_compiled_unless_it_is_damaged(t
 
 @pytest.fixture
 def settings(tmp_path, monkeypatch):
-    """Starts JAX in some environment; returns what is set."""
+    """Sets the cache up in some environment; returns what is set."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     for name in [name for name in os.environ if name.startswith("JAX_")]:
         monkeypatch.delenv(name)
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
 
     def start(**environment):
         found = {}
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(jax.config, "update", found.__setitem__)
-        start_jax()
+        cache_compiled_code()
         return found
 
-    return start
+    yield start
+    monkeypatch.undo()
+    jax.config.update("jax_compilation_cache_dir", before)
 
 
-def test_double_precision_and_a_cache_of_the_users_own(settings):
-    found = settings()
-    assert found == {
-        "jax_enable_x64": True,
-        **SETTINGS,
-        "jax_compilation_cache_dir": str(cache_folder()),
-    }
+def test_the_cache_is_the_users_own(settings):
+    assert settings() == {**SETTINGS, "jax_compilation_cache_dir": str(cache_folder())}
+
+
+def test_where_xla_would_log_each_use_nothing_is_cached(settings):
+    assert settings(TF_CPP_MIN_LOG_LEVEL="1") == {}
+
+
+def test_what_a_program_has_chosen_stands(settings, tmp_path):
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "mine"))
+    assert settings() == {}
 
 
 def test_the_users_own_choice_stands(settings, tmp_path):
@@ -87,13 +94,13 @@ def test_a_folder_that_others_write_to_is_not_used(settings):
     folder = cache_folder()
     folder.chmod(0o777)
     assert cache_folder() is None
-    assert settings() == {"jax_enable_x64": True}
+    assert settings() == {}
 
 
 def test_a_folder_that_cannot_be_made_is_done_without(settings, tmp_path):
     (tmp_path / "synthfair").write_text("a file in its place")
     assert cache_folder() is None
-    assert settings() == {"jax_enable_x64": True}
+    assert settings() == {}
 
 
 def test_half_written_entries_are_removed(settings):

@@ -278,7 +278,7 @@ def evaluate(
     """
     # theta(x), eq. (11).
     inner, factor = problem.inner(x), method.linear.factor(curvature)
-    theta, gradient_norm, iterations, converged = method.inner.minimise(inner, theta, factor)
+    theta, gradient_norm, iterations, converged, _ = method.inner.minimise(inner, theta, factor)
     # The direct derivatives of P.
     value, (by_theta, by_x) = jax.value_and_grad(problem.outer, argnums=(0, 1))(theta, x)
     # The derivative through theta(x), eq. (14).

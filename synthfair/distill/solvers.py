@@ -137,12 +137,14 @@ class InnerSolution(NamedTuple):
         gradient_norm: Euclidean norm of the gradient there.
         iterations: L-BFGS iterations or Newton steps spent.
         converged: whether the stopping criterion was met.
+        value: of the function there.
     """
 
     params: Any
     gradient_norm: jax.Array
     iterations: jax.Array
     converged: jax.Array
+    value: jax.Array
 
 
 class InnerSolver(Protocol):
@@ -226,6 +228,7 @@ class Lbfgs:
             gradient_norm=jnp.linalg.norm(gradient),
             iterations=last.iter_num,
             converged=jnp.linalg.norm(last.grad) <= self.tolerance,
+            value=last.value,
         )
 
 
@@ -282,11 +285,13 @@ class Newton:
         unknown, one = jnp.full((), jnp.inf, start.dtype), jnp.ones((), start.dtype)
         first = start, unknown, jnp.zeros((), int), one
         theta, decrement, iterations, length = jax.lax.while_loop(unfinished, step, first)
+        value, gradient = jax.value_and_grad(fun.value)(theta)
         return InnerSolution(
             params=theta,
-            gradient_norm=jnp.linalg.norm(jax.grad(fun.value)(theta)),
+            gradient_norm=jnp.linalg.norm(gradient),
             iterations=iterations,
             converged=(decrement <= self.tolerance) & (length >= shortest),
+            value=value,
         )
 
 

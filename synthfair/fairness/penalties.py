@@ -7,6 +7,7 @@ synthetic and weighted rows. Users pass any hashable callable of that kind.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Protocol
 
 import jax
@@ -86,6 +87,7 @@ def selection_rate_gaps(
     return _compared(sums / shares - other_sums / other_shares)
 
 
+@partial(jax.jit, static_argnames=("notion", "n_groups"))
 def decision_gaps(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int) -> jax.Array:
     """[K] largest minus smallest rate of the decisions 1[z > 0] over groups, in each stratum.
 

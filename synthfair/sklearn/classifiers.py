@@ -26,7 +26,7 @@ from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.intervals import missed_gap
 from synthfair.fairness.metrics import METRIC_OF, Metric, Scored
 from synthfair.fairness.penalties import decision_gaps
-from synthfair.model import LinearModel, Rows
+from synthfair.model import LinearModel, Rows, padded
 from synthfair.release.format import Release, name_of
 from synthfair.server.parts import check_pool
 from synthfair.server.pooling import Pool, make_pool, train_pool
@@ -34,6 +34,9 @@ from synthfair.sklearn.codebook import TrainingRows, one_each, read_arrays, read
 from synthfair.sklearn.keywords import NOT_CONVERGED, FairEstimator, seed_of, warn
 from synthfair.surrogate.weighted_table import WeightedTable
 from synthfair.trained import TrainedModel
+
+ONE_RESAMPLE = ServerConfig(resamples=1)
+"""Where bootstrap intervals are not read."""
 
 ROWS = "rows of fit"
 """What gaps are measured on."""
@@ -93,11 +96,11 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
             trained = pool._replace(rows=blind, model=name_of(LinearModel()))
             self.model_, point = train_pool(trained, self.schema_)
             scored = score(self.model_)
-            evaluation = evaluate_scores({"X": scored}, ServerConfig(resamples=1))
-            rows = Rows(real.x, real.s, real.y, fitted.weight)  # type: ignore[arg-type]
-            gaps = decision_gaps(scored.score, rows, notion=fairness.notion, n_groups=n_groups)  # type: ignore[arg-type]
+            rows = padded(Rows(scored.score[:, None], real.s, real.y, fitted.weight))  # type: ignore[arg-type]
+            gaps = decision_gaps(rows.a[:, 0], rows, notion=fairness.notion, n_groups=n_groups)
             messages: list[str] = []
             if fair:
+                evaluation = evaluate_scores({"X": scored}, ONE_RESAMPLE)
                 check = check_pool(fair.values(), trained, self.schema_, score, evaluation)
                 messages += check._replace(remedy=UNLIKE, rows=ROWS).warnings
         coefficients = self.model_.coefficients
@@ -115,6 +118,7 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
         if not fair and fairness.max_gap is not None and self.gap_ > fairness.max_gap:
             gap = Metric(self.gap_, np.nan, np.nan)
             if np.ptp(fitted.weight) == 0:  # intervals are of rows that count alike
+                evaluation = evaluate_scores({"X": scored}, ONE_RESAMPLE)
                 gap = evaluation.overall[METRIC_OF[fairness.notion]]
             missed = point is not None and point.gap > fairness.max_gap
             messages.append(

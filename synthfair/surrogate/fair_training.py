@@ -9,7 +9,7 @@ eigenvalues of the Hessian, and of the optima that several starts lead to the lo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -31,21 +31,23 @@ from synthfair.model import (
     Rows,
     derivative,
     mean_loss,
+    padded,
     regularized_hessian,
     regularized_loss,
 )
 
-PATH = (0.0, 1 / 64, 1 / 16, 1 / 4, 1.0)
-"""Shares of rho, one after the other; each problem starts at the solution of the one before."""
+PATH = (0.0, *(0.1 * 4.0**k for k in range(11)))
+"""Weights of a path of growing rho; each problem starts at the solution of the one before."""
 
 COVARIANCE = (10.0, 100.0, 1000.0)
 """Weights of the covariance whose solutions are starts of a penalty that is not convex."""
 
-THINNED = 5000
+THINNED = 2500
 """Most rows of a pair of group and label on which starts are compared."""
 
-TOLERANCE, SINGLE_TOLERANCE = 1e-9, 1e-4
-"""Newton decrement at which training ends, in double and in single precision."""
+TOLERANCE, SINGLE_TOLERANCE = 1e-6, 1e-4
+"""Newton decrement with whose step training ends, in double and in single precision. After that
+step, the next would be about its square; starts are compared at the second."""
 
 
 @dataclass(frozen=True)
@@ -73,21 +75,6 @@ class AbsoluteEigenvalues:
         return v, memory, jnp.isfinite(v).all()
 
 
-@partial(jax.jit, static_argnames=("model", "penalty"))
-def objective(
-    params: Params,
-    rows: Rows,
-    lambda_theta: jax.Array | float,
-    rho: jax.Array | float,
-    *,
-    model: Model,
-    penalty: Penalty,
-) -> jax.Array:
-    """Loss + rho penalty + regularisation."""
-    loss = regularized_loss(model, params, rows, lambda_theta)
-    return loss + rho * penalty(model.scores(params, rows.a), rows)
-
-
 @partial(jax.jit, static_argnames=("penalty", "model"))
 def minimise(
     penalty: Penalty,
@@ -100,7 +87,7 @@ def minimise(
     tolerance: jax.Array | float,
     max_iterations: jax.Array | int = 100,
 ) -> InnerSolution:
-    """The optimum of :func:`objective` that Newton's method finds from a start."""
+    """The optimum of loss + rho penalty + regularisation that Newton's method finds from a start."""
     gaps: Any = getattr(penalty, "gaps", None)
     linear = getattr(type(model), "scores", None) is LinearModel.scores
 
@@ -117,7 +104,8 @@ def minimise(
         return (rows.a.T * derivative(slope, scores)) @ rows.a + rho * slopes.T @ slopes + ridge
 
     def value(params: Params) -> jax.Array:
-        return objective(params, rows, lambda_theta, rho, model=model, penalty=penalty)
+        loss = regularized_loss(model, params, rows, lambda_theta)
+        return loss + rho * penalty(model.scores(params, rows.a), rows)
 
     solver = Newton(tolerance, max_iterations, linear=AbsoluteEigenvalues())
     return solver.minimise(Function(value, hessian), start)
@@ -126,7 +114,7 @@ def minimise(
 def train_fair(
     rows: Rows,
     lambda_theta: jax.Array | float,
-    rho: jax.Array | float,
+    rho: float,
     *,
     model: Model,
     penalty: Penalty,
@@ -159,59 +147,77 @@ def train_fair(
         ...     [f"{penalty(model.scores(each.params, a), rows):.5f}" for each in found]
         ['0.01494', '0.00000']
     """
-    double = jax.dtypes.canonicalize_dtype(float) == jnp.float64
-    settings = {"model": model, "tolerance": TOLERANCE if double else SINGLE_TOLERANCE}
+    return Trainer(rows, lambda_theta, model=model, penalty=penalty).solve(rho, start)
 
-    def solved(rows: Rows, start: Params, rho: Any, penalty: Penalty = penalty) -> InnerSolution:
-        return minimise(penalty, rows, lambda_theta, rho, start, **settings)
 
-    few, rows = _padded(_thinned(rows)), _padded(rows)
-    if start is None:
-        start = model.init(rows.a.shape[1])
+class Trainer:
+    """Trains under a penalty on one set of rows; what several rho have in common is solved once.
+
+    See :func:`train_fair` for the arguments.
+    """
+
+    def __init__(
+        self, rows: Rows, lambda_theta: jax.Array | float, *, model: Model, penalty: Penalty
+    ) -> None:
+        self._few, self.rows = (jax.device_put(padded(each)) for each in (thinned(rows), rows))
+        double = jax.dtypes.canonicalize_dtype(float) == jnp.float64
+        self._tolerance = TOLERANCE if double else SINGLE_TOLERANCE
+
+        def solved(
+            rows: Rows, rho: float, start: Params, *, tolerance: float, penalty: Penalty = penalty
+        ) -> InnerSolution:
+            settings = {"model": model, "tolerance": tolerance}
+            return minimise(penalty, rows, lambda_theta, rho, start, **settings)
+
+        self._solved, self._roughly = solved, partial(solved, self._few, tolerance=SINGLE_TOLERANCE)
+        self._zero = model.init(rows.a.shape[1])
+        self._convex = getattr(penalty, "convex", False)
+        notion: Any = getattr(penalty, "notion", "statistical_parity")
+        self._covariance = CovariancePenalty(int(np.max(rows.s)) + 1, notion)
+        self._path: list[Params] = []
+
+    def solve(self, rho: float, start: Params | None = None) -> InnerSolution:
+        """The lowest optimum that the starts lead to, or that of one start."""
+        if start is None:
+            # Of few rows this is the optimum already; that of many is not far from it.
+            starts = [self._zero] if self._convex or rho == 0 else self._starts(rho)
+            ends = [self._roughly(rho, each) for each in starts]
+            values = [float(end.value) for end in ends]
+            start = ends[int(np.argmin(np.nan_to_num(values, nan=np.inf)))].params
+        return self._solved(self.rows, rho, start, tolerance=self._tolerance)
+
+    def _starts(self, rho: float) -> list[Params]:
+        """Of a penalty that is not convex, params from which different optima are found."""
+        # Growing rho leads from the most accurate model to a fair one.
+        below = sum(weight < rho for weight in PATH)
+        for weight in PATH[len(self._path) : below]:
+            last = self._path[-1] if self._path else self._zero
+            self._path.append(self._roughly(weight, last).params)
         # At theta = 0 the groups' rates are equal, and no score is so large that they stand still.
-        ends = [solved(few, start, rho).params]
-        if rho > 0 and not getattr(penalty, "convex", False):
-            # Growing rho leads from the most accurate model to a fair one.
-            path = start
-            for share in PATH:
-                path = solved(few, path, rho * share).params
-            ends.append(path)
-            # The covariance, which has one optimum, leads to models that are fair in another way.
-            notion: Any = getattr(penalty, "notion", "statistical_parity")
-            covariance = CovariancePenalty(int(np.max(rows.s)) + 1, notion)
-            for weight in COVARIANCE:
-                start = solved(few, start, weight, covariance).params
-                ends.append(solved(few, start, rho).params)
-        problem = few, lambda_theta, rho
-        values = [objective(end, *problem, model=model, penalty=penalty) for end in ends]
-        start = ends[int(np.argmin(np.nan_to_num(values, nan=np.inf)))]
-    # Of few rows this is the optimum already; that of many is not far from it.
-    return solved(rows, start, rho)
+        # The covariance, which has one optimum, leads to models that are fair in another way.
+        return [self._zero, self._path[below - 1], *self._fair_covariance]
+
+    @cached_property
+    def _fair_covariance(self) -> list[Params]:
+        """Solutions for each weight of the covariance."""
+        ends = [self._zero]
+        for weight in COVARIANCE:
+            end = self._roughly(weight, ends[-1], penalty=self._covariance)
+            ends.append(end.params)
+        return ends[1:]
 
 
-def _padded(rows: Rows) -> Rows:
-    """With rows of weight 0 up to one of few numbers of rows, as each number is compiled for."""
-    n = len(rows.y)
-    step = max(1, 2 ** (n.bit_length() - 4))
-    more = -n % step
-    weight = jnp.ones(n) if rows.weight is None else jnp.asarray(rows.weight)
-    a, s, y = jnp.asarray(rows.a), jnp.asarray(rows.s), jnp.asarray(rows.y)
-    return Rows(
-        jnp.pad(a, ((0, more), (0, 0))), jnp.pad(s, (0, more)),
-        jnp.pad(y, (0, more), constant_values=1), jnp.pad(weight, (0, more)),
-    )  # fmt: skip
-
-
-def _thinned(rows: Rows) -> Rows:
+def thinned(rows: Rows) -> Rows:
     """Evenly spaced rows of each group and label, with the weight of all that they stand for."""
-    cell = 2 * np.asarray(rows.s) + (np.asarray(rows.y) > 0)
+    a, s, y = (np.asarray(part) for part in rows[:3])
+    weight = np.ones(len(y)) if rows.weight is None else np.array(rows.weight)
+    cell, chosen = 2 * s + (y > 0), []
     if np.bincount(cell).max() <= THINNED:
         return rows
-    weight, chosen = np.ones(len(cell)) if rows.weight is None else np.array(rows.weight), []
     for c in np.unique(cell[weight > 0]):
         part = np.flatnonzero((cell == c) & (weight > 0))
         few = part[:: -(-len(part) // THINNED)]
         weight[few] *= weight[part].sum() / weight[few].sum()
         chosen.append(few)
     index = np.concatenate(chosen)
-    return Rows(rows.a[index], rows.s[index], rows.y[index], jnp.asarray(weight[index]))
+    return Rows(a[index], s[index], y[index], weight[index])  # type: ignore[arg-type]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import jax
@@ -12,20 +14,21 @@ import numpy as np
 from synthfair.config import Notion
 from synthfair.fairness.penalties import Penalty, decision_gaps
 from synthfair.model import LinearModel, Rows
-from synthfair.surrogate.fair_training import objective, train_fair
+from synthfair.surrogate.fair_training import Trainer, thinned
 
 WEIGHTS = (0.0, *np.geomspace(0.1, 1e5, 37).tolist())
 """Values of rho of a frontier."""
 
-REFINEMENTS = 12
-"""Bisections of rho, on its logarithm, between the two points where a gap is met."""
-
-LOWEST = 1e-3
-"""Where bisection towards rho = 0 begins, as a share of the weight that meets the gap."""
-
-
 SLACK = 0.05
-"""Accuracy that less weight may cost; an optimum where nobody is selected costs more."""
+"""Accuracy that a gap may cost before other optima are looked for: where nobody is selected it
+costs more."""
+
+LEAST = 1e-4
+"""Weights below are as good as 0."""
+
+PRECISION = 1.02
+"""A search ends where the gap is so near to the one wanted, or a weight that meets it to one that
+does not, as a ratio."""
 
 
 class FrontierPoint(NamedTuple):
@@ -53,7 +56,8 @@ class FrontierPoint(NamedTuple):
     objective: float
 
 
-class GlobalProblem(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class GlobalProblem:
     """What the server solves over all clients' rows, but for rho.
 
     Attributes:
@@ -82,22 +86,37 @@ class GlobalProblem(NamedTuple):
     n_groups: int
     lambda_theta: float
 
+    @cached_property
+    def _trainer(self) -> Trainer:
+        return Trainer(self.rows, self.lambda_theta, model=LinearModel(), penalty=self.penalty)
+
     def point(self, rho: float, start: np.ndarray | None = None) -> FrontierPoint:
         """The model for this rho, of several starts or one. See :func:`train_fair`."""
-        problem = self.rows, self.lambda_theta, float(rho)
-        settings = {"model": LinearModel(), "penalty": self.penalty}
         with jax.enable_x64(True):
-            solution = train_fair(*problem, start=start, **settings)
-            value = objective(solution.params, *problem, **settings)
-            theta = np.asarray(solution.params)
-            scores = np.asarray(self.rows.a) @ theta
-            gaps = decision_gaps(
-                jnp.asarray(scores), self.rows, notion=self.notion, n_groups=self.n_groups
+            solution = self._trainer.solve(float(rho), start)
+            accuracy, gap = _decisions(
+                solution.params, self._trainer.rows, notion=self.notion, n_groups=self.n_groups
             )
-        right = (scores > 0) == (np.asarray(self.rows.y) > 0)
-        accuracy, gap = float(np.average(right, weights=self.rows.weight)), float(np.nanmax(gaps))
-        norm, converged = float(solution.gradient_norm), bool(solution.converged)
-        return FrontierPoint(float(rho), theta, accuracy, gap, norm, converged, float(value))
+        return FrontierPoint(
+            float(rho),
+            np.asarray(solution.params),
+            float(accuracy),
+            float(gap),
+            float(solution.gradient_norm),
+            bool(solution.converged),
+            float(solution.value),
+        )
+
+
+@partial(jax.jit, static_argnames=("notion", "n_groups"))
+def _decisions(
+    theta: jax.Array, rows: Rows, *, notion: Notion, n_groups: int
+) -> tuple[jax.Array, jax.Array]:
+    """Accuracy of a linear model, and its largest gap."""
+    scores = LinearModel().scores(theta, rows.a)
+    gaps = decision_gaps(scores, rows, notion=notion, n_groups=n_groups)
+    accuracy = jnp.average((scores > 0) == (rows.y > 0), weights=rows.weight)
+    return accuracy, jnp.nanmax(gaps)
 
 
 def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list[FrontierPoint]:
@@ -127,8 +146,9 @@ def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list
 def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     """The model of about the least rho whose gap on the weighted rows is at most ``max_gap``.
 
-    Of the frontier's points with such a gap that are nearly as accurate as any the first, and from
-    there to less weight by bisection. Where no weight reaches the gap, the model of least gap.
+    A path of growing rho, on a part of the rows, leads to about that weight. From the lowest optimum
+    there, its own path is followed to the gap. Where no weight reaches the gap, the model of least
+    gap.
 
     Args:
         problem: of all clients.
@@ -146,22 +166,53 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
         True
     """
 
-    def meets(point: FrontierPoint) -> bool:
-        """A model of not-a-number selects nobody, and has no gap."""
-        return point.gap <= max_gap and bool(np.isfinite(point.theta).all())
-
-    if meets(free := problem.point(0.0)):
+    free = problem.point(0.0)
+    if _meets(free, max_gap):
         return free
-    # Which optimum is the lowest may change with rho, and accuracy rise where it does.
+    # The path of growing rho leads from the most accurate model to where the gap is met. A part of
+    # the rows says about where that is.
+    part = replace(problem, rows=thinned(problem.rows))
+    least = _least_along(part, part.point(WEIGHTS[1], free.theta), max_gap, factor=2.0)
+    if least.accuracy > free.accuracy - SLACK:
+        start = problem.point(least.rho, least.theta)
+        least = _least_along(problem, start, max_gap, factor=1.1)
+        if _meets(least, max_gap):
+            return least
+    # It may end at a poor optimum, and which is the lowest changes with rho: others are tried.
     points = frontier(problem)
-    met = [i for i, point in enumerate(points) if meets(point)]
-    if not met:
-        return min(points, key=lambda point: (np.isnan(point.theta).any(), point.gap))
-    most = max(points[i].accuracy for i in met) - SLACK
-    chosen = next(i for i in met if points[i].accuracy >= most)
-    least, low = points[chosen], points[chosen - 1].rho
-    # Between this weight and the one before, on a logarithmic scale, the same optimum is followed.
-    for _ in range(REFINEMENTS):
-        middle = problem.point(((low or least.rho * LOWEST) * least.rho) ** 0.5, least.theta)
-        low, least = (low, middle) if meets(middle) else (middle.rho, least)
-    return least
+    if met := [point for point in points if _meets(point, max_gap)]:
+        most = max(point.accuracy for point in met) - SLACK
+        first = next(point for point in met if point.accuracy >= most)
+        return _least_along(problem, first, max_gap, factor=1.1)
+    return min(points, key=lambda point: (np.isnan(point.theta).any(), point.gap))
+
+
+def _meets(point: FrontierPoint, max_gap: float) -> bool:
+    """A model of not-a-number selects nobody, and has no gap."""
+    return point.gap <= max_gap and bool(np.isfinite(point.theta).all())
+
+
+def _least_along(
+    problem: GlobalProblem, point: FrontierPoint, max_gap: float, *, factor: float
+) -> FrontierPoint:
+    """The point of least rho that meets the gap on the path through a point.
+
+    A path ends at the weights that are searched: there, the gap may be missed everywhere.
+    """
+    # To neighbours on the path, at first by the factor, of which one meets the gap.
+    rises = not _meets(point, max_gap)
+    while True:
+        rho = point.rho * factor if rises else point.rho / factor
+        if not LEAST <= rho <= WEIGHTS[-1]:
+            return point
+        last, point = point, problem.point(rho, point.theta)
+        if _meets(point, max_gap) == rises:
+            break
+        factor = min(factor**2, 2.0)
+    met, missed = (point, last) if rises else (last, point)
+    # Between them, on a logarithmic scale.
+    while met.gap < max_gap / PRECISION and met.rho > PRECISION * missed.rho:
+        rho, start = (met.rho * missed.rho) ** 0.5, (met.theta + missed.theta) / 2
+        middle = problem.point(rho, start)
+        met, missed = (middle, missed) if _meets(middle, max_gap) else (met, middle)
+    return met
