@@ -14,7 +14,7 @@ import numpy as np
 
 import synthfair
 from synthfair.config import ServerConfig, Target
-from synthfair.data.encode import encode, encode_inputs
+from synthfair.data.encode import Encoded, encode, encode_inputs
 from synthfair.data.schema import Schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
@@ -94,7 +94,7 @@ def file_names(paths: Sequence[Path]) -> list[str]:
 
 def evaluate(
     model: TrainedModel,
-    tables: Mapping[str, pd.DataFrame],
+    tables: Mapping[str, pd.DataFrame | Encoded],
     config: ServerConfig | None = None,
     *,
     sources: Sequence[Path] | None = None,
@@ -108,7 +108,7 @@ def evaluate(
 
     Args:
         model: its schema encodes the tables.
-        tables: by name; the name stands in ``per_client``.
+        tables: by name, which stands in ``per_client``; or encoded, see :func:`encode_tests`.
         config: of intervals, and of the groups that count.
         sources: files of the tables, for errors; their names if not given.
 
@@ -133,20 +133,47 @@ def evaluate(
         >>> round(overall["accuracy"].value, 3), overall["spd"].value
         (0.877, 0.0)
     """
+<<<<<<< HEAD
     label = model.schema_.label
     pairs = zip(sources or tables, tables.values(), strict=True)
     without = [str(name) for name, table in pairs if label not in table.columns]
+=======
+    return evaluate_scores(_scores(model, tables, sources), config)
+
+
+def encode_tests(
+    tables: Mapping[str, pd.DataFrame | Encoded],
+    schema: Schema,
+    *,
+    sources: Sequence[Path] | None = None,
+) -> dict[str, Encoded]:
+    """Test tables encoded, by name; those that are encoded already stay as they are.
+
+    Without the label's column in any of the tables, y is not-a-number. Arguments and errors as of
+    :func:`evaluate`.
+    """
+    named = dict(zip(tables, sources or tables, strict=True))
+    frames = {name: table for name, table in tables.items() if not isinstance(table, Encoded)}
+    without = [name for name, table in frames.items() if schema.label not in table.columns]
+>>>>>>> 01dd39e (Rows are padded wherever they are trained on; a server makes its pool and encodes its tests once)
     if without and len(without) < len(tables):
         raise InputError(
-            f"{without[0]}: has no column {label!r} of labels, and other test tables have one;"
-            " evaluate tables with and without labels apart"
+            f"{named[without[0]]}: has no column {schema.label!r} of labels, and other test tables"
+            " have one; evaluate tables with and without labels apart"
         )
-    return evaluate_scores(_scores(model, tables, sources, labelled=not without), config)
+    encoded = {name: table for name, table in tables.items() if isinstance(table, Encoded)}
+    for name, table in frames.items():
+        if without:
+            x, s = encode_inputs(table, schema, source=str(named[name]))
+            encoded[name] = Encoded(x, s, np.full(len(s), np.nan))
+        else:
+            encoded[name] = encode(table, schema, source=str(named[name]))
+    return encoded
 
 
 def pooled_scores(
     model: TrainedModel,
-    tables: Mapping[str, pd.DataFrame],
+    tables: Mapping[str, pd.DataFrame | Encoded],
     *,
     sources: Sequence[Path] | None = None,
 ) -> Scored:
@@ -156,11 +183,10 @@ def pooled_scores(
 
 def _scores(
     model: TrainedModel,
-    tables: Mapping[str, pd.DataFrame],
+    tables: Mapping[str, pd.DataFrame | Encoded],
     sources: Sequence[Path] | None,
-    *,
-    labelled: bool = True,
 ) -> dict[str, Scored]:
+<<<<<<< HEAD
     parts, n_groups = {}, len(model.schema_.groups)
     for (name, table), source in zip(tables.items(), sources or tables, strict=True):
         if labelled:
@@ -171,6 +197,14 @@ def _scores(
         score = model.scores(x, s)
         parts[name] = Scored(y, score, s, n_groups, model.probabilities(score, s))
     return parts
+=======
+    scored = {}
+    for name, (x, s, y) in encode_tests(tables, model.schema_, sources=sources).items():
+        score = model.scores(x, s)
+        chance = model.probabilities(score, s)
+        scored[name] = Scored(y, score, s, len(model.schema_.groups), chance)
+    return scored
+>>>>>>> 01dd39e (Rows are padded wherever they are trained on; a server makes its pool and encodes its tests once)
 
 
 def _pool(scored: Mapping[str, Scored]) -> Scored:

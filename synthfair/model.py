@@ -37,10 +37,19 @@ class Rows(NamedTuple):
     weight: jax.Array | None = None
 
 
+def padded_size(n_rows: int) -> int:
+    """The least of 4, 5, 6 and 7 times powers of two that is at least so many.
+
+    >>> padded_size(9), padded_size(33), padded_size(8319)
+    (10, 40, 10240)
+    """
+    return n_rows + -n_rows % max(1, 2 ** (n_rows.bit_length() - 3))
+
+
 def padded(rows: Rows) -> Rows:
     """The rows and some of weight 0, so that code is compiled for few numbers of rows.
 
-    The numbers are 4, 5, 6 and 7 times powers of two: at most a quarter more.
+    See :func:`padded_size`.
 
     >>> import numpy as np
     >>> rows = padded(Rows(np.ones((9, 2)), np.zeros(9, int), np.ones(9)))
@@ -48,12 +57,11 @@ def padded(rows: Rows) -> Rows:
     ((10, 2), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
     """
     n = len(rows.y)
-    more = -n % max(1, 2 ** (n.bit_length() - 3))
+    more = padded_size(n) - n
     weight = np.ones(n) if rows.weight is None else rows.weight
-    return Rows(  # a label of 0 would have a loss that is no label's
-        np.pad(rows.a, ((0, more), (0, 0))), np.pad(rows.s, (0, more)),
-        np.pad(rows.y, (0, more), constant_values=1), np.pad(weight, (0, more)),
-    )  # type: ignore[arg-type]  # fmt: skip
+    a, s = np.pad(rows.a, ((0, more), (0, 0))), np.pad(rows.s, (0, more))
+    y = np.pad(rows.y, (0, more), constant_values=1)  # 0 is no label
+    return Rows(a, s, y, np.pad(weight, (0, more)))  # type: ignore[arg-type]
 
 
 class Scorer(Protocol):

@@ -10,6 +10,7 @@ from synthfair.data.batches import gather, other_inputs
 from synthfair.data.encode import Encoded, encode, in_content_order
 from synthfair.distill.problem import make_problem
 from synthfair.errors import InputError
+from synthfair.fairness.penalties import CovariancePenalty
 
 
 def parts(sizes, n_groups=2):
@@ -52,7 +53,11 @@ def test_a_file_that_changed_while_it_was_read_is_refused(counted):
 def test_jax_uses_the_rows_where_they_lie():
     _, some = parts((120,))
     real = gather(some, 120, n_groups=2, intercept=True)
-    assert real.on_device()[0].unsafe_buffer_pointer() == real.columns.ctypes.data
+    problem = make_problem(
+        real, DistillConfig(n_synthetic=24), n_groups=2, penalty=CovariancePenalty()
+    )
+    used = problem.objective.columns
+    assert used.unsafe_buffer_pointer() == real.columns.ctypes.data
     with pytest.raises(ValueError, match="read-only"):
         real.columns[0, 0] = 1.0
 

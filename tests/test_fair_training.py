@@ -137,7 +137,7 @@ def test_a_convex_penalty_needs_one_start(monkeypatch):
     monkeypatch.setattr(fair_training, "minimise", counted)
     fair(weighted_rows(), 5.0, CovariancePenalty())
     fair(weighted_rows(), 0.0, SelectionRatePenalty())
-    assert len(problems) == 4  # a start and the end, twice
+    assert len(problems) == 4  # on a part of the rows and on all, twice
 
 
 def test_a_part_of_many_rows_stands_for_all_of_each_group_and_label(monkeypatch):

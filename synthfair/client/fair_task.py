@@ -415,7 +415,9 @@ def _baseline(prepared: ClientProblem, theta: Params) -> Baseline | None:
 def _compared(
     objective: PenalizedLoss, theta: Params, plain: Params, *, model: Model
 ) -> tuple[jax.Array, ...]:
-    positive = objective.y > 0
-    right = (model.scores(theta, objective.rows.a) > 0) == positive
-    majority = jnp.maximum(jnp.mean(positive), jnp.mean(~positive))
-    return jnp.mean(right), objective.gap(theta), majority, objective.gap(plain)
+    right = (model.scores(theta, objective.rows.a) > 0) == (objective.y > 0)
+    share, accuracy = (
+        jnp.average(each, weights=objective.weight) for each in (objective.y > 0, right)
+    )
+    majority = jnp.maximum(share, 1 - share)
+    return accuracy, objective.gap(theta), majority, objective.gap(plain)

@@ -25,12 +25,12 @@ from synthfair.client.run import Run
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.schema import Schema
-from synthfair.distill.problem import OuterState, StepRecord, init, run
+from synthfair.distill.problem import MOST_PADDED, OuterState, StepRecord, init, run
 from synthfair.distill.solvers import choose_method
 from synthfair.distill.start import ROWS_PER_PAIR
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
-from synthfair.model import Model
+from synthfair.model import Model, padded_size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,8 +61,9 @@ def distill_clients(
     """:func:`distill_table` of each client, batched through vmap.
 
     The numbers are those of one client after the other, but for rounding, which Adam magnifies once
-    it oscillates near an optimum. Clients with equally many rows share a compilation and go in
-    batches that fit memory; each other number of rows costs a compilation more. With ``max_gap``,
+    it oscillates near an optimum. Clients with nearly equally many rows, see
+    :func:`synthfair.model.padded_size`, share a compilation and go in batches that fit memory; so
+    do, of an own penalty or ``labels="copy"``, those with equally many. With ``max_gap``,
     whose search differs between clients, they go one by one. It warns of what is clipped likewise.
 
     Args:
@@ -99,7 +100,7 @@ def distill_clients(
     # Compiled code runs without Python's lock, and on a CPU much of it on one core.
     with ThreadPoolExecutor(_workers()) as pool:
         try:
-            for found in pool.map(distilled, _batches(named, config)):
+            for found in pool.map(distilled, _batches(named, config, penalty)):
                 done |= found
                 if progress:
                     progress(len(done), len(clients))
@@ -143,11 +144,18 @@ class _Batch(NamedTuple):
     size: int
 
 
-def _batches(clients: dict[str, Encoded], config: DistillConfig) -> Iterator[_Batch]:
-    """Clients of equally many rows, as many as fit."""
+def _batches(
+    clients: dict[str, Encoded], config: DistillConfig, penalty: Penalty | None
+) -> Iterator[_Batch]:
+    """Clients whose problems have one shape, as many as fit."""
     budget = BATCH_BYTES.get(jax.default_backend(), BATCH_BYTES_ELSEWHERE)
-    for size in sorted({len(real.y) for real in clients.values()}):
-        names = [name for name, real in clients.items() if len(real.y) == size]
+    exact = penalty is not None or config.labels == "copy"
+    by_size: dict[int, list[str]] = {}
+    for name, real in clients.items():
+        n = len(real.y)
+        size = n if exact or n > MOST_PADDED else padded_size(n)
+        by_size.setdefault(size, []).append(name)
+    for _, names in sorted(by_size.items()):
         fitting = max(1, budget // _working_bytes(clients[names[0]], config))
         most = 1 if config.max_gap else min(fitting, len(names))
         for i in range(0, len(names), most):

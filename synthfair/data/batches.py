@@ -19,7 +19,6 @@ from synthfair.errors import InputError
 
 if TYPE_CHECKING:
     import dask.dataframe
-    import jax
     import pandas as pd
 
 ROWS = 2**16
@@ -171,12 +170,6 @@ class RealRows(NamedTuple):
     def encoded(self) -> Encoded:
         """The rows without the columns added; x is a view."""
         return Encoded(self.columns[: self.n_features].T, self.s, self.y)
-
-    def on_device(self) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Columns, groups and labels as JAX has them."""
-        import jax
-
-        return tuple(map(jax.device_put, (self.columns, self.s, self.y)))  # type: ignore[return-value]
 
 
 def gather(

@@ -39,6 +39,7 @@ from synthfair.model import (
     Params,
     Rows,
     mean_loss,
+    padded,
     regularized_hessian,
     regularized_loss,
     squared_norm,
@@ -47,6 +48,10 @@ from synthfair.model import (
 CHUNK = 50
 """Steps in one compiled call, but for the first: enough to cost nothing, few enough to show and to
 interrupt."""
+
+MOST_PADDED = 2**17
+"""Most rows that are padded, so that tables of nearly one size share compiled code. More are used
+where they lie: a copy of them would take more than compiling does."""
 
 _COMPILING = threading.Lock()
 """Held where a chunk is compiled, or, once it is, while it is started: of threads that distil
@@ -81,6 +86,7 @@ class PenalizedLoss:
         columns: [n, N] model inputs of the real rows, an input a line.
         s: [N] their groups.
         y: [N] their labels.
+        weight: [N] how much each counts: 1, or 0 of rows that pad; None: all alike.
         rho_o: weight of the penalty, at least 0.
         model: what is trained.
         penalty: a differentiable measure of unfairness.
@@ -91,6 +97,7 @@ class PenalizedLoss:
     columns: jax.Array
     s: jax.Array
     y: jax.Array
+    weight: jax.Array | None
     rho_o: jax.Array | float
     model: Model = field(metadata={"static": True})
     penalty: Penalty = field(metadata={"static": True})
@@ -100,7 +107,7 @@ class PenalizedLoss:
     @property
     def rows(self) -> Rows:
         """The real rows."""
-        return Rows(self.columns.T, self.s, self.y)
+        return Rows(self.columns.T, self.s, self.y, self.weight)
 
     def __call__(self, params: Params) -> jax.Array:
         """F(theta); loss and penalty share one pass over the scores."""
@@ -479,17 +486,21 @@ def make_problem(
         config: settings.
         n_groups: number of groups.
         model: the linear model with the logistic loss if not given.
-        penalty: that of the settings if not given.
+        penalty: that of the settings if not given; one that is given sees the real rows alone.
 
     Raises:
         InputError: the synthetic rows cannot be chosen as the settings say.
     """
     if isinstance(real, Encoded):
         real = gather([real], len(real.y), n_groups=n_groups, intercept=config.intercept)
+    rows = Rows(real.columns.T, real.s, real.y)  # type: ignore[arg-type]
+    if penalty is None and len(real.y) <= MOST_PADDED:
+        rows = padded(rows)
     model = model or LinearModel()
     penalty = penalty or make_penalty(config, n_groups=n_groups)
+    columns, s, y, weight = jax.device_put((rows.a.T, *rows[1:]))
     objective = PenalizedLoss(
-        *real.on_device(), config.rho_o, model, penalty, config.notion, n_groups
+        columns, s, y, weight, config.rho_o, model, penalty, config.notion, n_groups
     )
     counts = np.bincount(2 * real.s + (real.y > 0), minlength=2 * n_groups).reshape(n_groups, 2)
     start = choose_start(config, counts, d=real.n_features, real=real.encoded)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from synthfair.data.encode import encode
+from synthfair.data.encode import Encoded
+from synthfair.errors import InputError
+from synthfair.evaluation import encode_tests
 from synthfair.fairness.metrics import difference_of_rates
 from synthfair.model import Rows
 from synthfair.trained import TrainedModel
@@ -80,17 +82,25 @@ def _joined(parts: Iterable[Decisions]) -> Decisions:
 
 
 def change_on_tables(
-    thetas: np.ndarray, tables: Mapping[str, pd.DataFrame], trained: TrainedModel
+    thetas: np.ndarray, tables: Mapping[str, pd.DataFrame | Encoded], trained: TrainedModel
 ) -> Changes:
-    """On test rows, theta [K, n] being those without each release; unknown without a table."""
+    """On test rows, theta [K, n] being those without each release; unknown without a table.
+
+    Raises InputError: tables that do not fit the schema, or have no labels.
+    """
     schema = trained.schema_
     every = np.arange(len(schema.groups))[:, None]
     if not tables:
         unknown = np.full(len(thetas), np.nan)
         none = Decisions(unknown, unknown, np.full((len(every), len(thetas)), np.nan))
         return Changes(none, none, unknown)
-    encoded = [encode(table, schema, source=name) for name, table in tables.items()]
+    encoded = encode_tests(tables, schema).values()
     x, s, y = (np.concatenate(part) for part in zip(*encoded, strict=True))
+    if np.isnan(y).any():
+        raise InputError(
+            f"{next(iter(tables))}: has no column {schema.label!r} of labels, which show how far"
+            " each release moves the accuracy"
+        )
     a, ones, groups = trained.rows(x, s), np.ones(len(y)), s == every
 
     def measured(thetas: np.ndarray) -> Decisions:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from synthfair.data.encode import encode
+from synthfair.data.encode import Encoded
+from synthfair.evaluation import encode_tests
 from synthfair.fairness.metrics import Scored
 from synthfair.files import write_text
 from synthfair.run_files import FrontierLine
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def frontier_lines(
     problem: GlobalProblem,
     model: TrainedModel,
-    tables: Mapping[str, pd.DataFrame],
+    tables: Mapping[str, pd.DataFrame | Encoded],
     *,
     min_group_rows: int = 0,
 ) -> tuple[FrontierLine, ...]:
@@ -37,7 +38,7 @@ def frontier_lines(
         tables: test tables, by name; perhaps none.
         min_group_rows: groups with fewer test rows do not count for their gap.
     """
-    encoded = [encode(table, model.schema_, source=name) for name, table in tables.items()]
+    encoded = encode_tests(tables, model.schema_).values()
     lines, rows = [], None
     if encoded:
         x, s, y = (np.concatenate(part) for part in zip(*encoded, strict=True))

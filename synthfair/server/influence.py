@@ -19,6 +19,7 @@ no release is blamed for what another one holds.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.config import ServerConfig
+from synthfair.data.encode import Encoded
 from synthfair.distill.solvers import Function, InnerSolution, Newton, default_tolerance
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty, Penalty
@@ -34,6 +36,7 @@ from synthfair.model import (
     LinearModel,
     Rows,
     derivative,
+    padded,
     regularized_hessian,
     regularized_loss,
 )
@@ -61,7 +64,7 @@ MAX_STEPS = 100
 def measure_influence(
     releases: Mapping[str, Release],
     trained: TrainedModel,
-    tables: Mapping[str, pd.DataFrame],
+    tables: Mapping[str, pd.DataFrame | Encoded],
     *,
     config: ServerConfig | None = None,
     rho: float | None = None,
@@ -87,9 +90,21 @@ def measure_influence(
     Raises:
         InputError: no release, or a table that does not fit the schema.
     """
-    if len(releases) < 2:
-        return Influences({}, np.nan)
     pooled = make_pool(releases, trained.schema_, config, penalty=penalty)
+    return influence_in(pooled, trained, tables, rho=rho, model=model)
+
+
+def influence_in(
+    pooled: Pool,
+    trained: TrainedModel,
+    tables: Mapping[str, pd.DataFrame | Encoded],
+    *,
+    rho: float | None = None,
+    model: LinearModel | None = None,
+) -> Influences:
+    """:func:`measure_influence` of the releases of a pool."""
+    if len(pooled.parts) < 2:
+        return Influences({}, np.nan)
     names, rho = list(pooled.parts), pooled.rho if rho is None else rho
     at = _Trained(pooled, np.array(trained.theta), rho, model or LinearModel())
     without, converged = _first_steps(at), np.zeros(len(names), bool)
@@ -194,8 +209,8 @@ def _first_steps(at: _Trained) -> np.ndarray:
     if at.pooled.penalty is not None:
         return _jackknife(at)
     a, theta = np.asarray(at.pooled.rows.a, float), at.theta
-    derivatives = _derivatives(jnp.asarray(theta), at.pooled.rows, model=at.model)
-    slopes, curvatures = (np.asarray(part, float) for part in derivatives)
+    derivatives = _derivatives(jnp.asarray(theta), padded(at.pooled.rows), model=at.model)
+    slopes, curvatures = (np.asarray(part, float)[: len(a)] for part in derivatives)
     gradient, hessian = a.T @ slopes, a.T @ (curvatures[:, None] * a)
     ridge = at.pooled.lambda_theta / len(theta) ** 2
 
@@ -237,14 +252,15 @@ def _jackknife(at: _Trained) -> np.ndarray:
     with jax.enable_x64(True):
         hessian, by_weight = _sensitivities(
             jnp.asarray(at.theta),
-            at.pooled.rows._replace(weight=jnp.asarray(at.weight)),
+            padded(at.pooled.rows._replace(weight=at.weight)),  # type: ignore[arg-type]
             at.pooled.lambda_theta,
             at.rho,
             model=at.model,
             penalty=at.pooled.penalty,
         )
     begins = [part.start for part in at.pooled.parts.values()]
-    sums = np.add.reduceat(np.asarray(by_weight) * at.weight, begins, axis=1)
+    own = np.asarray(by_weight)[:, : len(at.weight)] * at.weight
+    sums = np.add.reduceat(own, begins, axis=1)
     return at.theta + _solution(np.asarray(hessian), sums).T
 
 
@@ -275,14 +291,15 @@ def _retrained(at: _Trained, k: int) -> tuple[np.ndarray, bool]:
     others[list(pooled.parts.values())[k]] = 0.0
     if pooled.penalty is None:
         dtype = pooled.rows.a.dtype
-        rows = pooled.rows._replace(weight=jnp.asarray(others, dtype))
+        rows = padded(pooled.rows._replace(weight=others.astype(dtype)))  # type: ignore[arg-type]
         start = jnp.asarray(at.theta, dtype)
         solution = _train(start, rows, pooled.lambda_theta, model=at.model)
         return np.asarray(solution.params, float), bool(solution.converged)
-    problem = pooled.problem._replace(rows=pooled.rows._replace(weight=others))
+    problem = replace(pooled.problem, rows=pooled.rows._replace(weight=others))
     found = problem.point(at.rho, at.theta)
     if not np.isfinite(found.theta).all():  # without it some groups have no rows to be compared
-        found = problem._replace(penalty=CovariancePenalty(pooled.n_groups)).point(0.0, at.theta)
+        free = replace(problem, penalty=CovariancePenalty(pooled.n_groups))
+        found = free.point(0.0, at.theta)
     return found.theta, found.converged
 
 

@@ -18,7 +18,7 @@ from synthfair.distill.problem import make_rows
 from synthfair.distill.solvers import train
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
-from synthfair.model import LinearModel, Model, Rows
+from synthfair.model import LinearModel, Model, Rows, padded
 from synthfair.release.format import Release, name_of
 from synthfair.release.keys import Keys
 from synthfair.release.reading import MAX_CELLS, read_release
@@ -373,7 +373,7 @@ def train_pool(
         )
     if pooled.penalty is None:
         _require_linear(model, pooled.rows.a.shape[1])
-        solution = train(pooled.rows, pooled.lambda_theta, model=model)
+        solution = train(padded(pooled.rows), pooled.lambda_theta, model=model)
         theta, converged = solution.params, solution.converged
         norm, point = float(solution.gradient_norm), None
     else:

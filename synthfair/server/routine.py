@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from synthfair.config import DistillConfig, ServerConfig, Target
+from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema, read_schema
 from synthfair.errors import InputError
 from synthfair.evaluation import (
     Evaluation,
+    encode_tests,
     evaluate,
     evaluation_document,
     file_names,
@@ -26,7 +28,7 @@ from synthfair.files import require_distinct, require_free, whole_file, write_js
 from synthfair.release.format import Release
 from synthfair.release.keys import Keys, read_keys
 from synthfair.server.frontier_files import FrontierLine, frontier_lines, write_frontier
-from synthfair.server.influence import Influence, Influences, measure_influence, refuse_influence
+from synthfair.server.influence import Influence, Influences, influence_in, refuse_influence
 from synthfair.server.parts import PoolCheck, check_pool, check_surrogates
 from synthfair.server.pooling import (
     MANY_MEDIANS,
@@ -42,7 +44,6 @@ from synthfair.surrogate.frontier import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 
@@ -131,16 +132,14 @@ def serve(
     if frontier and pooled.penalty is None:
         raise InputError("frontier: fair releases have one weight of the penalty, their clients'")
     rows = _records(read, schema, config) if records else None
+    tables = encode_tests(read_tests(tests, schema), schema, sources=tests)
 
     # One model is trained, and measured on the test tables.
     model, point = train_pool(pooled, schema)
-    tables = read_tests(tests, schema)
-    evaluation = evaluate(model, tables, config, sources=tests) if tables else None
+    evaluation = evaluate(model, tables, config) if tables else None
 
     # No release may move it too far; what looks wrong is said.
-    influences = measure_influence(
-        read, model, tables, config=config, rho=point.rho if point else None
-    )
+    influences = influence_in(pooled, model, tables, rho=point.rho if point else None)
     check = None
     if evaluation:
         check = _check_model(read, pooled, schema, evaluation, tables=tables, config=config)
@@ -212,7 +211,7 @@ def _check_model(
     schema: Schema,
     evaluation: Evaluation,
     *,
-    tables: Mapping[str, pd.DataFrame],
+    tables: Mapping[str, Encoded],
     config: ServerConfig,
 ) -> PoolCheck:
     """Whether the model has learned what is in the releases."""

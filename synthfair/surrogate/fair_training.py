@@ -87,7 +87,7 @@ def minimise(
     tolerance: jax.Array | float,
     max_iterations: jax.Array | int = 100,
 ) -> InnerSolution:
-    """The optimum of loss + rho penalty + regularisation that Newton's method finds from a start."""
+    """The optimum of loss + rho penalty + regularisation near a start, by Newton's method."""
     gaps: Any = getattr(penalty, "gaps", None)
     linear = getattr(type(model), "scores", None) is LinearModel.scores
 
@@ -147,63 +147,88 @@ def train_fair(
         ...     [f"{penalty(model.scores(each.params, a), rows):.5f}" for each in found]
         ['0.01494', '0.00000']
     """
-    return Trainer(rows, lambda_theta, model=model, penalty=penalty).solve(rho, start)
+    return Trainer(rows, lambda_theta, model, penalty).solve(rho, start)
 
 
+@dataclass(frozen=True, eq=False)
 class Trainer:
-    """Trains under a penalty on one set of rows; what several rho have in common is solved once.
+    """Trains on one set of rows under a penalty; what several rho have in common is solved once.
 
     See :func:`train_fair` for the arguments.
     """
 
-    def __init__(
-        self, rows: Rows, lambda_theta: jax.Array | float, *, model: Model, penalty: Penalty
-    ) -> None:
-        self._few, self.rows = (jax.device_put(padded(each)) for each in (thinned(rows), rows))
-        double = jax.dtypes.canonicalize_dtype(float) == jnp.float64
-        self._tolerance = TOLERANCE if double else SINGLE_TOLERANCE
-
-        def solved(
-            rows: Rows, rho: float, start: Params, *, tolerance: float, penalty: Penalty = penalty
-        ) -> InnerSolution:
-            settings = {"model": model, "tolerance": tolerance}
-            return minimise(penalty, rows, lambda_theta, rho, start, **settings)
-
-        self._solved, self._roughly = solved, partial(solved, self._few, tolerance=SINGLE_TOLERANCE)
-        self._zero = model.init(rows.a.shape[1])
-        self._convex = getattr(penalty, "convex", False)
-        notion: Any = getattr(penalty, "notion", "statistical_parity")
-        self._covariance = CovariancePenalty(int(np.max(rows.s)) + 1, notion)
-        self._path: list[Params] = []
+    rows: Rows
+    lambda_theta: jax.Array | float
+    model: Model
+    penalty: Penalty
 
     def solve(self, rho: float, start: Params | None = None) -> InnerSolution:
-        """The lowest optimum that the starts lead to, or that of one start."""
+        """The lowest of the optima that several starts lead to, or the optimum near one start."""
         if start is None:
-            # Of few rows this is the optimum already; that of many is not far from it.
-            starts = [self._zero] if self._convex or rho == 0 else self._starts(rho)
-            ends = [self._roughly(rho, each) for each in starts]
+            ends = [self._on_a_part(rho, each) for each in self._starts(rho)]
             values = [float(end.value) for end in ends]
             start = ends[int(np.argmin(np.nan_to_num(values, nan=np.inf)))].params
-        return self._solved(self.rows, rho, start, tolerance=self._tolerance)
+        # Of few rows this is the optimum already; that of many is not far from it.
+        double = jax.dtypes.canonicalize_dtype(float) == jnp.float64
+        return minimise(
+            self.penalty,
+            self.padded,
+            self.lambda_theta,
+            rho,
+            start,
+            model=self.model,
+            tolerance=TOLERANCE if double else SINGLE_TOLERANCE,
+        )
 
     def _starts(self, rho: float) -> list[Params]:
-        """Of a penalty that is not convex, params from which different optima are found."""
+        """Params from which different optima are found, if there may be several."""
+        zero, path = self.model.init(self.rows.a.shape[1]), self._path
+        if rho == 0 or getattr(self.penalty, "convex", False):
+            return [zero]
         # Growing rho leads from the most accurate model to a fair one.
         below = sum(weight < rho for weight in PATH)
-        for weight in PATH[len(self._path) : below]:
-            last = self._path[-1] if self._path else self._zero
-            self._path.append(self._roughly(weight, last).params)
+        for weight in PATH[len(path) : below]:
+            path.append(self._on_a_part(weight, path[-1] if path else zero).params)
         # At theta = 0 the groups' rates are equal, and no score is so large that they stand still.
         # The covariance, which has one optimum, leads to models that are fair in another way.
-        return [self._zero, self._path[below - 1], *self._fair_covariance]
+        return [zero, path[below - 1], *self._fair_covariance]
+
+    def _on_a_part(
+        self, rho: float, start: Params, penalty: Penalty | None = None
+    ) -> InnerSolution:
+        """Of a part of the rows the optimum, not to the last digits."""
+        return minimise(
+            penalty or self.penalty,
+            self._part,
+            self.lambda_theta,
+            rho,
+            start,
+            model=self.model,
+            tolerance=SINGLE_TOLERANCE,
+        )
+
+    @cached_property
+    def padded(self) -> Rows:
+        """All rows, on the device."""
+        return jax.device_put(padded(self.rows))
+
+    @cached_property
+    def _part(self) -> Rows:
+        return jax.device_put(padded(thinned(self.rows)))
+
+    @cached_property
+    def _path(self) -> list[Params]:
+        """Solutions for the first weights of :data:`PATH`."""
+        return []
 
     @cached_property
     def _fair_covariance(self) -> list[Params]:
         """Solutions for each weight of the covariance."""
-        ends = [self._zero]
+        notion: Any = getattr(self.penalty, "notion", "statistical_parity")
+        covariance = CovariancePenalty(int(np.max(self.rows.s)) + 1, notion)
+        ends = [self.model.init(self.rows.a.shape[1])]
         for weight in COVARIANCE:
-            end = self._roughly(weight, ends[-1], penalty=self._covariance)
-            ends.append(end.params)
+            ends.append(self._on_a_part(weight, ends[-1], covariance).params)
         return ends[1:]
 
 

@@ -88,14 +88,14 @@ class GlobalProblem:
 
     @cached_property
     def _trainer(self) -> Trainer:
-        return Trainer(self.rows, self.lambda_theta, model=LinearModel(), penalty=self.penalty)
+        return Trainer(self.rows, self.lambda_theta, LinearModel(), self.penalty)
 
     def point(self, rho: float, start: np.ndarray | None = None) -> FrontierPoint:
         """The model for this rho, of several starts or one. See :func:`train_fair`."""
         with jax.enable_x64(True):
             solution = self._trainer.solve(float(rho), start)
             accuracy, gap = _decisions(
-                solution.params, self._trainer.rows, notion=self.notion, n_groups=self.n_groups
+                solution.params, self._trainer.padded, notion=self.notion, n_groups=self.n_groups
             )
         return FrontierPoint(
             float(rho),
@@ -165,7 +165,6 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
         >>> sf.surrogate.least_weight(problem, max_gap=0.05).gap <= 0.05
         True
     """
-
     free = problem.point(0.0)
     if _meets(free, max_gap):
         return free
