@@ -146,9 +146,9 @@ def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list
 def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     """The model of about the least rho whose gap on the weighted rows is at most ``max_gap``.
 
-    A path of growing rho, on a part of the rows, leads to about that weight. From the lowest optimum
-    there, its own path is followed to the gap. Where no weight reaches the gap, the model of least
-    gap.
+    A path of growing rho is followed from the model without a penalty to where it meets the gap:
+    first on a part of the rows, then on all. Where it ends without, or at a poor model, the best of
+    the frontier's points that meet the gap is next; where none does, the model of least gap.
 
     Args:
         problem: of all clients.
@@ -168,8 +168,8 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     free = problem.point(0.0)
     if _meets(free, max_gap):
         return free
-    # The path of growing rho leads from the most accurate model to where the gap is met. A part of
-    # the rows says about where that is.
+    # The path leads from the most accurate model to where the gap is met. A part of the rows says
+    # about where that is.
     part = replace(problem, rows=thinned(problem.rows))
     least = _least_along(part, part.point(WEIGHTS[1], free.theta), max_gap, factor=2.0)
     if least.accuracy > free.accuracy - SLACK:

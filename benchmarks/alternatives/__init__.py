@@ -1,0 +1,1 @@
+"""What people would use instead, and how long it takes."""
