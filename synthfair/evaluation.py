@@ -133,11 +133,6 @@ def evaluate(
         >>> round(overall["accuracy"].value, 3), overall["spd"].value
         (0.877, 0.0)
     """
-<<<<<<< HEAD
-    label = model.schema_.label
-    pairs = zip(sources or tables, tables.values(), strict=True)
-    without = [str(name) for name, table in pairs if label not in table.columns]
-=======
     return evaluate_scores(_scores(model, tables, sources), config)
 
 
@@ -155,7 +150,6 @@ def encode_tests(
     named = dict(zip(tables, sources or tables, strict=True))
     frames = {name: table for name, table in tables.items() if not isinstance(table, Encoded)}
     without = [name for name, table in frames.items() if schema.label not in table.columns]
->>>>>>> 01dd39e (Rows are padded wherever they are trained on; a server makes its pool and encodes its tests once)
     if without and len(without) < len(tables):
         raise InputError(
             f"{named[without[0]]}: has no column {schema.label!r} of labels, and other test tables"
@@ -186,25 +180,12 @@ def _scores(
     tables: Mapping[str, pd.DataFrame | Encoded],
     sources: Sequence[Path] | None,
 ) -> dict[str, Scored]:
-<<<<<<< HEAD
-    parts, n_groups = {}, len(model.schema_.groups)
-    for (name, table), source in zip(tables.items(), sources or tables, strict=True):
-        if labelled:
-            x, s, y = encode(table, model.schema_, source=str(source))
-        else:
-            x, s = encode_inputs(table, model.schema_, source=str(source))
-            y = np.full(len(s), np.nan)
-        score = model.scores(x, s)
-        parts[name] = Scored(y, score, s, n_groups, model.probabilities(score, s))
-    return parts
-=======
     scored = {}
     for name, (x, s, y) in encode_tests(tables, model.schema_, sources=sources).items():
         score = model.scores(x, s)
         chance = model.probabilities(score, s)
         scored[name] = Scored(y, score, s, len(model.schema_.groups), chance)
     return scored
->>>>>>> 01dd39e (Rows are padded wherever they are trained on; a server makes its pool and encodes its tests once)
 
 
 def _pool(scored: Mapping[str, Scored]) -> Scored:

@@ -1,6 +1,7 @@
 """Real rows in parts and in place."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
@@ -8,7 +9,7 @@ from conftest import make_schema, make_table
 from synthfair.config import DistillConfig
 from synthfair.data.batches import gather, other_inputs
 from synthfair.data.encode import Encoded, encode, in_content_order
-from synthfair.distill.problem import make_problem
+from synthfair.distill.problem import make_penalty, make_problem
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty
 
@@ -75,3 +76,17 @@ def test_a_problem_of_gathered_rows_is_that_of_the_table():
     one, other = (make_problem(r, config, n_groups=2) for r in (everything, gathered))
     np.testing.assert_array_equal(one.start, other.start)
     np.testing.assert_array_equal(one.objective.rows.a, other.objective.rows.a)
+
+
+@pytest.mark.parametrize("notion", ["statistical_parity", "equalized_odds"])
+def test_rows_that_pad_a_problem_do_not_count(notion):
+    """A penalty that is given sees the real rows alone."""
+    real = encode(make_table(n=121), make_schema())
+    config = DistillConfig(n_synthetic=24, notion=notion)
+    padded = make_problem(real, config, n_groups=2).objective
+    penalty = make_penalty(config, n_groups=2)
+    plain = make_problem(real, config, n_groups=2, penalty=penalty).objective
+    assert [len(each.y) for each in (padded, plain)] == [128, 121]
+    theta = jnp.asarray(np.random.default_rng(0).normal(size=len(plain.columns)))
+    for measure in (lambda f: f(theta), lambda f: f.covariance(theta), lambda f: f.gap(theta)):
+        assert measure(padded) == pytest.approx(measure(plain), rel=1e-12)

@@ -139,8 +139,8 @@ MUTANTS = [
     Mutant(
         "evaluate takes the sign of the score",
         "evaluation.py",
-        "parts[name] = Scored(y, score, s, n_groups, model.probabilities(score, s))",
-        "parts[name] = Scored(y, score, s, n_groups)",
+        "chance = model.probabilities(score, s)",
+        "chance = None",
         "test_decision.py",
     ),
     Mutant(
