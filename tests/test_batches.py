@@ -89,4 +89,4 @@ def test_rows_that_pad_a_problem_do_not_count(notion):
     assert [len(each.y) for each in (padded, plain)] == [128, 121]
     theta = jnp.asarray(np.random.default_rng(0).normal(size=len(plain.columns)))
     for measure in (lambda f: f(theta), lambda f: f.covariance(theta), lambda f: f.gap(theta)):
-        assert measure(padded) == pytest.approx(measure(plain), rel=1e-12)
+        assert float(measure(padded)) == pytest.approx(float(measure(plain)), rel=1e-12)
