@@ -75,7 +75,8 @@ def test_it_is_that_of_a_rewrite_in_numpy_and_scipy():
 def numpy_hypergradient(problem, x):
     """dP/dx of Wu et al. (2024) eq. (9) to (14), every derivative by hand."""
     real, rho_o = problem.objective.rows, problem.objective.rho_o
-    a, s, y = (np.asarray(part) for part in (real.a, real.s, real.y))
+    there = np.asarray(real.weight) > 0
+    a, s, y = (np.asarray(part)[there] for part in (real.a, real.s, real.y))
     sh, yh = np.asarray(problem.s), np.asarray(problem.y)
     x = x.T
     ah = np.column_stack([x, sh, np.ones(len(x))])

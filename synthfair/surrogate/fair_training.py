@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import cho_solve
 
 from synthfair.distill.solvers import (
     Function,
@@ -52,10 +53,10 @@ step, the next would be about its square; starts are compared at the second."""
 
 @dataclass(frozen=True)
 class AbsoluteEigenvalues:
-    """Solves |H| v = c, with the absolute eigenvalues of H: -v falls where H is indefinite, too.
+    """Solves H v = c, and where H is indefinite |H| v = c, so that -v falls there, too.
 
-    Dauphin et al. (2014), *Identifying and attacking the saddle point problem in high-dimensional
-    non-convex optimization*, algorithm 1.
+    |H| has the absolute eigenvalues of H: Dauphin et al. (2014), *Identifying and attacking the
+    saddle point problem in high-dimensional non-convex optimization*, algorithm 1.
     """
 
     def init(self, fun: Function, theta: jax.Array) -> jax.Array:  # noqa: ARG002
@@ -70,8 +71,15 @@ class AbsoluteEigenvalues:
         self, fun: Function, theta: jax.Array, c: jax.Array, memory: jax.Array
     ) -> LinearSolution:
         """See :class:`synthfair.distill.solvers.LinearSolver`."""
-        values, vectors = absolute_eigen(fun.hessian(theta))
-        v = vectors @ ((c @ vectors) / values)
+        hessian = fun.hessian(theta)
+
+        def absolute() -> jax.Array:
+            values, vectors = absolute_eigen(hessian)
+            return vectors @ ((c @ vectors) / values)
+
+        # The factor of a matrix that is not positive definite is not-a-number.
+        v = cho_solve((jax.lax.linalg.cholesky(hessian), True), c)
+        v = jax.lax.cond(jnp.isfinite(v).all(), lambda: v, absolute)
         return v, memory, jnp.isfinite(v).all()
 
 
