@@ -34,7 +34,7 @@ from synthfair.model import (
     mean_loss,
     padded,
     regularized_hessian,
-    regularized_loss,
+    squared_norm,
 )
 
 PATH = (0.0, *(0.1 * 4.0**k for k in range(11)))
@@ -98,22 +98,28 @@ def minimise(
     """The optimum of loss + rho penalty + regularisation near a start, by Newton's method."""
     gaps: Any = getattr(penalty, "gaps", None)
     linear = getattr(type(model), "scores", None) is LinearModel.scores
+    n = rows.a.shape[1]
+
+    def scores(params: Params) -> jax.Array:
+        # The model's own product has rows in columns, of which XLA would make a copy.
+        return rows.a @ params if linear else model.scores(params, rows.a)
+
+    def value(params: Params) -> jax.Array:
+        z = scores(params)
+        ridge = lambda_theta / (2 * n**2) * squared_norm(params)
+        return mean_loss(model, z, rows) + rho * penalty(z, rows) + ridge
 
     def hessian(params: Params) -> jax.Array:
         if gaps is None or not linear:
-            of_penalty = jax.hessian(lambda p: penalty(model.scores(p, rows.a), rows))(params)
+            of_penalty = jax.hessian(lambda p: penalty(scores(p), rows))(params)
             return regularized_hessian(model, params, rows, lambda_theta) + rho * of_penalty
         # The slopes J of the gaps give J'J. All else is of each row alone: one product A' diag A.
-        scores = model.scores(params, rows.a)
-        now = rho * gaps(scores, rows)
+        z = scores(params)
+        now = rho * gaps(z, rows)
         slope = jax.grad(lambda z: mean_loss(model, z, rows) + jnp.vdot(now, gaps(z, rows)))
-        slopes = jax.jacrev(gaps)(scores, rows).reshape(now.size, -1) @ rows.a
-        ridge = lambda_theta / len(params) ** 2 * jnp.eye(len(params))
-        return (rows.a.T * derivative(slope, scores)) @ rows.a + rho * slopes.T @ slopes + ridge
-
-    def value(params: Params) -> jax.Array:
-        loss = regularized_loss(model, params, rows, lambda_theta)
-        return loss + rho * penalty(model.scores(params, rows.a), rows)
+        slopes = jax.jacrev(gaps)(z, rows).reshape(now.size, -1) @ rows.a
+        ridge = lambda_theta / n**2 * jnp.eye(n)
+        return (rows.a.T * derivative(slope, z)) @ rows.a + rho * slopes.T @ slopes + ridge
 
     solver = Newton(tolerance, max_iterations, linear=AbsoluteEigenvalues())
     return solver.minimise(Function(value, hessian), start)

@@ -169,11 +169,12 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     if _meets(free, max_gap):
         return free
     # The path leads from the most accurate model to where the gap is met. A part of the rows says
-    # about where that is.
+    # about where that is; how its models differ from those of all rows hardly depends on rho.
     part = replace(problem, rows=thinned(problem.rows))
-    least = _least_along(part, part.point(WEIGHTS[1], free.theta), max_gap, factor=2.0)
+    part_free = part.point(0.0, free.theta)
+    least = _least_along(part, part.point(WEIGHTS[1], part_free.theta), max_gap, factor=2.0)
     if least.accuracy > free.accuracy - SLACK:
-        start = problem.point(least.rho, least.theta)
+        start = problem.point(least.rho, least.theta + free.theta - part_free.theta)
         least = _least_along(problem, start, max_gap, factor=1.1)
         if _meets(least, max_gap):
             return least
