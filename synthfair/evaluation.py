@@ -147,21 +147,25 @@ def encode_tests(
     Without the label's column in any of the tables, y is not-a-number. Arguments and errors as of
     :func:`evaluate`.
     """
-    named = dict(zip(tables, sources or tables, strict=True))
-    frames = {name: table for name, table in tables.items() if not isinstance(table, Encoded)}
-    without = [name for name, table in frames.items() if schema.label not in table.columns]
+    without = [
+        str(source)
+        for table, source in zip(tables.values(), sources or tables, strict=True)
+        if not isinstance(table, Encoded) and schema.label not in table.columns
+    ]
     if without and len(without) < len(tables):
         raise InputError(
-            f"{named[without[0]]}: has no column {schema.label!r} of labels, and other test tables"
-            " have one; evaluate tables with and without labels apart"
+            f"{without[0]}: has no column {schema.label!r} of labels, and other test tables have"
+            " one; evaluate tables with and without labels apart"
         )
-    encoded = {name: table for name, table in tables.items() if isinstance(table, Encoded)}
-    for name, table in frames.items():
-        if without:
-            x, s = encode_inputs(table, schema, source=str(named[name]))
+    encoded = {}
+    for (name, table), source in zip(tables.items(), sources or tables, strict=True):
+        if isinstance(table, Encoded):
+            encoded[name] = table
+        elif without:
+            x, s = encode_inputs(table, schema, source=str(source))
             encoded[name] = Encoded(x, s, np.full(len(s), np.nan))
         else:
-            encoded[name] = encode(table, schema, source=str(named[name]))
+            encoded[name] = encode(table, schema, source=str(source))
     return encoded
 
 

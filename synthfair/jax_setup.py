@@ -16,42 +16,45 @@ SETTINGS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
-"""Each holds unless the environment has another."""
+"""Of a cache of ours; each holds unless the environment has another."""
 
 
 def start_jax() -> None:
-    """Double precision, whatever the library's default is."""
+    """Double precision, whatever the library's default is, and a cache of compiled code."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
+    cache_compiled_code(logged=True)
 
 
-def cache_compiled_code() -> None:
+def cache_compiled_code(*, logged: bool = False) -> None:
     """Lets JAX cache compiled code, so that a second process does not compile again.
 
-    The cache is JAX's own, in the user's cache folder, unless a program has chosen another by
-    ``jax.config``. ``JAX_COMPILATION_CACHE_DIR`` names another folder, and
-    ``JAX_ENABLE_COMPILATION_CACHE=false`` turns it off. Whatever the process compiles is cached.
+    The cache is JAX's own, in the user's cache folder. Where the environment or ``jax.config``
+    names another folder, that is used as it is set up; ``JAX_ENABLE_COMPILATION_CACHE=false`` turns
+    caching off. Whatever the process compiles is cached, with arrays that a function closes over:
+    rows should be its arguments, as they are in this package.
 
     On many processors XLA takes each piece of cached code for another machine's, and logs 2,000
     characters (jax-ml/jax#38445). It is not: JAX looks code up by the processor's features. So
-    importing synthfair turns XLA's log off, and where JAX was imported before, which turns it on,
-    only a folder that was chosen is used.
+    importing synthfair turns XLA's log off. Where JAX was imported before, which turns it on,
+    nothing is cached unless ``logged``.
     """
     import jax
 
-    settings: dict[str, object] = dict(SETTINGS)
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        chosen = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-        quiet = os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "3"
-        folder = cache_folder()
-        if chosen or not quiet or folder is None:
-            return
-        _sweep(folder)
-        settings["jax_compilation_cache_dir"] = str(folder)
-    for name, value in settings.items():
+    chosen = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    if chosen or not jax.config.jax_enable_compilation_cache:  # type: ignore[attr-defined]
+        return
+    if not logged and os.environ.get("TF_CPP_MIN_LOG_LEVEL") != "3":
+        return
+    folder = cache_folder()
+    if folder is None:
+        return
+    _sweep(folder)
+    for name, value in SETTINGS.items():
         if name.upper() not in os.environ:
             jax.config.update(name, value)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
     # Such an entry is compiled again; that is no news to the user of a command.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
 
@@ -66,7 +69,7 @@ def _sweep(folder: Path) -> None:
 
 
 def cache_folder() -> Path | None:
-    """Where compiled code is cached; None where others than the user could write.
+    """Where compiled code is cached; None where others than the user could read or write.
 
     What lies there is run.
     """
@@ -80,6 +83,6 @@ def cache_folder() -> Path | None:
         return None
     if not os.access(folder, os.W_OK):
         return None
-    if hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o022):
+    if hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o077):
         return None
     return folder

@@ -55,12 +55,12 @@ def settings(tmp_path, monkeypatch):
     before = jax.config.jax_compilation_cache_dir
     jax.config.update("jax_compilation_cache_dir", None)
 
-    def start(**environment):
+    def start(*, logged=False, **environment):
         found = {}
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(jax.config, "update", found.__setitem__)
-        cache_compiled_code()
+        cache_compiled_code(logged=logged)
         return found
 
     yield start
@@ -81,18 +81,30 @@ def test_what_a_program_has_chosen_stands(settings, tmp_path):
     assert settings() == {}
 
 
-def test_the_users_own_choice_stands(settings, tmp_path):
-    found = settings(
-        JAX_COMPILATION_CACHE_DIR=str(tmp_path / "mine"), JAX_COMPILATION_CACHE_MAX_SIZE="7"
-    )
-    assert set(SETTINGS) - set(found) == {"jax_compilation_cache_max_size"}
-    assert "jax_compilation_cache_dir" not in found
+@pytest.mark.parametrize(
+    "variables",
+    [{"JAX_COMPILATION_CACHE_MAX_SIZE": "7"}, {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1"}],
+)
+def test_the_users_own_settings_stand(settings, variables):
+    found = settings(**variables)
+    assert set(SETTINGS) - set(found) == {name.lower() for name in variables}
+
+
+def test_where_caching_is_off_there_is_no_folder(settings, tmp_path, monkeypatch):
+    monkeypatch.setattr(type(jax.config), "jax_enable_compilation_cache", False, raising=False)
+    assert settings() == {}
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_others_write_to_is_not_used(settings):
+def test_commands_cache_whatever_the_log(settings):
+    found = settings(TF_CPP_MIN_LOG_LEVEL="1", logged=True)
+    assert found["jax_compilation_cache_dir"] == str(cache_folder())
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o750])
+def test_a_folder_that_others_may_open_is_not_used(settings, mode):
     folder = cache_folder()
-    folder.chmod(0o777)
+    folder.chmod(mode)
     assert cache_folder() is None
     assert settings() == {}
 

@@ -48,7 +48,8 @@ def frontier_lines(
         if rows:
             a, s, y = rows
             scored = Scored(y, a @ point.theta, s, problem.n_groups)
-            accuracy = float(np.mean((scored.score > 0) == (y > 0)))
+            right = np.where(np.isnan(y), np.nan, (scored.score > 0) == (y > 0))
+            accuracy = float(right.mean())
             gap = largest_gap(scored, problem.notion, min_group_rows)
         numbers = point.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
         lines.append(FrontierLine(*numbers))

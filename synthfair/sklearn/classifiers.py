@@ -96,6 +96,7 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
             trained = pool._replace(rows=blind, model=name_of(LinearModel()))
             self.model_, point = train_pool(trained, self.schema_)
             scored = score(self.model_)
+            # With the scores as a column of inputs, they are padded like the rest.
             rows = padded(Rows(scored.score[:, None], real.s, real.y, fitted.weight))  # type: ignore[arg-type]
             gaps = decision_gaps(rows.a[:, 0], rows, notion=fairness.notion, n_groups=n_groups)
             messages: list[str] = []

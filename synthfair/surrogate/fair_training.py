@@ -8,7 +8,7 @@ eigenvalues of the Hessian, and of the optima that several starts lead to the lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -47,8 +47,8 @@ THINNED = 2500
 """Most rows of a pair of group and label on which starts are compared."""
 
 TOLERANCE, SINGLE_TOLERANCE = 1e-6, 1e-4
-"""Newton decrement with whose step training ends, in double and in single precision. After that
-step, the next would be about its square; starts are compared at the second."""
+"""Training ends with the step whose Newton decrement is at most this, in double and in single
+precision: the next would be about its square. Starts are compared by the second."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,7 @@ class Trainer:
     lambda_theta: jax.Array | float
     model: Model
     penalty: Penalty
+    _path: list[Params] = field(default_factory=list, init=False)  # of the first weights of PATH
 
     def solve(self, rho: float, start: Params | None = None) -> InnerSolution:
         """The lowest of the optima that several starts lead to, or the optimum near one start."""
@@ -186,7 +187,7 @@ class Trainer:
         double = jax.dtypes.canonicalize_dtype(float) == jnp.float64
         return minimise(
             self.penalty,
-            self.padded,
+            self.all_rows,
             self.lambda_theta,
             rho,
             start,
@@ -205,12 +206,12 @@ class Trainer:
             path.append(self._on_a_part(weight, path[-1] if path else zero).params)
         # At theta = 0 the groups' rates are equal, and no score is so large that they stand still.
         # The covariance, which has one optimum, leads to models that are fair in another way.
-        return [zero, path[below - 1], *self._fair_covariance]
+        return [zero, path[below - 1], *self._covariance_ends]
 
     def _on_a_part(
         self, rho: float, start: Params, penalty: Penalty | None = None
     ) -> InnerSolution:
-        """Of a part of the rows the optimum, not to the last digits."""
+        """Finds the optimum on a part of the rows, not to the last digits."""
         return minimise(
             penalty or self.penalty,
             self._part,
@@ -222,8 +223,8 @@ class Trainer:
         )
 
     @cached_property
-    def padded(self) -> Rows:
-        """All rows, on the device."""
+    def all_rows(self) -> Rows:
+        """The rows, padded, on the device."""
         return jax.device_put(padded(self.rows))
 
     @cached_property
@@ -231,13 +232,8 @@ class Trainer:
         return jax.device_put(padded(thinned(self.rows)))
 
     @cached_property
-    def _path(self) -> list[Params]:
-        """Solutions for the first weights of :data:`PATH`."""
-        return []
-
-    @cached_property
-    def _fair_covariance(self) -> list[Params]:
-        """Solutions for each weight of the covariance."""
+    def _covariance_ends(self) -> list[Params]:
+        """Params for each weight of the covariance."""
         notion: Any = getattr(self.penalty, "notion", "statistical_parity")
         covariance = CovariancePenalty(int(np.max(self.rows.s)) + 1, notion)
         ends = [self.model.init(self.rows.a.shape[1])]

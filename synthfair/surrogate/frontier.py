@@ -26,9 +26,8 @@ costs more."""
 LEAST = 1e-4
 """Weights below are as good as 0."""
 
-PRECISION = 1.02
-"""A search ends where the gap is so near to the one wanted, or a weight that meets it to one that
-does not, as a ratio."""
+PRECISION = 1.05
+"""Ratio of a weight that meets a gap and a lesser one that does not, at which a search ends."""
 
 
 class FrontierPoint(NamedTuple):
@@ -95,7 +94,7 @@ class GlobalProblem:
         with jax.enable_x64(True):
             solution = self._trainer.solve(float(rho), start)
             accuracy, gap = _decisions(
-                solution.params, self._trainer.padded, notion=self.notion, n_groups=self.n_groups
+                solution.params, self._trainer.all_rows, notion=self.notion, n_groups=self.n_groups
             )
         return FrontierPoint(
             float(rho),
@@ -112,7 +111,7 @@ class GlobalProblem:
 def _decisions(
     theta: jax.Array, rows: Rows, *, notion: Notion, n_groups: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Accuracy of a linear model, and its largest gap."""
+    """Computes the accuracy of a linear model, and its largest gap."""
     scores = LinearModel().scores(theta, rows.a)
     gaps = decision_gaps(scores, rows, notion=notion, n_groups=n_groups)
     accuracy = jnp.average((scores > 0) == (rows.y > 0), weights=rows.weight)
@@ -146,9 +145,10 @@ def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list
 def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     """The model of about the least rho whose gap on the weighted rows is at most ``max_gap``.
 
-    A path of growing rho is followed from the model without a penalty to where it meets the gap:
-    first on a part of the rows, then on all. Where it ends without, or at a poor model, the best of
-    the frontier's points that meet the gap is next; where none does, the model of least gap.
+    A path of growing rho is followed from the model without a penalty to where it meets the gap, on
+    a part of many rows first. Where it ends without, or at a poor model, it is the path through the
+    first of the frontier's points that meet the gap and are nearly as accurate as any; where none
+    meets it, the model of least gap.
 
     Args:
         problem: of all clients.
@@ -168,17 +168,19 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     free = problem.point(0.0)
     if _meets(free, max_gap):
         return free
-    # The path leads from the most accurate model to where the gap is met. A part of the rows says
-    # about where that is; how its models differ from those of all rows hardly depends on rho.
-    part = replace(problem, rows=thinned(problem.rows))
-    part_free = part.point(0.0, free.theta)
-    least = _least_along(part, part.point(WEIGHTS[1], part_free.theta), max_gap, factor=2.0)
-    if least.accuracy > free.accuracy - SLACK:
-        start = problem.point(least.rho, least.theta + free.theta - part_free.theta)
-        least = _least_along(problem, start, max_gap, factor=1.1)
-        if _meets(least, max_gap):
-            return least
-    # It may end at a poor optimum, and which is the lowest changes with rho: others are tried.
+    # The path leads from the most accurate model to where the gap is met: on a part of many rows
+    # first, whose models differ from those of all rows much alike whatever rho is.
+    few = thinned(problem.rows)
+    part = problem if few is problem.rows else replace(problem, rows=few)
+    start = free if part is problem else part.point(0.0, free.theta)
+    least = _least_along(part, part.point(WEIGHTS[1], start.theta), max_gap, factor=2.0)
+    if part is not problem and least.accuracy > free.accuracy - SLACK:
+        near = problem.point(least.rho, least.theta + free.theta - start.theta)
+        least = _least_along(problem, near, max_gap, factor=1.1)
+    if _meets(least, max_gap) and least.accuracy > free.accuracy - SLACK:
+        return least
+    # It may end at a poor optimum, and which is the lowest changes with rho: of the frontier's
+    # points that meet the gap and are nearly as accurate as any, the first is followed.
     points = frontier(problem)
     if met := [point for point in points if _meets(point, max_gap)]:
         most = max(point.accuracy for point in met) - SLACK
@@ -195,15 +197,16 @@ def _meets(point: FrontierPoint, max_gap: float) -> bool:
 def _least_along(
     problem: GlobalProblem, point: FrontierPoint, max_gap: float, *, factor: float
 ) -> FrontierPoint:
-    """The point of least rho that meets the gap on the path through a point.
+    """The point of least rho that meets the gap, on the path of optima through a point.
 
-    A path ends at the weights that are searched: there, the gap may be missed everywhere.
+    Where the path ends before, because rho is as large or as small as it may be or there is no
+    optimum, its last point.
     """
     # To neighbours on the path, at first by the factor, of which one meets the gap.
     rises = not _meets(point, max_gap)
     while True:
         rho = point.rho * factor if rises else point.rho / factor
-        if not LEAST <= rho <= WEIGHTS[-1]:
+        if not LEAST <= rho <= WEIGHTS[-1] or np.isnan(point.theta).any():
             return point
         last, point = point, problem.point(rho, point.theta)
         if _meets(point, max_gap) == rises:
@@ -211,7 +214,7 @@ def _least_along(
         factor = min(factor**2, 2.0)
     met, missed = (point, last) if rises else (last, point)
     # Between them, on a logarithmic scale.
-    while met.gap < max_gap / PRECISION and met.rho > PRECISION * missed.rho:
+    while met.rho > PRECISION * missed.rho:
         rho, start = (met.rho * missed.rho) ** 0.5, (met.theta + missed.theta) / 2
         middle = problem.point(rho, start)
         met, missed = (middle, missed) if _meets(middle, max_gap) else (met, middle)
