@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from conftest import make_schema, make_table
 
+from synthfair.client.fair_task import _compared
 from synthfair.config import DistillConfig
 from synthfair.data.batches import gather, other_inputs
 from synthfair.data.encode import Encoded, encode, in_content_order
 from synthfair.distill.problem import make_penalty, make_problem
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty
+from synthfair.model import LinearModel
 
 
 def parts(sizes, n_groups=2):
@@ -90,3 +92,16 @@ def test_rows_that_pad_a_problem_do_not_count(notion):
     theta = jnp.asarray(np.random.default_rng(0).normal(size=len(plain.columns)))
     for measure in (lambda f: f(theta), lambda f: f.covariance(theta), lambda f: f.gap(theta)):
         assert float(measure(padded)) == pytest.approx(float(measure(plain)), rel=1e-12)
+
+
+def test_a_release_is_compared_on_the_real_rows_alone():
+    real = encode(make_table(n=121), make_schema())
+    objective = make_problem(real, DistillConfig(n_synthetic=24), n_groups=2).objective
+    thetas = np.random.default_rng(0).normal(size=(2, len(objective.columns)))
+    a = np.column_stack([real.x, real.s, np.ones(121)])
+    selected = a @ thetas.T > 0
+    gaps = [abs(one[real.s == 1].mean() - one[real.s == 0].mean()) for one in selected.T]
+    share = (real.y > 0).mean()
+    expected = (selected[:, 0] == (real.y > 0)).mean(), gaps[0], max(share, 1 - share), gaps[1]
+    found = _compared(objective, *map(jnp.asarray, thetas), model=LinearModel())
+    np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -148,3 +148,21 @@ def test_an_interruption_ends_all_batches(monkeypatch):
     assert not taken
     assert next(numbers) < steps / outer.CHUNK
     assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize(
+    ("penalty", "settings", "sizes"),
+    [
+        (None, {}, [2, 1]),
+        (sf.CovariancePenalty(), {}, [1, 1, 1]),
+        (None, {"labels": "copy", "n_synthetic": None}, [1, 1, 1]),
+    ],
+    ids=["ours", "an own penalty", "copied labels"],
+)
+def test_clients_of_nearly_equal_size_share_a_batch_where_rows_may_be_padded(
+    penalty, settings, sizes
+):
+    """97 and 100 rows are padded to 112, and 120 to 128."""
+    named = dict(zip("abc", clients(97, 100, 120), strict=True))
+    batches = simulate._batches(named, changed(**settings), penalty)
+    assert [len(batch.clients) for batch in batches] == sizes

@@ -29,8 +29,9 @@ from synthfair.report.result_tables import pooled_table
 from synthfair.report.results import read_results
 from synthfair.report.text_table import plain_text
 from synthfair.server import measure_influence, serve
+from synthfair.server.frontier_files import frontier_lines
 from synthfair.server.influence import refuse_influence
-from synthfair.server.pooling import make_pool
+from synthfair.server.pooling import make_pool, train_pool
 
 SCHEMA, CONFIG = make_schema(), sf.SurrogateConfig(k_min=5)
 
@@ -306,6 +307,15 @@ def test_the_frontier_is_written_with_and_without_test_rows(folder):
     run_server(folder, tests=())  # an old run leaves nothing in the folder of a new one
     names = {path.name for path in (folder / "server").iterdir()}
     assert names == {"model.json", "fair_table.parquet"}
+
+
+def test_tests_without_labels_have_gaps_and_no_accuracy_on_the_frontier(releases):
+    pooled = make_pool(releases, SCHEMA)
+    model, _ = train_pool(pooled, SCHEMA)
+    bare = {"t": make_table(300).drop(columns="paid")}
+    line, *_ = frontier_lines(pooled.problem, model, bare)
+    assert np.isnan(line.test_accuracy)
+    assert 0 <= line.test_gap <= 1
 
 
 def test_kinds_do_not_mix_and_settings_of_surrogates_are_not_read_for_fair_ones(releases):
