@@ -30,10 +30,11 @@ def start_jax() -> None:
 def cache_compiled_code(*, logged: bool = False) -> None:
     """Lets JAX cache compiled code, so that a second process does not compile again.
 
-    The cache is JAX's own, in the user's cache folder. Where the environment or ``jax.config``
-    names another folder, that is used as it is set up; ``JAX_ENABLE_COMPILATION_CACHE=false`` turns
-    caching off. Whatever the process compiles is cached, with arrays that a function closes over:
-    rows should be its arguments, as they are in this package.
+    The cache is JAX's own, in the user's cache folder. ``JAX_COMPILATION_CACHE_DIR`` names another
+    folder, of which nothing is deleted; one that ``jax.config`` names is used as it is set up; and
+    ``JAX_ENABLE_COMPILATION_CACHE=false`` turns caching off. Whatever the process compiles is
+    cached, with arrays that a function closes over: rows should be its arguments, as they are in
+    this package.
 
     On many processors XLA takes each piece of cached code for another machine's, and logs 2,000
     characters (jax-ml/jax#38445). It is not: JAX looks code up by the processor's features. So
@@ -42,19 +43,21 @@ def cache_compiled_code(*, logged: bool = False) -> None:
     """
     import jax
 
+    settings: dict[str, object] = dict(SETTINGS)
     chosen = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    if chosen or not jax.config.jax_enable_compilation_cache:  # type: ignore[attr-defined]
+    quiet = logged or os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "3"
+    if not jax.config.jax_enable_compilation_cache:  # type: ignore[attr-defined]
         return
-    if not logged and os.environ.get("TF_CPP_MIN_LOG_LEVEL") != "3":
+    if chosen and "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        del settings["jax_compilation_cache_max_size"]  # what is there may be another program's
+    elif chosen or not quiet or (folder := cache_folder()) is None:
         return
-    folder = cache_folder()
-    if folder is None:
-        return
-    _sweep(folder)
-    for name, value in SETTINGS.items():
+    else:
+        _sweep(folder)
+        settings["jax_compilation_cache_dir"] = str(folder)
+    for name, value in settings.items():
         if name.upper() not in os.environ:
             jax.config.update(name, value)
-    jax.config.update("jax_compilation_cache_dir", str(folder))
     # Such an entry is compiled again; that is no news to the user of a command.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
 

@@ -90,6 +90,13 @@ def test_the_users_own_settings_stand(settings, variables):
     assert set(SETTINGS) - set(found) == {name.lower() for name in variables}
 
 
+def test_of_a_folder_that_the_environment_names_nothing_is_deleted(settings, tmp_path):
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))  # as JAX does on import
+    found = settings(JAX_COMPILATION_CACHE_DIR=str(tmp_path))
+    assert set(SETTINGS) - set(found) == {"jax_compilation_cache_max_size"}
+    assert "jax_compilation_cache_dir" not in found
+
+
 def test_where_caching_is_off_there_is_no_folder(settings, tmp_path, monkeypatch):
     monkeypatch.setattr(type(jax.config), "jax_enable_compilation_cache", False, raising=False)
     assert settings() == {}

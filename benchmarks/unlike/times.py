@@ -128,7 +128,9 @@ def run_frontier(setting: FrontierSetting, _seed: int, *, smoke: bool) -> Fronti
 
 
 FRONTIER = Experiment(
-    name="frontier", settings=tuple(FrontierSetting(1000, 400, penalty) for penalty in PENALTIES),
+    name="frontier",
+    version=2,  # points share a path
+    settings=tuple(FrontierSetting(1000, 400, penalty) for penalty in PENALTIES),
     run=run_frontier,
     summary=page_of(
         "unlike/frontier",
