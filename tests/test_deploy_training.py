@@ -229,13 +229,17 @@ def test_another_training_has_another_teacher(world):
         return site.answer(Message(text, state), job=job, submitter="x").carried
 
     folder = world.folder / "north" / "synthfair" / "trainings"
-    for k in range(4):
-        state = np.frombuffer(asked.carried) + k
+    # What noise leaves of a teacher is often one label for everybody; all twenty are so in less than
+    # a run of a thousand.
+    for k in range(20):
+        state = np.frombuffer(asked.carried) + (-1) ** k * k
         assert answer(f"job-{k + 2}", state.tobytes())
         found.append(record_in(next(folder.iterdir())))
-    assert len({one["seed"] for one in found}) == 4
+        if len({one["labels"] for one in found} - {None}) > 1:
+            break
     assert len({one["labels"] for one in found} - {None}) > 1
-    assert ledger_of(world).spent().releases == 4
+    assert len({one["seed"] for one in found}) == len(found) > 1
+    assert ledger_of(world).spent().releases == len(found)
 
 
 def test_what_a_teacher_leaves_open_is_no_epsilon(world):
