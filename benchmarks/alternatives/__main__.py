@@ -90,7 +90,7 @@ def _rows(table: str, seed: int, most: float) -> tuple[Path, float]:
         named = {"x": x, "s": s, "y": (y > 0).astype(int), "client": client}
         arrays |= {f"{part}_{name}": column[shuffled] for name, column in named.items()}
     path = Path(_folder().name) / f"{table}_{seed}_{most}.npz"
-    np.savez(path, **arrays)
+    np.savez(path, allow_pickle=False, **arrays)
     share = float(arrays["test_y"].mean())
     return path, max(share, 1 - share)
 

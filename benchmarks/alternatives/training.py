@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def exponentiated_gradient(rows: Table, test: Table, seed: int) -> np.ndarray:
     bound = GAP * max(rows.s.mean(), 1 - rows.s.mean())
     model = ExponentiatedGradient(_plain(), DemographicParity(difference_bound=bound))
     model.fit(rows.x, rows.y, sensitive_features=rows.s)
-    return model.predict(test.x, random_state=seed)
+    return np.asarray(model.predict(test.x, random_state=seed))
 
 
 def grid_search(rows: Table, test: Table, _: int) -> np.ndarray:
@@ -113,7 +113,7 @@ def fair_logistic_regression(rows: Table, test: Table, _: int) -> np.ndarray:
 # Two clients
 
 
-def single_shot(release: str) -> Fit:
+def single_shot(release: Literal["surrogate", "fair"]) -> Fit:
     """Each client uploads one file."""
 
     def fit(rows: Table, test: Table, seed: int) -> np.ndarray:
@@ -147,6 +147,8 @@ def in_rounds(method: str, rho: float) -> Fit:
             label="y",
             positive="1",
             sensitive="s",
+            ignored=(),
+            missing_values=(),
         )
         parts = [encoded(rows, rows.client == client) for client in np.unique(rows.client)]
         nothing = encoded(test, np.zeros(len(test.y), bool))
