@@ -37,27 +37,32 @@ class Rows(NamedTuple):
     weight: jax.Array | None = None
 
 
-def padded_size(n_rows: int) -> int:
-    """The least of 4, 5, 6 and 7 times powers of two that is at least so many.
+LEAST_PADDED = 1024
+"""Rows that tables are padded to at least, where less time is spent on them than on compiling."""
 
-    >>> padded_size(9), padded_size(33), padded_size(8319)
-    (10, 40, 10240)
+
+def padded_size(n_rows: int, *, least: int = LEAST_PADDED) -> int:
+    """The least of 4, 5, 6 and 7 times powers of two that is at least so many, and ``least``.
+
+    >>> padded_size(9), padded_size(9, least=1), padded_size(8319)
+    (1024, 10, 10240)
     """
-    return n_rows + -n_rows % max(1, 2 ** (n_rows.bit_length() - 3))
+    n = max(n_rows, least)
+    return n + -n % max(1, 2 ** (n.bit_length() - 3))
 
 
-def padded(rows: Rows) -> Rows:
+def padded(rows: Rows, *, least: int = LEAST_PADDED) -> Rows:
     """The rows and some of weight 0, so that code is compiled for few numbers of rows.
 
     See :func:`padded_size`.
 
     >>> import numpy as np
-    >>> rows = padded(Rows(np.ones((9, 2)), np.zeros(9, int), np.ones(9)))
+    >>> rows = padded(Rows(np.ones((9, 2)), np.zeros(9, int), np.ones(9)), least=1)
     >>> rows.a.shape, rows.weight.tolist()
     ((10, 2), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
     """
     n = len(rows.y)
-    more = padded_size(n) - n
+    more = padded_size(n, least=least) - n
     weight = np.ones(n) if rows.weight is None else rows.weight
     a, s = np.pad(rows.a, ((0, more), (0, 0))), np.pad(rows.s, (0, more))
     y = np.pad(rows.y, (0, more), constant_values=1)  # 0 is no label

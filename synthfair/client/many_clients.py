@@ -153,7 +153,7 @@ def _batches(
     by_size: dict[int, list[str]] = {}
     for name, real in clients.items():
         n = len(real.y)
-        size = n if exact or n > MOST_PADDED else padded_size(n)
+        size = n if exact or n > MOST_PADDED else padded_size(n, least=1)
         by_size.setdefault(size, []).append(name)
     for _, names in sorted(by_size.items()):
         fitting = max(1, budget // _working_bytes(clients[names[0]], config))

@@ -495,7 +495,7 @@ def make_problem(
         real = gather([real], len(real.y), n_groups=n_groups, intercept=config.intercept)
     rows = Rows(real.columns.T, real.s, real.y)  # type: ignore[arg-type]
     if penalty is None and len(real.y) <= MOST_PADDED:
-        rows = padded(rows)
+        rows = padded(rows, least=1)  # a step on few rows is short
     model = model or LinearModel()
     penalty = penalty or make_penalty(config, n_groups=n_groups)
     columns, s, y, weight = jax.device_put((rows.a.T, *rows[1:]))
