@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.config.rules import STRICT
+from synthfair.data.encode import expand
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as
 from synthfair.errors import InputError, refusal
 from synthfair.files import parse_json, read_bytes, validated, write_json
@@ -165,8 +166,9 @@ class TrainedModel(BaseModel):
 
             score = (intercept) + sum of coefficient * value
 
-        over numbers, at the bound where they are clipped and 0 where they are missing, and over
-        indicators, such as ``home=rent`` and ``age is missing``, that are 0 or 1.
+        over numbers, at the bound where they are clipped and 0 where they are missing; over
+        indicators, such as ``home=rent`` and ``age is missing``, that are 0 or 1; and over basis
+        functions and products of encoded columns, as they are.
 
         Raises:
             InputError: there are hidden layers.
@@ -197,6 +199,7 @@ class TrainedModel(BaseModel):
             n = len(column.categories) if isinstance(column, Categorical) else 2
             blocks += [1 / n] * (n if n > 2 else 1)
             blocks += [0.0] * (column.missing == "category")
+        blocks = expand(np.array([blocks]), self.schema_)[0].tolist()
         if self.group_input:
             blocks += [1 / len(self.schema_.groups)] * (len(self.schema_.groups) - 1)
         return np.array(blocks + [1.0] * self.intercept)
@@ -218,14 +221,15 @@ class TrainedModel(BaseModel):
                 ``model.rows(x, s).mean(axis=0)``.
 
         Returns:
-            The reference's score, and by column [N] what it adds; the group only where it is read.
+            The reference's score, and by column, or pair of columns that interact, [N] what it
+            adds; the group only where it is read.
 
         Raises:
             InputError: there are hidden layers.
         """
         theta = self._linear("contributions")
         reference = self.middle if reference is None else reference
-        widths = {name: len(encoded_as(name, c)) for name, c in self.schema_.features.items()}
+        widths = {name: len(names) for name, names in self.schema_.encoded_blocks.items()}
         if self.group_input:
             widths[self.schema_.sensitive] = len(self.schema_.groups) - 1
         terms = (self.rows(x, s) - reference) * theta

@@ -79,7 +79,8 @@ def distill_table(
     clipped, there is a UserWarning: before an epsilon is spent, and with shares that have no noise.
 
     Args:
-        table: one row a person; for a surrogate also batches of rows that are read as a stream.
+        table: one row a person; for a surrogate also batches of rows that are read as a stream,
+            encoded by ``schema.plain``.
         schema: public; the same for all clients.
         config: settings; the defaults if not given.
         release: its kind; that of the settings if not given.
@@ -122,7 +123,8 @@ def distill_table(
             raise InputError(f"{', '.join(fair)}: not used for a surrogate; the server trains")
         rows = table
         if hasattr(table, "columns"):
-            rows = in_memory(encode_own(cast("pd.DataFrame", table), schema, source=source))
+            frame = cast("pd.DataFrame", table)
+            rows = in_memory(encode_own(frame, schema.plain, source=source))
         settings = cast(SurrogateConfig, config or SurrogateConfig())
         return surrogate_release(cast(Batches, rows), schema, settings, noise=noise, source=source)
     real = encode_own(cast("pd.DataFrame", table), schema, source=source)

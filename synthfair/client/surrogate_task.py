@@ -92,8 +92,9 @@ class SurrogateTask:
             InputError: a file cannot be read or does not fit the schema, or there are no rows.
         """
         self.on_stage("reading the rows")
-        content = from_files(data, self.schema, clipping=clipping).sum(content_sums)
-        return SurrogateRows(from_files(data, self.schema), sha256_of((content,)))
+        plain = self.schema.plain
+        content = from_files(data, plain, clipping=clipping).sum(content_sums)
+        return SurrogateRows(from_files(data, plain), sha256_of((content,)))
 
     def measured_by(self) -> str:
         """All but the rows that :meth:`measure` depends on, as text."""

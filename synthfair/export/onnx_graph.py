@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from synthfair.data.bases import Steps
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
 
@@ -27,15 +28,22 @@ def to_graph(model: TrainedModel) -> onnx.ModelProto:
     schema, graph = model.schema_, _Graph()
 
     # From raw columns to what the model reads.
-    columns = dict(schema.features)
-    if model.group_input:
-        columns[schema.sensitive] = schema.columns[schema.sensitive]
-    blocks = [
-        graph.number(name, column)
+    blocks = {
+        name: graph.number(name, column)
         if isinstance(column, Numeric)
-        else graph.category(name, column, schema.missing_values, base=name == schema.sensitive)
-        for name, column in columns.items()
-    ]
+        else graph.category(name, column, schema.missing_values)
+        for name, column in schema.features.items()
+    }
+    widths = {name: len(names) for name, names in schema.encoded_blocks.items()}
+    products = []
+    for one, other in schema.interactions or ():
+        at = np.divmod(np.arange(widths[one] * widths[other]), widths[other])
+        parts = (graph.add("Gather", blocks[n], i, axis=1) for n, i in zip((one, other), at, strict=True))
+        products.append(graph.add("Mul", *parts))
+    blocks = [*blocks.values(), *products]
+    if model.group_input:
+        group, words = schema.categorical(schema.sensitive), schema.missing_values
+        blocks.append(graph.category(schema.sensitive, group, words, base=True))
     inputs = graph.add("Concat", *blocks, axis=1)
     is_refused = graph.add("IsNaN", graph.add("ReduceSum", inputs, np.array([1]), keepdims=1))
 
@@ -111,7 +119,7 @@ class _Graph:
         return self.add("Cast", condition, to=TensorProto.DOUBLE)
 
     def number(self, name: str, column: Numeric) -> str:
-        """[N, 1 or 2] (value - lower) / (upper - lower), and whether it is missing."""
+        """[N, ...] (value - lower) / (upper - lower), or its functions, and whether it is missing."""
         x, lower, upper = self.column(name, TensorProto.DOUBLE), column.lower, column.upper
         if column.out_of_range == "clip":
             in_range = self.add("Less", self.add("Abs", x), np.inf)
@@ -120,14 +128,40 @@ class _Graph:
             in_range = self.add("And", *inside)
         above = self.add("Sub", self.add("Clip", x, lower, upper), lower)
         scaled = self.add("Where", in_range, self.add("Div", above, upper - lower), np.nan)
+        block = self.functions(scaled, column) if column.basis else scaled
         if column.missing == "refuse":
-            return scaled
+            return block
         missing = self.add("IsNaN", x)
-        scaled = self.add("Where", missing, 0.0, scaled)
-        return self.add("Concat", scaled, self.indicator(missing), axis=1)
+        block = self.add("Where", missing, 0.0, block)
+        return self.add("Concat", block, self.indicator(missing), axis=1)
+
+    def functions(self, z: str, column: Numeric) -> str:
+        """[N, k] the basis functions of a scaled number [N, 1]; not-a-number where it is."""
+        basis, bounds = column.basis, (column.lower, column.upper)
+        nothing = self.add("Mul", z, 0.0)
+        if isinstance(basis, Steps):
+            edges = (np.array(basis.edges) - column.lower) / (column.upper - column.lower)
+            found = self.indicator(self.add("GreaterOrEqual", z, edges[None]))
+            return self.add("Add", found, nothing)
+        assert basis is not None
+        begins, coefficients = basis.pieces(*bounds)
+        beyond = self.indicator(self.add("GreaterOrEqual", z, begins[None]))
+        last = np.eye(len(begins)) - np.eye(len(begins), k=-1)
+        inside = self.add("MatMul", beyond, last)  # 1 for the piece that holds z
+        from_begin = self.add("Mul", self.add("Sub", z, begins[None]), inside)
+        power, found = inside, nothing
+        for i in range(basis.degree + 1):
+            found = self.add("Add", found, self.add("MatMul", power, coefficients[:, i]))
+            power = self.add("Mul", power, from_begin)
+        return found
 
     def category(
-        self, name: str, column: Categorical, missing_values: tuple[str, ...], *, base: bool
+        self,
+        name: str,
+        column: Categorical,
+        missing_values: tuple[str, ...],
+        *,
+        base: bool = False,
     ) -> str:
         """[N, ...] an indicator of each category, and of missing.
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config import Relation
 from synthfair.config.rules import LARGEST_EPSILON, STRICT
+from synthfair.data.bases import Steps
 from synthfair.data.schema import Categorical, Schema, encoded_as
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import CHOICES, LEAST_STEPS, mu_of_choice
@@ -390,13 +391,22 @@ def feature_ball(schema: Schema) -> Ball:
     """The ball around all features x [d] that the schema allows.
 
     Columns are encoded independently, so that squared radii add up. Measured from the centre, a
-    row is half as long as from the origin, and so is its noise.
+    row is half as long as from the origin, and so is its noise. The functions of a spline are never
+    negative, and sum to 1 at most, as do products of two such columns; steps fill a cube.
     """
-    balls = []
+    balls, summing = [], {}
     for name, column in schema.features.items():
         one_hot = isinstance(column, Categorical) and len(column.categories) > 2
-        balls.append(_simplex_ball(len(encoded_as(name, column)), zero=not one_hot))
-    return _product(balls)
+        one_hot = one_hot and column.unknown is None
+        summing[name] = not isinstance(getattr(column, "basis", None), Steps)
+        balls.append((len(encoded_as(name, column)), summing[name], not one_hot))
+    for one, other in schema.interactions or ():
+        width = len(schema.encoded_blocks[f"{one} and {other}"])
+        balls.append((width, summing[one] and summing[other], True))
+    return _product(
+        _simplex_ball(k, zero=zero) if sums else Ball(np.full(k, 0.5), math.sqrt(k) / 2)
+        for k, sums, zero in balls
+    )
 
 
 def input_ball(schema: Schema) -> Ball:

@@ -327,8 +327,9 @@ class SingleShotClassifier(_LinearClassifier):
         n_rows = len(fitted.rows.y)
         owner = np.zeros(n_rows, int) if clients is None else one_each(clients, "clients", X)
         values = np.unique(owner).tolist()
+        own = fitted.plain if self.release == "surrogate" else fitted.rows
         parts = {
-            f"client {value!r}": Encoded(*(part[owner == value] for part in fitted.rows))
+            f"client {value!r}": Encoded(*(part[owner == value] for part in own))
             for value in values
         }
 

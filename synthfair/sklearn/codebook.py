@@ -15,17 +15,29 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
-from synthfair.data.encode import MUCH, Clipping, Encoded, as_numbers, encode, encode_inputs
+from synthfair.data.bases import Spline
+from synthfair.data.encode import (
+    MUCH,
+    Clipping,
+    Encoded,
+    as_numbers,
+    encode,
+    encode_inputs,
+    expand,
+)
 from synthfair.data.schema import MOST, Categorical, Numeric, Schema, repeated
 from synthfair.errors import InputError, refusal
 from synthfair.model import LinearModel, Rows
-from synthfair.sklearn.keywords import Bounds, Categories, FairEstimator, warn
+from synthfair.sklearn.keywords import Bounds, FairEstimator, warn
 
 LABEL, GROUP = "y", "sensitive_features"
 """Columns of y and of the sensitive features in the schema."""
 
 MOST_GROUPS = 100
 """Values of the sensitive features; of more, each has too few rows to be compared."""
+
+KNOTS = 7
+"""Of a spline, from bound to bound, evenly spaced."""
 
 NO_GROUPS = np.array(["all", "none"])
 """Where there are no sensitive features: all rows are of the first."""
@@ -91,12 +103,13 @@ class Codebook(NamedTuple):
         features = self.schema.features
         if other := set(features) ^ set(table.columns):
             raise InputError(f"X: columns {sorted(other)}: must be those of fit, {list(features)}")
-        if len(self.numbers) == len(features) and all(map(_is_number, table.dtypes)):
+        plain = len(self.numbers) == len(features) == len(self.schema.encoded_names)
+        if plain and all(map(_is_number, table.dtypes)) and not table.isna().any(axis=None):
             return table[list(features)].to_numpy(float)
         any_group = table.assign(**{GROUP: self.schema.groups[0]})
         values, _ = encode_inputs(any_group, self.schema, source="X")
         for i, (name, _) in self.numbers.items():
-            values[:, i] = as_numbers(table[name])
+            values[:, i] = np.nan_to_num(as_numbers(table[name]))  # missing ones have a column
         return values
 
     def to_units(self, x: np.ndarray) -> np.ndarray:
@@ -144,6 +157,7 @@ class TrainingRows(NamedTuple):
     Attributes:
         codebook: of the table.
         rows: encoded; without those that weigh 0.
+        plain: the same by ``schema.plain``, of which surrogates are made.
         weight: [N] of the rows, positive.
         classes: the two labels; the second is y = +1.
         groups: values of the sensitive features; position is group index.
@@ -151,6 +165,7 @@ class TrainingRows(NamedTuple):
 
     codebook: Codebook
     rows: Encoded
+    plain: Encoded
     weight: np.ndarray
     classes: np.ndarray
     groups: np.ndarray
@@ -202,19 +217,19 @@ def read_arrays(
 
     # The schema of these columns, and the rows by it.
     table = table[counted]
-    codebook = make_codebook(
-        table, classes, groups, bounds=estimator.bounds, categories=estimator.categories
-    )
+    codebook = make_codebook(table, classes, groups, estimator)
     roles = {LABEL: classes.astype(str)[labels], GROUP: groups.astype(str)[s]}
     clipping = Clipping()
-    rows = encode(table.assign(**roles), codebook.schema, source="X", clipping=clipping)
+    schema = codebook.schema
+    plain = encode(table.assign(**roles), schema.plain, source="X", clipping=clipping)
+    rows = plain._replace(x=expand(plain.x, schema))
     for name, column in clipping.clipped(above=MUCH):
         warn(
             f"X: column {name!r}: {column.share:.1%} of the values lie outside its bounds,"
             f" {column.lower:g} to {column.upper:g}, and were clipped to them: are its unit and"
             " bounds= right?"
         )
-    return TrainingRows(codebook, rows, weight[counted], classes, groups)
+    return TrainingRows(codebook, rows, plain, weight[counted], classes, groups)
 
 
 def one_each(values: Any, name: str, x: Any) -> np.ndarray:
@@ -254,18 +269,20 @@ def _warn_of_index(values: Any, name: str, x: Any) -> None:
 def read_table(
     estimator: FairEstimator, x: Any, y: Any = "no_validation", *, reset: bool
 ) -> tuple[pd.DataFrame, Any]:
-    """X as a table whose columns have names, without missing values, and y [N].
+    """X as a table whose columns have names, and y [N].
 
     Raises:
         ValueError: as scikit-learn's checks do.
-        InputError: columns of one name, text in an array, or a value that is missing or infinite.
+        InputError: columns of one name, text in an array, or a value that is infinite.
     """
     if isinstance(x, pd.DataFrame):
         table = _of_frame(x)
         validate_data(estimator, cast(Any, x), y, reset=reset, skip_check_array=True)
         return table, y
     try:
-        checked = validate_data(estimator, cast(Any, x), y, reset=reset, dtype=np.float64)
+        checked = validate_data(
+            estimator, cast(Any, x), y, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
+        )
     except ValueError as error:
         if any(isinstance(value, str) for value in np.asarray(x, dtype=object).flat):
             raise InputError(
@@ -282,7 +299,7 @@ def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
     """With names, and each column of the simplest dtype that holds its values: bool, number, ...
 
     Raises:
-        InputError: no values, columns of one name, or a value that is missing or infinite.
+        InputError: no values at all or of a column, columns of one name, or an infinite value.
     """
     if not x.size:
         raise InputError(f"X: of shape {x.shape}; must have a row and a column at least")
@@ -291,17 +308,12 @@ def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
         raise InputError(f"X: columns that have the same name: {twice}; rename or drop them")
     table = x.set_axis(names, axis=1).reset_index(drop=True).infer_objects()
     for name, values in table.items():
-        missing = values.isna().to_numpy()
-        if missing.any():
-            raise InputError(
-                f"X: column {name!r}, row {int(np.argmax(missing)) + 1}: a missing value"
-                f" ({missing.sum()} in all); impute missing values, or drop the rows"
-            )
-        if _is_number(values.dtype) and not (finite := np.isfinite(as_numbers(values))).all():
-            row = int(np.argmin(finite))
-            raise InputError(
-                f"X: column {name!r}, row {row + 1}: {values.iloc[row]}; numbers must be finite"
-            )
+        present = values[~values.isna()]
+        if _is_number(values.dtype) and not (finite := np.isfinite(as_numbers(present))).all():
+            row = present.index[int(np.argmin(finite))]
+            raise InputError(f"X: column {name!r}, row {row + 1}: {values[row]}; must be finite")
+        if not len(present):
+            raise InputError(f"X: column {name!r}: holds no value; drop the column")
         categories = getattr(values.dtype, "categories", None)
         if categories is not None and categories.inferred_type == "boolean":
             table[name] = values.astype(bool)
@@ -318,21 +330,21 @@ def _name(column: Any) -> str:
 
 
 def make_codebook(
-    table: pd.DataFrame,
-    classes: np.ndarray,
-    groups: np.ndarray,
-    *,
-    bounds: Bounds | None,
-    categories: Categories | None,
+    table: pd.DataFrame, classes: np.ndarray, groups: np.ndarray, estimator: FairEstimator
 ) -> Codebook:
     """The schema of a table: numbers between bounds, which clip, and categories.
 
-    Columns that are not numbers, and those with ``categories``, are categories. Booleans are the
-    numbers 0 and 1.
+    Columns that are not numbers, and those with ``categories``, are categories; a value that is
+    none of them has no indicator. Booleans are the numbers 0 and 1. Where a column has missing
+    values, they have an indicator. With a basis, other numbers enter by quadratic splines.
 
     Raises:
-        InputError: bounds or categories of a column that there is not, or that are not allowed.
+        InputError: bounds or categories of a column that there is not, or that are not allowed; or
+            another basis or other interactions than there are.
     """
+    bounds, categories = estimator.bounds, estimator.categories
+    if estimator.basis not in (None, "spline"):
+        raise InputError(f"basis: {estimator.basis!r}; must be 'spline' or None")
     uses = {LABEL: "y", GROUP: "sensitive features", "s": "sensitive features"}
     if taken := uses.keys() & set(table.columns):
         name = min(taken)
@@ -348,19 +360,30 @@ def make_codebook(
     columns: dict[str, Numeric | Categorical] = {}
     learned = []
     for name in table.columns:
+        missing = "category" if table[name].isna().any() else "refuse"
         try:
             if name in listed or not _is_number(table[name].dtype):
-                values = listed[name] if name in listed else _values(table[name])
-                columns[name] = Categorical(categories=_categories(name, values))
+                values = listed[name] if name in listed else _values(table[name].dropna())
+                columns[name] = Categorical(
+                    categories=_categories(name, values), missing=missing, unknown="ignore"
+                )
             else:
                 low, high = _pair(name, given[name]) if name in given else _range(table[name])
-                columns[name] = Numeric(lower=low, upper=high, out_of_range="clip")
+                curve = estimator.basis and not pd.api.types.is_bool_dtype(table[name])
+                columns[name] = Numeric(
+                    lower=low,
+                    upper=high,
+                    out_of_range="clip",
+                    missing=missing,
+                    basis=Spline(knots=np.linspace(low, high, KNOTS).tolist()) if curve else None,
+                )
         except ValidationError as error:
             raise refusal(f"X: column {name!r}", error) from error
         if name not in listed and name not in given:
             kind = "bounds" if isinstance(columns[name], Numeric) else "categories"
             learned.append(f"{kind} of {name!r}")
 
+    pairs = tuple((_name(one), _name(other)) for one, other in estimator.interactions)
     labels = tuple(map(str, classes))
     columns[GROUP] = Categorical(categories=tuple(map(str, groups)))
     columns[LABEL] = Categorical(categories=labels)
@@ -373,6 +396,7 @@ def make_codebook(
             columns=columns,
             ignored=(),
             missing_values=(),
+            interactions=pairs or None,
         )
     except ValidationError as error:
         raise refusal("X, y and sensitive_features", error) from error

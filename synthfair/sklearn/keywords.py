@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -43,6 +43,8 @@ class FairEstimator(BaseEstimator):
     lambda_theta: float = 1e-3
     bounds: Bounds | None = None
     categories: Categories | None = None
+    basis: Literal["spline"] | None = None
+    interactions: Sequence[tuple[Any, Any]] = ()
 
     def _fairness(self) -> ServerConfig:
         """What is asked of a model. Raises InputError: a setting is not allowed."""

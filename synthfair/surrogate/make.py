@@ -20,7 +20,7 @@ import numpy as np
 
 from synthfair.config import SurrogateConfig
 from synthfair.data.batches import Batches
-from synthfair.data.encode import Encoded, encode_records
+from synthfair.data.encode import Encoded, encode_records, expand
 from synthfair.data.schema import Schema, shown
 from synthfair.errors import InputError
 from synthfair.privacy.mechanism import (
@@ -146,7 +146,7 @@ class Plan:
     ) -> None:
         """By public rules."""
         self.config, self.schema, self.n_groups = config, schema, len(schema.groups)
-        self.columns = Columns.of(schema, private=bool(config.epsilon))
+        self.columns = Columns.of(schema.plain, private=bool(config.epsilon))
         self.step = 0.0 if config.epsilon else RARE
         self._errors = errors
         if errors is None and config.epsilon:
@@ -246,7 +246,7 @@ def make_surrogate(
     Unit: one row. Neighbouring relation: config.relation.
 
     Args:
-        rows: encoded, in memory or a stream.
+        rows: encoded by ``schema.plain``, in memory or a stream.
         config: settings.
         schema: of the rows, public; a client may hold one group alone, or one label.
         noise: where its bytes come from; other than the system's, it protects nothing.
@@ -332,14 +332,14 @@ def read_sums(
     show("choosing models whose rates must agree")
     sums = sums._replace(thetas=plan.models(sums))
     show("reading rates")
-    question = anchor_rates(sums.thetas, margins, n_groups)
+    question = anchor_rates(sums.thetas, margins, plan.schema)
     rates = answer(question, *exact(question)).reshape(len(margins.cells), -1)
     return sums._replace(rates=rates)
 
 
 def most_numbers(schema: Schema) -> int:
     """In the noisy sums of a schema's rows, at most."""
-    columns, cells = Columns.of(schema, private=True), 2 * len(schema.groups)
+    columns, cells = Columns.of(schema.plain, private=True), 2 * len(schema.groups)
     p, k, n = len(columns), len(columns.numbers), len(schema.encoded_names) + len(schema.groups)
     by_cell = columns.ends[-1] + k * (k + 3) // 2 + p * COARSE**2 + 2 * PRIVATE_PROBLEMS
     return int(cells * by_cell + 2 * p + PRIVATE_PROBLEMS * n)
@@ -348,8 +348,9 @@ def most_numbers(schema: Schema) -> int:
 def surrogate_of(sums: Sums, plan: Plan) -> Surrogate:
     """The surrogate that sums give; the same ones always give the same. It sees no rows."""
     margins, columns, found = plan.margins(sums), plan.columns, plan.records(sums)
-    rows = found.rows(plan.schema)
-    level, rates = columns.levels(rows), smooth_rates(rows, sums.thetas, plan.n_groups)
+    rows = found.rows(plan.schema.plain)
+    wide = rows._replace(x=expand(rows.x, plan.schema))
+    level, rates = columns.levels(rows), smooth_rates(wide, sums.thetas, plan.n_groups)
     moments = moment_terms(columns, rows.x)
     ends = columns.ends
     of_category = np.repeat([c.categories > 0 for c in columns], np.diff(ends))

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.data.encode import Encoded
+from synthfair.data.encode import Encoded, expand
+from synthfair.data.schema import Schema
 from synthfair.privacy.mechanism import SumName
 from synthfair.surrogate.anchors import smooth_rates
 from synthfair.surrogate.levels import Columns
@@ -31,7 +32,8 @@ class Question(NamedTuple):
     Attributes:
         name: of the sum.
         length: number of its entries.
-        of: the sum over a batch of rows, flat and whole; counts need nothing to be made so.
+        of: the sum over a batch of rows of the plain schema, flat and whole; counts need nothing to
+            be made so.
         counts: whether entries are numbers of rows.
         models: sha256 of those whose rates are summed, if they are rates.
     """
@@ -126,13 +128,15 @@ def table_parts(tables: np.ndarray, margins: Margins) -> Callable[[int, int], np
     return part
 
 
-def anchor_rates(thetas: np.ndarray, margins: Margins, n_groups: int) -> Question:
+def anchor_rates(thetas: np.ndarray, margins: Margins, schema: Schema) -> Question:
     """Sums of smooth rates of models, by large cell."""
+    n_groups = len(schema.groups)
     place, c = places(margins, n_groups), len(margins.cells)
 
     def of(rows: Encoded, whole: Whole) -> np.ndarray:
         cell = place[2 * rows.s + (rows.y > 0)]
-        return by_cell(whole(smooth_rates(rows, thetas, n_groups)), cell, c)
+        wide = rows._replace(x=expand(rows.x, schema))
+        return by_cell(whole(smooth_rates(wide, thetas, n_groups)), cell, c)
 
     models = hashlib.sha256(np.ascontiguousarray(thetas, "<f8").data).hexdigest()
     return Question("anchors", c * 2 * len(thetas), of, models=models)

@@ -142,7 +142,7 @@ def client_sums(
 
     Args:
         what: is summed; of a task that somebody has planned.
-        rows: the client's, encoded, in memory or a stream.
+        rows: the client's, encoded by ``schema.plain``, in memory or a stream.
         opened: what was opened before, as everybody sees it.
         config: settings on which the client has agreed; the sum must be one of theirs.
         schema: of the rows, public.
@@ -267,7 +267,7 @@ def _exchanges(plan: Plan) -> Generator[tuple[Question, ...], list[np.ndarray], 
         pairs = np.concatenate([part(*edge).ravel() for edge in edges])
         sums = sums._replace(edges=np.array(edges), pairs=pairs)
     thetas = plan.models(sums)
-    (rates,) = yield (anchor_rates(thetas, margins, n_groups),)
+    (rates,) = yield (anchor_rates(thetas, margins, plan.schema),)
     return sums._replace(thetas=thetas, rates=rates.reshape(len(margins.cells), -1))
 
 
