@@ -24,6 +24,7 @@ from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from .federated.methods import TrainConfig
 from .model import LinearModel, Rows
 from .release import Release, write_release
+from .report.shapes import plot_shapes, shapes
 from .scoring import predict
 from .server import pool_and_train, pool_records, read_releases
 from .trained import TrainedModel, read_model, write_model
@@ -57,6 +58,7 @@ __all__ = [
     "load_dataset",
     "measure",
     "partition",
+    "plot_shapes",
     "pool_and_train",
     "pool_records",
     "postprocess",
@@ -69,6 +71,7 @@ __all__ = [
     "release",
     "secure",
     "server",
+    "shapes",
     "sklearn",
     "surrogate",
     "write_model",

@@ -1,3 +1,5 @@
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -5,6 +7,7 @@ from conftest import make_schema, make_table
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synthfair.data.bases import Spline, Steps
 from synthfair.data.encode import encode
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.privacy.mechanism import feature_ball, input_ball
@@ -15,19 +18,29 @@ columns = st.one_of(
         lower=st.just(-3.0),
         upper=st.just(5.0),
         missing=st.sampled_from(["refuse", "category"]),
+        basis=st.sampled_from(
+            [
+                None,
+                Spline(knots=(-3, 0, 1, 5)),
+                Spline(knots=(-3, 5), degree=3),
+                Steps(edges=(-2, 5)),
+            ]
+        ),
     ),
     st.builds(
         Categorical,
         categories=st.integers(2, 5).map(lambda k: tuple("abcde"[:k])),
         missing=st.sampled_from(["refuse", "category"]),
+        unknown=st.sampled_from([None, "ignore"]),
     ),
 )
 
 
 def values_of(column, draw):
-    allowed = (
-        st.floats(-3, 5) if isinstance(column, Numeric) else st.sampled_from(column.categories)
-    )
+    if isinstance(column, Numeric):
+        allowed = st.floats(-3, 5)
+    else:
+        allowed = st.sampled_from([*column.categories, *["new"] * (column.unknown is not None)])
     return draw(st.none() | allowed if column.missing == "category" else allowed)
 
 
@@ -39,7 +52,12 @@ def rows(draw):
         "s": Categorical(categories=tuple("wxyz"[:groups])),
         "y": Categorical(categories=(0, 1)),
     }
-    schema = Schema(name="any", label="y", positive=1, sensitive="s", columns=features | roles)
+    pairs = list(combinations(features, 2))
+    chosen = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=3)) if pairs else []
+    schema = Schema(
+        name="any", label="y", positive=1, sensitive="s", columns=features | roles,
+        interactions=tuple(chosen) or None,
+    )  # fmt: skip
     values = {name: [values_of(column, draw)] for name, column in schema.columns.items()}
     return schema, pd.DataFrame(values)
 

@@ -14,10 +14,11 @@ from synthfair.data.draft import (
     draft_table,
     find_missing,
     require_rows_and_header,
+    round_basis,
     round_bounds,
 )
 from synthfair.data.encode import encode
-from synthfair.data.schema import parse_schema
+from synthfair.data.schema import Numeric, parse_schema
 from synthfair.data.tables import read_raw_table, read_table
 from synthfair.errors import InputError
 
@@ -346,3 +347,34 @@ def test_a_role_that_differs_in_blanks_alone_has_a_hint():
 def test_what_is_left_open_is_named_in_the_error():
     with pytest.raises(InputError, match="mine.json: positive: null, as a draft"):
         parse_schema(draft().to_json(reviewed=True), source="mine.json")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "skewed", "places"),
+    [
+        ((17, 90), False, [17, 20, 40, 60, 80, 90]),
+        ((0, 100), False, [0, 20, 40, 60, 80, 100]),
+        ((-4, 4), False, [-4, -2, 0, 2, 4]),
+        ((0, 0.3), False, [0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3]),
+        ((0, 100000), True, [1000, 2000, 5000, 10000, 20000, 50000, 100000]),
+    ],
+)
+def test_bases_have_round_places_within_the_bounds(bounds, skewed, places):
+    found = round_basis(*bounds, skewed=skewed)
+    assert found["edges" if skewed else "knots"] == pytest.approx(places)
+    column = {"kind": "numeric", "lower": bounds[0], "upper": bounds[1], "basis": found}
+    assert Numeric.model_validate_json(json.dumps(column)).basis is not None
+
+
+def test_an_additive_draft_has_a_basis_of_each_number_that_is_no_code():
+    gains = np.r_[np.zeros(90), 2000, 3000, 50_000, np.arange(1, 28)]
+    table = make_table().assign(gain=gains)
+    found = draft_table(table, "small", "paid", "town", missing=[], additive=True)
+    kinds = {name: column.entries[column.use] for name, column in found.columns.items()}
+    assert kinds["income"]["basis"]["kind"] == "spline"
+    assert kinds["gain"]["basis"]["kind"] == "steps"
+    assert "basis" not in kinds["home"]
+    found.choose_positive(["yes"])
+    assert len(completed(found).encoded_names) > len(
+        completed(draft(positive=["yes"])).encoded_names
+    )

@@ -12,6 +12,7 @@ from conftest import make_schema, make_table
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
+from synthfair.data.bases import Spline, Steps
 from synthfair.data.encode import encode
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
@@ -51,15 +52,26 @@ def network():
     return model.model_copy(update=new)
 
 
+def additive():
+    """With splines, steps, products of columns, and a category that may be unknown."""
+    columns = dict(schema_of().columns)
+    bases = {"age": Spline(knots=(18, 30, 50, 90)), "income": Steps(edges=(20, 50, 100))}
+    for name, basis in bases.items():
+        columns[name] = columns[name].model_copy(update={"basis": basis})
+    columns["kind"] = columns["kind"].model_copy(update={"unknown": "ignore"})
+    return schema_of(columns=columns, interactions=(("age", "home"), ("income", "code")))
+
+
 KINDS = {
     "all": linear(),
     "no intercept": linear(intercept=False),
     "group not read": linear(group_input=False),
 }
-each_kind = pytest.mark.parametrize("model", KINDS.values(), ids=KINDS)
+EXPORTED = KINDS | {"additive": linear(additive())}
+each_kind = pytest.mark.parametrize("model", EXPORTED.values(), ids=EXPORTED)
 
 
-@each_kind
+@pytest.mark.parametrize("model", KINDS.values(), ids=KINDS)
 def test_coefficients_give_the_score_by_hand(model):
     found = model.coefficients
     table = ROWS.assign(income=ROWS["income"] * 1.5 - 20)  # beyond both bounds
@@ -120,7 +132,7 @@ class TestContributions:
         x, s, _ = encode(ROWS, model.schema_)
         start, found = model.contributions(x, s)
         np.testing.assert_allclose(start + sum(found.values()), model.scores(x, s), atol=1e-12)
-        columns = [*model.schema_.features, *(["town"] if model.group_input else [])]
+        columns = [*model.schema_.encoded_blocks, *(["town"] if model.group_input else [])]
         assert list(found) == columns
 
     def test_each_is_of_its_own_column(self):
@@ -222,9 +234,11 @@ def run_onnx(model, table):
 
 
 class TestOnnx:
-    @pytest.mark.parametrize("model", [*KINDS.values(), network()], ids=[*KINDS, "network"])
+    @pytest.mark.parametrize("model", [*EXPORTED.values(), network()], ids=[*EXPORTED, "network"])
     def test_it_scores_the_same_in_double_precision(self, model):
         table = ROWS.assign(income=ROWS["income"] * 1.5 - 20)
+        if any(getattr(column, "unknown", None) for column in model.schema_.columns.values()):
+            table.loc[::7, "kind"] = 9
         score, decision = run_onnx(model, table)
         expected = predict(model, table)
         np.testing.assert_allclose(score, expected["score"], rtol=1e-12, atol=1e-12)

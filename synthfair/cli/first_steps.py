@@ -177,6 +177,7 @@ def schema(
     positive: tuple[str, ...] = (),
     sensitive: str | None = None,
     missing: tuple[str, ...] = (),
+    additive: bool = False,
     interactive: bool = False,
     output: Path | None = None,
     force: Force = False,
@@ -197,6 +198,8 @@ def schema(
         sensitive: The column with the groups.
         missing: Texts that mean that a value is missing, beside empty, NA, N/A, NaN, null, ? and a
             dot.
+        additive: Give numbers basis functions, by which a linear model bends: splines with round
+            knots, and steps where most values are small.
         interactive: Ask for what is open; needs --output.
         output: JSON to write. Default: standard output.
     """
@@ -218,12 +221,13 @@ def schema(
         from synthfair.cli.schema_questions import ask_for_draft, ask_if_public
 
         draft = ask_for_draft(
-            rows, name, label=label, sensitive=sensitive, missing=missing, positive=positive
-        )
+            rows, name, label=label, sensitive=sensitive, missing=missing, positive=positive,
+            additive=additive,
+        )  # fmt: skip
         is_public = ask_if_public(draft)
     elif label and sensitive:
         words = find_missing(rows, missing)
-        draft = draft_table(rows, name, label, sensitive, missing=words)
+        draft = draft_table(rows, name, label, sensitive, missing=words, additive=additive)
         if positive:
             draft.choose_positive(positive)
     else:

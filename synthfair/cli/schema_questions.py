@@ -38,6 +38,7 @@ def ask_for_draft(
     sensitive: str | None,
     missing: Sequence[str],
     positive: Sequence[str],
+    additive: bool = False,
 ) -> Draft:
     """A draft with the answers of a person, who is asked for what is not among the arguments.
 
@@ -60,7 +61,7 @@ def ask_for_draft(
             words = [word for word in words if word in sure or word.strip() != mark]
 
     # Each column, and then what they mean.
-    draft = draft_table(table, name, *columns, missing=words)
+    draft = draft_table(table, name, *columns, missing=words, additive=additive)
     for column, proposal in draft.columns.items():
         draft.columns[column] = _ask_about(column, proposal)
     if positive:

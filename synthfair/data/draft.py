@@ -28,6 +28,12 @@ MOST_CATEGORIES, FREQUENT = 30, 0.01
 MOST_CODES = 10
 """Whole numbers with no more distinct values than this are drafted as codes, not as quantities."""
 
+KNOTS = 6
+"""Pieces of a drafted spline, about."""
+
+SKEWED = 0.8
+"""Share of values in the lowest tenth of a range from 0, from which on steps are drafted."""
+
 _MARKS = ("", "?", ".", "na", "n/a", "#n/a", "<na>", "nan", "null")
 """Texts, in small letters and without blanks around, that are taken for a missing value."""
 
@@ -115,7 +121,13 @@ def _laid_out(value: Any, begin: str = "\n") -> str:
 
 
 def draft_table(
-    table: pd.DataFrame, name: str, label: str, sensitive: str, *, missing: Sequence[str]
+    table: pd.DataFrame,
+    name: str,
+    label: str,
+    sensitive: str,
+    *,
+    missing: Sequence[str],
+    additive: bool = False,
 ) -> Draft:
     """A draft from the rows of a table: a proposal for each column, and why.
 
@@ -129,6 +141,7 @@ def draft_table(
         label: a column of it.
         sensitive: another one.
         missing: texts that stand for a missing value.
+        additive: whether numbers get basis functions, with round knots or edges.
 
     Raises:
         InputError: label or sensitive is not a column, has no value or too many, or both are one.
@@ -143,7 +156,9 @@ def draft_table(
     """
     if label == sensitive:
         raise InputError(f"sensitive {sensitive!r}: is the label; choose another column")
-    columns = {column: draft_column(table[column], missing) for column in table.columns}
+    columns = {
+        column: draft_column(table[column], missing, additive=additive) for column in table.columns
+    }
     for role, column in (("label", label), ("sensitive", sensitive)):
         require_column(column, table, what=f"{role} ")
         entries, _, cause = columns[column]
@@ -202,8 +217,10 @@ def find_missing(table: pd.DataFrame, given: Collection[str] = ()) -> list[str]:
     return [*MISSING_VALUES, *sorted(texts - set(MISSING_VALUES))]
 
 
-def draft_column(values: pd.Series, missing: Collection[str] = ()) -> ColumnDraft:
-    """A proposal for one feature: text as in a CSV file, or typed.
+def draft_column(
+    values: pd.Series, missing: Collection[str] = (), *, additive: bool = False
+) -> ColumnDraft:
+    """A proposal for one feature: text as in a CSV file, or typed; with ``additive``, a basis.
 
     Example:
         >>> import pandas as pd
@@ -227,6 +244,10 @@ def draft_column(values: pd.Series, missing: Collection[str] = ()) -> ColumnDraf
         lower, upper = round_bounds(float(numbers.min()), float(numbers.max()))
         entries["numeric"] = {"kind": "numeric", "lower": lower, "upper": upper}
         entries["numeric"]["out_of_range"] = "clip"
+        if additive and n > 2:
+            small = counts[np.asarray(counts.index, float) <= upper / 10].sum()
+            skewed = lower == 0 and small >= SKEWED * rows
+            entries["numeric"]["basis"] = round_basis(lower, upper, skewed=skewed)
     if (whole or not finite) and 0 < n <= MOST_CATEGORIES:
         entries["categories"] = _listing(counts.index)
     if (whole or not finite) and 0 < len(frequent) < n:
@@ -282,6 +303,34 @@ def _listing(values: Iterable[Value], rest: Value | None = None) -> dict[str, An
     if rest is None:
         return entry
     return entry | {"categories": [*sorted({*values} - {rest}), rest], "unlisted": rest}
+
+
+def round_basis(lower: float, upper: float, *, skewed: bool) -> dict[str, Any]:
+    """Basis functions of a number between bounds: a spline with some six round knots.
+
+    Of a skewed one, most of whose values are small, steps at 1, 2 and 5 times powers of ten.
+
+    Example:
+        >>> from synthfair.data.draft import round_basis
+        >>> round_basis(17, 90, skewed=False)["knots"]
+        [17, 20, 40, 60, 80, 90]
+        >>> round_basis(0, 5000, skewed=True)["edges"]
+        [50, 100, 200, 500, 1000, 2000, 5000]
+    """
+    if skewed:
+        powers = 10.0 ** (math.floor(math.log10(upper)) + np.arange(-2, 1))
+        places = np.outer(powers, [1, 2, 5]).ravel()
+        edges = places[(places >= upper / 100) & (places <= upper)]
+        return {"kind": "steps", "edges": _plain(edges)}
+    power = 10.0 ** math.floor(math.log10((upper - lower) / KNOTS))
+    step = next(power * k for k in (1, 2, 5, 10) if (upper - lower) / (power * k) <= KNOTS)
+    inner = step * np.arange(math.floor(lower / step) + 1, math.ceil(upper / step))
+    return {"kind": "spline", "knots": _plain([lower, *inner, upper])}
+
+
+def _plain(places: Iterable[float]) -> list[float]:
+    """As people write them."""
+    return [int(place) if place == int(place) else round(float(place), 12) for place in places]
 
 
 def round_bounds(low: float, high: float) -> tuple[float, float]:

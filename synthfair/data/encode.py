@@ -261,9 +261,9 @@ def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
 
     Example:
         >>> import numpy as np
-        >>> import synthfair as sf
+        >>> from synthfair.data.datasets import dataset_schema
         >>> from synthfair.data.encode import expand
-        >>> schema = sf.data.dataset_schema("dutch_additive")
+        >>> schema = dataset_schema("loanapp_additive")
         >>> x = np.zeros((1, len(schema.plain.encoded_names)))
         >>> expand(x, schema).shape[1] == len(schema.encoded_names)
         True

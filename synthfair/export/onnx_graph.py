@@ -38,7 +38,9 @@ def to_graph(model: TrainedModel) -> onnx.ModelProto:
     products = []
     for one, other in schema.interactions or ():
         at = np.divmod(np.arange(widths[one] * widths[other]), widths[other])
-        parts = (graph.add("Gather", blocks[n], i, axis=1) for n, i in zip((one, other), at, strict=True))
+        parts = (
+            graph.add("Gather", blocks[n], i, axis=1) for n, i in zip((one, other), at, strict=True)
+        )
         products.append(graph.add("Mul", *parts))
     blocks = [*blocks.values(), *products]
     if model.group_input:

@@ -1,0 +1,249 @@
+"""Basis functions and interactions of a schema: encoded, back, and in everything that reads rows."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import make_schema, make_table
+from scipy.special import expit
+from sklearn.preprocessing import SplineTransformer
+
+import synthfair as sf
+from synthfair.data.bases import Spline, Steps
+from synthfair.data.datasets import dataset_schema
+from synthfair.data.encode import encode, encode_records, expand
+from synthfair.data.schema import Categorical, Numeric, parse_schema
+from synthfair.errors import InputError
+from synthfair.release.format import Release
+
+KNOTS = (18.0, 25.0, 40.0, 90.0)
+Z = np.linspace(0, 1, 41)
+
+
+def additive(**more):
+    """Splines of the age, which may be missing, steps of the income, and a product of two."""
+    schema = make_schema()
+    columns = dict(schema.columns)
+    columns["age"] = columns["age"].model_copy(update={"basis": Spline(knots=KNOTS)})
+    columns["income"] = columns["income"].model_copy(update={"basis": Steps(edges=(20, 50, 100))})
+    changes = {"columns": columns, "interactions": (("age", "home"),), **more}
+    return type(schema).model_validate(schema.model_dump() | changes)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3])
+def test_splines_are_scikit_learns_but_for_the_first(degree):
+    spline = Spline(knots=KNOTS, degree=degree)
+    lower, upper = KNOTS[0], KNOTS[-1]
+    knots = (np.array(KNOTS)[:, None] - lower) / (upper - lower)
+    # scikit-learn extends knots beyond the ends; these meet there, so that inside both are splines
+    # of one space: each of ours is a combination of theirs.
+    theirs = SplineTransformer(knots=knots, degree=degree).fit_transform(Z[:, None])
+    ours = spline.functions(Z, lower, upper)
+    assert ours.shape[1] == len(KNOTS) + degree - 2 == len(spline.names("age"))
+    _, residual, rank, _ = np.linalg.lstsq(theirs, ours, rcond=None)
+    assert residual == pytest.approx(0, abs=1e-20)
+    assert rank == ours.shape[1] + 1
+    assert ours.min() >= 0
+    assert ours.sum(axis=1).max() <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3])
+def test_a_number_is_the_sum_of_its_splines_by_their_names(degree):
+    """The mean of its inner knots is where a function stands (Greville): lines stay lines."""
+    spline = Spline(knots=KNOTS, degree=degree)
+    at = np.array([float(name.removeprefix("age~")) for name in spline.names("age")])
+    values = spline.functions(Z, KNOTS[0], KNOTS[-1]) @ (at - KNOTS[0])
+    np.testing.assert_allclose(values, Z * (KNOTS[-1] - KNOTS[0]), rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3])
+def test_the_pieces_of_a_spline_are_its_polynomials(degree):
+    spline = Spline(knots=KNOTS, degree=degree)
+    begins, coefficients = spline.pieces(KNOTS[0], KNOTS[-1])
+    piece = np.searchsorted(begins, Z, side="right") - 1
+    powers = (Z - begins[piece])[:, None] ** np.arange(degree + 1)
+    found = np.einsum("nq,nqk->nk", powers, coefficients[piece])
+    np.testing.assert_allclose(found, spline.functions(Z, KNOTS[0], KNOTS[-1]), atol=1e-12)
+
+
+def test_known_rows():
+    rows = pd.DataFrame(
+        {
+            "income": ["250", "20", "19.99"],
+            "age": [None, "18", "90"],
+            "home": ["rent", "own", None],
+            "town": ["b", "a", "a"],
+            "paid": ["yes", "no", "no"],
+        }
+    )
+    schema = additive()
+    names = list(schema.encoded_names)
+    x = pd.DataFrame(encode(rows, schema).x, columns=names)
+    assert x[["income>=20", "income>=50", "income>=100"]].to_numpy().tolist() == [
+        [1, 1, 1], [1, 0, 0], [0, 0, 0],
+    ]  # fmt: skip
+    ages = [name for name in names if name.startswith("age~") and " and " not in name]
+    np.testing.assert_allclose(x[ages], [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]], atol=1e-12)
+    assert x["age is missing"].tolist() == [1, 0, 0]
+    assert x["age is missing and home=rent"].tolist() == [1, 0, 0]
+    assert x[f"{ages[-1]} and home is missing"].tolist() == [0, 0, 1]
+    products = [name for name in names if " and " in name]
+    assert len(products) == (len(ages) + 1) * 4
+    assert schema.encoded_blocks["age and home"] == products == names[-len(products) :]
+
+
+def test_plain_rows_and_records_are_expanded_to_the_same():
+    schema, table = additive(), make_table(60)
+    assert schema.plain == make_schema()
+    wide, plain = encode(table, schema).x, encode(table, schema.plain).x
+    np.testing.assert_array_equal(expand(plain, schema), wide)
+    place = {"own": 0, "rent": 1, "other": 2}
+    records = np.column_stack(
+        [table["income"].clip(0, 100), table["age"], table["home"].map(place).fillna(3)]
+    )
+    np.testing.assert_array_equal(encode_records(records, schema), wide)
+    with pytest.raises(InputError, match="plain schema"):
+        expand(wide, schema)
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ({"basis": {"kind": "spline", "knots": [0, 50]}}, "knots must begin with 18"),
+        ({"basis": {"kind": "spline", "knots": [18, 50, 40, 90]}}, "must increase"),
+        ({"basis": {"kind": "spline", "knots": [18, 90], "degree": 4}}, "degree"),
+        ({"basis": {"kind": "steps", "edges": [18, 20]}}, "edges must be above 18"),
+        ({"basis": {"kind": "steps", "edges": [20, 91]}}, "at most 90"),
+        ({"basis": {"kind": "steps", "edges": []}}, "edges"),
+        ({"basis": {"kind": "trees"}}, "basis"),
+    ],
+)
+def test_bases_that_do_not_fit_are_refused_with_column_and_bound(column, words):
+    document = make_schema().model_dump(mode="json", exclude_none=True)
+    document["columns"]["age"] |= column
+    with pytest.raises(InputError, match=words) as refused:
+        parse_schema(json.dumps(document), source="s.json")
+    assert "s.json" in str(refused.value)
+    assert "age" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "pairs", [[["age", "age"]], [["age", "town"]], [["age", "nothing"]], [["age", "home"], ["home", "age"]]]
+)  # fmt: skip
+def test_interactions_are_of_two_features_each_once(pairs):
+    with pytest.raises(ValueError, match="interactions"):
+        additive(interactions=pairs)
+
+
+def test_a_schema_without_bases_has_the_hash_that_it_had():
+    """Releases of today's schemas pool with those of yesterday."""
+    assert "basis" not in make_schema().to_json()
+    assert "interactions" not in make_schema().to_json()
+    again = parse_schema(additive().to_json(), source="s.json")
+    assert again == additive()
+    assert again.hash != make_schema().hash
+
+
+# What is made of such rows
+
+
+def curved_table(n, seed=0):
+    """Who is paid back is a matter of middle age: no line in the age says so."""
+    table, rng = make_table(n), np.random.default_rng(seed)
+    age = table["age"].fillna(40)
+    likely = expit(6 * (np.abs(age - 54) < 15) - 3)
+    return table.assign(paid=np.where(rng.random(n) < likely, "yes", "no"))
+
+
+def accuracy(model, table):
+    return sf.evaluate(model, {"t": table}, sf.ServerConfig(resamples=1)).overall["accuracy"].value
+
+
+def test_surrogates_of_an_additive_schema_are_the_same_records_and_train_a_curve():
+    table, test, schema = curved_table(1500), curved_table(1000, 1), additive()
+    config, server = sf.SurrogateConfig(k_min=20), sf.ServerConfig(rho=0.0)
+    made = sf.distill_table(table, schema, config).release
+    assert made.names == tuple(schema.features)
+    pooled = sf.pool_and_train({"a": made}, schema, server)
+    line = sf.distill_table(table, make_schema(), config).release
+    straight = sf.pool_and_train({"a": line}, make_schema(), server)
+    assert accuracy(pooled, test) > accuracy(straight, test) + 0.1
+    with pytest.raises(InputError, match="schema"):
+        sf.pool_and_train({"a": made, "b": line}, schema, server)
+
+
+def test_a_fair_release_of_an_additive_schema_is_of_its_inputs():
+    table, schema = curved_table(600), additive()
+    config = sf.DistillConfig(n_synthetic=60, steps=200, rho_o=0.0, lambda_theta=1e-2)
+    release = sf.distill_table(table, schema, config).release
+    assert isinstance(release, Release)
+    assert release.names == schema.encoded_names
+    model = sf.pool_and_train({"a": release}, schema)
+    assert accuracy(model, curved_table(1000, 1)) > 0.85
+
+
+def test_estimators_have_splines_and_interactions():
+    rng = np.random.default_rng(0)
+    X, s = (
+        pd.DataFrame({"a": rng.uniform(-1, 1, 800), "b": rng.uniform(-1, 1, 800)}),
+        np.arange(800) % 2,
+    )
+    middle, same = np.abs(X["a"]) < 0.5, X["a"] * X["b"] > 0
+    plain = sf.sklearn.FairLogisticRegression(rho=0, lambda_theta=1e-4)
+    for y, settings in ((middle, {"basis": "spline"}), (same, {"interactions": [("a", "b")]})):
+        fitted = plain.set_params(basis=None, interactions=()).fit(X, y)
+        assert fitted.score(X, y) < 0.7
+        better = plain.set_params(**{"basis": None, "interactions": (), **settings}).fit(X, y)
+        assert better.score(X, y) > 0.8
+        assert better.coef_.shape[1] == len(better.encoded_names_)
+        clients = sf.sklearn.SingleShotClassifier(
+            rho=0.1, lambda_theta=1e-4, bounds=(-1, 1), random_state=0, **settings
+        )
+        assert clients.fit(X, y, sensitive_features=s, clients=s).score(X, y) > 0.8
+    with pytest.raises(InputError, match="basis"):
+        plain.set_params(basis="trees").fit(X, middle)
+
+
+def test_estimators_take_unseen_categories_and_missing_values():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(0, 1, 300), "home": rng.choice(["x", "y", "z"], 300)})
+    y = (X["a"] > 0.5) | (X["home"] == "x")
+    some = X.mask(rng.random((300, 2)) < 0.1)
+    model = sf.sklearn.FairLogisticRegression(rho=0).fit(some, y)
+    assert {"a is missing", "home is missing"} <= set(model.encoded_names_)
+    new = pd.DataFrame({"a": [0.2, np.nan], "home": ["never seen", None]})
+    coefficients = dict(zip(model.encoded_names_, model.coef_[0], strict=True))
+    expected = [
+        0.2 * coefficients["a"],
+        coefficients["a is missing"] + coefficients["home is missing"],
+    ]
+    np.testing.assert_allclose(model.decision_function(new), expected + model.intercept_)
+    assert model.predict(new).shape == (2,)
+
+
+def test_an_unknown_category_has_no_indicator():
+    columns = dict(make_schema().columns)
+    columns["home"] = Categorical(
+        categories=("own", "rent", "other"), unknown="ignore", missing="category"
+    )
+    schema = make_schema().model_copy(update={"columns": columns})
+    table = make_table(4).assign(home=["castle", "own", None, "rent"])
+    x = pd.DataFrame(encode(table, schema).x, columns=list(schema.encoded_names))
+    assert x.filter(like="home").sum(axis=1).tolist() == [0, 1, 1, 1]
+    with pytest.raises(ValueError, match="unlisted"):
+        Categorical(categories=("a", "b"), unknown="ignore", unlisted="a")
+
+
+def test_shipped_schemas_are_of_the_same_columns():
+    for name in ("adult", "bank", "dutch", "law_school", "loanapp"):
+        plain, wide = (dataset_schema(name + end) for end in ("", "_additive"))
+        assert list(plain.columns) == list(wide.columns)
+        assert (plain.label, plain.positive, plain.sensitive) == (
+            wide.label,
+            wide.positive,
+            wide.sensitive,
+        )
+        for column, other in zip(plain.columns.values(), wide.columns.values(), strict=True):
+            if isinstance(other, Numeric):
+                assert (column.lower, column.upper) == (other.lower, other.upper)

@@ -1,0 +1,41 @@
+"""The curve of each column of an additive model."""
+
+import numpy as np
+import pytest
+from conftest import make_table
+from test_export import additive, linear, network
+
+import synthfair as sf
+from synthfair.errors import InputError
+
+
+def test_a_shape_is_what_a_column_adds_to_the_middle():
+    model = linear(additive())
+    found = sf.shapes(model)
+    assert list(found) == list(model.schema_.features)
+    table = make_table(n=200, n_groups=3).assign(code=5, kind=2, age=18.0, home="own", income=0.0)
+    ages = found["age"]
+    for i in (0, 77, 200):
+        row = table.head(1).assign(age=ages.values[i])
+        scored = sf.predict(model, row, reference=model.middle)
+        assert scored["contribution of age"][0] == pytest.approx(ages.score[i])
+    assert found["home"].values.tolist() == ["own", "rent", "other"]
+    assert found["income"].score.shape == (201,)
+    steps = np.flatnonzero(np.diff(found["income"].score))
+    assert found["income"].values[steps + 1].tolist() == [20.0, 50.0, 100.0]
+
+
+def test_a_figure_has_a_panel_for_each_column_the_most_important_first():
+    model = linear(additive())
+    table = make_table(n=200, n_groups=3).assign(code=[5, 7] * 100, kind=[2, 3, 1.5, 3] * 50)
+    parts = model.contributions(*sf.encode(table, model.schema_)[:2])[1]
+    for rows in (None, table):
+        figure = sf.plot_shapes(model, rows)
+        titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+        assert sorted(titles) == sorted(model.schema_.features)
+    assert titles[0] == max(model.schema_.features, key=lambda name: np.std(parts[name]))
+
+
+def test_networks_have_no_shapes():
+    with pytest.raises(InputError, match="hidden layers"):
+        sf.shapes(network())
