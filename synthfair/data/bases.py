@@ -9,14 +9,25 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field, field_validator
+from pydantic import AfterValidator, BaseModel, Field
 
 from synthfair.config.rules import STRICT
 
 MOST_PLACES = 100
 """Knots or edges of a column, at most."""
 
-Places = Annotated[tuple[float, ...], Field(strict=False, min_length=1, max_length=MOST_PLACES)]
+
+def _require_increasing(places: tuple[float, ...]) -> tuple[float, ...]:
+    if not np.all(np.diff(places) > 0):
+        raise ValueError("must increase")
+    return places
+
+
+Places = Annotated[
+    tuple[float, ...],
+    Field(strict=False, min_length=1, max_length=MOST_PLACES),
+    AfterValidator(_require_increasing),
+]
 
 
 class Steps(BaseModel):
@@ -36,8 +47,6 @@ class Steps(BaseModel):
 
     kind: Literal["steps"] = "steps"
     edges: Places
-
-    _increasing = field_validator("edges")(lambda edges: _require_increasing(edges))
 
     def require_between(self, lower: float, upper: float) -> None:
         """Raises ValueError: an edge is none between these bounds."""
@@ -76,8 +85,6 @@ class Spline(BaseModel):
     kind: Literal["spline"] = "spline"
     knots: Annotated[Places, Field(min_length=2)]
     degree: int = Field(2, ge=1, le=3)
-
-    _increasing = field_validator("knots")(lambda knots: _require_increasing(knots))
 
     def require_between(self, lower: float, upper: float) -> None:
         """Raises ValueError: the knots do not reach from bound to bound."""
@@ -118,9 +125,3 @@ class Spline(BaseModel):
 
 
 Basis = Annotated[Spline | Steps, Field(discriminator="kind")]
-
-
-def _require_increasing(places: tuple[float, ...]) -> tuple[float, ...]:
-    if not np.all(np.diff(places) > 0):
-        raise ValueError("must increase")
-    return places
