@@ -254,7 +254,7 @@ def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
 
 
 def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
-    """[N, d] rows of a schema, of those [N, d'] of ``schema.plain``: bases, and products of columns.
+    """[N, d] rows of a schema from those [N, d'] of ``schema.plain``, by bases and products.
 
     Raises:
         InputError: they are not rows of the plain schema.

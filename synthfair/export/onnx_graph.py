@@ -65,7 +65,7 @@ def to_graph(model: TrainedModel) -> onnx.ModelProto:
 
     # An input that is called as a constant is would silently replace it.
     names = {one.name for one in graph.constants} | {node.output[0] for node in graph.nodes}
-    for name in columns:
+    for name in (one.name for one in graph.inputs):
         if name in names or not name:
             raise InputError(
                 f"to_onnx: column {name!r}: a part of the graph has that name; rename it"
@@ -121,7 +121,7 @@ class _Graph:
         return self.add("Cast", condition, to=TensorProto.DOUBLE)
 
     def number(self, name: str, column: Numeric) -> str:
-        """[N, ...] (value - lower) / (upper - lower), or its functions, and whether it is missing."""
+        """[N, ...] a number, scaled, or functions of that; and whether it is missing."""
         x, lower, upper = self.column(name, TensorProto.DOUBLE), column.lower, column.upper
         if column.out_of_range == "clip":
             in_range = self.add("Less", self.add("Abs", x), np.inf)
