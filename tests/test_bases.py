@@ -185,31 +185,31 @@ def test_a_fair_release_of_an_additive_schema_is_of_its_inputs():
 
 def test_estimators_have_splines_and_interactions():
     rng = np.random.default_rng(0)
-    X, s = (
+    table, s = (
         pd.DataFrame({"a": rng.uniform(-1, 1, 800), "b": rng.uniform(-1, 1, 800)}),
         np.arange(800) % 2,
     )
-    middle, same = np.abs(X["a"]) < 0.5, X["a"] * X["b"] > 0
+    middle, same = np.abs(table["a"]) < 0.5, table["a"] * table["b"] > 0
     plain = sf.sklearn.FairLogisticRegression(rho=0, lambda_theta=1e-4)
     for y, settings in ((middle, {"basis": "spline"}), (same, {"interactions": [("a", "b")]})):
-        fitted = plain.set_params(basis=None, interactions=()).fit(X, y)
-        assert fitted.score(X, y) < 0.7
-        better = plain.set_params(**{"basis": None, "interactions": (), **settings}).fit(X, y)
-        assert better.score(X, y) > 0.8
+        fitted = plain.set_params(basis=None, interactions=()).fit(table, y)
+        assert fitted.score(table, y) < 0.7
+        better = plain.set_params(**{"basis": None, "interactions": (), **settings}).fit(table, y)
+        assert better.score(table, y) > 0.8
         assert better.coef_.shape[1] == len(better.encoded_names_)
         clients = sf.sklearn.SingleShotClassifier(
             rho=0.1, lambda_theta=1e-4, bounds=(-1, 1), random_state=0, **settings
         )
-        assert clients.fit(X, y, sensitive_features=s, clients=s).score(X, y) > 0.8
+        assert clients.fit(table, y, sensitive_features=s, clients=s).score(table, y) > 0.8
     with pytest.raises(InputError, match="basis"):
-        plain.set_params(basis="trees").fit(X, middle)
+        plain.set_params(basis="trees").fit(table, middle)
 
 
 def test_estimators_take_unseen_categories_and_missing_values():
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({"a": rng.uniform(0, 1, 300), "home": rng.choice(["x", "y", "z"], 300)})
-    y = (X["a"] > 0.5) | (X["home"] == "x")
-    some = X.mask(rng.random((300, 2)) < 0.1)
+    table = pd.DataFrame({"a": rng.uniform(0, 1, 300), "home": rng.choice(["x", "y", "z"], 300)})
+    y = (table["a"] > 0.5) | (table["home"] == "x")
+    some = table.mask(rng.random((300, 2)) < 0.1)
     model = sf.sklearn.FairLogisticRegression(rho=0).fit(some, y)
     assert {"a is missing", "home is missing"} <= set(model.encoded_names_)
     new = pd.DataFrame({"a": [0.2, np.nan], "home": ["never seen", None]})

@@ -16,13 +16,13 @@ def test_a_shape_is_what_a_column_adds_to_the_middle():
     table = make_table(n=200, n_groups=3).assign(code=5, kind=2, age=18.0, home="own", income=0.0)
     ages = found["age"]
     for i in (0, 77, 200):
-        row = table.head(1).assign(age=ages.values[i])
+        row = table.head(1).assign(age=ages.places[i])
         scored = sf.predict(model, row, reference=model.middle)
         assert scored["contribution of age"][0] == pytest.approx(ages.score[i])
-    assert found["home"].values.tolist() == ["own", "rent", "other"]
+    assert found["home"].places.tolist() == ["own", "rent", "other"]
     assert found["income"].score.shape == (201,)
     steps = np.flatnonzero(np.diff(found["income"].score))
-    assert found["income"].values[steps + 1].tolist() == [20.0, 50.0, 100.0]
+    assert found["income"].places[steps + 1].tolist() == [20.0, 50.0, 100.0]
 
 
 def test_a_figure_has_a_panel_for_each_column_the_most_important_first():

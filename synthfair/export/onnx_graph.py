@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from synthfair.data.bases import Steps
+from synthfair.data.bases import Spline, Steps
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
 
@@ -130,23 +130,21 @@ class _Graph:
             in_range = self.add("And", *inside)
         above = self.add("Sub", self.add("Clip", x, lower, upper), lower)
         scaled = self.add("Where", in_range, self.add("Div", above, upper - lower), np.nan)
-        block = self.functions(scaled, column) if column.basis else scaled
+        block = self.functions(scaled, column, column.basis) if column.basis else scaled
         if column.missing == "refuse":
             return block
         missing = self.add("IsNaN", x)
         block = self.add("Where", missing, 0.0, block)
         return self.add("Concat", block, self.indicator(missing), axis=1)
 
-    def functions(self, z: str, column: Numeric) -> str:
+    def functions(self, z: str, column: Numeric, basis: Spline | Steps) -> str:
         """[N, k] the basis functions of a scaled number [N, 1]; not-a-number where it is."""
-        basis, bounds = column.basis, (column.lower, column.upper)
         nothing = self.add("Mul", z, 0.0)
         if isinstance(basis, Steps):
             edges = (np.array(basis.edges) - column.lower) / (column.upper - column.lower)
             found = self.indicator(self.add("GreaterOrEqual", z, edges[None]))
             return self.add("Add", found, nothing)
-        assert basis is not None
-        begins, coefficients = basis.pieces(*bounds)
+        begins, coefficients = basis.pieces(column.lower, column.upper)
         beyond = self.indicator(self.add("GreaterOrEqual", z, begins[None]))
         last = np.eye(len(begins)) - np.eye(len(begins), k=-1)
         inside = self.add("MatMul", beyond, last)  # 1 for the piece that holds z

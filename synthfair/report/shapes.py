@@ -28,12 +28,12 @@ class Shape(NamedTuple):
     """How a column moves the score of a linear model, all else equal.
 
     Attributes:
-        values: [k] of the column: numbers from bound to bound, or categories.
+        places: [k] values of the column: numbers from bound to bound, or categories.
         score: [k] what each adds to the score of ``model.middle``, in log-odds of a logistic model;
             without the column's interactions.
     """
 
-    values: np.ndarray
+    places: np.ndarray
     score: np.ndarray
 
 
@@ -49,7 +49,7 @@ def shapes(model: TrainedModel) -> dict[str, Shape]:
         >>> surrogate = sf.distill_table(table, schema, sf.SurrogateConfig()).release
         >>> model = sf.pool_and_train({"a": surrogate}, schema)
         >>> loan = sf.shapes(model)["loanamt"]
-        >>> loan.values[[0, -1]].tolist(), loan.score.shape
+        >>> loan.places[[0, -1]].tolist(), loan.score.shape
         ([0.0, 500.0], (201,))
     """
     schema = model.schema_
@@ -102,13 +102,13 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
         order = sorted(drawn, key=lambda name: -spread[name])
         for axes, name in zip(panels, order, strict=False):
             shape, text = drawn[name], isinstance(model.schema_.columns[name], Categorical)
-            places = np.arange(len(shape.values)) if text else shape.values
+            places = np.arange(len(shape.places)) if text else shape.places
             if table is not None:
                 behind = axes.twinx()
                 behind.set_axis_off()
                 values = table[name].astype("string") if text else table[name].astype(float)
                 if text:
-                    counts = values.value_counts().reindex(shape.values.astype(str), fill_value=0)
+                    counts = values.value_counts().reindex(shape.places.astype(str), fill_value=0)
                     behind.bar(places, counts, color="0.85")
                 else:
                     behind.hist(values.dropna().clip(places[0], places[-1]), 40, color="0.85")
@@ -117,7 +117,7 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
             axes.axhline(0, color="0.6", linewidth=0.8)
             if text:
                 axes.plot(places, shape.score, "o", color=COLORS[0], markersize=4)
-                axes.set_xticks(places, shape.values.astype(str), rotation=90, fontsize=6)
+                axes.set_xticks(places, shape.places.astype(str), rotation=90, fontsize=6)
             else:
                 axes.plot(places, shape.score, color=COLORS[0])
             axes.set_title(name)

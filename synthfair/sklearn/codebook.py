@@ -359,24 +359,9 @@ def make_codebook(
 
     columns: dict[str, Numeric | Categorical] = {}
     learned = []
-    for name in table.columns:
-        missing = "category" if table[name].isna().any() else "refuse"
+    for name, values in table.items():
         try:
-            if name in listed or not _is_number(table[name].dtype):
-                values = listed[name] if name in listed else _values(table[name].dropna())
-                columns[name] = Categorical(
-                    categories=_categories(name, values), missing=missing, unknown="ignore"
-                )
-            else:
-                low, high = _pair(name, given[name]) if name in given else _range(table[name])
-                curve = estimator.basis and not pd.api.types.is_bool_dtype(table[name])
-                columns[name] = Numeric(
-                    lower=low,
-                    upper=high,
-                    out_of_range="clip",
-                    missing=missing,
-                    basis=Spline(knots=np.linspace(low, high, KNOTS).tolist()) if curve else None,
-                )
+            columns[name] = _make_column(values, listed.get(name), given.get(name), estimator.basis)
         except ValidationError as error:
             raise refusal(f"X: column {name!r}", error) from error
         if name not in listed and name not in given:
@@ -401,6 +386,21 @@ def make_codebook(
     except ValidationError as error:
         raise refusal("X, y and sensitive_features", error) from error
     return Codebook(schema, tuple(learned))
+
+
+def _make_column(
+    values: pd.Series, categories: Any, pair: Any, basis: str | None
+) -> Numeric | Categorical:
+    """A column as the arguments say, and where they do not, as its values are."""
+    name, missing = str(values.name), "category" if values.isna().any() else "refuse"
+    if categories is not None or not _is_number(values.dtype):
+        listed = _values(values.dropna()) if categories is None else categories
+        return Categorical(categories=_categories(name, listed), missing=missing, unknown="ignore")
+    low, high = _range(values) if pair is None else _pair(name, pair)
+    curve = None
+    if basis and not pd.api.types.is_bool_dtype(values):
+        curve = Spline(knots=np.linspace(low, high, KNOTS).tolist())
+    return Numeric(lower=low, upper=high, out_of_range="clip", missing=missing, basis=curve)
 
 
 def _by_column(table: pd.DataFrame, bounds: Bounds | None) -> dict[Any, tuple[float, float]]:
