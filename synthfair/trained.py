@@ -178,7 +178,8 @@ class TrainedModel(BaseModel):
         for name, column in self.schema_.features.items():
             names = encoded_as(name, column)
             of_column = dict(zip(names, islice(theta, len(names)), strict=True))
-            if isinstance(column, Numeric):  # theta (value - lower) / (upper - lower)
+            # theta (value - lower) / (upper - lower)
+            if isinstance(column, Numeric) and not column.basis:
                 of_column[name] /= column.upper - column.lower
                 constant -= of_column[name] * column.lower
                 if column.missing == "category":

@@ -87,7 +87,7 @@ def test_known_rows():
     np.testing.assert_allclose(x[ages], [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]], atol=1e-12)
     assert x["age is missing"].tolist() == [1, 0, 0]
     assert x["age is missing and home=rent"].tolist() == [1, 0, 0]
-    assert x[f"{ages[-1]} and home is missing"].tolist() == [0, 0, 1]
+    assert x[f"{ages[-1]} and home is missing"].tolist() == pytest.approx([0, 0, 1])
     products = [name for name in names if " and " in name]
     assert len(products) == (len(ages) + 1) * 4
     assert schema.encoded_blocks["age and home"] == products == names[-len(products) :]
@@ -169,8 +169,6 @@ def test_surrogates_of_an_additive_schema_are_the_same_records_and_train_a_curve
     line = sf.distill_table(table, make_schema(), config).release
     straight = sf.pool_and_train({"a": line}, make_schema(), server)
     assert accuracy(pooled, test) > accuracy(straight, test) + 0.1
-    with pytest.raises(InputError, match="schema"):
-        sf.pool_and_train({"a": made, "b": line}, schema, server)
 
 
 def test_a_fair_release_of_an_additive_schema_is_of_its_inputs():

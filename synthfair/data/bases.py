@@ -110,13 +110,12 @@ class Spline(BaseModel):
 
         On the piece from b on, function j is the sum of c[i, j] (z - b)^i over i < q.
         """
-        from scipy.interpolate import BSpline, PPoly
+        from scipy.interpolate import PPoly  # takes a while
 
         t = self._repeated(lower, upper)
-        n = len(t) - self.degree - 1
-        ppoly = PPoly.from_spline(BSpline(t, np.eye(n)[:, 1:], self.degree))
-        inner = slice(self.degree, len(t) - self.degree - 1)
-        return t[inner], ppoly.c[::-1, inner].swapaxes(0, 1)
+        n, inner = len(t) - self.degree - 1, slice(self.degree, len(t) - self.degree - 1)
+        splines = [PPoly.from_spline((t, one, self.degree)) for one in np.eye(n)[1:]]
+        return t[inner], np.stack([spline.c[::-1, inner].T for spline in splines], axis=-1)
 
     def _repeated(self, lower: float, upper: float) -> np.ndarray:
         """The knots, scaled, with the ends repeated."""
