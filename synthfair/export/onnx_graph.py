@@ -184,7 +184,14 @@ class _Graph:
             hot = self.add("Add", hot, self.add("Mul", other, place))
         if column.missing == "category":
             hot = self.add("Concat", hot, missing, axis=1)
-        any_hot = self.add("Greater", self.add("ReduceSum", hot, np.array([1]), keepdims=1), 0.0)
         first = 1 if base or len(column.categories) == 2 else 0
         places = np.arange(first, len(column.categories) + (column.missing == "category"))
-        return self.add("Where", any_hot, self.add("Gather", hot, places, axis=1), np.nan)
+        indicators = self.add("Gather", hot, places, axis=1)
+        if column.unknown and column.missing == "category":
+            return indicators
+        if column.unknown:
+            allowed = self.add("Less", missing, 0.5)
+        else:
+            hits = self.add("ReduceSum", hot, np.array([1]), keepdims=1)
+            allowed = self.add("Greater", hits, 0.0)
+        return self.add("Where", allowed, indicators, np.nan)

@@ -311,7 +311,9 @@ def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
         present = values[~values.isna()]
         if _is_number(values.dtype) and not (finite := np.isfinite(as_numbers(present))).all():
             row = present.index[int(np.argmin(finite))]
-            raise InputError(f"X: column {name!r}, row {row + 1}: {values[row]}; must be finite")
+            raise InputError(
+                f"X: column {name!r}, row {row + 1}: {values[row]}; numbers must be finite"
+            )
         if not len(present):
             raise InputError(f"X: column {name!r}: holds no value; drop the column")
         categories = getattr(values.dtype, "categories", None)

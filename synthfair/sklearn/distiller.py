@@ -107,7 +107,9 @@ class Distiller(FairEstimator):
             steps=self.steps,
             seed=seed_of(self.random_state),
         )
-        codebook, rows, _, self.classes_, self.groups_ = read_arrays(self, X, y, sensitive_features)
+        fitted = read_arrays(self, X, y, sensitive_features)
+        codebook, rows = fitted.codebook, fitted.rows
+        self.classes_, self.groups_ = fitted.classes, fitted.groups
         codebook.warn_of_learned()
         with jax.enable_x64(True):
             (client,) = distill_clients({"X": rows}, codebook.schema, config, model=codebook.model)
