@@ -237,12 +237,11 @@ def test_categories_are_one_hot_and_coefficients_have_names():
     assert list(made.columns) == list(coded.columns) == names
     whole = make_pipeline(distiller.encoder_, LogisticRegression().fit(coded, y))
     assert set(whole.predict(x.iloc[::-1, ::-1])) == {"no", "yes"}
-    with pytest.raises(sf.InputError, match=r"column 'home', row 1: 'castle' is not allowed"):
-        whole.predict(x.assign(home="castle"))
+    assert set(whole.predict(x.assign(home="castle"))) <= {"no", "yes"}
     np.testing.assert_array_equal(coded["home=rent"], x["home"] == "rent")
     np.testing.assert_array_equal(coded["income"], x["income"])
-    with pytest.raises(sf.InputError, match=r"column 'home', row 1: 'castle' is not allowed"):
-        model.predict(x.assign(home="castle"))
+    none = np.hstack([x[["income", "age"]], 0.0 * hot]) @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_allclose(model.decision_function(x.assign(home="castle")), none)
 
 
 def test_codes_in_an_array_can_be_categories():
@@ -374,8 +373,7 @@ def test_clients_of_one_class_send_surrogates():
         ({"s": 1.0}, "column 's': it is used for sensitive features"),
         ({"home": "own"}, "column 'home': must hold numbers, or from 2 .* categories .*'own'"),
         ({"day": pd.Timestamp("2020-01-01")}, "column 'day': .*; holds 1, such as Timestamp"),
-        ({"home": [None, "own", "rent"] * 100}, "column 'home', row 1: a missing value"),
-        ({"trend": np.nan, "home": ["own", "rent"] * 150}, "column 'trend', .*: a missing value"),
+        ({"trend": np.nan, "home": ["own", "rent"] * 150}, "column 'trend': holds no value"),
     ],
 )
 def test_columns_that_do_not_fit(changes, complaint):
