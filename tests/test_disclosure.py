@@ -86,7 +86,7 @@ def test_a_trainer_is_measured_on_the_test_rows(monkeypatch, trainer):
     y = 2 * x[:, 0] - 1
     test = Encoded(x, s, y)
     table = FairTable(*(np.tile(part, (20, 1)[: part.ndim]) for part in _inputs(test)), C=10.0)
-    alone = Federation(make_schema(), (test,), (test,), ("only",))
+    alone = Federation(make_schema(), (test,), (test,), ("only",), (test,))
     monkeypatch.setattr(trainers, "federation", lambda _: alone)
     monkeypatch.setattr(trainers, "fair_table", lambda *_, **__: table)
     setting = trainers.TrainerSetting("fair table", trainer)

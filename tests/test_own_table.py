@@ -58,6 +58,7 @@ def test_a_draft_whose_block_is_deleted_makes_a_release(table, capsys):
     ("make", "roles", "separator"),
     [
         (make_table(400, n_groups=4), ["--label", "paid", "--sensitive", "town"], ","),
+        (make_table(400), ["--label", "paid", "--sensitive", "town", "--additive"], ","),
         (
             make_table(400).assign(
                 site_id=range(400), grade=3, home=lambda t: t["home"].fillna("?")
@@ -79,6 +80,7 @@ def test_drafts_of_unlike_tables_make_releases(tmp_path, capsys, make, roles, se
         roles = [*roles, "--positive", "yes"]
     assert main(["schema", str(data), *roles]) == 0
     document = json.loads(capsys.readouterr().out)
+    assert ("basis" in document["columns"]["income"]) == ("--additive" in roles)
     del document["draft"]
     (tmp_path / "schema.json").write_text(json.dumps(document))
     assert release(data, tmp_path / "schema.json") == 0

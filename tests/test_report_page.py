@@ -12,6 +12,7 @@ import pytest
 from browser import headless, needs_browser
 from report_runs import CONFIG, copied, edited, tables, write_runs
 from scipy.stats import binomtest
+from test_export import additive, linear
 
 import synthfair as sf
 from synthfair.cli import main
@@ -105,6 +106,19 @@ def test_the_overview_is_mean_and_standard_deviation(page, runs):
         seconds = f"{statistics.mean(m['seconds'] for m in metrics):.1f}"
         assert found[run][1:3] == tuple(means)
         assert found[run][5:] == ("2", "1", "5,000", seconds, "yes")
+
+
+def test_a_model_next_to_the_run_shows_what_each_column_adds(runs, tmp_path):
+    model = linear(additive())
+    folder = edited(runs[0], tmp_path / "run")
+    sf.write_model(model, folder / "model.json")
+    files = write_report(read_results([folder]), tmp_path / "r.html")
+    ((_, *rows),) = tables((tmp_path / "r.html").read_text(), "What each column adds to the score")
+    expected = [(name, f"{value:z.4f}") for name, value in model.coefficients.items()]
+    assert rows == expected
+    drawn = (tmp_path / "r_plots" / "run-shapes.svg").read_text()
+    assert tmp_path / "r_plots" / "run-shapes.svg" in files
+    assert all(f">{name}<" in drawn for name in model.schema_.features)
 
 
 @pytest.mark.usefixtures("text_only")

@@ -154,7 +154,7 @@ def in_rounds(method: str, rho: float) -> Fit:
         nothing = encoded(test, np.zeros(len(test.y), bool))
         tests = (encoded(test, np.ones(len(test.y), bool)), *[nothing] * (len(parts) - 1))
         names = tuple(map(str, range(len(parts))))
-        clients = compare.Federation(schema, tuple(parts), tests, names)
+        clients = compare.Federation(schema, tuple(parts), tests, names, tuple(parts))
         config = sf.DistillConfig(penalty="selection_rate", rho_o=rho, seed=seed)
         given = {"rounds": 1000, "learning_rate": 3.0, "multiplier_rate": 1.0}
         _, fitted = compare.run_method(

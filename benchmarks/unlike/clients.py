@@ -119,7 +119,7 @@ def surrogates(cut: Cut, kind: str) -> Surrogates:
     clients = federation(cut)
     config = CONFIGS[kind].model_copy(update={"seed": cut.seed})
     parts, rows_out, start = [], 0, time.perf_counter()
-    for real in clients.train:
+    for real in clients.plain:
         try:
             release = surrogate_release(in_memory(real), clients.schema, config).release
         except sf.InputError:

@@ -144,7 +144,7 @@ def surrogate(
 ) -> Fitted:
     """Surrogate releases, and the penalty at the server over all of them."""
     settings, shared = surrogate_settings(config), {} if shared is None else shared
-    clients = federation.schema.hash, federation.names, *map(sha256_of, federation.train)
+    clients = federation.schema.hash, federation.names, *map(sha256_of, federation.plain)
     key = settings.model_dump_json(), clients
     if key in shared:
         releases, seconds = shared[key]
@@ -167,7 +167,7 @@ def make_surrogates(federation: Federation, settings: SurrogateConfig) -> dict[s
     """One of each client."""
     return {
         name: surrogate_release(in_memory(real), federation.schema, settings, source=name).release
-        for name, real in zip(federation.names, federation.train, strict=True)
+        for name, real in zip(federation.names, federation.plain, strict=True)
     }
 
 

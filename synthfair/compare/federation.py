@@ -9,7 +9,7 @@ import numpy as np
 
 from synthfair.client.distillation import Distillation
 from synthfair.config import Target
-from synthfair.data.encode import Encoded, encode
+from synthfair.data.encode import Encoded, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
 from synthfair.federated import Communication
@@ -24,12 +24,14 @@ class Federation(NamedTuple):
         train: of each client.
         test: of each client.
         names: of the clients, fit for files: client_0, client_1, ..., or by what they were named.
+        plain: the training rows of each client by ``schema.plain``, of which surrogates are made.
     """
 
     schema: Schema
     train: tuple[Encoded, ...]
     test: tuple[Encoded, ...]
     names: tuple[str, ...]
+    plain: tuple[Encoded, ...]
 
     @property
     def n_groups(self) -> int:
@@ -59,9 +61,11 @@ def federate(
         ([795, 795], 2)
     """
     named = clients if isinstance(clients, Mapping) else dict(enumerate(clients))
-    train = [encode(c.train, schema, source=f"client {i}, train") for i, c in named.items()]
+    plain = [encode(c.train, schema.plain, source=f"client {i}, train") for i, c in named.items()]
+    train = [rows._replace(x=expand(rows.x, schema)) for rows in plain]
     test = [encode(c.test, schema, source=f"client {i}, test") for i, c in named.items()]
-    return Federation(schema, tuple(train), tuple(test), tuple(file_stems(named)))
+    names = tuple(file_stems(named))
+    return Federation(schema, tuple(train), tuple(test), names, tuple(plain))
 
 
 def pooled(parts: Sequence[Encoded]) -> Encoded:

@@ -37,10 +37,11 @@ from synthfair.report.result_tables import (
 )
 from synthfair.report.results import Result, inputs_of, run_names
 from synthfair.report.scores import THRESHOLDS, Calibration, at_thresholds, calibration, has_scores
+from synthfair.report.shapes import ShapesFigure
 from synthfair.report.text_table import Table, fact_rows
 from synthfair.run_files import MetricsFile
 
-FIGURES = ("groups", "thresholds", "selection", "calibration", "objective", "gap")
+FIGURES = ("groups", "shapes", "thresholds", "selection", "calibration", "objective", "gap")
 """The figures that a run may have."""
 
 LEAST_IN_BIN, MOST_STEPS = 10, 400
@@ -80,12 +81,12 @@ class View(NamedTuple):
     """
 
     result: Result
-    figures: dict[str, dict[str, Figure]]
+    figures: dict[str, dict[str, Figure | ShapesFigure]]
     tables: dict[str, Table]
     folds: dict[str, Table]
     commands: list[str]
 
-    def draw(self, title: str, **figures: Figure) -> None:
+    def draw(self, title: str, **figures: Figure | ShapesFigure) -> None:
         """Adds the figures of a section."""
         run = self.result.name
         self.figures[title] = {f"{run}-{name}": figure for name, figure in figures.items()}
@@ -203,6 +204,11 @@ def _view(result: Result) -> View:
             for client, counts in run.rows.items()
         ]
         tables["Rows by client and group"] = Table(("test rows of", *run.by_group), rows)
+    if result.model and not result.model.hidden:
+        title = "What each column adds to the score"
+        view.draw(title, shapes=ShapesFigure(result.model))
+        rows = list(result.model.coefficients.items())
+        view.folds[title] = Table(("input", "coefficient"), rows, form="z.4f")
     if run.scores is not None and has_scores(run.scores):
         _add_scores(view, run.scores, gap)
 

@@ -15,13 +15,14 @@ from synthfair.report.text_table import as_text
 from synthfair.run_files import FrontierLine, GapsFile, MetricsFile, read_frontier, read_run_file
 from synthfair.task.federation_file import FILE as FEDERATION
 from synthfair.task.federation_file import FederationFile
+from synthfair.trained import TrainedModel, read_model
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-METRICS, GAPS, FRONTIER = "metrics.json", "gaps.json", "frontier.csv"
+METRICS, MODEL, GAPS, FRONTIER = "metrics.json", "model.json", "gaps.json", "frontier.csv"
 """Names of the files in a run's folder; only the first must be there. ``gap simulate --model``
-writes the second, ``server --frontier`` the third."""
+writes the third, ``server --frontier`` the fourth."""
 
 
 class Result(NamedTuple):
@@ -35,6 +36,7 @@ class Result(NamedTuple):
         gaps: measured over devices, where they were.
         frontier: other weights of a server's penalty, and what they reach; often none.
         federation: how the sites of a federation have answered, where it was one.
+        model: that was trained, where its file is there.
     """
 
     folder: Path
@@ -44,6 +46,7 @@ class Result(NamedTuple):
     gaps: GapsFile | None = None
     frontier: tuple[FrontierLine, ...] = ()
     federation: FederationFile | None = None
+    model: TrainedModel | None = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -106,6 +109,7 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
     results = []
     for name, folder in zip(run_names(folders), folders, strict=True):
         gaps, frontier, sites = folder / GAPS, folder / FRONTIER, folder / FEDERATION
+        model = folder / MODEL
         result = Result(
             folder,
             name,
@@ -114,6 +118,7 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
             read_run_file(gaps, GapsFile) if gaps.exists() else None,
             read_frontier(frontier) if frontier.exists() else (),
             read_run_file(sites, FederationFile) if sites.exists() else None,
+            read_model(model) if model.exists() else None,
         )
         results.append(result)
     return results

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.special import expit, logit
 
 from synthfair.data.encode import encode_inputs, encode_records
-from synthfair.data.schema import Categorical
+from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
 from synthfair.report.figures import COLORS, MISSING, STYLE, can_draw
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from synthfair.trained import TrainedModel
 
 POINTS = 201
 """At which the curve of a number is drawn."""
+
+RARE = 1e-3
+"""Share of contributions that may lie outside the scale, at each end."""
+
+TINY = 1e-12
+"""How near a probability may come to 0 and 1."""
 
 ACROSS = 4
 """Panels in a row."""
@@ -29,7 +38,7 @@ class Shape(NamedTuple):
 
     Attributes:
         places: [k] values of the column: numbers from bound to bound, or categories.
-        score: [k] what each adds to the score of ``model.middle``, in log-odds of a logistic model;
+        score: [k] what each adds to the score of the reference, in log-odds of a logistic model;
             without the column's interactions.
     """
 
@@ -37,8 +46,13 @@ class Shape(NamedTuple):
     score: np.ndarray
 
 
-def shapes(model: TrainedModel) -> dict[str, Shape]:
+def shapes(model: TrainedModel, reference: np.ndarray | None = None) -> dict[str, Shape]:
     """The shape of each feature.
+
+    Args:
+        model: a linear model, additive where its schema has bases.
+        reference: [n] inputs; ``model.middle`` if None. For the mean of rows:
+            ``model.rows(x, s).mean(axis=0)``.
 
     Raises:
         InputError: the model has hidden layers.
@@ -63,12 +77,39 @@ def shapes(model: TrainedModel) -> dict[str, Shape]:
         records = np.tile(np.array(first), (len(values), 1))
         records[:, i] = entries
         x, s = encode_records(records, schema), np.zeros(len(values), int)
-        found[name] = Shape(values, model.contributions(x, s)[1][name])
+        found[name] = Shape(values, model.contributions(x, s, reference)[1][name])
     return found
+
+
+class ShapesFigure(NamedTuple):
+    """The shapes of a model in a report, where no rows are at hand.
+
+    Attributes:
+        model: a linear model.
+        title: read aloud where the figure cannot be seen.
+        note: what is said below it, with the title.
+    """
+
+    model: TrainedModel
+    title: str = "What each column adds to the score, all else equal"
+    note: str = "Left: log-odds. Right: the change of the predicted probability."
+
+    def svg(self) -> str:
+        """SVG text; the same model gives the same bytes."""
+        import matplotlib.style
+
+        file = io.StringIO()
+        figure = plot_shapes(self.model)
+        with matplotlib.style.context(["default", STYLE]):
+            figure.savefig(file, format="svg", metadata={"Date": None, "Title": self.title})
+        return file.getvalue()
 
 
 def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figure:
     """Draws the shape of each feature, the most important first.
+
+    At the left stands what a value adds to the score z of the mean of the rows, or without rows of
+    ``model.middle``; at the right the change of the probability sigma(z) that comes of it.
 
     Args:
         model: a linear model, additive where its schema has bases.
@@ -88,39 +129,67 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
     import matplotlib.style
     from matplotlib.figure import Figure as Canvas
 
-    drawn = shapes(model)
-    spread = {name: float(np.ptp(shape.score)) for name, shape in drawn.items()}
-    if table is not None:
-        parts = model.contributions(*encode_inputs(table, model.schema_))[1]
-        spread = {name: float(np.std(parts[name])) for name in drawn}
+    # How much each column moves scores, and how far the scale reaches: to all but rare rows.
+    if table is None:
+        reference, drawn = model.middle, shapes(model)
+        parts, spread, ends = {name: one.score for name, one in drawn.items()}, np.ptp, (0.0, 1.0)
+    else:
+        x, s = encode_inputs(table, model.schema_)
+        reference = model.rows(x, s).mean(axis=0)
+        drawn, parts = shapes(model, reference), model.contributions(x, s, reference)[1]
+        spread, ends = np.std, (RARE, 1 - RARE)
+    order = sorted(drawn, key=lambda name: -spread(parts[name]))
+    low, high = np.quantile(np.concatenate([parts[name] for name in drawn]), ends)
+
     with matplotlib.style.context(["default", STYLE]):
         rows = -(-len(drawn) // ACROSS)
-        figure = Canvas(figsize=(3 * ACROSS, 2.2 * rows), layout="constrained")
+        figure = Canvas(figsize=(3 * ACROSS, 2.6 * rows), layout="constrained")
         panels = figure.subplots(rows, ACROSS, squeeze=False, sharey=True).ravel()
+        for axes, name in zip(panels, order, strict=False):
+            axes.set_title(name)
+            of_numbers = isinstance(model.schema_.columns[name], Numeric)
+            values = None if table is None else table[name]
+            _draw_shape(axes, drawn[name], values, of_numbers=of_numbers)
         for axes in panels[len(drawn) :]:
             axes.set_axis_off()
-        order = sorted(drawn, key=lambda name: -spread[name])
-        for axes, name in zip(panels, order, strict=False):
-            shape, text = drawn[name], isinstance(model.schema_.columns[name], Categorical)
-            places = np.arange(len(shape.places)) if text else shape.places
-            if table is not None:
-                behind = axes.twinx()
-                behind.set_axis_off()
-                values = table[name].astype("string") if text else table[name].astype(float)
-                if text:
-                    counts = values.value_counts().reindex(shape.places.astype(str), fill_value=0)
-                    behind.bar(places, counts, color="0.85")
-                else:
-                    behind.hist(values.dropna().clip(places[0], places[-1]), 40, color="0.85")
-                axes.set_zorder(behind.get_zorder() + 1)
-                axes.patch.set_visible(False)
-            axes.axhline(0, color="0.6", linewidth=0.8)
-            if text:
-                axes.plot(places, shape.score, "o", color=COLORS[0], markersize=4)
-                axes.set_xticks(places, shape.places.astype(str), rotation=90, fontsize=6)
-            else:
-                axes.plot(places, shape.score, color=COLORS[0])
-            axes.set_title(name)
-        for axes in panels[::ACROSS]:
+
+        # The two scales stand at the ends of each row of panels.
+        middle = float(reference @ np.asarray(model.theta))
+
+        def change(score: np.ndarray) -> np.ndarray:
+            """The change of the probability, by what is added to the score."""
+            return expit(middle + score) - expit(middle)
+
+        def score(change: np.ndarray) -> np.ndarray:
+            return logit(np.clip(expit(middle) + change, TINY, 1 - TINY)) - middle
+
+        margin = 0.1 * (high - low)
+        panels[0].set_ylim(low - margin, high + margin)
+        for axes in panels[: len(drawn) : ACROSS]:
             axes.set_ylabel("adds to the score")
+        for i in {*range(ACROSS - 1, len(drawn), ACROSS), len(drawn) - 1}:
+            right = panels[i].secondary_yaxis("right", functions=(change, score))
+            right.set_ylabel("changes P(+1) by")
     return figure
+
+
+def _draw_shape(axes: Axes, shape: Shape, values: pd.Series | None, *, of_numbers: bool) -> None:
+    """Draws a line, or points of categories; behind it, how many rows have each value."""
+    places = shape.places if of_numbers else np.arange(len(shape.places))
+    names = shape.places.astype(str)
+    if values is not None:
+        behind = axes.twinx()
+        behind.set_axis_off()
+        if of_numbers:
+            behind.hist(values.astype(float).dropna().clip(places[0], places[-1]), 40, color="0.85")
+        else:
+            counts = values.astype("string").value_counts().reindex(names, fill_value=0)
+            behind.bar(places, counts, color="0.85")
+        axes.set_zorder(behind.get_zorder() + 1)
+        axes.patch.set_visible(False)
+    axes.axhline(0, color="0.6", linewidth=0.8)
+    if of_numbers:
+        axes.plot(places, shape.score, color=COLORS[0])
+    else:
+        axes.plot(places, shape.score, "o", color=COLORS[0], markersize=4)
+        axes.set_xticks(places, names, rotation=90, fontsize=6)
