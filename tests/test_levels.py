@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from synthfair.data.bases import Steps
 from synthfair.data.encode import Encoded, encode, encode_records, records_table
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.surrogate.levels import Columns
@@ -23,14 +24,17 @@ NUMBERS = {
     "debt": (-9000, 250_000.5),
     "tiny": (1e-5, 3e-5),
 }
+STEPS = Steps(edges=(1.0, 1500.0, 7300.0, 10_000.0))
 FEATURES = {n: Numeric(lower=low, upper=high) for n, (low, high) in NUMBERS.items()} | {
+    "money": Numeric(lower=0, upper=99_999, basis=STEPS),
     "unknown": Numeric(lower=0, upper=40, missing="category"),
     "binary": Categorical(categories=("a", "b")),
     "answer": Categorical(categories=(0, 1), missing="category"),
     "many": Categorical(categories=tuple(f"c{i}" for i in range(30)), missing="category"),
 }
-SCHEMA = Schema(name="any", label="y", positive=1, sensitive="s", columns=FEATURES | ROLES)
-both = pytest.mark.parametrize("columns", [Columns.of(SCHEMA, private=p) for p in (False, True)])
+ADDITIVE = Schema(name="any", label="y", positive=1, sensitive="s", columns=FEATURES | ROLES)
+SCHEMA = ADDITIVE.plain
+both = pytest.mark.parametrize("columns", [Columns.of(ADDITIVE, private=p) for p in (False, True)])
 
 
 def rows_of(**values):
@@ -90,6 +94,16 @@ def test_a_whole_number_of_a_short_range_is_a_level_of_its_own(columns):
         found = columns.levels(rows_of(**{name: values}))[:, at]
         np.testing.assert_array_equal(columns[at].low[found], values)
         assert not columns[at].width[found].any()
+
+
+def test_no_level_has_a_step_within():
+    """Then records keep what a model of the steps sees; with an epsilon, few bins have less noise."""
+    columns, at = Columns.of(ADDITIVE, private=False), list(FEATURES).index("money")
+    assert set(STEPS.edges) < {*columns[at].low}
+    below = np.nextafter(STEPS.edges, 0)
+    found = columns.levels(rows_of(money=np.append(STEPS.edges, below)))[:, at]
+    np.testing.assert_array_equal(columns[at].low[found[:4]], STEPS.edges)
+    np.testing.assert_array_equal(found[:4] - 1, found[4:])
 
 
 @both

@@ -7,12 +7,14 @@ columns lie on one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
 
+from synthfair.data.bases import Steps
 from synthfair.data.encode import Encoded
-from synthfair.data.schema import Categorical, Schema, encoded_as
+from synthfair.data.schema import Categorical, Schema
 
 FINE, FINE_PRIVATE = 128, 32
 """Bins of a number, without and with an epsilon, whose noise is less on fewer."""
@@ -60,14 +62,16 @@ class ColumnLevels(NamedTuple):
             return np.argmax(np.hstack([rest, x]), axis=1)
         if self.categories:
             return np.argmax(x, axis=1)
-        value = self.lower + x[:, 0] * (self.upper - self.lower)
+        # Both are scaled as encoding does it, so that a value on an edge is not below it.
+        span, z = self.upper - self.lower, np.clip(x[:, 0], 0.0, 1.0)
+        begin = (self.low - self.lower) / span
         if self.whole:
+            value = self.lower + z * span
             near = np.rint(value)
-            value = np.where(np.abs(value - near) < ON_LEVEL, near, value)
-        value = np.where(x[:, 0] <= 0, self.lower, np.where(x[:, 0] >= 1, self.upper, value))
-        found = np.searchsorted(self.low, value, side="right") - 1
+            z = np.where(np.abs(value - near) < ON_LEVEL, (near - self.lower) / span, z)
+        found = np.searchsorted(begin, z, side="right") - 1
         # Where a level of one value begins, so does the bin after it: the value is the former's.
-        found = np.clip(found - (self.low[found - 1] == value), 0, len(self.low) - 1)
+        found = np.clip(found - (begin[found - 1] == z), 0, len(self.low) - 1)
         return np.where(x[:, 1] > 0.5, len(self.low), found) if self.missing else found
 
     def values(self, level: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -83,10 +87,11 @@ class Columns(tuple[ColumnLevels, ...]):
 
     @classmethod
     def of(cls, schema: Schema, *, private: bool) -> Self:
-        """By the public rule; ``private`` makes fewer bins."""
+        """By the public rule, for rows of ``schema.plain``; ``private`` makes fewer bins."""
         found, start, bins = [], 0, FINE_PRIVATE if private else FINE
+        blocks = schema.plain.encoded_blocks
         for name, column in schema.features.items():
-            end = start + len(encoded_as(name, column))
+            end = start + len(blocks[name])
             missing = column.missing == "category"
             if isinstance(column, Categorical):
                 none = np.empty(0)
@@ -94,7 +99,8 @@ class Columns(tuple[ColumnLevels, ...]):
                 found.append(ColumnLevels(slice(start, end), size, 0.0, 1.0, none, none, missing))
             else:
                 lower, upper = column.lower, column.upper
-                low, width = _levels_of_numbers(lower, upper, bins)
+                steps = column.basis.edges if isinstance(column.basis, Steps) else ()
+                low, width = _levels_of_numbers(lower, upper, bins, () if private else steps)
                 found.append(ColumnLevels(slice(start, end), 0, lower, upper, low, width, missing))
             start = end
         return cls(found)
@@ -114,8 +120,10 @@ class Columns(tuple[ColumnLevels, ...]):
         return np.stack([column.levels(rows.x[:, column.at]) for column in self], axis=1)
 
 
-def _levels_of_numbers(lower: float, upper: float, bins: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where levels begin, and their widths: single values, and the bins between them."""
+def _levels_of_numbers(
+    lower: float, upper: float, bins: int, steps: Sequence[float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where levels begin, and their widths: single values, and the bins between them and steps."""
     span = upper - lower
     if span < FINE and lower == round(lower) and upper == round(upper):
         each = max(1, int(bins // span))
@@ -126,7 +134,8 @@ def _levels_of_numbers(lower: float, upper: float, bins: int) -> tuple[np.ndarra
         back = np.sinh if span >= LONG else np.asarray
         edges = back(np.linspace(scale(lower), scale(upper), bins + 1))
         edges[0], edges[-1] = lower, upper
-        single = np.isin(np.arange(bins + 1), (0, bins))
+        edges = np.union1d(edges, steps)
+        single = np.isin(edges, (lower, upper))
     wide = np.append(np.diff(edges), 0.0)
     low = np.repeat(edges, single.astype(int) + (wide > 0))
     width = np.concatenate(

@@ -146,7 +146,7 @@ class Plan:
     ) -> None:
         """By public rules."""
         self.config, self.schema, self.n_groups = config, schema, len(schema.groups)
-        self.columns = Columns.of(schema.plain, private=bool(config.epsilon))
+        self.columns = Columns.of(schema, private=bool(config.epsilon))
         self.step = 0.0 if config.epsilon else RARE
         self._errors = errors
         if errors is None and config.epsilon:
@@ -339,7 +339,7 @@ def read_sums(
 
 def most_numbers(schema: Schema) -> int:
     """In the noisy sums of a schema's rows, at most."""
-    columns, cells = Columns.of(schema.plain, private=True), 2 * len(schema.groups)
+    columns, cells = Columns.of(schema, private=True), 2 * len(schema.groups)
     p, k, n = len(columns), len(columns.numbers), len(schema.encoded_names) + len(schema.groups)
     by_cell = columns.ends[-1] + k * (k + 3) // 2 + p * COARSE**2 + 2 * PRIVATE_PROBLEMS
     return int(cells * by_cell + 2 * p + PRIVATE_PROBLEMS * n)
