@@ -249,7 +249,7 @@ def test_sums_are_those_of_loops_and_add_up_over_batches_in_any_order():
         histograms(columns, 2).of(rows, on_grid).reshape(4, -1), columns, step=5, sd=1, k_min=5
     )
     thetas = RNG.normal(size=(3, 9))
-    questions = [column_moments(columns, 2), anchor_rates(thetas, margins, 2)]
+    questions = [column_moments(columns, 2), anchor_rates(thetas, margins, schema)]
     questions += [histograms(columns, 2), two_way_tables(columns, margins, 2)]
     whole = [question.of(rows, on_grid) for question in questions]
     assert [len(one) for one in whole] == [question.length for question in questions]
