@@ -282,8 +282,8 @@ def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
         block = x[:, start : start + len(names)]
         start += len(names)
         if isinstance(column, Numeric) and column.basis:
+            # All are 0 at the lower bound, and so where the number is missing, which is 0 as well.
             functions = column.basis.functions(block[:, 0], column.lower, column.upper)
-            functions[(block[:, 1:] > 0).any(axis=1)] = 0.0  # missing
             block = np.hstack([functions, block[:, 1:]])
         blocks[name] = block
     products = [

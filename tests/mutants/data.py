@@ -4,6 +4,41 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "a value on an edge is below the step",
+        "data/bases.py",
+        "(z[:, None] >= edges)",
+        "(z[:, None] > edges)",
+        "test_bases.py",
+    ),
+    Mutant(
+        "the last spline is left out in place of the first",
+        "data/bases.py",
+        "toarray()[:, 1:]",
+        "toarray()[:, :-1]",
+        "test_bases.py",
+    ),
+    Mutant(
+        "interactions multiply in the order of the second column",
+        "data/encode.py",
+        "blocks[one][:, :, None] * blocks[other][:, None]",
+        "blocks[one][:, None] * blocks[other][:, :, None]",
+        "test_bases.py",
+    ),
+    Mutant(
+        "an unknown category is refused where the schema takes it",
+        "data/encode.py",
+        "if column.unknown is None:",
+        "if True:",
+        "test_bases.py",
+    ),
+    Mutant(
+        "steps are drafted of columns that are not skewed",
+        "data/draft.py",
+        "small >= SKEWED * rows",
+        "small >= 0",
+        "test_draft.py",
+    ),
+    Mutant(
         "a quote anywhere in a field opens it",
         "data/tables.py",
         "rb'(?:^|(?<=[\\n,;\\t|]))\"",

@@ -83,8 +83,22 @@ MUTANTS = [
     Mutant(
         "ONNX scores an unknown category",
         "export/onnx_graph.py",
-        'return self.add("Where", any_hot, self.add("Gather", hot, places, axis=1), np.nan)',
-        'return self.add("Gather", hot, places, axis=1)',
+        'return self.add("Where", allowed, indicators, np.nan)',
+        "return indicators",
+        "test_export.py",
+    ),
+    Mutant(
+        "ONNX sums all pieces of a spline",
+        "export/onnx_graph.py",
+        'inside = self.add("MatMul", beyond, last)',
+        'inside = self.add("Identity", beyond)',
+        "test_export.py",
+    ),
+    Mutant(
+        "ONNX multiplies the columns of an interaction in another order",
+        "export/onnx_graph.py",
+        "np.divmod(np.arange(widths[one] * widths[other]), widths[other])",
+        "np.divmod(np.arange(widths[one] * widths[other]), widths[other])[::-1]",
         "test_export.py",
     ),
     Mutant(

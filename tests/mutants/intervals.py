@@ -90,8 +90,8 @@ MUTANTS = [
     Mutant(
         "a row is counted as often as it is read",
         "client/surrogate_task.py",
-        "SurrogateRows(from_files(data, self.schema), ",
-        "SurrogateRows(from_files(data, self.schema, clipping=clipping), ",
+        "SurrogateRows(from_files(data, plain), ",
+        "SurrogateRows(from_files(data, plain, clipping=clipping), ",
         "test_clipping.py",
     ),
     Mutant(

@@ -4,6 +4,20 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "a shape has the other columns' part",
+        "report/shapes.py",
+        "records[:, i] = entries",
+        "records[:] = entries[:, None]",
+        "test_shapes.py",
+    ),
+    Mutant(
+        "columns are drawn the least important first",
+        "report/shapes.py",
+        "key=lambda name: -spread(parts[name])",
+        "key=lambda name: spread(parts[name])",
+        "test_shapes.py",
+    ),
+    Mutant(
         "a model that decides alike for everybody is no warning",
         "report/release_tables.py",
         "if baseline and baseline.accuracy <= baseline.majority:",

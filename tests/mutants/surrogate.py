@@ -6,16 +6,30 @@ MUTANTS = [
     Mutant(
         "a whole number is in the bin after it",
         "surrogate/levels.py",
-        "np.clip(found - (self.low[found - 1] == value), 0,",
+        "np.clip(found - (begin[found - 1] == z), 0,",
         "np.clip(found, 0,",
         "test_levels.py",
     ),
     Mutant(
         "a number that encoding has rounded is no whole one",
         "surrogate/levels.py",
-        "value = np.where(np.abs(value - near) < ON_LEVEL, near, value)",
-        "value = value + 0.0",
+        "z = np.where(np.abs(value - near) < ON_LEVEL, (near - self.lower) / span, z)",
+        "z = z + 0.0",
         "test_levels.py",
+    ),
+    Mutant(
+        "a step may be within a level",
+        "surrogate/levels.py",
+        "edges = np.union1d(edges, steps)",
+        "edges = np.union1d(edges, ())",
+        "test_levels.py",
+    ),
+    Mutant(
+        "models see the plain columns of records",
+        "surrogate/make.py",
+        "wide = rows._replace(x=expand(rows.x, plan.schema))",
+        "wide = rows._replace(x=np.pad(rows.x, ((0, 0), (0, expand(rows.x, plan.schema).shape[1] - rows.x.shape[1]))))",
+        "test_bases.py",
     ),
     Mutant(
         "a missing number is in the first level",
@@ -34,8 +48,8 @@ MUTANTS = [
     Mutant(
         "bounds are in bins",
         "surrogate/levels.py",
-        "single = np.isin(np.arange(bins + 1), (0, bins))",
-        "single = np.arange(bins + 1) == bins",
+        "single = np.isin(edges, (lower, upper))",
+        "single = edges == upper",
         "test_levels.py",
     ),
     Mutant(
