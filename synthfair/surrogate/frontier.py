@@ -20,8 +20,8 @@ WEIGHTS = (0.0, *np.geomspace(0.1, 1e5, 37).tolist())
 """Values of rho of a frontier."""
 
 SLACK = 0.05
-"""Accuracy that a gap may cost before other optima are looked for: where nobody is selected it
-costs more."""
+"""Accuracy that a gap may cost before other optima are looked for, or half of what the model has
+above the constant classifier, if that is more: where nobody is selected it costs all."""
 
 LEAST = 1e-4
 """Weights below are as good as 0."""
@@ -170,14 +170,17 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
         return free
     # The path leads from the most accurate model to where the gap is met: on a part of many rows
     # first, whose models differ from those of all rows much alike whatever rho is.
+    positive = float(np.average(np.asarray(problem.rows.y) > 0, weights=problem.rows.weight))
+    constant = max(positive, 1 - positive)
+    enough = free.accuracy - max(SLACK, (free.accuracy - constant) / 2)
     few = thinned(problem.rows)
     part = problem if few is problem.rows else replace(problem, rows=few)
     start = free if part is problem else part.point(0.0, free.theta)
     least = _least_along(part, part.point(WEIGHTS[1], start.theta), max_gap, factor=2.0)
-    if part is not problem and least.accuracy > free.accuracy - SLACK:
+    if part is not problem and least.accuracy > enough:
         near = problem.point(least.rho, least.theta + free.theta - start.theta)
         least = _least_along(problem, near, max_gap, factor=1.1)
-    if _meets(least, max_gap) and least.accuracy > free.accuracy - SLACK:
+    if _meets(least, max_gap) and least.accuracy > enough:
         return least
     # It may end at a poor optimum, and which is the lowest changes with rho: of the frontier's
     # points that meet the gap and are nearly as accurate as any, the first is followed.
