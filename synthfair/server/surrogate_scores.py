@@ -19,7 +19,6 @@ def surrogate_histogram(
     model: TrainedModel,
     *,
     n_bins: int = 101,
-    max_rows: float | None = None,
 ) -> ScoreHistogram:
     """Weights of surrogates' records in equal bins of the predicted probability.
 
@@ -33,7 +32,6 @@ def surrogate_histogram(
         releases: surrogates of the model's schema by name, or their files.
         model: that scores the records; whether it was trained on them does not matter.
         n_bins: B, from 2 to 2,048.
-        max_rows: that one client may have; if not given, as of :func:`synthfair.pool_and_train`.
 
     Raises:
         InputError: a file is refused, see :func:`synthfair.server.read_releases`; or a release is
@@ -56,7 +54,7 @@ def surrogate_histogram(
     schema = model.schema_
     if not isinstance(releases, Mapping):
         releases = read_releases(releases, schema)
-    records, weight = pool_records(releases, schema, max_rows=max_rows)
+    records, weight = pool_records(releases, schema)
     rows, shape = encode(records, schema, source="records"), (len(schema.groups), 2, n_bins)
     entry = (2 * rows.s + (rows.y > 0)) * n_bins + score_bins(model.scores(rows.x, rows.s), n_bins)
     counts = np.bincount(entry, weight, minlength=np.prod(shape)).reshape(shape)
