@@ -84,7 +84,6 @@ class AdditiveValues(NamedTuple):
         accuracy: of the decisions; of random ones, expected.
         spd: signed.
         rho: weight of the penalty, as given or found.
-        clients_out: clients that can send nothing.
         client_seconds: of a client, the mean; compilation included.
         seconds: of training.
         converged: whether it met its tolerance.
@@ -93,7 +92,6 @@ class AdditiveValues(NamedTuple):
     accuracy: float
     spd: float
     rho: float = 0.0
-    clients_out: int = 0
     client_seconds: float = 0.0
     seconds: float = 0.0
     converged: bool = True
@@ -128,7 +126,7 @@ def upload(cut: tuple[str, int], learner: str, kind: str) -> tuple[dict[str, sf.
     """The clients' surrogates by name, made once for all that is asked; and a client's seconds."""
     here, releases = split(*cut), {}
     clients, start = here.clients[learner], time.perf_counter()
-    config = CONFIGS[KINDS[kind]].model_copy(update={"seed": cut[-1]})
+    config = CONFIGS[kind].model_copy(update={"seed": cut[-1]})
     for name, own in zip(clients.names, here.parts, strict=True):
         with suppress(sf.InputError):  # no pair of group and label has rows enough
             releases[name] = sf.distill_table(own.train, clients.schema, config).release
@@ -137,11 +135,11 @@ def upload(cut: tuple[str, int], learner: str, kind: str) -> tuple[dict[str, sf.
 
 def run_additive(setting: AdditiveSetting, seed: int, *, smoke: bool) -> AdditiveValues:
     """One learner on the rows of one split."""
-    here, took = split(setting.table, seed), {}
+    here = split(setting.table, seed)
+    took: dict[str, Any] = {}
     if setting.rows in KINDS:
-        releases, seconds = upload((setting.table, seed), setting.learner, setting.rows)
-        out = len(here.parts) - len(releases)
-        took = {"clients_out": out, "client_seconds": round(seconds, 3)}
+        _, seconds = upload((setting.table, seed), setting.learner, KINDS[setting.rows])
+        took = {"client_seconds": round(seconds, 3)}
     start = time.perf_counter()
     if setting.learner in here.clients:
         chance, more = ours(setting, seed)
@@ -155,10 +153,23 @@ def run_additive(setting: AdditiveSetting, seed: int, *, smoke: bool) -> Additiv
 
 def ours(setting: AdditiveSetting, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     """[N_test] chances of the decision +1 of a linear or additive model, and how it was trained."""
+    test = pooled(split(setting.table, seed).clients[setting.learner].test)
+    model, rho = trained(setting, seed)
+    if setting.asked == "thresholds":
+        releases, _ = upload((setting.table, seed), setting.learner, KINDS[setting.rows])
+        histogram = sf.server.surrogate_histogram(releases, model)
+        choice = sf.postprocess.choose_decision(histogram, "statistical_parity", setting.amount)
+        model = model.model_copy(update={"decision": choice.decision})
+    chance = model.probabilities(model.scores(test.x, test.s), test.s)
+    return chance, {"rho": rho, "converged": model.converged is not False}
+
+
+def trained(setting: AdditiveSetting, seed: int) -> tuple[sf.TrainedModel, float]:
+    """A linear or additive model, and the weight of the penalty, as given or found."""
     clients = split(setting.table, seed).clients[setting.learner]
     schema, n_groups = clients.schema, clients.n_groups
-    penalty = setting.asked if setting.asked in PENALTIES else "selection_rate"
-    releases: dict[str, sf.Release] = {}
+    fixed = setting.asked in PENALTIES
+    penalty = setting.asked if fixed else "selection_rate"
     if setting.rows == CENTRAL:
         rows = weighted(pooled(clients.train)).rows(n_groups=n_groups)
         pool = Pool(
@@ -166,23 +177,20 @@ def ours(setting: AdditiveSetting, seed: int) -> tuple[np.ndarray, dict[str, Any
             "statistical_parity", n_groups, PENALTIES[penalty],
         )  # fmt: skip
     else:
-        releases, _ = upload((setting.table, seed), setting.learner, setting.rows)
+        releases, _ = upload((setting.table, seed), setting.learner, KINDS[setting.rows])
         config = sf.ServerConfig.model_validate({"penalty": penalty})
         pool = make_pool(releases, schema, config)
 
     # As estimators do, the indicators of groups count as 0.
     linear = GroupBlind(n_features=len(schema.encoded_names), n_groups=n_groups)
-    rows = pool.rows._replace(a=linear.blind(pool.rows.a))
-    rho = setting.amount if setting.asked in PENALTIES else 0.0
-    most = setting.amount if setting.asked == "gap" else None
-    model, point = train_pool(pool._replace(rows=rows, rho=rho, max_gap=most), schema)
-    if setting.asked == "thresholds":
-        histogram = sf.server.surrogate_histogram(releases, model)
-        choice = sf.postprocess.choose_decision(histogram, "statistical_parity", setting.amount)
-        model = model.model_copy(update={"decision": choice.decision})
-    test = pooled(clients.test)
-    chance = model.probabilities(model.scores(test.x, test.s), test.s)
-    return chance, {"rho": point.rho if point else 0.0, "converged": model.converged}
+    pool = pool._replace(
+        rows=pool.rows._replace(a=linear.blind(pool.rows.a)),
+        rho=setting.amount if fixed else 0.0,
+        max_gap=setting.amount if setting.asked == "gap" else None,
+    )
+    model, point = train_pool(pool, schema)
+    assert point
+    return model, point.rho
 
 
 # Other learners, on all rows in one place
@@ -237,11 +245,9 @@ def ebm(here: Split, setting: AdditiveSetting, seed: int, *, smoke: bool) -> np.
     bins = sf.postprocess.score_bins(learner.decision_function(here.features("train")), 101)
     counts = sf.postprocess.count_scores(bins, train.s, train.y, clients.n_groups, 101)
     histogram = sf.postprocess.ScoreHistogram(
-        schema_hash=clients.schema.hash,
-        model="0" * 64,
+        schema_hash=clients.schema.hash, model="0" * 64, counts=counts.tolist(),
         groups=tuple(map(str, clients.schema.groups)),
-        counts=counts.tolist(),
-    )
+    )  # fmt: skip
     choice = sf.postprocess.choose_decision(histogram, "statistical_parity", setting.amount)
     return choice.decision.probabilities(scores, test.s)
 
