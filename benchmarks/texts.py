@@ -216,14 +216,13 @@ def additive(every: Runs) -> Iterator[object]:
     """Additive models next to linear ones and to boosted trees, with and without a gap."""
     constants = every.select(learner="constant").by("table")
     runs = Runs((*every.select(asked="nothing"), *every.select(asked="gap")))
-    for own in runs.by("asked", "amount", "learner", "rows").values():
+    for own in runs.by("asked", "learner", "rows").values():
         setting = own[0].setting
         cells = [
             pair_text(own.select(table=name), constants=constants.get(name, NO_RUNS))
             for name in additive_models.TABLES
         ]
-        asked = additive_models.ASKED[setting.asked].format(setting.amount)
-        yield asked, additive_models.label_of(setting), *cells
+        yield additive_models.ASKED[setting.asked], additive_models.label_of(setting), *cells
 
 
 def proxy(every: Runs) -> Parts:

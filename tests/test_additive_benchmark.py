@@ -3,12 +3,12 @@
 import pytest
 
 from benchmarks import additive
-from benchmarks.additive import CENTRAL, EXACT, GAP, PRIVATE, AdditiveSetting, AdditiveValues
+from benchmarks.additive import CENTRAL, EXACT, PRIVATE, AdditiveSetting, AdditiveValues
 from benchmarks.runs import Run, Runs
 
 
 def some_runs(learner, rows, asked, accuracy, spd=0.0):
-    setting = AdditiveSetting("dutch", learner, rows, asked, GAP)
+    setting = AdditiveSetting("dutch", learner, rows, asked)
     values = [AdditiveValues(accuracy + seed / 1e4, spd) for seed in range(2)]
     return [Run(setting, seed, value) for seed, value in enumerate(values)]
 
@@ -17,7 +17,7 @@ def test_every_setting_is_there_once_and_has_a_name():
     settings = [*additive.settings_of_all()]
     assert len(settings) == len(set(settings))
     assert {one.table for one in settings} == set(additive.TABLES)
-    places = [(one.table, one.asked, one.amount, additive.label_of(one)) for one in settings]
+    places = [(one.table, one.asked, additive.label_of(one)) for one in settings]
     assert len(places) == len(set(places))
 
 
