@@ -392,7 +392,6 @@ ADDITIVE_MODELS = Experiment(
     smoke=(
         AdditiveSetting("dutch", "additive", EXACT, "thresholds"),
         AdditiveSetting("dutch", "additive", CENTRAL, "selection_rate"),
-        AdditiveSetting("dutch", "ebm", CENTRAL, "thresholds"),
         AdditiveSetting("dutch", "reductions", CENTRAL, "gap"),
     ),
     seeds=10, sources=lambda setting: SOURCES[TASKS[setting.table][0]], behind=behind,
