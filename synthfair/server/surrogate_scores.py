@@ -40,16 +40,13 @@ def surrogate_histogram(
     Example:
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
-        >>> lenders = sf.partition(table, clients=2, seed=0)
-        >>> releases = {
-        ...     f"lender {i}": sf.distill_table(lender.train, schema, sf.SurrogateConfig()).release
-        ...     for i, lender in enumerate(lenders)
-        ... }
+        >>> release = sf.distill_table(table, schema, sf.SurrogateConfig()).release
+        >>> releases = {"lender": release}
         >>> model = sf.pool_and_train(releases, schema, sf.ServerConfig(rho=0.0))
         >>> histogram = sf.server.surrogate_histogram(releases, model)
         >>> chosen = sf.postprocess.choose_decision(histogram, "statistical_parity", alpha=0.03)
-        >>> int(histogram.array().sum()), round(chosen.accuracy.value, 1)
-        (1525, 0.9)
+        >>> round(chosen.accuracy.value, 1)
+        0.9
     """
     schema = model.schema_
     if not isinstance(releases, Mapping):
