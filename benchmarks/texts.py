@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import additive as additive_models
 from benchmarks import adult_fpfl as adult
 from benchmarks import methods as rounds
 from benchmarks.disclosure import disclosure_lines
@@ -26,7 +27,7 @@ from benchmarks.findings import NO, NOTHING, YES, nothing_learned, of_learned, v
 from benchmarks.harness import ROOT, committed, written
 from benchmarks.records import any_learner_lines
 from benchmarks.reproduction import reproduction_pages
-from benchmarks.runs import Runs
+from benchmarks.runs import NO_RUNS, Runs
 from benchmarks.showing import mark, page, pair_text
 from benchmarks.table2.beaten import beaten, published_cells, published_next_to
 from benchmarks.table2.cells import TASKS, TableCell
@@ -211,6 +212,19 @@ def unlike(every: Runs) -> Iterator[object]:
             yield task.replace("_", " "), f"{clients}, {cut}", *cells
 
 
+def additive(every: Runs) -> Iterator[object]:
+    """Additive models next to linear ones and to boosted trees, with and without a gap."""
+    constants = every.select(learner="constant").by("table")
+    runs = Runs((*every.select(asked="nothing"), *every.select(asked="gap")))
+    for own in runs.by("asked", "learner", "rows").values():
+        setting = own[0].setting
+        cells = [
+            pair_text(own.select(table=name), constants=constants.get(name, NO_RUNS))
+            for name in additive_models.TABLES
+        ]
+        yield additive_models.ASKED[setting.asked], additive_models.label_of(setting), *cells
+
+
 def proxy(every: Runs) -> Parts:
     """What each penalty leaves of SPD on Dutch, with all rows in one place."""
     here = every.select(task="dutch", clients=4, split="alike")
@@ -279,6 +293,7 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "table2": (table2, "table2 table2"), "covariance": (covariance_lines, "table2 covariance"),
     "epsilon": (epsilon, "privacy"), "disclosure": (disclosure_lines, "disclosure"),
     "trainers": (trainers_lines, "trainers"), "any_learner": (any_learner_lines, "records"),
+    "additive": (additive, "additive"),
     "methods": (methods, "methods"), "fpfl": (fpfl, "adult_fpfl"),
     "sampling": (None, "adult_fpfl accounts"),
     "two_phase": (two_phase, "two_phase", "two_phase wide"),

@@ -4,10 +4,12 @@ import importlib
 import json
 from fractions import Fraction
 
+import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_schema, make_table
 from report_runs import tables
+from scipy.special import expit
 from score_rows import histogram_of
 from test_trained import some_model
 
@@ -138,6 +140,46 @@ def test_evaluate_takes_the_tables_that_predict_takes(folder, capsys):
     ):
         assert main([*argv, f"{folder}/t.csv", *more]) == 2
         assert complaint in capsys.readouterr().err
+
+
+def test_thresholds_of_surrogates_are_those_of_their_records_by_weight(folder, capsys):
+    model, files, cells = read_model(folder / "model.json"), [], {}
+    for seed, epsilon in ((1, {}), (2, {"epsilon": 8.0, "delta": 1e-3})):
+        config = sf.SurrogateConfig(k_min=5, **epsilon)
+        release = sf.distill_table(make_table(600, seed=seed), model.schema_, config).release
+        files.append(f"{folder}/site_{seed}.parquet")
+        sf.write_release(release, files[-1])
+        # Scores by the coefficients of the table's columns, without a histogram's functions.
+        records, weight = sf.pool_records({"one": release}, model.schema_)
+        rows = sf.encode(records, model.schema_)
+        share = np.floor(101 * expit(model.rows(rows.x, rows.s) @ np.array(model.theta)))
+        for key in zip(rows.s, (rows.y > 0).astype(int), share, weight, strict=True):
+            cells[key[:3]] = cells.get(key[:3], 0.0) + key[3]
+    found = sf.server.surrogate_histogram(files, model)
+    expected = np.zeros((2, 2, 101))
+    for (s, y, share), weight in cells.items():
+        expected[s, y, int(share)] = weight
+    above = [np.cumsum(counts[..., ::-1], axis=-1) for counts in (found.array(), expected)]
+    assert abs(above[0] - above[1]).max() <= 1
+    assert expected.max() > 5
+
+    argv = ["thresholds", *files, "--notion", "statistical_parity", "--alpha", "0.05", "--model"]
+    assert main([*argv, f"{folder}/model.json", "--output", f"{folder}/fair.json"]) == 0
+    assert "no client was asked again" in " ".join(capsys.readouterr().out.split())
+    decision = read_model(folder / "fair.json").decision
+    assert decision == choose_decision(found, "statistical_parity", 0.05).decision
+    claims = decision.statement["guarantees_of_the_releases"]
+    assert claims == ["epsilon = 8, delta = 0.001", "none"]
+    assert abs(evaluated(folder, "fair.json")["spd"]["value"]) < 0.12
+    assert abs(evaluated(folder, "model.json")["spd"]["value"]) > 0.2
+
+
+def test_files_that_are_no_surrogates_give_no_thresholds(folder, capsys):
+    assert main(["thresholds", f"{folder}/histogram.json", f"{folder}/counts.json", "--notion",
+                 "equalized_odds", "--model", f"{folder}/model.json",
+                 "--output", f"{folder}/fair.json"]) == 2  # fmt: skip
+    assert "histogram.json: " in capsys.readouterr().err
+    assert not (folder / "fair.json").exists()
 
 
 def test_a_gap_above_alpha_by_more_than_its_error_is_warned_of(folder, capsys):

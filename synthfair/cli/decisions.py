@@ -9,7 +9,7 @@ from synthfair.cli.parameters import Force
 
 
 def thresholds(
-    histogram: Path,
+    counts: tuple[Path, ...],
     /,
     *,
     notion: Literal["statistical_parity", "equal_opportunity", "equalized_odds"],
@@ -19,7 +19,7 @@ def thresholds(
     output: Path,
     force: Force = False,
 ) -> None:
-    r"""Choose a model's thresholds by group, from a histogram of its scores.
+    r"""Choose a model's thresholds by group, from a histogram of its scores or from surrogates.
 
     Decisions are then as accurate as can be while the groups' rates differ by at most alpha; with
     --randomized there is a mixture of thresholds for each group, whose coins are keyed by a row's
@@ -31,10 +31,17 @@ def thresholds(
         python -m synthfair thresholds histogram.json --notion equalized_odds \
             --alpha 0.02 --model model.json --output fair_model.json
 
+    Where clients have sent surrogates, nobody need be asked again: their records are scored and
+    counted by their weights, and the guarantees of the releases are those of the thresholds.
+
+        python -m synthfair thresholds DIR/*.parquet --notion statistical_parity \
+            --alpha 0.02 --model model.json --output fair_model.json
+
     predict, evaluate, gap and report use the new file as any other model.
 
     Args:
-        histogram: Counts by group, label and score of this very model.
+        counts: Counts by group, label and score of this very model; or surrogates, .parquet, one a
+            client.
         notion: Rates that are compared.
         alpha: Most by which a rate may differ between two groups, as estimated.
         randomized: Allow decisions that are drawn by coins.
@@ -46,15 +53,21 @@ def thresholds(
     from synthfair.postprocess import choose_decision, read_histogram
     from synthfair.report.result_tables import alpha_warning, decision_tables
     from synthfair.report.text_table import Table
+    from synthfair.server import surrogate_histogram
     from synthfair.trained import read_model, write_model
 
-    require_distinct(output, histogram, model)
+    require_distinct(output, *counts, model)
     require_free(output, force=force)
-    counts, trained_model = read_histogram(histogram), read_model(model)
-    trained_model.require_counted(counts)
-    choice = choose_decision(counts, notion, alpha, randomized=randomized)
+    trained_model = read_model(model)
+    first, *others = counts
+    if others or first.suffix == ".parquet":
+        histogram = surrogate_histogram(counts, trained_model)
+    else:
+        histogram = read_histogram(first)
+    trained_model.require_counted(histogram)
+    choice = choose_decision(histogram, notion, alpha, randomized=randomized)
     write_model(trained_model.model_copy(update={"decision": choice.decision}), output)
-    say(decision_tables(choice, counts))
+    say(decision_tables(choice, histogram))
     warn(alpha_warning(choice))
     if choice.decision.statement:
         say(Table.of_facts(choice.decision.statement))

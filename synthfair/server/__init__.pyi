@@ -10,6 +10,7 @@ from .pooling import (
     train_pool,
 )
 from .routine import ServerResult, serve
+from .surrogate_scores import surrogate_histogram
 
 __all__ = [
     "Influence",
@@ -24,5 +25,6 @@ __all__ = [
     "pool_records",
     "read_releases",
     "serve",
+    "surrogate_histogram",
     "train_pool",
 ]

@@ -4,6 +4,20 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "records count alike, whatever their weights",
+        "server/surrogate_scores.py",
+        "np.bincount(entry, weight, minlength",
+        "np.bincount(entry, weight**0, minlength",
+        "test_postprocess_commands.py",
+    ),
+    Mutant(
+        "counts are rounded one by one",
+        "server/surrogate_scores.py",
+        "np.diff(np.rint(np.cumsum(counts, axis=-1)), prepend=0.0)",
+        "np.rint(counts)",
+        "test_postprocess_commands.py",
+    ),
+    Mutant(
         "any estimate above alpha is warned of",
         "report/result_tables.py",
         "if gap.value <= alpha + gap.error + 1e-9:",
