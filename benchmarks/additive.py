@@ -32,6 +32,8 @@ from synthfair.compare import Federation, federate
 from synthfair.compare.federation import pooled
 from synthfair.data.datasets import ADDITIVE, SOURCES
 from synthfair.data.partition import ClientTable
+from synthfair.federated import make_users
+from synthfair.federated.refine import refine_model
 from synthfair.release.format import name_of
 from synthfair.server.pooling import Pool, make_pool, train_pool
 from synthfair.sklearn.codebook import GroupBlind
@@ -50,8 +52,8 @@ LEARNERS = {
 """By name; linear and additive models are ours, with the shipped schemas of these names."""
 
 CENTRAL, EXACT, PRIVATE = "all rows", "surrogates", "surrogates, epsilon = 1"
-REFINED = "surrogates and five exchanges"
-KINDS = {EXACT: "surrogate", PRIVATE: "private"}
+REFINED, EXCHANGES = "surrogates and five exchanges", 5
+KINDS = {EXACT: "surrogate", REFINED: "surrogate", PRIVATE: "private"}
 """What clients send, of :data:`CONFIGS`; else a learner has all training rows in one place."""
 
 GAP, WEIGHT = 0.02, 10.0
@@ -84,7 +86,7 @@ class AdditiveValues(NamedTuple):
         spd: signed.
         rho: weight of the penalty, as given or found.
         client_seconds: of a client, the mean; compilation included.
-        seconds: of training.
+        seconds: of training; after surrogates those of the exchanges.
         converged: whether it met its tolerance.
     """
 
@@ -163,14 +165,24 @@ def ours(setting: AdditiveSetting, seed: int) -> tuple[np.ndarray, dict[str, Any
     return chance, {"rho": rho, "converged": model.converged is not False}
 
 
+@lru_cache(maxsize=8)
 def trained(setting: AdditiveSetting, seed: int) -> tuple[sf.TrainedModel, float]:
     """A linear or additive model, and the weight of the penalty, as given or found."""
     clients = split(setting.table, seed).clients[setting.learner]
     schema, n_groups = clients.schema, clients.n_groups
+    # As estimators do, the indicators of groups count as 0.
+    blind = GroupBlind(n_features=len(schema.encoded_names), n_groups=n_groups).blind
     fixed = setting.asked in PENALTIES
     penalty = setting.asked if fixed else "selection_rate"
+    rows = weighted(pooled(clients.train)).rows(n_groups=n_groups)
+    if setting.rows == REFINED:
+        model, rho = trained(setting._replace(rows=EXACT), seed)
+        a, s, y = map(np.asarray, (blind(rows.a), rows.s, rows.y))
+        users = make_users(a, s, y, clients.user)
+        given: Any = PENALTIES[penalty]  # whose sums can be refined
+        more = {"rho": rho, "lambda_theta": LAMBDA_THETA, "exchanges": EXCHANGES}
+        return refine_model(model, users, given, **more)[0], rho
     if setting.rows == CENTRAL:
-        rows = weighted(pooled(clients.train)).rows(n_groups=n_groups)
         pool = Pool(
             rows, {"all": slice(None)}, name_of(sf.LinearModel()), True, LAMBDA_THETA,
             "statistical_parity", n_groups, PENALTIES[penalty],
@@ -180,10 +192,8 @@ def trained(setting: AdditiveSetting, seed: int) -> tuple[sf.TrainedModel, float
         config = sf.ServerConfig.model_validate({"penalty": penalty})
         pool = make_pool(releases, schema, config)
 
-    # As estimators do, the indicators of groups count as 0.
-    linear = GroupBlind(n_features=len(schema.encoded_names), n_groups=n_groups)
     pool = pool._replace(
-        rows=pool.rows._replace(a=linear.blind(pool.rows.a)),
+        rows=pool.rows._replace(a=blind(pool.rows.a)),
         rho=WEIGHT if fixed else 0.0,
         max_gap=GAP if setting.asked == "gap" else None,
     )
@@ -369,6 +379,7 @@ def settings_of_all() -> Iterator[AdditiveSetting]:
             ("additive", CENTRAL, "nothing", "gap", *PENALTIES),
             ("linear", EXACT, "gap", "thresholds"),
             ("additive", EXACT, "gap", "thresholds", *PENALTIES),
+            ("additive", REFINED, "gap", *PENALTIES),
             ("additive", PRIVATE, *PENALTIES),
             ("trees", CENTRAL, "nothing"),
             ("ebm", CENTRAL, "nothing", "thresholds"),
