@@ -8,8 +8,6 @@ from synthfair.fairness.penalties import (
     CovariancePenalty,
     SelectionRatePenalty,
     decision_gaps,
-    group_covariances,
-    selection_rate_gaps,
 )
 from synthfair.model import Rows
 
@@ -34,7 +32,7 @@ def some_rows(n_groups, n=60):
 @each_number_of_groups
 def test_covariance_is_numpys_within_each_stratum(notion, n_groups):
     z, s, y, rows = some_rows(n_groups)
-    found = group_covariances(jnp.array(z), rows, notion=notion, n_groups=n_groups)
+    found = CovariancePenalty(n_groups, notion).gaps(jnp.array(z), rows)
     groups = [1] if n_groups == 2 else range(n_groups)
     expected = [
         [np.cov(s[among(y)] == g, z[among(y)], bias=True)[0, 1] for g in groups]
@@ -47,9 +45,7 @@ def test_covariance_is_numpys_within_each_stratum(notion, n_groups):
 @each_number_of_groups
 def test_smooth_gap_is_the_difference_of_mean_sigmoids(notion, n_groups):
     z, s, y, rows = some_rows(n_groups)
-    found = selection_rate_gaps(
-        jnp.array(z), rows, notion=notion, n_groups=n_groups, temperature=3.0
-    )
+    found = SelectionRatePenalty(n_groups, notion, 3.0).gaps(jnp.array(z), rows)
     groups, selected = [1] if n_groups == 2 else range(n_groups), 1 / (1 + np.exp(-3.0 * z))
     expected = [
         [

@@ -31,7 +31,6 @@ from synthfair.fairness.penalties import (
     Penalty,
     SelectionRatePenalty,
     decision_gaps,
-    group_covariances,
 )
 from synthfair.model import (
     LinearModel,
@@ -116,9 +115,8 @@ class PenalizedLoss:
 
     def covariance(self, params: Params) -> jax.Array:
         """C(theta), eq. (2), (3): signed, of the stratum and the group where it is largest."""
-        covariances = group_covariances(
-            self._scores(params), self.rows, notion=self.notion, n_groups=self.n_groups
-        )
+        penalty = CovariancePenalty(self.n_groups, self.notion)
+        covariances = penalty.gaps(self._scores(params), self.rows)
         return covariances.ravel()[jnp.argmax(jnp.abs(covariances))]
 
     def gap(self, params: Params) -> jax.Array:

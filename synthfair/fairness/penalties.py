@@ -35,13 +35,7 @@ def group_weights(rows: Rows, dtype: jnp.dtype, *, notion: Notion, n_groups: int
 
     Those of a stratum sum to 1 over its rows; for each group they are 0 where a row is another's.
     """
-    y = rows.y
-    strata = {
-        "statistical_parity": [jnp.ones_like(y)],
-        "equal_opportunity": [y > 0],
-        "equalized_odds": [y > 0, y < 0],
-    }[notion]
-    weights = jnp.stack(strata).astype(y.dtype)
+    weights = strata(rows.y, notion).astype(rows.y.dtype)
     if rows.weight is not None:
         weights = weights * rows.weight
     weights = weights / jnp.sum(weights, axis=1, keepdims=True)
@@ -49,42 +43,23 @@ def group_weights(rows: Rows, dtype: jnp.dtype, *, notion: Notion, n_groups: int
     return weights.astype(dtype)[:, None] * members
 
 
+def strata(y: jax.Array, notion: Notion) -> jax.Array:
+    """[K, N] whether each row of label y [N] is in a stratum."""
+    return jnp.stack(
+        {
+            "statistical_parity": [jnp.ones_like(y, bool)],
+            "equal_opportunity": [y > 0],
+            "equalized_odds": [y > 0, y < 0],
+        }[notion]
+    )
+
+
 def _compared(by_group: jax.Array) -> jax.Array:
-    """Of [K, G] the groups that are each held against the rest.
+    """Of [..., G] the groups that are each held against the rest.
 
     With two groups the two comparisons differ in sign alone, so only group 1 is kept.
     """
-    return by_group[:, 1:] if by_group.shape[1] == 2 else by_group
-
-
-def group_covariances(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int) -> jax.Array:
-    """[K, G] covariance of group membership and score, in each stratum, for each group.
-
-        C_g = (1/N) sum_i (1[s_i = g] - share_g) z_i
-
-    In the binary case the one entry is Wu et al. (2024) eq. (2), (3), signed.
-    """
-    weights = group_weights(rows, scores.dtype, notion=notion, n_groups=n_groups)
-    # The weights are the same in each step, and made once, for the gaps below, too. With two lines
-    # or more, XLA's product with scores is fast.
-    sums, shares = weights @ scores, jnp.sum(weights, axis=-1)
-    return _compared(sums - shares * jnp.sum(sums, axis=1, keepdims=True))
-
-
-def selection_rate_gaps(
-    scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int, temperature: float
-) -> jax.Array:
-    """[K, G] smooth selection rate of a group minus that of the rest, in each stratum.
-
-        gap_g = mean_{s = g} sigma(tau z) - mean_{s != g} sigma(tau z)
-
-    sigma(tau z) tends to the decision 1[z > 0] as the temperature tau grows.
-    """
-    selected = jax.nn.sigmoid(temperature * scores)
-    weights = group_weights(rows, selected.dtype, notion=notion, n_groups=n_groups)
-    sums, shares = weights @ selected, jnp.sum(weights, axis=-1)
-    other_sums, other_shares = (jnp.sum(x, axis=1, keepdims=True) - x for x in (sums, shares))
-    return _compared(sums / shares - other_sums / other_shares)
+    return by_group[..., 1:] if by_group.shape[-1] == 2 else by_group
 
 
 @partial(jax.jit, static_argnames=("notion", "n_groups"))
@@ -99,9 +74,42 @@ def decision_gaps(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: in
     return jnp.nanmax(rates, axis=1) - jnp.nanmin(rates, axis=1)
 
 
+class _SumPenalty:
+    """Half the sum of squared gaps, each a linear combination of sums by stratum and group."""
+
+    n_groups: int
+    notion: Notion
+
+    def term(self, scores: jax.Array) -> jax.Array:
+        """[N] what is summed of each row, by its score alone."""
+        raise NotImplementedError
+
+    def compare(self, sums: jax.Array, shares: jax.Array) -> jax.Array:
+        """Gaps of sums [..., K, G] of weighted terms, and of the weights [K, G]: linear in sums.
+
+        The weights of a stratum sum to 1, see :func:`group_weights`.
+        """
+        raise NotImplementedError
+
+    def gaps(self, scores: jax.Array, rows: Rows) -> jax.Array:
+        """[K, G] gaps of strata and groups; [K, 1], of group 1, where there are two groups."""
+        weights = group_weights(rows, scores.dtype, notion=self.notion, n_groups=self.n_groups)
+        # The weights are the same in each step, and made once. With two lines or more, XLA's
+        # product with terms is fast.
+        return self.compare(weights @ self.term(scores), jnp.sum(weights, axis=-1))
+
+    def __call__(self, scores: jax.Array, rows: Rows) -> jax.Array:
+        """1/2 sum of squared gaps over strata and groups."""
+        return 0.5 * jnp.sum(self.gaps(scores, rows) ** 2)
+
+
 @dataclass(frozen=True)
-class CovariancePenalty:
+class CovariancePenalty(_SumPenalty):
     """Half the sum of squared covariances of group and score: rho_o times it is Wu et al. (12).
+
+        C_g = (1/N) sum_i (1[s_i = g] - share_g) z_i
+
+    In the binary case the one covariance is Wu et al. (2024) eq. (2), (3), signed.
 
     Args:
         n_groups: number of groups, at least 2. Beyond two, each group is held against the rest.
@@ -117,20 +125,23 @@ class CovariancePenalty:
         """For release files."""
         return f"covariance, {self.notion}"
 
-    def gaps(self, scores: jax.Array, rows: Rows) -> jax.Array:
-        """[K, G] C_g of strata and groups."""
-        return group_covariances(scores, rows, notion=self.notion, n_groups=self.n_groups)
+    def term(self, scores: jax.Array) -> jax.Array:
+        """[N] the scores."""
+        return scores
 
-    def __call__(self, scores: jax.Array, rows: Rows) -> jax.Array:
-        """1/2 sum of C_g^2 over strata and groups."""
-        return 0.5 * jnp.sum(self.gaps(scores, rows) ** 2)
+    def compare(self, sums: jax.Array, shares: jax.Array) -> jax.Array:
+        """C_g from sums of weighted scores."""
+        return _compared(sums - shares * jnp.sum(sums, axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True)
-class SelectionRatePenalty:
+class SelectionRatePenalty(_SumPenalty):
     """Half the sum of squared smooth gaps in selection rate; nearer to SPD than the covariance.
 
-    Every compared group and its rest must have a row in every stratum. Not convex in params.
+        gap_g = mean_{s = g} sigma(tau z) - mean_{s != g} sigma(tau z)
+
+    sigma(tau z) tends to the decision 1[z > 0] as the temperature tau grows. Every compared group
+    and its rest must have a row in every stratum. Not convex in params.
 
     Args:
         n_groups: number of groups, at least 2. Beyond two, each group is held against the rest.
@@ -147,11 +158,11 @@ class SelectionRatePenalty:
         """For release files."""
         return f"selection rate at temperature {self.temperature:g}, {self.notion}"
 
-    def gaps(self, scores: jax.Array, rows: Rows) -> jax.Array:
-        """[K, G] gap_g of strata and groups."""
-        of = {"notion": self.notion, "n_groups": self.n_groups, "temperature": self.temperature}
-        return selection_rate_gaps(scores, rows, **of)
+    def term(self, scores: jax.Array) -> jax.Array:
+        """[N] sigma(tau z)."""
+        return jax.nn.sigmoid(self.temperature * scores)
 
-    def __call__(self, scores: jax.Array, rows: Rows) -> jax.Array:
-        """1/2 sum of gap_g^2 over strata and groups."""
-        return 0.5 * jnp.sum(self.gaps(scores, rows) ** 2)
+    def compare(self, sums: jax.Array, shares: jax.Array) -> jax.Array:
+        """gap_g from sums of weighted smooth decisions."""
+        other_sums, other_shares = (jnp.sum(x, axis=-1, keepdims=True) - x for x in (sums, shares))
+        return _compared(sums / shares - other_sums / other_shares)

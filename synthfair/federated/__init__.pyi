@@ -11,6 +11,7 @@ from .methods import METHODS, WITHOUT_FLAGS, TrainConfig, load_train_config, own
 from .networks import LogisticRegression, Network, Perceptron
 from .parity import Parity
 from .privfairfl import PrivFairFLPostSettings, PrivFairFLPreSettings
+from .refine import Refine, RefineSettings
 from .secure_sums import SecureSums, make_secure_sums
 from .training import Communication, TrainFiles, Training, train_rounds, train_table
 from .two_phase import TwoPhase, TwoPhaseSettings, make_two_phase
@@ -48,6 +49,8 @@ __all__ = [
     "PrivFairFLPostSettings",
     "PrivFairFLPreSettings",
     "Protection",
+    "Refine",
+    "RefineSettings",
     "SecureSums",
     "TrainConfig",
     "TrainFiles",

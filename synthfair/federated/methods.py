@@ -13,6 +13,7 @@ from synthfair.federated.fedavg import FedAvgSettings
 from synthfair.federated.fpfl import FedSgdSettings, FpflSettings, MmdmSettings
 from synthfair.federated.method_settings import METHODS, TrainConfig
 from synthfair.federated.privfairfl import PrivFairFLPostSettings, PrivFairFLPreSettings
+from synthfair.federated.refine import RefineSettings
 from synthfair.federated.two_phase import TwoPhaseSettings
 
 METHODS.update(
@@ -25,6 +26,7 @@ METHODS.update(
     two_phase=TwoPhaseSettings,
     privfairfl_pre=PrivFairFLPreSettings,
     privfairfl_post=PrivFairFLPostSettings,
+    refine=RefineSettings,
 )
 
 WITHOUT_FLAGS = frozenset(

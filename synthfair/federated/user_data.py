@@ -237,7 +237,7 @@ def make_user_data(
             )
     s = np.column_stack([rows.s, *others])
     attributes = {name: schema.with_sensitive(name) for name in (schema.sensitive, *also)}
-    if all_groups and config.asked.by == "tolerance":
+    if all_groups and config.asked.by in ("tolerance", "weight"):
         _require_all_groups(schema, attributes, s, rows.y, config.get("notion", ""))
 
     # Inputs, in the user's default precision.

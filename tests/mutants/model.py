@@ -6,7 +6,7 @@ MUTANTS = [
     Mutant(
         "the covariance is not centred",
         "fairness/penalties.py",
-        "return _compared(sums - shares * jnp.sum(sums, axis=1, keepdims=True))",
+        "return _compared(sums - shares * jnp.sum(sums, axis=-1, keepdims=True))",
         "return _compared(sums)",
         "test_penalties.py",
     ),
@@ -20,7 +20,7 @@ MUTANTS = [
     Mutant(
         "the temperature is ignored",
         "fairness/penalties.py",
-        "jax.nn.sigmoid(temperature * scores)",
+        "jax.nn.sigmoid(self.temperature * scores)",
         "jax.nn.sigmoid(scores)",
         "test_penalties.py",
     ),

@@ -1,0 +1,293 @@
+"""Exact refinement: from a model nearby to the central optimum, by a few exchanges of sums.
+
+For given params, all that the problem of :mod:`synthfair.surrogate.fair_training` needs adds up
+over rows: the losses and, for each group, what the penalty compares, with their first and second
+derivatives. From these sums over all clients the server computes the objective, its gradient and
+its Hessian, and asks for the sums at the ends of several damped Newton steps at once. So an
+exchange is a whole step of central training: near the optimum it squares the error.
+
+Related: Jordan, Lee and Yang (2019), *Communication-efficient distributed statistical inference*;
+Safaryan et al. (2022), *FedNL: making Newton-type methods applicable to federated learning*.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pydantic import Field, model_validator
+
+from synthfair.config import Notion, Target
+from synthfair.distill.solvers import absolute_eigen
+from synthfair.errors import InputError
+from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty, strata
+from synthfair.federated.algorithm import AtLeast0, Count, Positive, algorithm, static
+from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.engine import Protection, report_size
+from synthfair.federated.method_settings import TrainConfig, TrainingPlan
+from synthfair.federated.secure_sums import make_secure_sums
+from synthfair.federated.user_data import UserData
+from synthfair.federated.users import UserRows
+from synthfair.model import derivative, logistic
+
+DAMPING = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)
+"""Added to the curvatures, the candidates of an exchange: the more, the shorter is the step."""
+
+SHORTER = 0.1
+"""Factor of all steps after an exchange in which no candidate was better."""
+
+TOLERANCE, SINGLE_TOLERANCE = 1e-6, 1e-4
+"""Norm of the gradient at the optimum, in double and in single precision."""
+
+
+class RefineSettings(TrainConfig):
+    """Settings of ``refine``: Newton's method on the problem that the server solves on surrogates.
+
+    No exchange is private by itself: the server sees exact sums over each client's rows, or with
+    ``secure`` over all clients together.
+
+    Attributes:
+        start: params of the model to start from, one an input; zeros if not given.
+        rounds: exchanges of sums; the first is at the start.
+        rho: weight of the penalty.
+        penalty: ``covariance`` of group and score, or the smooth ``selection_rate`` gap.
+        notion: rows in which groups are compared.
+        temperature: steepness of the smooth selection rate.
+        lambda_theta: regularisation.
+        clip: Euclidean norm to which a client's sums are scaled, so that it counts as fewer rows.
+        secure: whether sums are by shares of two aggregators, so that nobody sees a client's.
+            Needs clip.
+    """
+
+    method: Literal["refine"] = "refine"
+    start: tuple[float, ...] = Field(default=(), strict=False, max_length=10_000)
+    rounds: Count = 5
+    rho: Annotated[float, Field(ge=0, le=1e9)] = 10.0
+    penalty: Literal["covariance", "selection_rate"] = "covariance"
+    notion: Notion = "statistical_parity"
+    temperature: Positive = 4.0
+    lambda_theta: Positive = 1e-3
+    clip: Positive | None = None
+    secure: bool = False
+
+    @model_validator(mode="after")
+    def _require_bound(self) -> RefineSettings:
+        if self.secure and self.clip is None:
+            raise ValueError("secure needs clip: sums by shares are of bounded numbers on a grid")
+        return self
+
+    @classmethod
+    def reads(cls, key: str) -> bool:
+        """No rate, as Newton's steps have a length, and no network: its sums would be too many."""
+        return key not in ("hidden", "learning_rate") and super().reads(key)
+
+    @property
+    def asked(self) -> Target:
+        """Fairness is asked for by the weight of the penalty."""
+        return Target(by="weight", amounts=(self.rho,))
+
+    def plan(self, data: UserData) -> TrainingPlan:
+        """All clients take part. Raises InputError: the start is of another number of inputs."""
+        n, users = len(data.schema.groups), data.users
+        n_inputs = users.a.shape[1]
+        if self.start and len(self.start) != n_inputs:
+            raise InputError(
+                f"start = {len(self.start)} numbers: must be {n_inputs}, one for each input of the"
+                " model, with its intercept"
+            )
+        start = jnp.asarray(self.start or np.zeros(n_inputs), users.a.dtype)
+        penalty = CovariancePenalty(n, self.notion)
+        if self.penalty == "selection_rate":
+            penalty = SelectionRatePenalty(n, self.notion, self.temperature)
+        refine = Refine(start, penalty, self.rho, self.lambda_theta)
+        protection = Protection(self.clip)
+        if self.secure and self.clip:
+            length = report_size(refine, users)[0]
+            protection = make_secure_sums(
+                length, clip=self.clip, relation="add_or_remove", multiplier=None
+            )
+        return TrainingPlan(refine, Cohorts.everyone(len(users)), protection, chunk=1)
+
+    def progress(self, history: RefineRecord) -> str:
+        """Shows the objective and its gradient."""
+        last = history.objective[-1], history.gradient_norm[-1]
+        return "objective {:.6f}, gradient {:.0e}".format(*last)
+
+    def converged(self, plan: TrainingPlan, history: RefineRecord) -> bool:  # noqa: ARG002
+        """Whether the gradient is small."""
+        return is_optimum(float(history.gradient_norm[-1]))
+
+
+def is_optimum(gradient_norm: float) -> bool:
+    """Whether the norm of the gradient says that params are the optimum, to the precision."""
+    double = jax.dtypes.canonicalize_dtype(float) == np.float64
+    return bool(gradient_norm <= (TOLERANCE if double else SINGLE_TOLERANCE))
+
+
+class Sums(NamedTuple):
+    """A client's sums over its rows: of the losses first, then of a term for each of K G groups.
+
+    A group counts in each of K strata, see :func:`synthfair.fairness.penalties.strata`.
+    """
+
+    rows: jax.Array  # [1 + K G]
+    values: jax.Array  # [C, 1 + K G] at C candidates
+    gradients: jax.Array  # [C, 1 + K G, p]
+    curvatures: jax.Array  # [C, 1 + K G, p (p + 1) / 2] upper halves, of what is not linear alone
+
+
+class RefineState(NamedTuple):
+    """The state of the server."""
+
+    theta: jax.Array  # [p] the best so far
+    objective: jax.Array  # there; infinite before the first exchange
+    gradient_norm: jax.Array  # there
+    candidates: jax.Array  # [C, p] where sums are asked for
+
+
+class RefineRecord(NamedTuple):
+    """The record of an exchange, after it."""
+
+    objective: jax.Array
+    gradient_norm: jax.Array
+    step: jax.Array  # Euclidean norm of the change of params
+
+
+@algorithm
+class Refine:
+    """Minimises loss + rho penalty + regularisation over all clients' rows together.
+
+        F(theta) = 1/N sum_i l(y_i a_i'theta) + rho/2 sum_kg gap_kg^2 + lambda/(2 p^2) ||theta||^2
+
+    The gaps are linear in the groups' sums, see :mod:`synthfair.fairness.penalties`; so are their
+    derivatives. With |H| of the absolute eigenvalues of the Hessian (Dauphin et al. 2014, algorithm
+    1), candidates are theta - (|H| + mu I)^-1 grad F for several mu; the best is taken, and none
+    where no one is better than the last. Where no client has a row of a group that a selection rate
+    compares, F is no number, and theta stays the start.
+
+    Args:
+        start: [p] params, float.
+        penalty: of the scores.
+        rho: its weight, at least 0.
+        lambda_theta: at least 0, see :func:`synthfair.model.regularized_loss`.
+
+    Raises:
+        InputError: a value out of range.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import synthfair as sf
+        >>> penalty = sf.SelectionRatePenalty(n_groups=2)
+        >>> algorithm = sf.federated.Refine(jnp.zeros(5), penalty, rho=10.0)
+    """
+
+    start: jax.Array
+    penalty: CovariancePenalty | SelectionRatePenalty = static()
+    rho: AtLeast0 = 10.0
+    lambda_theta: AtLeast0 = 1e-3
+
+    additive: ClassVar[bool] = True
+
+    # Server, before the first exchange
+
+    def init(self, key: jax.Array) -> RefineState:  # noqa: ARG002
+        """Asks for the start alone."""
+        worst = jnp.asarray(jnp.inf, self.start.dtype)
+        return RefineState(self.start, worst, worst, jnp.tile(self.start, (len(DAMPING), 1)))
+
+    # Client
+
+    def report(self, state: RefineState, rows: UserRows, key: jax.Array) -> Sums:  # noqa: ARG002
+        """The sums at all candidates."""
+        members = rows.s[:, 0] == jnp.arange(self.penalty.n_groups)[:, None]
+        groups = strata(rows.y, self.penalty.notion)[:, None] & members
+        groups = groups.reshape(-1, len(rows.y))
+        weights = jnp.vstack([jnp.ones_like(groups[0]), groups]) * rows.weight
+        upper = jnp.triu_indices(rows.a.shape[1])
+        is_linear = isinstance(self.penalty, CovariancePenalty)
+
+        def loss(scores: jax.Array) -> jax.Array:
+            return logistic(rows.y * scores)
+
+        def curvature(weight: jax.Array) -> jax.Array:
+            return ((rows.a.T * weight) @ rows.a)[upper]
+
+        def at(theta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+            scores, values, slopes, bends = rows.a @ theta, [], [], []
+            for function in (loss, self.penalty.term):
+                values.append(function(scores))
+                slopes.append(derivative(function, scores))
+                bends.append(derivative(lambda z, f=function: derivative(f, z), scores))
+            # Of each row of weights: the first is of losses, the others are of the penalty's terms.
+            first, second, third = (
+                weights * jnp.vstack([own[0], jnp.tile(own[1], (len(groups), 1))])
+                for own in (values, slopes, bends)
+            )
+            third = third[:1] if is_linear else third
+            return first.sum(axis=1), second @ rows.a, jax.lax.map(curvature, third)
+
+        return Sums(weights.sum(axis=1), *jax.lax.map(at, state.candidates))
+
+    # Server, after each exchange
+
+    def update(
+        self, state: RefineState, total: Sums, cohort: float
+    ) -> tuple[RefineState, RefineRecord]:
+        """Takes the best candidate, and asks for those of the next step."""
+        del cohort  # clients count by their rows
+        objective, gradient, hessian = jax.vmap(self.derivatives, (0, None, 0, 0, 0))(
+            state.candidates, *total
+        )
+        best = jnp.argmin(jnp.where(jnp.isfinite(objective), objective, jnp.inf))
+        g, norm = gradient[best], jnp.linalg.norm(gradient[best])
+        theta = state.candidates[best]
+
+        # The ends of damped Newton steps from there.
+        values, vectors = absolute_eigen(hessian[best])
+        damped = values + jnp.asarray(DAMPING, g.dtype)[:, None]
+        ends = theta - ((g @ vectors) / damped) @ vectors.T
+
+        # If no candidate is better, the same steps are tried again, shorter.
+        again = state.theta + SHORTER * (state.candidates - state.theta)
+        stay = state._replace(candidates=again)
+        move = RefineState(theta, objective[best], norm, ends)
+        better = (objective[best] < state.objective) & jnp.isfinite(ends).all()
+        after = jax.tree.map(lambda new, old: jnp.where(better, new, old), move, stay)
+        step = jnp.linalg.norm(after.theta - state.theta)
+        return after, RefineRecord(after.objective, after.gradient_norm, step)
+
+    def derivatives(
+        self,
+        theta: jax.Array,
+        rows: jax.Array,
+        values: jax.Array,
+        gradients: jax.Array,
+        curvatures: jax.Array,
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """F, its gradient [p] and its Hessian [p, p] at theta [p], from the sums there."""
+        p, n_groups = len(theta), self.penalty.n_groups
+        by_group = rows[1:].reshape(-1, n_groups)
+        of_stratum = by_group.sum(axis=1, keepdims=True)
+
+        def gaps(sums: jax.Array) -> jax.Array:
+            """[..., K G'] linear combinations of the sums [..., K G]."""
+            means = sums.reshape(*sums.shape[:-1], -1, n_groups) / of_stratum
+            compared = self.penalty.compare(means, by_group / of_stratum)
+            return compared.reshape(*compared.shape[:-2], -1)
+
+        gap, slopes = gaps(values[1:]), gaps(gradients[1:].T)
+        upper = curvatures[0] / rows[0]
+        if len(curvatures) > 1:
+            upper += self.rho * gaps(curvatures[1:].T) @ gap
+        half = jnp.zeros((p, p), theta.dtype).at[jnp.triu_indices(p)].set(upper)
+        ridge = self.lambda_theta / p**2
+        objective = values[0] / rows[0] + self.rho / 2 * gap @ gap + ridge / 2 * theta @ theta
+        gradient = gradients[0] / rows[0] + self.rho * slopes @ gap + ridge * theta
+        hessian = half + jnp.triu(half, 1).T + self.rho * slopes @ slopes.T + ridge * jnp.eye(p)
+        return objective, gradient, hessian
+
+    def params(self, state: RefineState) -> jax.Array:
+        """The best of all candidates so far."""
+        return state.theta
