@@ -56,7 +56,7 @@ def quick_surrogates(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "method", [name for name in METHODS if name not in ("constant", "surrogate")]
+    "method", [name for name in METHODS if name not in ("constant", "surrogate", "refine")]
 )
 def test_every_method_lowers_the_gap(method, federation):
     (plain, free), (fair, asked) = (
@@ -88,6 +88,30 @@ def test_surrogates_come_near_central_training(federation, additive):
         central["covariance"].value, abs=0.01 if additive else 2e-3
     )
     assert ours["accuracy"].value == pytest.approx(central["accuracy"].value, abs=0.015)
+
+
+@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
+def test_exchanges_after_surrogates_end_at_central_training(penalty, federation, quick_surrogates):
+    config, shared = sf.DistillConfig(rho_o=100.0, penalty=penalty), {}
+    (one, _), (six, _) = (
+        run_method(method, federation, config, REPORT, shared=shared)
+        for method in ("surrogate", "refine")
+    )
+    assert quick_surrogates == [0]  # they serve both
+    central = run_method("central", federation, config, REPORT)[0].evaluation.overall
+    for metric in ("accuracy", "covariance", "spd"):
+        found = six.evaluation.overall[metric].value
+        assert found == pytest.approx(central[metric].value, abs=1e-4), metric
+    assert six.converged
+    # Of 9 inputs: at 5 points, sums of losses and of two groups.
+    numbers = 3 + 5 * 3 * (1 + 9) + 5 * (1 if penalty == "covariance" else 3) * 45
+    assert six.cost == (2, 1 + 5, one.cost.bytes_sent + 5 * 2 * 8 * numbers)
+
+
+def test_no_epsilon_covers_exchanges(federation):
+    config = sf.DistillConfig(epsilon=1.0, delta=1e-4)
+    with pytest.raises(sf.InputError, match=r"refine: its sums are exact, and no epsilon covers"):
+        run_method("refine", federation, config, REPORT)
 
 
 def test_the_constant_classifier_has_no_gap_and_the_share_of_the_majority(federation):

@@ -126,6 +126,22 @@ def test_the_default_is_fair_and_accurate_over_unlike_clients(unlike):
     assert shot.gap_ < 0.05
 
 
+@pytest.mark.parametrize("asked", [{"rho": 30.0}, {"max_gap": 0.08}])
+def test_exchanges_lead_to_the_model_of_all_rows_in_one_place(unlike, asked):
+    x, y, s, site = unlike
+    given = {"penalty": "selection_rate", "bounds": (-5, 6)}
+    near = SingleShotClassifier(**asked, **given, k_min=20, random_state=0)
+    near.fit(x, y, sensitive_features=s, clients=site)
+    exact = clone(near).set_params(exchanges=6).fit(x, y, sensitive_features=s, clients=site)
+    assert (near.n_iter_, exact.n_iter_) == (0, 6)
+    assert exact.rho_ == near.rho_  # that surrogates chose
+    central = FairLogisticRegression(rho=exact.rho_, **given).fit(x, y, sensitive_features=s)
+    np.testing.assert_allclose(exact.coef_, central.coef_, atol=1e-5)
+    np.testing.assert_allclose(exact.intercept_, central.intercept_, atol=1e-5)
+    assert np.abs(near.coef_ - central.coef_).max() > 1e-3
+    assert exact.model_.converged
+
+
 def test_fair_releases_of_unlike_clients_are_a_warning(unlike):
     x, y, s, site = unlike
     model = SingleShotClassifier(**FAIR | {"bounds": (-5, 6)}, rho=30.0, penalty="selection_rate")
@@ -337,6 +353,10 @@ def test_rows_that_do_not_fit(y, s, expected):
 def test_a_federation_that_cannot_be():
     with pytest.raises(sf.InputError, match=r"release = 'best': must be fair or surrogate"):
         SingleShotClassifier(release="best").fit(X, Y, sensitive_features=S)
+    with pytest.raises(sf.InputError, match=r"exchanges = 2.5: must be a whole number"):
+        SingleShotClassifier(exchanges=2.5).fit(X, Y, sensitive_features=S)
+    with pytest.raises(sf.InputError, match=r'exchanges: take release="surrogate"'):
+        SingleShotClassifier(release="fair", exchanges=2).fit(X, Y, sensitive_features=S)
     with pytest.raises(sf.InputError, match=r"SingleShotClassifier: k_min: .*; got 1"):
         SingleShotClassifier(k_min=1).fit(X, Y, sensitive_features=S)
     lonely = SingleShotClassifier(**FAIR)

@@ -76,9 +76,9 @@ def compare(
     configuration file can have further keys, which docs/method.md lists.
 
     Args:
-        methods: Of single_shot, surrogate, central, local, fedavg, constant, fpfl, fedsgd, mmdm,
-            dp_sgd, fair_sgd, two_phase, privfairfl_pre, privfairfl_post, exponentiated_gradient
-            (needs fairlearn).
+        methods: Of single_shot, surrogate, refine (surrogates and five exchanges of sums), central,
+            local, fedavg, constant, fpfl, fedsgd, mmdm, dp_sgd, fair_sgd, two_phase,
+            privfairfl_pre, privfairfl_post, exponentiated_gradient (needs fairlearn).
         weights: Values of rho_o to run; methods in rounds take alpha = 1 / rho_o, and no constraint
             up to 1. They replace that of the configuration.
         seeds: Number of seeds, which replace that of the configuration.

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -38,6 +39,7 @@ from synthfair.federated import (
     train_rounds,
 )
 from synthfair.federated.fedavg import safe_rate
+from synthfair.federated.refine import refine_model
 from synthfair.model import LinearModel, Params, Rows
 from synthfair.release.format import Release, file_bytes
 from synthfair.server.pooling import pool_and_train
@@ -48,6 +50,9 @@ EQUILIBRIUM = 1e-3
 """Duality gap at which exponentiated gradient stops."""
 
 FEDAVG_ROUNDS = 1000
+
+EXCHANGES = 5
+"""Of sums after the surrogates, in ``refine``."""
 
 MOMENTUM = 0.98
 """Of FedAvg's server: it settles then where a steep penalty makes its steps short, too."""
@@ -140,20 +145,31 @@ def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
 
 
 def surrogate(
-    federation: Federation, config: DistillConfig, shared: SurrogateCache | None = None
+    federation: Federation,
+    config: DistillConfig,
+    shared: SurrogateCache | None = None,
+    *,
+    exchanges: int = 0,
 ) -> Fitted:
-    """Surrogate releases, and the penalty at the server over all of them."""
+    """Surrogate releases, and the penalty at the server over all of them; maybe exchanges of sums.
+
+    Raises:
+        InputError: exchanges after private releases.
+    """
+    if exchanges and config.epsilon is not None:
+        raise InputError("refine: its sums are exact, and no epsilon covers them; leave it out")
     settings, shared = surrogate_settings(config), {} if shared is None else shared
     clients = federation.schema.hash, federation.names, *map(sha256_of, federation.plain)
     key = settings.model_dump_json(), clients
     if key in shared:
         releases, seconds = shared[key]
-        return train_on_surrogates(releases, federation, config)._replace(seconds_before=seconds)
+        fitted = train_on_surrogates(releases, federation, config, exchanges=exchanges)
+        return fitted._replace(seconds_before=seconds)
     start = time.perf_counter()
     releases = make_surrogates(federation, settings)
     shared.clear()  # a grid goes through its seeds one after the other
     shared[key] = releases, time.perf_counter() - start
-    return train_on_surrogates(releases, federation, config)
+    return train_on_surrogates(releases, federation, config, exchanges=exchanges)
 
 
 def surrogate_settings(config: DistillConfig) -> SurrogateConfig:
@@ -172,13 +188,29 @@ def make_surrogates(federation: Federation, settings: SurrogateConfig) -> dict[s
 
 
 def train_on_surrogates(
-    releases: Mapping[str, Release], federation: Federation, config: DistillConfig
+    releases: Mapping[str, Release],
+    federation: Federation,
+    config: DistillConfig,
+    *,
+    exchanges: int = 0,
 ) -> Fitted:
-    """With the model and penalty of the settings."""
+    """With the model and penalty of the settings; maybe refined by exchanges of sums."""
     names = "penalty", "notion", "temperature", "lambda_theta", "intercept"
     asked = ServerConfig(rho=config.rho_o, **{name: getattr(config, name) for name in names})
     model = pool_and_train(releases, federation.schema, asked)
-    return _uploaded(model, releases, federation, asked.asked)
+    if not exchanges:
+        return _uploaded(model, releases, federation, asked.asked)
+    model, sent = refine_model(
+        model,
+        _users(federation, config),
+        make_penalty(config, n_groups=federation.n_groups),
+        rho=config.rho_o,
+        lambda_theta=config.lambda_theta,
+        exchanges=exchanges,
+    )
+    fitted = _uploaded(model, releases, federation, asked.asked)
+    users, rounds, size = fitted.cost
+    return fitted._replace(cost=Communication(users, rounds + exchanges, size + sent))
 
 
 def _uploaded(
@@ -352,9 +384,10 @@ def in_rounds(
     )
 
 
-METHODS: dict[str, Callable[[Federation, DistillConfig], Fitted]] = {
+METHODS: dict[str, Callable[..., Fitted]] = {
     "single_shot": single_shot,
     "surrogate": surrogate,
+    "refine": partial(surrogate, exchanges=EXCHANGES),
     "central": central,
     "local": local,
     "fedavg": federated_averaging,
@@ -433,8 +466,8 @@ def run_method(
     """
     require_method(method)
     start = time.perf_counter()
-    if method == "surrogate":
-        fitted = surrogate(federation, config, shared)
+    if method in ("surrogate", "refine"):
+        fitted = METHODS[method](federation, config, shared=shared)
     elif method in METHODS:
         fitted = METHODS[method](federation, config)
     else:

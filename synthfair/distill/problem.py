@@ -30,6 +30,7 @@ from synthfair.fairness.penalties import (
     Notion,
     Penalty,
     SelectionRatePenalty,
+    SumPenalty,
     decision_gaps,
 )
 from synthfair.model import (
@@ -454,7 +455,7 @@ def _excess(problem: Problem, best: Best) -> tuple[jax.Array, jax.Array]:
     return decrement + best.record.objective - value, fun(problem.first_theta)
 
 
-def make_penalty(config: DistillConfig, *, n_groups: int) -> Penalty:
+def make_penalty(config: DistillConfig, *, n_groups: int) -> SumPenalty:
     """The penalty that ``config.penalty`` and ``config.notion`` name."""
     if config.penalty == "covariance":
         return CovariancePenalty(n_groups, config.notion)

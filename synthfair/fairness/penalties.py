@@ -74,7 +74,7 @@ def decision_gaps(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: in
     return jnp.nanmax(rates, axis=1) - jnp.nanmin(rates, axis=1)
 
 
-class _SumPenalty:
+class SumPenalty:
     """Half the sum of squared gaps, each a linear combination of sums by stratum and group."""
 
     n_groups: int
@@ -104,7 +104,7 @@ class _SumPenalty:
 
 
 @dataclass(frozen=True)
-class CovariancePenalty(_SumPenalty):
+class CovariancePenalty(SumPenalty):
     """Half the sum of squared covariances of group and score: rho_o times it is Wu et al. (12).
 
         C_g = (1/N) sum_i (1[s_i = g] - share_g) z_i
@@ -135,7 +135,7 @@ class CovariancePenalty(_SumPenalty):
 
 
 @dataclass(frozen=True)
-class SelectionRatePenalty(_SumPenalty):
+class SelectionRatePenalty(SumPenalty):
     """Half the sum of squared smooth gaps in selection rate; nearer to SPD than the covariance.
 
         gap_g = mean_{s = g} sigma(tau z) - mean_{s != g} sigma(tau z)

@@ -22,15 +22,21 @@ from pydantic import Field, model_validator
 from synthfair.config import Notion, Target
 from synthfair.distill.solvers import absolute_eigen
 from synthfair.errors import InputError
-from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty, strata
+from synthfair.fairness.penalties import (
+    CovariancePenalty,
+    SelectionRatePenalty,
+    SumPenalty,
+    strata,
+)
 from synthfair.federated.algorithm import AtLeast0, Count, Positive, algorithm, static
 from synthfair.federated.cohorts import Cohorts
-from synthfair.federated.engine import Protection, report_size
+from synthfair.federated.engine import Protection, report_size, run
 from synthfair.federated.method_settings import TrainConfig, TrainingPlan
-from synthfair.federated.secure_sums import make_secure_sums
+from synthfair.federated.secure_sums import SecureSums, make_secure_sums
 from synthfair.federated.user_data import UserData
-from synthfair.federated.users import UserRows
+from synthfair.federated.users import UserRows, Users
 from synthfair.model import derivative, logistic
+from synthfair.trained import TrainedModel
 
 DAMPING = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)
 """Added to the curvatures, the candidates of an exchange: the more, the shorter is the step."""
@@ -98,11 +104,11 @@ class RefineSettings(TrainConfig):
                 " model, with its intercept"
             )
         start = jnp.asarray(self.start or np.zeros(n_inputs), users.a.dtype)
-        penalty = CovariancePenalty(n, self.notion)
+        penalty: SumPenalty = CovariancePenalty(n, self.notion)
         if self.penalty == "selection_rate":
             penalty = SelectionRatePenalty(n, self.notion, self.temperature)
         refine = Refine(start, penalty, self.rho, self.lambda_theta)
-        protection = Protection(self.clip)
+        protection: Protection | SecureSums = Protection(self.clip)
         if self.secure and self.clip:
             length = report_size(refine, users)[0]
             protection = make_secure_sums(
@@ -184,7 +190,7 @@ class Refine:
     """
 
     start: jax.Array
-    penalty: CovariancePenalty | SelectionRatePenalty = static()
+    penalty: SumPenalty = static()
     rho: AtLeast0 = 10.0
     lambda_theta: AtLeast0 = 1e-3
 
@@ -291,3 +297,43 @@ class Refine:
     def params(self, state: RefineState) -> jax.Array:
         """The best of all candidates so far."""
         return state.theta
+
+
+# Models
+
+
+def refine_model(
+    model: TrainedModel,
+    users: Users,
+    penalty: SumPenalty,
+    *,
+    rho: float,
+    lambda_theta: float,
+    exchanges: int,
+) -> tuple[TrainedModel, int]:
+    """A linear model after exchanges with users in memory, and the bytes that they send in all.
+
+    Args:
+        model: to start from.
+        users: with their rows, as the model sees them.
+        penalty: as of :class:`Refine`, like the next two.
+        rho: its weight.
+        lambda_theta: regularisation.
+        exchanges: at least 1.
+    """
+    refine = Refine(jnp.asarray(model.theta), penalty, rho, lambda_theta)
+    end = run(refine, users, Cohorts.everyone(len(users)), rounds=exchanges, seed=0)
+    sent = report_size(refine, users)[1] * len(users) * exchanges
+    return refined(model, end.state), sent
+
+
+def refined(model: TrainedModel, state: RefineState) -> TrainedModel:
+    """The linear model with the params of a state that exchanges have led to."""
+    norm = float(state.gradient_norm)
+    if not np.isfinite(norm):
+        raise InputError(
+            "exchanges: the objective is no number, as no client has a row of some group that is"
+            " compared, or the params are too large"
+        )
+    found = {"theta": tuple(np.asarray(state.theta, float).tolist()), "gradient_norm": norm}
+    return model.model_copy(update={**found, "converged": is_optimum(norm)})

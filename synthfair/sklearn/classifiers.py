@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import jax
 import numpy as np
@@ -20,12 +21,14 @@ from synthfair.config import ServerConfig, SurrogateConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import INTERCEPT
-from synthfair.distill.problem import make_penalty
+from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.errors import InputError
 from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.intervals import missed_gap
 from synthfair.fairness.metrics import METRIC_OF, Metric, Scored
-from synthfair.fairness.penalties import decision_gaps
+from synthfair.fairness.penalties import SumPenalty, decision_gaps
+from synthfair.federated import Users, make_users
+from synthfair.federated.refine import refine_model
 from synthfair.model import LinearModel, Rows, padded
 from synthfair.release.format import Release, name_of
 from synthfair.server.parts import check_pool
@@ -79,8 +82,12 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
         fitted: TrainingRows,
         fairness: ServerConfig,
         fair: Mapping[str, Release] | None = None,
+        users: Users | None = None,
     ) -> Self:
-        """Trains on a pool, maybe of ``fair`` releases; the indicators of groups count as 0."""
+        """Trains on a pool, maybe of ``fair`` releases; the indicators of groups count as 0.
+
+        With ``users``, exchanges with them refine the model.
+        """
         codebook, real = fitted.codebook, fitted.rows
         self._codebook, self.schema_ = codebook, codebook.schema
         self.classes_, self.groups_ = fitted.classes, fitted.groups
@@ -95,6 +102,15 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
             blind = pool.rows._replace(a=codebook.model.blind(pool.rows.a))
             trained = pool._replace(rows=blind, model=name_of(LinearModel()))
             self.model_, point = train_pool(trained, self.schema_)
+            if users and point:
+                self.model_, _ = refine_model(
+                    self.model_,
+                    users,
+                    cast(SumPenalty, trained.penalty),
+                    rho=point.rho,
+                    lambda_theta=trained.lambda_theta,
+                    exchanges=self.n_iter_,
+                )
             scored = score(self.model_)
             # With the scores as a column of inputs, they are padded like the rest.
             rows = padded(Rows(scored.score[:, None], real.s, real.y, fitted.weight))  # type: ignore[arg-type]
@@ -113,7 +129,8 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
         # What to say of it.
         if not self.model_.converged:
             warn(
-                "training has not met its tolerance: lower rho, or raise lambda_theta",
+                "training has not met its tolerance: lower rho, or raise lambda_theta"
+                + ", or exchanges" * (users is not None),
                 ConvergenceWarning,
             )
         if not fair and fairness.max_gap is not None and self.gap_ > fairness.max_gap:
@@ -258,6 +275,9 @@ class SingleShotClassifier(_LinearClassifier):
         n_synthetic: rows of each fair release; if None, 200 for each pair of group and class.
         steps: of each client's optimiser, at most, for fair releases.
         k_min: pairs of group and class with fewer rows at a client are left out of its surrogate.
+        exchanges: of sums over each client's rows after the surrogates, see
+            :class:`synthfair.federated.Refine`: five lead to the model of all rows in one place,
+            or near it; 0 for one upload alone.
         bounds: public (lower, upper) of the numbers, by column name or index; or one pair for all;
             in training, values beyond are clipped. If None, learned from the rows of all clients,
             with a warning.
@@ -267,6 +287,7 @@ class SingleShotClassifier(_LinearClassifier):
 
     Attributes:
         releases_: the release of each client, by its value in ``clients``.
+        n_iter_: exchanges after them.
         coef_: as of :class:`FairLogisticRegression`, like the others.
 
     Example:
@@ -286,6 +307,7 @@ class SingleShotClassifier(_LinearClassifier):
     n_synthetic: int | None = None
     steps: int = 1000
     k_min: int = 50
+    exchanges: int = 0
     random_state: Any = None
 
     def fit(
@@ -310,6 +332,12 @@ class SingleShotClassifier(_LinearClassifier):
         """
         if self.release not in ("fair", "surrogate"):
             raise InputError(f"release = {self.release!r}: must be fair or surrogate")
+        if not isinstance(self.exchanges, numbers.Integral) or self.exchanges < 0:
+            raise InputError(f"exchanges = {self.exchanges!r}: must be a whole number, at least 0")
+        if self.exchanges and self.release == "fair":
+            raise InputError(
+                'exchanges: take release="surrogate"; a fair release has its own model'
+            )
         if sensitive_features is None:
             raise InputError("sensitive_features: None; give the group of each row")
         fairness, seed = self._fairness(), seed_of(self.random_state)
@@ -346,5 +374,12 @@ class SingleShotClassifier(_LinearClassifier):
                     warn(NOT_CONVERGED, ConvergenceWarning)
             releases = dict(zip(parts, [answer.release for answer in answers], strict=True))
             pool = make_pool(releases, schema, fairness if self.release == "surrogate" else None)
-        self.releases_: dict[Any, Release] = dict(zip(values, releases.values(), strict=True))
-        return self._train(pool, fitted, fairness, releases if self.release == "fair" else None)
+            self.releases_: dict[Any, Release] = dict(zip(values, releases.values(), strict=True))
+            users = None
+            if self.exchanges:
+                rows = make_rows(fitted.rows, n_groups=len(schema.groups), intercept=True)
+                a, s, y = map(np.asarray, (codebook.model.blind(rows.a), rows.s, rows.y))
+                users = make_users(a, s, y, owner)
+        self.n_iter_ = int(self.exchanges)
+        fair = releases if self.release == "fair" else None
+        return self._train(pool, fitted, fairness, fair, users)
