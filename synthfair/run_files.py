@@ -234,7 +234,7 @@ _WITH_TOLERANCE = ("fpfl", "mmdm", "fair_sgd", "two_phase", "privfairfl_post")
 """Methods in rounds that hold rates together; older files have an alpha of the others, too."""
 
 
-_Setting = bool | int | float | _Line | tuple[int, ...] | tuple[_Line, ...] | None
+_Setting = bool | int | float | _Line | tuple[float, ...] | tuple[_Line, ...] | None
 
 
 class RoundSettings(BaseModel):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from test_deploy_sums import ADDERS, NAMES, SumWorld
-from test_deploy_training import FPFL, PRIVATE, ROWS, TRAIN, in_process
+from test_deploy_training import FPFL, PRIVATE, REFINE, ROWS, TRAIN, in_process
 
 import synthfair as sf
 from synthfair.deploy.train_job import TrainJob, run_train
@@ -42,7 +42,10 @@ def train(world, channel, settings, **changes):
     return federation, sf.read_model(output / "model.json").theta
 
 
-@pytest.mark.parametrize("settings", [TRAIN | SECURE, FPFL | SECURE | {"rounds": 3}])
+SECURE_SUMS = REFINE | {"secure": True, "clip": 1e4}
+
+
+@pytest.mark.parametrize("settings", [TRAIN | SECURE, FPFL | SECURE | {"rounds": 3}, SECURE_SUMS])
 def test_rounds_give_the_numbers_of_the_engine_in_one_process(world, settings):
     federation, theta = train(world, world.channel(), settings)
     expected = in_process(settings)

@@ -22,6 +22,7 @@ from synthfair.task.messages import Message
 
 TRAIN = {"method": "fedavg", "rounds": 6, "learning_rate": 0.5, "local_steps": 3, "momentum": 0.5}
 FPFL = {"method": "fpfl", "rounds": 3, "learning_rate": 0.5, "alpha": 0.01, "multiplier_rate": 1.0}
+REFINE = {"method": "refine", "rounds": 3, "penalty": "selection_rate", "notion": "equalized_odds"}
 SAMPLED = {"method": "dp_sgd", "rounds": 3, "batch": 20, "local_epochs": 0.2, "clip": 1.0}
 ROWS = 120
 DP_SGD = SAMPLED | {"batch": ROWS, "local_epochs": 1.0}
@@ -86,7 +87,7 @@ def stop_after(channel, questions):
 
 @pytest.mark.parametrize(
     "settings",
-    [TRAIN | {"clip": 0.05}, FPFL | {"hidden": [3]}, SAMPLED, FAIR_SGD, TWO_PHASE],
+    [TRAIN | {"clip": 0.05}, FPFL | {"hidden": [3]}, REFINE, SAMPLED, FAIR_SGD, TWO_PHASE],
 )
 def test_rounds_give_the_numbers_of_the_engine_in_one_process(world, settings):
     federation, theta = train(world, channel_of(world), settings)
@@ -97,6 +98,33 @@ def test_rounds_give_the_numbers_of_the_engine_in_one_process(world, settings):
     found = pd.read_csv(world.folder / "job-1" / "rounds.csv")[column]
     np.testing.assert_allclose(found, getattr(expected.history, column), rtol=1e-8, atol=1e-11)
     assert "accuracy" in json.loads((world.folder / "job-1" / "metrics.json").read_text())
+
+
+class TestExactSums:
+    """The method refine, whose reports the server sees."""
+
+    def test_a_site_with_a_small_group_does_not_take_part(self, world):
+        world.limit("north", most_rounds=50, k_min=60)
+        with pytest.raises(TooFewError, match="north: table"):
+            train(world, channel_of(world), REFINE)
+        assert any("k_min is 60" in said for said in world.said)
+
+    @pytest.mark.parametrize(("entry", "value"), [(0, 301.0), (1, 500.0), (1, -1.0), (9, np.inf)])
+    def test_sums_that_no_site_can_have_are_refused(self, world, entry, value):
+        channel = channel_of(world)
+
+        def falsified(site, message):
+            numbers = np.frombuffer(message.carried, "<f8").copy()
+            numbers[entry] = value
+            return resigned(world, site, message, numbers.tobytes())
+
+        channel.on_way = falsified
+        with pytest.raises(TooFewError, match="refused"):
+            train(world, channel, REFINE)
+
+    def test_the_rows_of_the_largest_site_must_be_public(self, world):
+        with pytest.raises(ValueError, match="most_rows: refine counts sites by their rows"):
+            train(world, channel_of(world), REFINE, most_rows=None)
 
 
 @pytest.mark.usefixtures("one_seed")

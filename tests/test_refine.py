@@ -1,16 +1,27 @@
 """Exact refinement: its objective, where it ends, and what leaves a client."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
+from conftest import make_schema, make_table
+from weighted_rows import unlike_tables
 
+import synthfair as sf
+from synthfair.cli import main
+from synthfair.data.encode import encode
+from synthfair.distill.problem import make_rows
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run
 from synthfair.federated.refine import DAMPING, Refine
 from synthfair.federated.users import UserRows, make_users
 from synthfair.model import LinearModel, Rows, mean_loss
+from synthfair.privacy.ledger import Ledger
+from synthfair.release.keys import make_keys, read_signing_key
 from synthfair.surrogate.fair_training import train_fair
 
 NOTIONS = "statistical_parity", "equal_opportunity", "equalized_odds"
@@ -126,3 +137,153 @@ def test_a_group_that_nobody_has_leaves_the_start():
     end = run(algorithm, users, Cohorts.everyone(len(users)), rounds=2, seed=0)
     np.testing.assert_array_equal(end.state.theta, np.ones(5))
     assert np.isinf(end.history.objective).all()
+
+
+class TestFiles:
+    """Questions and answers that people carry."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def there(cls, tmp_path_factory):
+        """Tables, surrogates and keys of three clients."""
+        folder = tmp_path_factory.mktemp("refine")
+        tables, schema = unlike_tables(900), make_schema()
+        (folder / "schema.json").write_text(schema.to_json())
+        for name, table in tables.items():
+            table.to_csv(folder / f"{name}.csv", index=False)
+            make_keys(folder / f"{name}.key")
+            key = read_signing_key(folder / f"{name}.key")
+            config = sf.SurrogateConfig(k_min=5)
+            release = sf.distill_table(table, schema, config).release
+            sf.write_release(release, folder / f"{name}.parquet", key=key)
+        make_table(300, seed=8).to_csv(folder / "test.csv", index=False)
+        return folder
+
+    NAMES = "c0", "c1", "c2"
+
+    def serve(self, there, output, *more):
+        releases = [str(there / f"{name}.parquet") for name in self.NAMES]
+        return main(["server", *releases, "--schema", str(there / "schema.json"), "--test",
+                     str(there / "test.csv"), "--output", str(output), "--force", "--rho", "30",
+                     "--penalty", "selection_rate", "--refine", str(output / "refine"),
+                     *more])  # fmt: skip
+
+    def answer(self, there, output, number, name, *more):
+        folder = output / "refine" / str(number)
+        return main(["client", "--data", str(there / f"{name}.csv"), "--schema",
+                     str(there / "schema.json"), "--answer", str(folder / "question.json"),
+                     "--output", str(folder / f"{name}.json"), "--k-min", "5",
+                     *more])  # fmt: skip
+
+    def test_the_same_command_again_leads_to_the_central_model(self, there, tmp_path, capsys):
+        keys = [str(there / f"{name}.pub") for name in self.NAMES]
+        for number in range(1, 6):
+            assert self.serve(there, tmp_path, "--keys", *keys) == 0
+            for name in self.NAMES:
+                signed = "--sign", str(there / f"{name}.key")
+                assert self.answer(there, tmp_path, number, name, *signed) == 0
+        assert self.serve(there, tmp_path, "--keys", *keys) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert "5 exchanges: objective" in said
+        assert "the optimum" in said
+
+        tables = [pd.read_csv(there / f"{name}.csv") for name in self.NAMES]
+        rows = make_rows(encode(pd.concat(tables), make_schema()), n_groups=2, intercept=True)
+        penalty, ridge = SelectionRatePenalty(), sf.ServerConfig().lambda_theta
+        central = train_fair(rows, ridge, 30.0, model=LinearModel(), penalty=penalty)
+        model = sf.read_model(tmp_path / "model.json")
+        np.testing.assert_allclose(model.theta, central.params, atol=1e-5)
+        metrics = json.loads((tmp_path / "metrics.json").read_text())
+        found = sf.evaluate(model, {"test": pd.read_csv(there / "test.csv")}).overall
+        assert metrics["spd"]["value"] == pytest.approx(found["spd"].value)
+        assert metrics["refinement"]["exchanges"] == 5
+        assert metrics["refinement"]["objective"] == pytest.approx(float(central.value))
+        assert not (tmp_path / "fair_table.parquet").exists()  # that gives another model
+        # An answer is booked as what has no epsilon.
+        assert Ledger(there / "c0.csv.ledger.jsonl").spent().releases == 5
+        assert Ledger(there / "c0.csv.ledger.jsonl").spent().composition is None
+
+    @pytest.fixture
+    def answered(self, there, tmp_path, capsys):
+        """After the first question, that all have answered."""
+        assert self.serve(there, tmp_path) == 0
+        assert "3 clients have not answered" in " ".join(capsys.readouterr().out.split())
+        assert all(self.answer(there, tmp_path, 1, name) == 0 for name in self.NAMES)
+        return tmp_path
+
+    def test_answers_that_are_none(self, there, answered, capsys):
+        path = answered / "refine" / "1" / "c1.json"
+        good = json.loads(path.read_text())
+        for change, complaint in (
+            ({"question": "0" * 64}, "is no answer to"),
+            ({"numbers": good["numbers"][:-1]}, "numbers; must be"),
+            ({"numbers": [-1.0, *good["numbers"][1:]]}, "its counts of rows are none"),
+            ({"numbers": [good["numbers"][0], 1e9, *good["numbers"][2:]]}, "its counts of rows"),
+            ({"numbers": [*good["numbers"][:-1], "1"]}, "numbers"),
+        ):
+            path.write_text(json.dumps(good | change))
+            assert self.serve(there, answered) == 2
+            assert complaint in " ".join(capsys.readouterr().err.split())
+        path.write_text(json.dumps(good).replace(str(good["numbers"][-1]), "1e999"))
+        assert self.serve(there, answered) == 2
+        assert "not a finite number" in " ".join(capsys.readouterr().err.split())
+
+    def test_with_keys_each_client_answers_once(self, there, answered, capsys):
+        keys = [str(there / f"{name}.pub") for name in self.NAMES]
+        assert self.serve(there, answered, "--keys", *keys) == 2
+        assert "is not signed by a client" in " ".join(capsys.readouterr().err.split())
+        for name, signer in zip(self.NAMES, ("c0", "c1", "c1"), strict=True):
+            more = "--sign", str(there / f"{signer}.key"), "--force"
+            assert self.answer(there, answered, 1, name, *more) == 0
+        assert self.serve(there, answered, "--keys", *keys) == 2
+        assert "signed by 'c1', as is" in " ".join(capsys.readouterr().err.split())
+        path = answered / "refine" / "1" / "c0.json"
+        changed = json.loads(path.read_text())
+        changed["numbers"][5] += 1.0
+        path.write_text(json.dumps(changed))
+        assert self.serve(there, answered, "--keys", *keys) == 2
+        assert "c0.json: is not signed" in " ".join(capsys.readouterr().err.split())
+
+    def test_another_problem_needs_another_folder(self, there, answered, capsys):
+        assert self.serve(there, answered, "--temperature", "5") == 2
+        assert "is not the question that these releases" in " ".join(
+            capsys.readouterr().err.split()
+        )
+
+    def test_a_client_who_claims_too_many_rows_counts_as_fewer(self, there, answered):
+        folder = answered / "refine"
+        path, after = folder / "1" / "c1.json", folder / "2" / "question.json"
+        numbers = {name: np.array(json.loads((folder / "1" / f"{name}.json").read_text())["numbers"])
+                   for name in self.NAMES}  # fmt: skip
+        # Of two others and one who claims most, the lower median is the larger of the two.
+        most = 20 * max(numbers["c0"][0], numbers["c2"][0])
+        found = []
+        for rows in (1e6, most, most / 2):
+            scaled = numbers["c1"] * rows / numbers["c1"][0]
+            document = json.loads(path.read_text()) | {"numbers": scaled.tolist()}
+            path.write_text(json.dumps(document))
+            assert self.serve(there, answered) == 0
+            found.append(json.loads(after.read_text())["candidates"])
+            after.unlink()
+        np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+        assert not np.allclose(found[0], found[2], rtol=1e-3)
+
+    def test_tables_that_do_not_answer(self, there, answered, capsys):
+        more = "--force", "--k-min", "1000"
+        assert self.answer(there, answered, 1, "c0", *more) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert "rows with town =" in said
+        assert "take part in secure sums, or in none" in said
+        more = "--force", "--epsilon", "1", "--delta", "1e-6"
+        assert self.answer(there, answered, 1, "c0", *more) == 2
+        assert "no epsilon covers them" in " ".join(capsys.readouterr().err.split())
+        path = answered / "refine" / "1" / "question.json"
+        question = json.loads(path.read_text())
+        for change, complaint in (
+            ({"schema_hash": "0" * 64}, "is of another schema than"),
+            ({"candidates": [[0.0]] * 5}, "candidates: must have"),
+            ({"candidates": [[1e308] * len(question["candidates"][0])] * 5}, "are no numbers"),
+        ):
+            path.write_text(json.dumps(question | change))
+            assert self.answer(there, answered, 1, "c0", "--force") == 2
+            assert complaint in " ".join(capsys.readouterr().err.split())

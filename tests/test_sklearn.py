@@ -126,7 +126,8 @@ def test_the_default_is_fair_and_accurate_over_unlike_clients(unlike):
     assert shot.gap_ < 0.05
 
 
-@pytest.mark.parametrize("asked", [{"rho": 30.0}, {"max_gap": 0.08}])
+@pytest.mark.filterwarnings("ignore:max_gap")  # of surrogates it is met, and hardly on the rows
+@pytest.mark.parametrize("asked", [{"rho": 30.0}, {"max_gap": 0.03}])
 def test_exchanges_lead_to_the_model_of_all_rows_in_one_place(unlike, asked):
     x, y, s, site = unlike
     given = {"penalty": "selection_rate", "bounds": (-5, 6)}

@@ -1,12 +1,13 @@
 """python -m synthfair train."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import make_schema, make_table
 
 from synthfair.cli import main
 from synthfair.privacy.ledger import Ledger
-from synthfair.trained import read_model
+from synthfair.trained import read_model, write_model
 
 
 class TestCommand:
@@ -45,6 +46,26 @@ class TestCommand:
         assert Ledger(there / "t.csv.ledger.jsonl").spent().releases == 1
         assert main(args) == 2
         assert "exists" in capsys.readouterr().err
+
+    def test_refine_goes_on_from_a_model(self, there, capsys):
+        more = ["--method", "refine", "--rounds", "2", "--clients", "3", "--test"]
+        more += [str(there / "t.csv"), "--rho", "5"]
+        assert main(self.args(there, *more)) == 0
+        said = capsys.readouterr()
+        assert "refine has not come to the optimum" in said.err
+        first = read_model(there / "out" / "model.json")
+        start = ["--start", str(there / "out" / "model.json"), "--force"]
+        assert main(self.args(there, *more, *start, "--rounds", "8")) == 0
+        assert "refine has not come" not in capsys.readouterr().err
+        assert read_model(there / "out" / "model.json").converged
+        record = pd.read_csv(there / "out" / "rounds.csv")
+        assert record["step"][0] == 0  # the first exchange is at the start
+        assert record["objective"].is_monotonic_decreasing
+        # It reads no file of another schema.
+        other = make_schema().model_copy(update={"ignored": ("who",), "name": "other"})
+        write_model(first.model_copy(update={"schema_": other}), there / "other.json")
+        assert main(self.args(there, *more, "--start", str(there / "other.json"), "--force")) == 2
+        assert "must be a linear model of this schema" in " ".join(capsys.readouterr().err.split())
 
     @pytest.mark.parametrize(
         ("more", "complaint"),

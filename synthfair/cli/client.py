@@ -42,6 +42,7 @@ def client(
     force: Force = False,
     config: Config | None = None,
     release: Literal["fair", "surrogate"] | None = None,
+    answer: Path | None = None,
     sign: Path | None = None,
     hold_out: float = HOLD_OUT,
     accept_risk: bool = False,
@@ -71,6 +72,14 @@ def client(
 
     With --epsilon 1 --delta 1e-6 a release of either kind is differentially private.
 
+    After surrogates, --answer takes the question of python -m synthfair.server --refine and writes
+    the sums over this table that it asks for, which no epsilon covers. A group of fewer than
+    --k-min rows stops it.
+
+        python -m synthfair.client --data DIR/client_0_train.csv \
+            --schema DIR/schema.json --answer DIR/refine/1/question.json \
+            --output DIR/refine/1/client_0.json
+
     Ctrl-C saves a checkpoint next to the output; the same command then goes on from there.
 
     Settings are keys of the configuration file, which flags override; the file can have further
@@ -78,10 +87,11 @@ def client(
 
     Args:
         data: The private table, CSV or Parquet; for a surrogate also a folder of such files.
-        output: The release file to write.
+        output: The release file to write; with --answer, a JSON file.
         release: fair: an ordinary logistic model trained on it is fair on this table. surrogate: it
             stands in for this table, and the server trains a model that is fair over all clients,
             also where they are unlike. Default: fair, or the configuration's.
+        answer: A server's question, which is answered in the place of a release.
         sign: Private key to sign with; python -m synthfair keygen makes one.
         hold_out: Share of the rows that are held out of a trial of a fair release, up to 1,000 of
             which are compared with it; the release that is written is then made of all rows. With
@@ -90,8 +100,10 @@ def client(
         history: CSV to write every step to, for the curves of a report made in house; its name must
             end in .history.csv. Private: do not send it.
     """
-    settings_of_release = load_release_config(config, release=release, **settings)
-    check_inputs(schema, data, *filter(None, [sign]))
+    settings_of_release = load_release_config(
+        config, release="surrogate" if answer else release, **settings
+    )
+    check_inputs(schema, data, *filter(None, [sign, answer]))
     surrogate = isinstance(settings_of_release, SurrogateConfig)
     if history and surrogate:
         raise InputError("--history: a surrogate is not made in steps; leave it out")
@@ -113,6 +125,15 @@ def client(
         from synthfair.release.keys import read_signing_key
 
         key = read_signing_key(sign)
+    if answer:
+        epsilon, k_min = (
+            settings_of_release.epsilon,
+            cast(SurrogateConfig, settings_of_release).k_min,
+        )
+        if epsilon is not None:
+            raise InputError("--answer: its sums are exact; no epsilon covers them, leave it out")
+        _answer(data, schema, answer, output, k_min=k_min, key=key, ledger=ledger, force=force)
+        return
 
     # The release, with a bar; where a person has to answer, the bar makes room.
     from synthfair.cli.show import distilling_bar, say, stage_bar
@@ -159,6 +180,21 @@ def client(
             say(preview_table(refused.preview))
         raise
     _tell(outcome, receipt, history, key=sign)
+
+
+def _answer(*files: Path, **options: Any) -> None:
+    """Writes sums over the table that a question asks for."""
+    from synthfair.cli.show import say
+    from synthfair.jax_setup import start_jax
+
+    start_jax()
+    from synthfair.federated.refine_files import answer_question
+
+    sums = answer_question(*files, **options)
+    say(
+        f"Wrote {files[-1]}: exact sums over {sums.rows[0]:,.0f} rows, which nothing makes private."
+        " Send them to the server alone."
+    )
 
 
 def _tell(

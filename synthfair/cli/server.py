@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from synthfair.cli.parameters import Force, Model, SchemaFile, check_inputs, with_settings
 from synthfair.config import ServerConfig, load_server_config
 from synthfair.errors import InputError
+
+if TYPE_CHECKING:
+    from synthfair.server.routine import ServerResult
 
 _EVALUATION = ("notion", "max_gap", "min_group_rows", "resamples", "seed")
 
@@ -24,6 +27,7 @@ def server(
     keys: tuple[Path, ...] = (),
     frontier: bool = False,
     records: Path | None = None,
+    refine: Path | None = None,
     report: bool = False,
     **settings: Any,
 ) -> None:
@@ -45,6 +49,10 @@ def server(
 
     --records writes the pooled records as a table, on which any learner can be trained.
 
+    --refine goes on from the model of surrogates by exchanges of sums with the clients: it writes
+    DIR/refine/1/question.json, which python -m synthfair.client --answer answers. The same command,
+    once all answers lie next to the question, writes the next one, and the model so far.
+
     Args:
         releases: Release files, one a client.
         test: Test tables, one a client. For surrogates they may be missing; then there is no
@@ -57,6 +65,8 @@ def server(
         records: Surrogates: write the records of all clients to this Parquet file, in the columns
             of the schema and a last one, weight: the real rows that each stands for, which learners
             take as sample_weight.
+        refine: Surrogates: folder of exchanges, which lead to the model of all rows in one place;
+            four or five do.
         report: Write report.html and its plots to the output folder as well. Where that holds
             clients' history files (private; in simulations), it shows their curves.
     """
@@ -100,6 +110,10 @@ def server(
         records=records,
         force=force,
     )
+    if refine:
+        result = _refined(
+            result, refine, output, config, clients=len(releases), test=test, keys=keys
+        )
     # Figures and the page, of the files that are there now.
     if frontier and can_draw():
         write_text(plot, frontier_figure(result.frontier).svg())
@@ -120,7 +134,8 @@ def server(
         "frontier.csv": frontier,
         "frontier.svg": frontier and can_draw(),
     }
-    paths = [output / name for name, exists in files.items() if exists]
+    paths = [output / name for name, is_new in files.items() if is_new]
+    paths = [path for path in paths if path.exists()]
     say(f"Wrote {', '.join(map(str, [*paths, *([records] if records else [])]))}.")
     warn(
         untrained_warning(result.model),
@@ -128,6 +143,54 @@ def server(
         None if can_draw() or not (frontier or report) else MISSING,
         *result.warnings,
     )
+
+
+def _refined(
+    result: ServerResult,
+    folder: Path,
+    output: Path,
+    config: ServerConfig,
+    *,
+    clients: int,
+    test: tuple[Path, ...],
+    keys: tuple[Path, ...],
+) -> ServerResult:
+    """Replays the exchanges, writes the model that they lead to, and says what is next."""
+    from synthfair.cli.show import say
+    from synthfair.evaluation import evaluate, evaluation_document, read_tests
+    from synthfair.federated.refine_files import replay
+    from synthfair.files import read_document, write_json
+    from synthfair.release.keys import read_keys
+    from synthfair.trained import write_model
+
+    if result.point is None:
+        raise InputError("--refine: fair releases have no problem of the server's; take surrogates")
+    known = read_keys(keys) if keys else None
+    now = replay(folder, result.model, config, rho=result.point.rho, clients=clients, keys=known)
+    if now.exchanges:
+        # The model of surrogates gives way, and what belongs to it.
+        model, schema, evaluation = now.model, now.model.schema_, None
+        (output / "fair_table.parquet").unlink(missing_ok=True)
+        if test:
+            evaluation = evaluate(model, read_tests(test, schema), config, sources=test)
+            found = {"objective": now.objective, "gradient_norm": model.gradient_norm}
+            document = {
+                **read_document(output / "metrics.json"),
+                **evaluation_document(evaluation, schema, config),
+                "converged": model.converged,
+                "refinement": {"exchanges": now.exchanges, **found},
+            }
+            write_json(output / "metrics.json", document)
+        write_model(model, output / "model.json")
+        result = result._replace(model=model, evaluation=evaluation)
+        reached = f"objective {now.objective:.6f}, gradient {model.gradient_norm:.0e}"
+        say(f"{now.exchanges} exchanges: {reached}{', the optimum' * bool(model.converged)}.")
+    if not result.model.converged or not now.exchanges:
+        say(
+            f"{now.missing} clients have not answered {now.question}: python -m synthfair.client"
+            " --answer; then run the same command again."
+        )
+    return result
 
 
 @with_settings(("Settings", ServerConfig, _EVALUATION))

@@ -27,8 +27,9 @@ class Settings(TypedDict, total=False):
             steps on each client's rows, averaged. fair_sgd: fair training on each client, averaged.
             two_phase: the same once, for a teacher, and a student of it by noisy steps, averaged.
             privfairfl_pre: dp_sgd with rows weighed by counts of group and label. privfairfl_post:
-            dp_sgd, then decisions by group from a histogram of scores. Default: fpfl.
-        rounds: Rounds in all. Default: 500; 4 from dp_sgd on.
+            dp_sgd, then decisions by group from a histogram of scores. refine: Newton's method on
+            exact sums. Default: fpfl.
+        rounds: Rounds in all. Default: 500; 4 from dp_sgd on; 5 of refine.
         cohort: Users of a round, or, drawn by Poisson sampling, on average. Default: all.
         sampling: Cohorts user by user, which hides whether a user is there; or of a fixed number,
             which hides what its rows are, and takes 3 to 4 times the noise. Default: poisson.
@@ -41,6 +42,9 @@ class Settings(TypedDict, total=False):
         alpha: Most by which rates may differ. Default: 0.02; 0.01 of fair_sgd, two_phase.
         also: fpfl, mmdm: further attributes, by column, that are constrained likewise.
         memory: fedsgd, fpfl, mmdm: share that earlier cohorts' sums keep. Default: 0.9.
+        rho: refine: weight of the penalty. Default: 10.
+        penalty: refine: of covariance of group and score, or of the smooth selection-rate gap.
+            Default: covariance.
         kappa: fair_sgd, two_phase: initial weight of unfairness. Default: 1.
         kappa_rate: fair_sgd, two_phase: kappa grows in a step by this times the unfairness.
             Default: 0.
@@ -49,8 +53,9 @@ class Settings(TypedDict, total=False):
         clip: Norm to which a user's report, or a row's gradient, is cut; with epsilon.
         epsilon: Differential privacy of a user with all its rows, or of a client's row.
         delta: With epsilon: less than 1 / (number of users, or of a client's rows).
-        secure: fedavg, fedsgd, fpfl: sums what users send by shares of two aggregators, so that
-            nobody sees a user's; each adds discrete noise where epsilon asks for it. Needs clip.
+        secure: fedavg, fedsgd, fpfl, refine: sums what users send by shares of two aggregators, so
+            that nobody sees a user's; each adds discrete noise where epsilon asks for it. Needs
+            clip.
         end_to_end: two_phase: whether the teachers are private, too. If not, epsilon is conditional
             on them, and nothing is guaranteed from end to end.
         counts_epsilon: privfairfl_*: budget of the counts over all clients, for one row, on top of
@@ -74,6 +79,7 @@ class Settings(TypedDict, total=False):
         "two_phase",
         "privfairfl_pre",
         "privfairfl_post",
+        "refine",
     ]
     rounds: Int
     cohort: Int
@@ -87,6 +93,8 @@ class Settings(TypedDict, total=False):
     alpha: float
     also: tuple[str, ...]
     memory: float
+    rho: float
+    penalty: Literal["covariance", "selection_rate"]
     kappa: float
     kappa_rate: float
     batch: Int
@@ -122,6 +130,7 @@ def train(
     ledger: LedgerFile | None = None,
     insecure_noise_seed: NoiseSeed | None = None,
     weights: Path | None = None,
+    start: Path | None = None,
     **settings: Unpack[Settings],
 ) -> None:
     r"""Train in many rounds between a server and its users, in this process.
@@ -159,6 +168,7 @@ def train(
         test: Test tables, for a file. Default: a fifth of the rows.
         published_split: The split a named table came with: adult.
         weights: Weights of rows by group and label, of the command weights; for fedavg and dp_sgd.
+        start: refine: model file to start from, of a server. Default: from zeros.
     """
     from synthfair.cli.show import counting_bar, say, warn
     from synthfair.data.datasets import SOURCES
@@ -184,12 +194,14 @@ def train(
     from synthfair.fairness.intervals import near_constant
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
     from synthfair.federated.methods import load_train_config
+    from synthfair.federated.refine import read_start
     from synthfair.postprocess import read_weights
     from synthfair.privacy.ledger import ENDING, Ledger
     from synthfair.report.result_tables import evaluation_tables, training_table
 
     # The settings, and whose a row is.
-    method_config = load_train_config(config, **settings)
+    found = {"start": read_start(start, table_schema)} if start else {}
+    method_config = load_train_config(config, **settings, **found)
     private = all(method_config.get(key) is not None for key in ("epsilon", "cohort"))
     if private and method_config.get("sampling") == "fixed":
         warn(
@@ -226,6 +238,8 @@ def train(
         warn(
             "fedavg did not settle: more rounds, or another learning rate"
             if method_config.method == "fedavg"
+            else "refine has not come to the optimum: more rounds"
+            if method_config.method == "refine"
             else "no round met the constraint on what the server saw of its cohorts, or they had"
             " too few rows of a group: the fairest model is taken, or the most accurate. Try more"
             " rounds, larger cohorts, or a larger alpha"

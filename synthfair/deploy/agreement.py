@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from synthfair.federated.method_settings import TrainConfig, TrainingPlan
     from synthfair.federated.user_data import UserData
 
-IN_ROUNDS = ("fedavg", "fedsgd", "fpfl", "dp_sgd", "fair_sgd", "two_phase")
+IN_ROUNDS = ("fedavg", "fedsgd", "fpfl", "dp_sgd", "fair_sgd", "two_phase", "refine")
 """Methods that a job can ask for."""
 
 
@@ -99,7 +99,9 @@ def require_rows(config: TrainConfig, least_rows: int | None) -> None:
 
 def counts_by_rows(config: TrainConfig) -> bool:
     """Whether a site weighs as much as the rows that it says it has."""
-    return config.local_passes or (config.method == "fedavg" and config.get("clip") is None)
+    return config.local_passes or (
+        config.method in ("fedavg", "refine") and config.get("clip") is None
+    )
 
 
 def has_guarantee(config: TrainConfig) -> bool:

@@ -87,6 +87,7 @@ class SiteTraining:
         import jax
 
         from synthfair.federated.engine import key_from
+        from synthfair.federated.refine import Sums, require_large_groups
         from synthfair.jax_setup import start_jax
 
         start_jax()
@@ -104,6 +105,9 @@ class SiteTraining:
         key = jax.random.fold_in(key_from(int(record.seed, 16), 1), request.ask.round)
         key = jax.random.fold_in(key, training.number(request.site))
         report = _compiled_report()(plan.algorithm, plan.protection.clip, state, self._rows[1], key)
+        if isinstance(report, Sums) and not plan.secure:
+            own = request.settings
+            require_large_groups(report, own.limits.k_min, request.schema, str(own.data))
         content = pack(report)
         if task and plan.secure:
             part = plan.secure.what.integers(np.frombuffer(content, "<f8"))

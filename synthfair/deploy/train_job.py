@@ -53,8 +53,8 @@ class TrainJob(BaseModel):
         least_rows: rows of the smallest site, a public number; ``dp_sgd``,
             ``fair_sgd`` and ``two_phase`` need it.
         most_rows: rows of the largest site, a public number, which a job must name where sites
-            count by their rows: in fedavg without a clip, dp_sgd, fair_sgd and two_phase. A site
-            that claims more is refused.
+            count by their rows: in fedavg and refine without a clip, dp_sgd, fair_sgd and
+            two_phase. A site that claims more is refused.
         least_answers: sites that must answer well in every round; all if not given.
         timeout: seconds to wait for the answers of a round; in the first one of ``two_phase`` sites
             train their teachers as well.
@@ -248,6 +248,7 @@ class _Sites:
         """Reads a site's report [k]. Raises ValueError: a wrong length, size or weight."""
         from synthfair.federated.fedavg import Movement
         from synthfair.federated.fpfl import Statistics
+        from synthfair.federated.refine import Sums, require_counts
 
         report, clip = unpack(content, like), self._plan.protection.clip
         numbers = np.frombuffer(content, "<f8")
@@ -259,6 +260,8 @@ class _Sites:
                 raise ValueError("its weight is not that of a number of rows that a site may have")
         elif isinstance(report, Statistics) and not 0 <= report.sums.right <= report.sums.rows:
             raise ValueError("its counts of rows are negative, or more are right than there are")
+        elif isinstance(report, Sums):
+            require_counts(report, self._job.most_rows or np.inf)
         return numbers
 
     def _by_shares(self, query: Query, state: Any) -> tuple[np.ndarray, int]:  # noqa: ARG002

@@ -29,9 +29,9 @@ from synthfair.fairness.penalties import (
     CovariancePenalty,
     Notion,
     Penalty,
-    SelectionRatePenalty,
     SumPenalty,
     decision_gaps,
+    named_penalty,
 )
 from synthfair.model import (
     LinearModel,
@@ -457,9 +457,7 @@ def _excess(problem: Problem, best: Best) -> tuple[jax.Array, jax.Array]:
 
 def make_penalty(config: DistillConfig, *, n_groups: int) -> SumPenalty:
     """The penalty that ``config.penalty`` and ``config.notion`` name."""
-    if config.penalty == "covariance":
-        return CovariancePenalty(n_groups, config.notion)
-    return SelectionRatePenalty(n_groups, config.notion, config.temperature)
+    return named_penalty(config.penalty, config.notion, config.temperature, n_groups=n_groups)
 
 
 def make_rows(encoded: Encoded, *, n_groups: int, intercept: bool) -> Rows:

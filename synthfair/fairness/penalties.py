@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -166,3 +166,16 @@ class SelectionRatePenalty(SumPenalty):
         """gap_g from sums of weighted smooth decisions."""
         other_sums, other_shares = (jnp.sum(x, axis=-1, keepdims=True) - x for x in (sums, shares))
         return _compared(sums / shares - other_sums / other_shares)
+
+
+def named_penalty(
+    penalty: Literal["covariance", "selection_rate"],
+    notion: Notion,
+    temperature: float,
+    *,
+    n_groups: int,
+) -> SumPenalty:
+    """The penalty that settings name."""
+    if penalty == "covariance":
+        return CovariancePenalty(n_groups, notion)
+    return SelectionRatePenalty(n_groups, notion, temperature)

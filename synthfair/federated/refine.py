@@ -12,6 +12,7 @@ Safaryan et al. (2022), *FedNL: making Newton-type methods applicable to federat
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
@@ -20,12 +21,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from synthfair.config import Notion, Target
-from synthfair.distill.solvers import absolute_eigen
+from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import (
     CovariancePenalty,
-    SelectionRatePenalty,
     SumPenalty,
+    named_penalty,
     strata,
 )
 from synthfair.federated.algorithm import AtLeast0, Count, Positive, algorithm, static
@@ -36,7 +37,7 @@ from synthfair.federated.secure_sums import SecureSums, make_secure_sums
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import derivative, logistic
-from synthfair.trained import TrainedModel
+from synthfair.trained import TrainedModel, read_model
 
 DAMPING = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)
 """Added to the curvatures, the candidates of an exchange: the more, the shorter is the step."""
@@ -104,9 +105,7 @@ class RefineSettings(TrainConfig):
                 " model, with its intercept"
             )
         start = jnp.asarray(self.start or np.zeros(n_inputs), users.a.dtype)
-        penalty: SumPenalty = CovariancePenalty(n, self.notion)
-        if self.penalty == "selection_rate":
-            penalty = SelectionRatePenalty(n, self.notion, self.temperature)
+        penalty = named_penalty(self.penalty, self.notion, self.temperature, n_groups=n)
         refine = Refine(start, penalty, self.rho, self.lambda_theta)
         protection: Protection | SecureSums = Protection(self.clip)
         if self.secure and self.clip:
@@ -142,6 +141,24 @@ class Sums(NamedTuple):
     values: jax.Array  # [C, 1 + K G] at C candidates
     gradients: jax.Array  # [C, 1 + K G, p]
     curvatures: jax.Array  # [C, 1 + K G, p (p + 1) / 2] upper halves, of what is not linear alone
+
+
+def require_counts(sums: Sums, most: float) -> None:
+    """Refuses sums of no rows or too many, or of groups not among them. Raises ValueError."""
+    rows, groups = float(sums.rows[0]), np.asarray(sums.rows[1:])
+    if not (0 < rows <= most and groups.min() >= 0 and groups.sum() <= rows * (1 + 1e-9)):
+        raise ValueError("its counts of rows are none that a client can have")
+
+
+def require_large_groups(sums: Sums, k_min: int, schema: Schema, source: str) -> None:
+    """Refuses sums that tell of a group of fewer rows, unless of none. Raises InputError."""
+    by_group = np.asarray(sums.rows[1:]).reshape(-1, len(schema.groups))
+    for k, g in np.argwhere((by_group > 0) & (by_group < k_min)):
+        raise InputError(
+            f"{source}: {by_group[k, g]:.0f} rows with {schema.sensitive} = {schema.groups[g]!r} are"
+            f" compared, and k_min is {k_min}: sums would tell of few persons; take part in secure"
+            " sums, or in none"
+        )
 
 
 class RefineState(NamedTuple):
@@ -251,8 +268,9 @@ class Refine:
         theta = state.candidates[best]
 
         # The ends of damped Newton steps from there.
-        values, vectors = absolute_eigen(hessian[best])
-        damped = values + jnp.asarray(DAMPING, g.dtype)[:, None]
+        values, vectors = jnp.linalg.eigh(hessian[best])
+        least = 10 * jnp.finfo(g.dtype).eps * jnp.max(jnp.abs(values))
+        damped = jnp.maximum(jnp.abs(values), least) + jnp.asarray(DAMPING, g.dtype)[:, None]
         ends = theta - ((g @ vectors) / damped) @ vectors.T
 
         # If no candidate is better, the same steps are tried again, shorter.
@@ -337,3 +355,11 @@ def refined(model: TrainedModel, state: RefineState) -> TrainedModel:
         )
     found = {"theta": tuple(np.asarray(state.theta, float).tolist()), "gradient_norm": norm}
     return model.model_copy(update={**found, "converged": is_optimum(norm)})
+
+
+def read_start(path: Path, schema: Schema) -> tuple[float, ...]:
+    """Params to start from, of a linear model's file. Raises InputError: of another schema."""
+    model = read_model(path)
+    if model.schema_.hash != schema.hash or model.hidden or not model.intercept:
+        raise InputError(f"{path}: must be a linear model of this schema, with an intercept")
+    return model.theta

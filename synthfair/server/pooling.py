@@ -17,7 +17,7 @@ from synthfair.data.schema import Schema
 from synthfair.distill.problem import make_rows
 from synthfair.distill.solvers import train
 from synthfair.errors import InputError
-from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
+from synthfair.fairness.penalties import Penalty, named_penalty
 from synthfair.model import LinearModel, Model, Rows, padded
 from synthfair.release.format import Release, name_of
 from synthfair.release.keys import Keys
@@ -248,10 +248,6 @@ def _pool_surrogates(
     table = WeightedTable(encode_records(records, schema), s, y, weight)
     _require_all(table, schema, config.notion)
     n_groups, notion = len(schema.groups), config.notion
-    named: dict[str, Penalty] = {
-        "covariance": CovariancePenalty(n_groups, notion),
-        "selection_rate": SelectionRatePenalty(n_groups, notion, config.temperature),
-    }
     return Pool(
         table.rows(n_groups=n_groups, intercept=config.intercept),
         parts,
@@ -260,7 +256,7 @@ def _pool_surrogates(
         config.lambda_theta,
         notion,
         n_groups,
-        penalty=own or named[config.penalty],
+        penalty=own or named_penalty(config.penalty, notion, config.temperature, n_groups=n_groups),
         rho=config.rho,
         max_gap=config.max_gap,
         capped=capped,
