@@ -1,5 +1,6 @@
 """Exact refinement: its objective, where it ends, and what leaves a client."""
 
+import hashlib
 import json
 
 import jax
@@ -139,6 +140,14 @@ def test_a_group_that_nobody_has_leaves_the_start():
     assert np.isinf(end.history.objective).all()
 
 
+def renewed(answer, **changes):
+    """An answer with other content, whose digest is right."""
+    answer = answer | changes
+    content = bytes.fromhex(answer["question"]) + np.array(answer["numbers"], "<f8").tobytes()
+    signature = answer["signature"] | {"sha256": hashlib.sha256(content).hexdigest()}
+    return answer | {"signature": signature}
+
+
 class TestFiles:
     """Questions and answers that people carry."""
 
@@ -214,35 +223,42 @@ class TestFiles:
     def test_answers_that_are_none(self, there, answered, capsys):
         path = answered / "refine" / "1" / "c1.json"
         good = json.loads(path.read_text())
-        for change, complaint in (
-            ({"question": "0" * 64}, "is no answer to"),
-            ({"numbers": good["numbers"][:-1]}, "numbers; must be"),
-            ({"numbers": [-1.0, *good["numbers"][1:]]}, "its counts of rows are none"),
-            ({"numbers": [good["numbers"][0], 1e9, *good["numbers"][2:]]}, "its counts of rows"),
-            ({"numbers": [*good["numbers"][:-1], "1"]}, "numbers"),
+        numbers = good["numbers"]
+        for document, complaint in (
+            (renewed(good, question="0" * 64), "is no answer to"),
+            (renewed(good, numbers=numbers[:-1]), "numbers; must be"),
+            (renewed(good, numbers=[-1.0, *numbers[1:]]), "its counts of rows are none"),
+            (renewed(good, numbers=[numbers[0], 1e9, *numbers[2:]]), "its counts of rows"),
+            (good | {"numbers": [*numbers[:-1], 1.0]}, "altered since it was written"),
+            (good | {"numbers": [*numbers[:-1], "1"]}, "numbers"),
         ):
-            path.write_text(json.dumps(good | change))
+            path.write_text(json.dumps(document))
             assert self.serve(there, answered) == 2
             assert complaint in " ".join(capsys.readouterr().err.split())
-        path.write_text(json.dumps(good).replace(str(good["numbers"][-1]), "1e999"))
+        path.write_text(json.dumps(good).replace(str(numbers[-1]), "1e999"))
         assert self.serve(there, answered) == 2
         assert "not a finite number" in " ".join(capsys.readouterr().err.split())
+        path.with_name("one_more.json").write_text(json.dumps(good))
+        assert self.serve(there, answered) == 2
+        assert "4 answers, but 3 clients" in " ".join(capsys.readouterr().err.split())
 
     def test_with_keys_each_client_answers_once(self, there, answered, capsys):
         keys = [str(there / f"{name}.pub") for name in self.NAMES]
         assert self.serve(there, answered, "--keys", *keys) == 2
-        assert "is not signed by a client" in " ".join(capsys.readouterr().err.split())
+        assert "c0.json: not signed; must be signed by 'c0', 'c1', 'c2'" in " ".join(
+            capsys.readouterr().err.split()
+        )
         for name, signer in zip(self.NAMES, ("c0", "c1", "c1"), strict=True):
             more = "--sign", str(there / f"{signer}.key"), "--force"
             assert self.answer(there, answered, 1, name, *more) == 0
         assert self.serve(there, answered, "--keys", *keys) == 2
         assert "signed by 'c1', as is" in " ".join(capsys.readouterr().err.split())
         path = answered / "refine" / "1" / "c0.json"
-        changed = json.loads(path.read_text())
-        changed["numbers"][5] += 1.0
-        path.write_text(json.dumps(changed))
+        good = json.loads(path.read_text())
+        changed = [*good["numbers"][:-1], 1.0]
+        path.write_text(json.dumps(renewed(good, numbers=changed)))
         assert self.serve(there, answered, "--keys", *keys) == 2
-        assert "c0.json: is not signed" in " ".join(capsys.readouterr().err.split())
+        assert "does not fit its content" in " ".join(capsys.readouterr().err.split())
 
     def test_another_problem_needs_another_folder(self, there, answered, capsys):
         assert self.serve(there, answered, "--temperature", "5") == 2
@@ -260,7 +276,7 @@ class TestFiles:
         found = []
         for rows in (1e6, most, most / 2):
             scaled = numbers["c1"] * rows / numbers["c1"][0]
-            document = json.loads(path.read_text()) | {"numbers": scaled.tolist()}
+            document = renewed(json.loads(path.read_text()), numbers=scaled.tolist())
             path.write_text(json.dumps(document))
             assert self.serve(there, answered) == 0
             found.append(json.loads(after.read_text())["candidates"])

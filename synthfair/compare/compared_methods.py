@@ -6,9 +6,8 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from pydantic import ValidationError
@@ -145,31 +144,40 @@ def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
 
 
 def surrogate(
-    federation: Federation,
-    config: DistillConfig,
-    shared: SurrogateCache | None = None,
-    *,
-    exchanges: int = 0,
+    federation: Federation, config: DistillConfig, shared: SurrogateCache | None = None
 ) -> Fitted:
-    """Surrogate releases, and the penalty at the server over all of them; maybe exchanges of sums.
-
-    Raises:
-        InputError: exchanges after private releases.
-    """
-    if exchanges and config.epsilon is not None:
-        raise InputError("refine: its sums are exact, and no epsilon covers them; leave it out")
+    """Surrogate releases, and the penalty at the server over all of them."""
     settings, shared = surrogate_settings(config), {} if shared is None else shared
     clients = federation.schema.hash, federation.names, *map(sha256_of, federation.plain)
     key = settings.model_dump_json(), clients
     if key in shared:
         releases, seconds = shared[key]
-        fitted = train_on_surrogates(releases, federation, config, exchanges=exchanges)
-        return fitted._replace(seconds_before=seconds)
+        return train_on_surrogates(releases, federation, config)._replace(seconds_before=seconds)
     start = time.perf_counter()
     releases = make_surrogates(federation, settings)
     shared.clear()  # a grid goes through its seeds one after the other
     shared[key] = releases, time.perf_counter() - start
-    return train_on_surrogates(releases, federation, config, exchanges=exchanges)
+    return train_on_surrogates(releases, federation, config)
+
+
+def refine(
+    federation: Federation, config: DistillConfig, shared: SurrogateCache | None = None
+) -> Fitted:
+    """Surrogates, and then exchanges of exact sums, see :mod:`synthfair.federated.refine`."""
+    if config.epsilon is not None:
+        raise InputError("refine: its sums are exact, and no epsilon covers them; leave it out")
+    near = surrogate(federation, config, shared)
+    model, sent = refine_model(
+        cast(TrainedModel, near.model),
+        _users(federation, config),
+        make_penalty(config, n_groups=federation.n_groups),
+        rho=config.rho_o,
+        lambda_theta=config.lambda_theta,
+        exchanges=EXCHANGES,
+    )
+    scores = tuple(model.scores(part.x, part.s) for part in federation.test)
+    cost = Communication(near.cost.users, 1 + EXCHANGES, near.cost.bytes_sent + sent)
+    return near._replace(scores=scores, converged=model.converged, cost=cost, model=model)
 
 
 def surrogate_settings(config: DistillConfig) -> SurrogateConfig:
@@ -188,29 +196,13 @@ def make_surrogates(federation: Federation, settings: SurrogateConfig) -> dict[s
 
 
 def train_on_surrogates(
-    releases: Mapping[str, Release],
-    federation: Federation,
-    config: DistillConfig,
-    *,
-    exchanges: int = 0,
+    releases: Mapping[str, Release], federation: Federation, config: DistillConfig
 ) -> Fitted:
-    """With the model and penalty of the settings; maybe refined by exchanges of sums."""
+    """With the model and penalty of the settings."""
     names = "penalty", "notion", "temperature", "lambda_theta", "intercept"
     asked = ServerConfig(rho=config.rho_o, **{name: getattr(config, name) for name in names})
     model = pool_and_train(releases, federation.schema, asked)
-    if not exchanges:
-        return _uploaded(model, releases, federation, asked.asked)
-    model, sent = refine_model(
-        model,
-        _users(federation, config),
-        make_penalty(config, n_groups=federation.n_groups),
-        rho=config.rho_o,
-        lambda_theta=config.lambda_theta,
-        exchanges=exchanges,
-    )
-    fitted = _uploaded(model, releases, federation, asked.asked)
-    users, rounds, size = fitted.cost
-    return fitted._replace(cost=Communication(users, rounds + exchanges, size + sent))
+    return _uploaded(model, releases, federation, asked.asked)
 
 
 def _uploaded(
@@ -219,7 +211,7 @@ def _uploaded(
     """A model of one release of each client."""
     scores = tuple(model.scores(part.x, part.s) for part in federation.test)
     cost = Communication(len(releases), 1, sum(map(file_bytes, releases.values())))
-    return Fitted(scores, model.converged, cost, asked)
+    return Fitted(scores, model.converged, cost, asked, model=model)
 
 
 # The ceiling, and what must be beaten
@@ -387,7 +379,7 @@ def in_rounds(
 METHODS: dict[str, Callable[..., Fitted]] = {
     "single_shot": single_shot,
     "surrogate": surrogate,
-    "refine": partial(surrogate, exchanges=EXCHANGES),
+    "refine": refine,
     "central": central,
     "local": local,
     "fedavg": federated_averaging,
@@ -467,7 +459,7 @@ def run_method(
     require_method(method)
     start = time.perf_counter()
     if method in ("surrogate", "refine"):
-        fitted = METHODS[method](federation, config, shared=shared)
+        fitted = METHODS[method](federation, config, shared)
     elif method in METHODS:
         fitted = METHODS[method](federation, config)
     else:

@@ -14,6 +14,7 @@ from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
 from synthfair.federated import Communication
 from synthfair.privacy.guarantee import Guarantee
+from synthfair.trained import TrainedModel
 
 
 class Federation(NamedTuple):
@@ -84,6 +85,7 @@ class Fitted(NamedTuple):
         distillations: one a client, of methods that distil.
         guarantee: of privacy, of methods in rounds; releases have statements of their own.
         probabilities: [N_test] of the decision +1, where it does not follow from the score's sign.
+        model: of surrogates, which exchanges refine.
         seconds_before: that another weight spent on what both share.
     """
 
@@ -94,4 +96,5 @@ class Fitted(NamedTuple):
     distillations: tuple[Distillation, ...] = ()
     guarantee: Guarantee | None = None
     probabilities: tuple[np.ndarray, ...] | None = None
+    model: TrainedModel | None = None
     seconds_before: float = 0.0

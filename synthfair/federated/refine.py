@@ -18,22 +18,16 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from synthfair.config import Notion, Target
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
-from synthfair.fairness.penalties import (
-    CovariancePenalty,
-    SumPenalty,
-    named_penalty,
-    strata,
-)
+from synthfair.fairness.penalties import CovariancePenalty, SumPenalty, named_penalty, strata
 from synthfair.federated.algorithm import AtLeast0, Count, Positive, algorithm, static
 from synthfair.federated.cohorts import Cohorts
-from synthfair.federated.engine import Protection, report_size, run
-from synthfair.federated.method_settings import TrainConfig, TrainingPlan
-from synthfair.federated.secure_sums import SecureSums, make_secure_sums
+from synthfair.federated.engine import report_size, run
+from synthfair.federated.method_settings import TrainingPlan, UserPrivacySettings
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import derivative, logistic
@@ -45,27 +39,24 @@ DAMPING = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)
 SHORTER = 0.1
 """Factor of all steps after an exchange in which no candidate was better."""
 
-TOLERANCE, SINGLE_TOLERANCE = 1e-6, 1e-4
-"""Norm of the gradient at the optimum, in double and in single precision."""
+TOLERANCE = 1e-3
+"""Newton decrement at the optimum: to second order, F is within half its square of the least."""
 
 
-class RefineSettings(TrainConfig):
+class RefineSettings(UserPrivacySettings):
     """Settings of ``refine``: Newton's method on the problem that the server solves on surrogates.
 
     No exchange is private by itself: the server sees exact sums over each client's rows, or with
-    ``secure`` over all clients together.
+    ``secure`` over all clients together. A ``clip`` scales a client's sums to a norm, so that it
+    counts as fewer rows.
 
     Attributes:
         start: params of the model to start from, one an input; zeros if not given.
-        rounds: exchanges of sums; the first is at the start.
         rho: weight of the penalty.
         penalty: ``covariance`` of group and score, or the smooth ``selection_rate`` gap.
         notion: rows in which groups are compared.
         temperature: steepness of the smooth selection rate.
         lambda_theta: regularisation.
-        clip: Euclidean norm to which a client's sums are scaled, so that it counts as fewer rows.
-        secure: whether sums are by shares of two aggregators, so that nobody sees a client's.
-            Needs clip.
     """
 
     method: Literal["refine"] = "refine"
@@ -76,19 +67,12 @@ class RefineSettings(TrainConfig):
     notion: Notion = "statistical_parity"
     temperature: Positive = 4.0
     lambda_theta: Positive = 1e-3
-    clip: Positive | None = None
-    secure: bool = False
-
-    @model_validator(mode="after")
-    def _require_bound(self) -> RefineSettings:
-        if self.secure and self.clip is None:
-            raise ValueError("secure needs clip: sums by shares are of bounded numbers on a grid")
-        return self
 
     @classmethod
     def reads(cls, key: str) -> bool:
-        """No rate, as Newton's steps have a length, and no network: its sums would be too many."""
-        return key not in ("hidden", "learning_rate") and super().reads(key)
+        """All clients take part, nothing is noised, and Newton's steps of a linear model."""
+        unread = "hidden", "learning_rate", "cohort", "sampling", "epsilon", "delta"
+        return key not in unread and super().reads(key)
 
     @property
     def asked(self) -> Target:
@@ -96,39 +80,24 @@ class RefineSettings(TrainConfig):
         return Target(by="weight", amounts=(self.rho,))
 
     def plan(self, data: UserData) -> TrainingPlan:
-        """All clients take part. Raises InputError: the start is of another number of inputs."""
-        n, users = len(data.schema.groups), data.users
-        n_inputs = users.a.shape[1]
+        """Raises InputError: the start is of another number of inputs."""
+        n_inputs = data.users.a.shape[1]
         if self.start and len(self.start) != n_inputs:
-            raise InputError(
-                f"start = {len(self.start)} numbers: must be {n_inputs}, one for each input of the"
-                " model, with its intercept"
-            )
-        start = jnp.asarray(self.start or np.zeros(n_inputs), users.a.dtype)
-        penalty = named_penalty(self.penalty, self.notion, self.temperature, n_groups=n)
+            raise InputError(f"start: {len(self.start)} numbers; must be {n_inputs}, one an input")
+        penalty = named_penalty(
+            self.penalty, self.notion, self.temperature, n_groups=len(data.schema.groups)
+        )
+        start = jnp.asarray(self.start or np.zeros(n_inputs), data.users.a.dtype)
         refine = Refine(start, penalty, self.rho, self.lambda_theta)
-        protection: Protection | SecureSums = Protection(self.clip)
-        if self.secure and self.clip:
-            length = report_size(refine, users)[0]
-            protection = make_secure_sums(
-                length, clip=self.clip, relation="add_or_remove", multiplier=None
-            )
-        return TrainingPlan(refine, Cohorts.everyone(len(users)), protection, chunk=1)
+        return self.in_cohorts(refine, data)._replace(chunk=1)
 
     def progress(self, history: RefineRecord) -> str:
         """Shows the objective and its gradient."""
-        last = history.objective[-1], history.gradient_norm[-1]
-        return "objective {:.6f}, gradient {:.0e}".format(*last)
+        return f"objective {history.objective[-1]:.6f}, gradient {history.gradient_norm[-1]:.0e}"
 
     def converged(self, plan: TrainingPlan, history: RefineRecord) -> bool:  # noqa: ARG002
-        """Whether the gradient is small."""
-        return is_optimum(float(history.gradient_norm[-1]))
-
-
-def is_optimum(gradient_norm: float) -> bool:
-    """Whether the norm of the gradient says that params are the optimum, to the precision."""
-    double = jax.dtypes.canonicalize_dtype(float) == np.float64
-    return bool(gradient_norm <= (TOLERANCE if double else SINGLE_TOLERANCE))
+        """Whether the params are those of the optimum."""
+        return bool(history.decrement[-1] <= TOLERANCE)
 
 
 class Sums(NamedTuple):
@@ -154,10 +123,10 @@ def require_large_groups(sums: Sums, k_min: int, schema: Schema, source: str) ->
     """Refuses sums that tell of a group of fewer rows, unless of none. Raises InputError."""
     by_group = np.asarray(sums.rows[1:]).reshape(-1, len(schema.groups))
     for k, g in np.argwhere((by_group > 0) & (by_group < k_min)):
+        group = f"{schema.sensitive} = {schema.groups[g]!r}"
         raise InputError(
-            f"{source}: {by_group[k, g]:.0f} rows with {schema.sensitive} = {schema.groups[g]!r} are"
-            f" compared, and k_min is {k_min}: sums would tell of few persons; take part in secure"
-            " sums, or in none"
+            f"{source}: {by_group[k, g]:.0f} rows with {group} are compared, and k_min is {k_min}:"
+            " sums would tell of few persons; take part in secure sums, or in none"
         )
 
 
@@ -167,6 +136,7 @@ class RefineState(NamedTuple):
     theta: jax.Array  # [p] the best so far
     objective: jax.Array  # there; infinite before the first exchange
     gradient_norm: jax.Array  # there
+    decrement: jax.Array  # there, sqrt(g' |H|^-1 g)
     candidates: jax.Array  # [C, p] where sums are asked for
 
 
@@ -175,6 +145,7 @@ class RefineRecord(NamedTuple):
 
     objective: jax.Array
     gradient_norm: jax.Array
+    decrement: jax.Array  # of Newton's method
     step: jax.Array  # Euclidean norm of the change of params
 
 
@@ -218,7 +189,7 @@ class Refine:
     def init(self, key: jax.Array) -> RefineState:  # noqa: ARG002
         """Asks for the start alone."""
         worst = jnp.asarray(jnp.inf, self.start.dtype)
-        return RefineState(self.start, worst, worst, jnp.tile(self.start, (len(DAMPING), 1)))
+        return RefineState(self.start, worst, worst, worst, jnp.tile(self.start, (len(DAMPING), 1)))
 
     # Client
 
@@ -272,15 +243,16 @@ class Refine:
         least = 10 * jnp.finfo(g.dtype).eps * jnp.max(jnp.abs(values))
         damped = jnp.maximum(jnp.abs(values), least) + jnp.asarray(DAMPING, g.dtype)[:, None]
         ends = theta - ((g @ vectors) / damped) @ vectors.T
+        decrement = jnp.sqrt(g @ (theta - ends[0]))
 
         # If no candidate is better, the same steps are tried again, shorter.
         again = state.theta + SHORTER * (state.candidates - state.theta)
         stay = state._replace(candidates=again)
-        move = RefineState(theta, objective[best], norm, ends)
+        move = RefineState(theta, objective[best], norm, decrement, ends)
         better = (objective[best] < state.objective) & jnp.isfinite(ends).all()
         after = jax.tree.map(lambda new, old: jnp.where(better, new, old), move, stay)
         step = jnp.linalg.norm(after.theta - state.theta)
-        return after, RefineRecord(after.objective, after.gradient_norm, step)
+        return after, RefineRecord(after.objective, after.gradient_norm, after.decrement, step)
 
     def derivatives(
         self,
@@ -329,32 +301,20 @@ def refine_model(
     lambda_theta: float,
     exchanges: int,
 ) -> tuple[TrainedModel, int]:
-    """A linear model after exchanges with users in memory, and the bytes that they send in all.
-
-    Args:
-        model: to start from.
-        users: with their rows, as the model sees them.
-        penalty: as of :class:`Refine`, like the next two.
-        rho: its weight.
-        lambda_theta: regularisation.
-        exchanges: at least 1.
-    """
+    """A linear model after exchanges with users in memory, and the bytes that they send in all."""
     refine = Refine(jnp.asarray(model.theta), penalty, rho, lambda_theta)
     end = run(refine, users, Cohorts.everyone(len(users)), rounds=exchanges, seed=0)
-    sent = report_size(refine, users)[1] * len(users) * exchanges
-    return refined(model, end.state), sent
+    return refined(model, end.state), report_size(refine, users)[1] * len(users) * exchanges
 
 
 def refined(model: TrainedModel, state: RefineState) -> TrainedModel:
-    """The linear model with the params of a state that exchanges have led to."""
+    """The model with the params of a state. Raises InputError: the objective was never a number."""
     norm = float(state.gradient_norm)
     if not np.isfinite(norm):
-        raise InputError(
-            "exchanges: the objective is no number, as no client has a row of some group that is"
-            " compared, or the params are too large"
-        )
-    found = {"theta": tuple(np.asarray(state.theta, float).tolist()), "gradient_norm": norm}
-    return model.model_copy(update={**found, "converged": is_optimum(norm)})
+        raise InputError("exchanges: no client has a row of some group that is compared")
+    theta = tuple(np.asarray(state.theta, float).tolist())
+    found = {"theta": theta, "gradient_norm": norm, "converged": bool(state.decrement <= TOLERANCE)}
+    return model.model_copy(update=found)
 
 
 def read_start(path: Path, schema: Schema) -> tuple[float, ...]:

@@ -1,15 +1,14 @@
 """Exact refinement by files: questions and answers that people carry, replayed from the first.
 
-A folder holds a folder for each exchange, 1, 2, ..., with ``question.json`` of the server and a
-JSON file of each client. The state of the server is a function of these files alone.
+A folder holds one for each exchange, 1, 2, ..., with the server's ``question.json`` and a JSON file
+of each client. The server's state is a function of these files alone.
 """
 
 from __future__ import annotations
 
 import hashlib
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +35,7 @@ from synthfair.federated.user_data import make_user_data
 from synthfair.federated.users import UserRows
 from synthfair.files import claimed, parse_as, read_bytes, require_distinct, write_json
 from synthfair.privacy.ledger import Booking, Ledger
-from synthfair.release.keys import Keys, Signature, is_signed, sign_bytes
+from synthfair.release.keys import Keys, Signature, require_signer, sign, verify
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -44,9 +43,6 @@ if TYPE_CHECKING:
 
 DOMAIN = b"synthfair-sums/1\0"
 """The prefix of all that is signed: a signature made for something else never fits."""
-
-QUESTION = "question.json"
-"""Name of the question's file in the folder of an exchange; every other JSON file is an answer."""
 
 MAX_BYTES = 100_000_000
 """The largest size of a question or an answer; those of 500 inputs take less."""
@@ -57,22 +53,13 @@ CLOSE = 1e-6
 MANY_MEDIANS = 20.0
 """Rows that one client may have, in lower medians of all, where it is not set: as of releases."""
 
+_KEY = jax.random.key
 _Numbers = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
 _Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class Question(BaseModel):
-    """The question of an exchange; public.
-
-    Attributes:
-        exchange: its number, from 1.
-        schema_hash: of the schema that the clients must have.
-        penalty: what is summed by group, like the next two; see
-            :class:`synthfair.federated.RefineSettings`.
-        notion: likewise.
-        temperature: likewise.
-        candidates: params at which sums are asked for.
-    """
+    """The server's question of an exchange, public: sums at some params, under a penalty."""
 
     model_config = STRICT
 
@@ -86,24 +73,18 @@ class Question(BaseModel):
 
 
 class SumsFile(BaseModel):
-    """A client's answer: not private by itself.
-
-    Attributes:
-        question: sha256 of the question's file.
-        numbers: of :class:`synthfair.federated.refine.Sums`, one array after the other.
-        signature: of both; its sha256 is that of the question's and the numbers as float64,
-            little-endian.
-    """
+    """A client's answer, not private by itself: the sha256 of the question's file, and the sums."""
 
     model_config = STRICT
 
     format: Literal["synthfair-sums/1"] = "synthfair-sums/1"
     question: _Hex32
-    numbers: _Numbers
+    numbers: _Numbers  # of :class:`synthfair.federated.refine.Sums`, one array after the other
     signature: Signature
 
 
 def _digest(question: str, numbers: np.ndarray) -> bytes:
+    """What is signed."""
     return hashlib.sha256(bytes.fromhex(question) + numbers.astype("<f8").tobytes()).digest()
 
 
@@ -140,7 +121,7 @@ def answer_question(
     book, schema = Ledger(ledger or Ledger.for_table(data).path), read_schema(schema_path)
     require_distinct(output, data, schema_path, question_path, book.path)
     with claimed(output, force=force):
-        # The question is of this schema, and of as many params as rows have inputs.
+        # The question must be of this schema, and of as many params as rows have inputs.
         text = read_bytes(question_path, MAX_BYTES)
         question = parse_as(text, Question, str(question_path))
         if question.schema_hash != schema.hash:
@@ -148,40 +129,33 @@ def answer_question(
                 f"{question_path}: schema_hash {question.schema_hash}: is of another schema than"
                 f" {schema_path}, {schema.hash}"
             )
+        settings = question.model_dump(include={"penalty", "notion", "temperature"})
+        config = RefineSettings(**settings)
         rows = in_content_order(encode(read_table(data, schema), schema, source=str(data)))
-        asked = question.model_dump(include={"penalty", "notion", "temperature"})
-        settings, user = RefineSettings(**asked), np.zeros(len(rows.y), int)
-        data_of = make_user_data(rows, user, schema, settings, all_groups=False)
-        refine, own = cast(Refine, settings.plan(data_of).algorithm), data_of.users.rows_of(0)
-        if {len(theta) for theta in question.candidates} != {own.a.shape[1]}:
+        user = np.zeros(len(rows.y), int)
+        one = make_user_data(rows, user, schema, config, all_groups=False)
+        refine, n_inputs = cast(Refine, config.plan(one).algorithm), one.users.a.shape[1]
+        if any(len(theta) != n_inputs for theta in question.candidates):
             raise InputError(
-                f"{question_path}: candidates: must have {own.a.shape[1]} numbers each, one for"
-                " each input of the model, with its intercept"
+                f"{question_path}: candidates: must have {n_inputs} numbers each, one an input"
             )
 
         # The sums, in which no group is small.
-        none = jax.random.key(0)  # nothing is random
-        state = refine.init(none)._replace(candidates=jnp.asarray(question.candidates))
-        sums: Sums = jax.device_get(jax.jit(refine.report)(state, own, none))
+        candidates = jnp.asarray(question.candidates)
+        state = refine.init(_KEY(0))._replace(candidates=candidates)
+        sums = jax.device_get(jax.jit(refine.report)(state, one.users.rows_of(0), _KEY(0)))
         require_large_groups(sums, k_min, schema, str(data))
         numbers = np.concatenate([part.ravel() for part in sums])
         if not np.isfinite(numbers).all():
             raise InputError(f"{question_path}: candidates: are so large that sums are no numbers")
 
         # What leaves is booked, signed, and written whole.
-        asker = hashlib.sha256(text).hexdigest()
-        run = hashlib.sha256(f"{asker} {content_sha256([rows])}".encode()).hexdigest()
+        asked = hashlib.sha256(text).hexdigest()
+        run = hashlib.sha256(f"{asked} {content_sha256([rows])}".encode()).hexdigest()
         book.book(Booking(output=output.name, run=run, guarantee=None))
-        digest, signer = _digest(asker, numbers), {}
-        if key:
-            signer["public_key"] = key.public_key().public_bytes_raw().hex()
-            signer["signature"] = sign_bytes(DOMAIN, digest, key).hex()
-        answer = SumsFile(
-            question=asker,
-            numbers=tuple(numbers.tolist()),
-            signature=Signature(sha256=digest.hex(), **signer),
-        )
-        write_json(output, answer.model_dump(mode="json"))
+        signature = sign(_digest(asked, numbers), key, domain=DOMAIN)
+        found = SumsFile(question=asked, numbers=tuple(numbers.tolist()), signature=signature)
+        write_json(output, found.model_dump(mode="json"))
     return sums
 
 
@@ -189,21 +163,13 @@ def answer_question(
 
 
 class Refinement(NamedTuple):
-    """How far exchanges have come.
-
-    Attributes:
-        model: after them.
-        exchanges: done.
-        objective: of the central problem; None before the first exchange.
-        question: the file that is to be answered next.
-        missing: answers to it that are not there yet.
-    """
+    """How far exchanges have come: the model after those done, and what is to be answered next."""
 
     model: TrainedModel
     exchanges: int
-    objective: float | None
+    objective: float | None  # of the central problem; None before the first exchange
     question: Path
-    missing: int
+    missing: int  # clients who have not answered it
 
 
 def replay(
@@ -215,10 +181,10 @@ def replay(
     clients: int,
     keys: Keys | None = None,
 ) -> Refinement:
-    """Replays all exchanges that are whole, and writes the next question unless it is there.
+    """Replays the exchanges that every client has answered, and writes the next question.
 
-    An exchange is whole once every client has answered; its answers count by their rows, of which
-    no client has more than ``config.max_rows``, by default 20 lower medians of all.
+    Answers count by their rows, of which no client has more than ``config.max_rows``, by default
+    20 lower medians of all.
 
     Args:
         folder: of the exchanges.
@@ -235,27 +201,35 @@ def replay(
     if not model.intercept:
         raise InputError("refine: needs a model with an intercept")
     schema, objective = model.schema_, None
-    asked = {name: getattr(config, name) for name in ("penalty", "notion", "temperature")}
+    asked: dict[str, Any] = config.model_dump(include={"penalty", "notion", "temperature"})
     penalty = named_penalty(**asked, n_groups=len(schema.groups))
     refine = Refine(jnp.asarray(model.theta), penalty, rho, config.lambda_theta)
-    state = refine.init(jax.random.key(0))
+    state = refine.init(_KEY(0))
     one_row = UserRows(jnp.zeros((1, len(model.theta))), jnp.zeros((1, 1)), *jnp.ones((2, 1)))
-    like = jax.eval_shape(refine.report, state, one_row, jax.random.key(0))
-    for number in count(1):
+    like = jax.eval_shape(refine.report, state, one_row, _KEY(0))
+    number = 0
+    while True:
+        number += 1
         # The question that all before leads to; that of an earlier run is there already.
+        candidates = np.asarray(state.candidates)
         question = Question(
             exchange=number,
             schema_hash=schema.hash,
             **asked,
-            candidates=tuple(map(tuple, np.asarray(state.candidates).tolist())),
+            candidates=tuple(map(tuple, candidates.tolist())),
         )
-        path = folder / str(number) / QUESTION
+        path = folder / str(number) / "question.json"
         if not path.exists():
             with claimed(path, force=False):
                 write_json(path, question.model_dump(mode="json"))
         text = read_bytes(path, MAX_BYTES)
         there = parse_as(text, Question, str(path))
-        if not _is_same(there, question):
+        lengths = [len(theta) for theta in there.candidates]
+        if (
+            there.model_copy(update={"candidates": question.candidates}) != question
+            or lengths != [len(theta) for theta in candidates]
+            or not np.allclose(np.asarray(there.candidates), candidates, rtol=CLOSE, atol=CLOSE)
+        ):
             raise InputError(
                 f"{path}: is not the question that these releases, settings and answers lead to;"
                 " give those that it was asked with, or take another folder"
@@ -263,60 +237,39 @@ def replay(
 
         # Its answers are sums at the very candidates of the file, whatever rounding gives here.
         state = state._replace(candidates=jnp.asarray(there.candidates))
-        paths = sorted(one for one in path.parent.glob("[!.]*.json") if one != path)
+        paths = sorted(file for file in path.parent.glob("[!.]*.json") if file != path)
         if len(paths) > clients:
             raise InputError(f"{path.parent}: {len(paths)} answers, but {clients} clients")
         if len(paths) < clients:
             return Refinement(model, number - 1, objective, path, clients - len(paths))
-        answers = _read_answers(paths, hashlib.sha256(text).hexdigest(), keys)
-        total = _total(answers, like, config)
+        total = _total(paths, hashlib.sha256(text).hexdigest(), like, config.max_rows, keys)
         state, record = jax.jit(refine.update)(state, total, float(clients))
         model, objective = refined(model, state), float(record.objective)
-    raise AssertionError  # there is always a next question
 
 
-def _is_same(there: Question, question: Question) -> bool:
-    """Whether questions are the same, up to rounding of candidates."""
-    one, other = np.asarray(question.candidates), there.candidates
-    if [len(theta) for theta in other] != [len(theta) for theta in one]:
-        return False
-    close = np.allclose(np.asarray(other), one, rtol=CLOSE, atol=CLOSE)
-    return close and there.model_copy(update={"candidates": question.candidates}) == question
-
-
-def _read_answers(paths: list[Path], question: str, keys: Keys | None) -> dict[Path, SumsFile]:
-    """Answers to this question, with keys each signed by another client."""
-    answers, signers = {}, {}
+def _total(
+    paths: list[Path], question: str, like: Sums, max_rows: float | None, keys: Keys | None
+) -> Sums:
+    """The sum of answers, each scaled to the rows that a client may have. Raises InputError."""
+    zeros, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), like))
+    parts, signers = [], {}
     for path in paths:
         answer = parse_as(read_bytes(path, MAX_BYTES), SumsFile, str(path))
         if answer.question != question:
-            raise InputError(f"{path}: is no answer to {path.parent / QUESTION}, as it is now")
-        answers[path], signed = answer, answer.signature
-        if keys is None:
-            continue
-        public, signature = signed.public_key or "", bytes.fromhex(signed.signature or "")
-        digest = _digest(question, np.asarray(answer.numbers))
-        if public not in keys or not is_signed(DOMAIN, digest, signature, bytes.fromhex(public)):
-            raise InputError(f"{path}: is not signed by a client whose key is given")
-        if public in signers:
-            raise InputError(f"{path}: signed by {keys[public]!r}, as is {signers[public]}")
-        signers[public] = path
-    return answers
-
-
-def _total(answers: dict[Path, SumsFile], like: Sums, config: ServerConfig) -> Sums:
-    """The sum of all answers, each scaled to the rows that a client may have."""
-    zeros, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), like))
-    found = []
-    for path, answer in answers.items():
-        if len(answer.numbers) != zeros.size:
-            raise InputError(f"{path}: {len(answer.numbers)} numbers; must be {zeros.size}")
-        found.append(np.asarray(answer.numbers))
+            raise InputError(f"{path}: is no answer to {path.with_name('question.json')}")
+        numbers = np.asarray(answer.numbers)
+        verify(answer.signature, _digest(question, numbers), source=str(path), domain=DOMAIN)
+        if keys is not None:
+            client = require_signer(answer.signature, keys, source=str(path))
+            if signers.setdefault(client, path) != path:
+                raise InputError(f"{path}: signed by {client!r}, as is {signers[client]}")
+        if len(numbers) != zeros.size:
+            raise InputError(f"{path}: {len(numbers)} numbers; must be {zeros.size}")
         try:
-            require_counts(unravel(jnp.asarray(found[-1])), np.inf)
+            require_counts(unravel(jnp.asarray(numbers)), np.inf)
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error
-    rows = [float(numbers[0]) for numbers in found]  # the first number of all
-    most = config.max_rows or MANY_MEDIANS * sorted(rows)[(len(rows) - 1) // 2]
-    scaled = [n * min(1.0, most / own) for n, own in zip(found, rows, strict=True)]
-    return unravel(jnp.asarray(np.sum(scaled, axis=0)))
+        parts.append(numbers)
+    rows = [part[0] for part in parts]
+    most = max_rows or MANY_MEDIANS * sorted(rows)[(len(rows) - 1) // 2]
+    return unravel(jnp.asarray(sum(part * min(1.0, most / part[0]) for part in parts)))

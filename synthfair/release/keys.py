@@ -91,21 +91,24 @@ def content_digest(header: bytes, names: Sequence[str], rows: bytes) -> bytes:
     ).digest()
 
 
-def sign(digest: bytes, key: Ed25519PrivateKey | None = None) -> Signature:
+def sign(
+    digest: bytes, key: Ed25519PrivateKey | None = None, *, domain: bytes = DOMAIN
+) -> Signature:
     """Vouches for this content, signed if there is a key; the same key gives the same bytes."""
     if key is None:
         return Signature(sha256=digest.hex())
-    public_key, signature = key.public_key().public_bytes_raw(), sign_bytes(DOMAIN, digest, key)
+    public_key, signature = key.public_key().public_bytes_raw(), sign_bytes(domain, digest, key)
     return Signature(sha256=digest.hex(), public_key=public_key.hex(), signature=signature.hex())
 
 
-def verify(signature: Signature, digest: bytes, *, source: str) -> None:
+def verify(signature: Signature, digest: bytes, *, source: str, domain: bytes = DOMAIN) -> None:
     """Refuses content that was altered, or whose signature, if it has one, is wrong.
 
     Args:
         signature: as the file has it.
         digest: of the content that was read.
         source: the file, for errors.
+        domain: of its use.
 
     Raises:
         InputError: the content is not what the file says; or the signature does not fit it, or
@@ -120,7 +123,7 @@ def verify(signature: Signature, digest: bytes, *, source: str) -> None:
         return
     require_cryptography(f"{source}: is signed; verifying that")
     key, value = bytes.fromhex(signature.public_key), bytes.fromhex(signature.signature)
-    if not is_signed(DOMAIN, digest, value, key):
+    if not is_signed(domain, digest, value, key):
         raise InputError(
             f"{source}: its signature with the key {signature.public_key} does not fit its content;"
             " must be what that key makes of it"
