@@ -87,11 +87,11 @@ def client(
 
     Args:
         data: The private table, CSV or Parquet; for a surrogate also a folder of such files.
-        output: The release file to write; with --answer, a JSON file.
+        output: The release file to write.
         release: fair: an ordinary logistic model trained on it is fair on this table. surrogate: it
             stands in for this table, and the server trains a model that is fair over all clients,
             also where they are unlike. Default: fair, or the configuration's.
-        answer: A server's question, which is answered in the place of a release.
+        answer: A server's question: it is answered, and --output is JSON, no release.
         sign: Private key to sign with; python -m synthfair keygen makes one.
         hold_out: Share of the rows that are held out of a trial of a fair release, up to 1,000 of
             which are compared with it; the release that is written is then made of all rows. With

@@ -31,6 +31,7 @@ METHODS.update(
 
 WITHOUT_FLAGS = frozenset(
     ("count_scale", "damping", "multiplier_rate", "rate_scale", "teacher_epochs")
+    + ("lambda_theta", "temperature", "start")
 )
 """Settings that are keys of a configuration alone, and no flags of the command line."""
 

@@ -512,4 +512,18 @@ MUTANTS = [
         "rows = encode(table, request.schema, source=str(path))",
         "test_declared.py",
     ),
+    Mutant(
+        "a site claims any number of rows in exact sums",
+        "deploy/train_job.py",
+        "require_counts(report, self._job.most_rows or np.inf)",
+        "require_counts(report, np.inf)",
+        "test_deploy_training.py",
+    ),
+    Mutant(
+        "a site shows the server exact sums of a small group",
+        "deploy/site_training.py",
+        "if isinstance(report, Sums) and not plan.secure:",
+        "if isinstance(report, Sums) and plan.secure:",
+        "test_deploy_training.py",
+    ),
 ]
