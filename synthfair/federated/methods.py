@@ -30,8 +30,10 @@ METHODS.update(
 )
 
 WITHOUT_FLAGS = frozenset(
-    ("count_scale", "damping", "multiplier_rate", "rate_scale", "teacher_epochs")
-    + ("lambda_theta", "temperature", "start")
+    (
+        *("count_scale", "damping", "multiplier_rate", "rate_scale", "teacher_epochs"),
+        *("lambda_theta", "start", "temperature"),
+    )
 )
 """Settings that are keys of a configuration alone, and no flags of the command line."""
 
