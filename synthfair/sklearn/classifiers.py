@@ -275,9 +275,8 @@ class SingleShotClassifier(_LinearClassifier):
         n_synthetic: rows of each fair release; if None, 200 for each pair of group and class.
         steps: of each client's optimiser, at most, for fair releases.
         k_min: pairs of group and class with fewer rows at a client are left out of its surrogate.
-        exchanges: of sums over each client's rows after the surrogates, see
-            :class:`synthfair.federated.Refine`: five lead to the model of all rows in one place,
-            or near it; 0 for one upload alone.
+        exchanges: of exact sums over each client's rows after the surrogates, which lead towards
+            the model of all rows in one place; 0 for one upload alone.
         bounds: public (lower, upper) of the numbers, by column name or index; or one pair for all;
             in training, values beyond are clipped. If None, learned from the rows of all clients,
             with a warning.
