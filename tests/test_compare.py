@@ -284,9 +284,9 @@ class TestMethodsInRounds:
         assert quick_surrogates == [0, 1]
 
     def test_other_rows_have_surrogates_of_their_own(self, federation, quick_surrogates):
-        x, s, y = federation.train[0]
-        other = federation._replace(train=(Encoded(x, s, -y), *federation.train[1:]))
-        shared = {}
+        x, s, y = federation.train[0]  # plain as they are
+        rows = (Encoded(x, s, -y), *federation.train[1:])
+        other, shared = federation._replace(train=rows, plain=rows), {}
         for clients in (federation, other, federation):
             compared_methods.surrogate(clients, sf.DistillConfig(), shared)
         assert quick_surrogates == [0, 0, 0]

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, model_validator
 from synthfair.config import Relation
 from synthfair.config.rules import LARGEST_EPSILON, STRICT
 from synthfair.data.bases import Steps
-from synthfair.data.schema import Categorical, Schema, encoded_as
+from synthfair.data.schema import Categorical, Numeric, Schema, encoded_as
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import CHOICES, LEAST_STEPS, mu_of_choice
 from synthfair.privacy.noise import RandomBytes, discrete_gaussian, exponential_choice
@@ -396,9 +396,10 @@ def feature_ball(schema: Schema) -> Ball:
     """
     balls, summing = [], {}
     for name, column in schema.features.items():
-        one_hot = isinstance(column, Categorical) and len(column.categories) > 2
-        one_hot = one_hot and column.unknown is None
-        summing[name] = not isinstance(getattr(column, "basis", None), Steps)
+        one_hot = (
+            isinstance(column, Categorical) and len(column.categories) > 2 and not column.unknown
+        )
+        summing[name] = not (isinstance(column, Numeric) and isinstance(column.basis, Steps))
         balls.append((len(encoded_as(name, column)), summing[name], not one_hot))
     for one, other in schema.interactions or ():
         width = len(schema.encoded_blocks[f"{one} and {other}"])

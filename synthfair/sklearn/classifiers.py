@@ -82,11 +82,13 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
         fitted: TrainingRows,
         fairness: ServerConfig,
         fair: Mapping[str, Release] | None = None,
+        *,
         users: Users | None = None,
+        exchanges: int = 0,
     ) -> Self:
         """Trains on a pool, maybe of ``fair`` releases; the indicators of groups count as 0.
 
-        With ``users``, exchanges with them refine the model.
+        Exchanges with ``users`` refine the model.
         """
         codebook, real = fitted.codebook, fitted.rows
         self._codebook, self.schema_ = codebook, codebook.schema
@@ -109,7 +111,7 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
                     cast(SumPenalty, trained.penalty),
                     rho=point.rho,
                     lambda_theta=trained.lambda_theta,
-                    exchanges=self.n_iter_,
+                    exchanges=exchanges,
                 )
             scored = score(self.model_)
             # With the scores as a column of inputs, they are padded like the rest.
@@ -381,4 +383,4 @@ class SingleShotClassifier(_LinearClassifier):
                 users = make_users(a, s, y, owner)
         self.n_iter_ = int(self.exchanges)
         fair = releases if self.release == "fair" else None
-        return self._train(pool, fitted, fairness, fair, users)
+        return self._train(pool, fitted, fairness, fair, users=users, exchanges=self.n_iter_)

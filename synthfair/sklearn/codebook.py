@@ -361,9 +361,11 @@ def make_codebook(
 
     columns: dict[str, Numeric | Categorical] = {}
     learned = []
-    for name, values in table.items():
+    for name in map(str, table.columns):
         try:
-            columns[name] = _make_column(values, listed.get(name), given.get(name), estimator.basis)
+            columns[name] = _make_column(
+                table[name], listed.get(name), given.get(name), estimator.basis
+            )
         except ValidationError as error:
             raise refusal(f"X: column {name!r}", error) from error
         if name not in listed and name not in given:
@@ -401,7 +403,7 @@ def _make_column(
     low, high = _range(values) if pair is None else _pair(name, pair)
     curve = None
     if basis and not pd.api.types.is_bool_dtype(values):
-        curve = Spline(knots=np.linspace(low, high, KNOTS).tolist())
+        curve = Spline(knots=np.linspace(low, high, KNOTS).tolist(), degree=2)
     return Numeric(lower=low, upper=high, out_of_range="clip", missing=missing, basis=curve)
 
 
