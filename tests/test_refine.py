@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -216,7 +217,7 @@ class TestFiles:
     def answered(self, there, tmp_path, capsys):
         """After the first question, that all have answered."""
         assert self.serve(there, tmp_path) == 0
-        assert "3 clients have not answered" in " ".join(capsys.readouterr().out.split())
+        assert "3 answers to" in " ".join(capsys.readouterr().out.split())
         assert all(self.answer(there, tmp_path, 1, name) == 0 for name in self.NAMES)
         return tmp_path
 
@@ -240,7 +241,7 @@ class TestFiles:
         assert "not a finite number" in " ".join(capsys.readouterr().err.split())
         path.with_name("one_more.json").write_text(json.dumps(good))
         assert self.serve(there, answered) == 2
-        assert "4 answers, but 3 clients" in " ".join(capsys.readouterr().err.split())
+        assert "4 answers; must be 3" in " ".join(capsys.readouterr().err.split())
 
     def test_with_keys_each_client_answers_once(self, there, answered, capsys):
         keys = [str(there / f"{name}.pub") for name in self.NAMES]
@@ -260,6 +261,51 @@ class TestFiles:
         assert self.serve(there, answered, "--keys", *keys) == 2
         assert "does not fit its content" in " ".join(capsys.readouterr().err.split())
 
+    def test_few_rows_with_one_label_of_a_large_group_are_not_summed(self, there, tmp_path, capsys):
+        """Else the sums over both labels, and their differences, give those of the few."""
+        assert self.serve(there, tmp_path) == 0
+        table = make_table(400, seed=3)
+        few = (table["town"] == "b") & (table["paid"] == "no")
+        table[~few | (few.cumsum() <= 3)].to_csv(tmp_path / "few.csv", index=False)
+        question = tmp_path / "refine" / "1" / "question.json"
+        assert main(["client", "--data", str(tmp_path / "few.csv"), "--schema",
+                     str(there / "schema.json"), "--answer", str(question), "--output",
+                     str(tmp_path / "few.json"), "--k-min", "5"]) == 2  # fmt: skip
+        said = " ".join(capsys.readouterr().err.split())
+        assert "3 rows with town = 'b' and label -1" in said
+        assert not (tmp_path / "few.json").exists()
+
+    def test_after_an_epsilon_nobody_answers_by_accident(self, there, tmp_path, capsys):
+        assert self.serve(there, tmp_path) == 0
+        book = tmp_path / "c0.ledger.jsonl"
+        private = "--release", "surrogate", "--epsilon", "1", "--delta", "1e-6"
+        files = "--data", str(there / "c0.csv"), "--schema", str(there / "schema.json")
+        assert main(["client", *files, *private, "--ledger", str(book), "--output",
+                     str(tmp_path / "c0.parquet")]) == 0  # fmt: skip
+        assert self.answer(there, tmp_path, 1, "c0", "--ledger", str(book)) == 2
+        assert "--accept-risk answers nevertheless" in " ".join(capsys.readouterr().err.split())
+        more = "--ledger", str(book), "--accept-risk"
+        assert self.answer(there, tmp_path, 1, "c0", *more) == 0
+
+    def test_fewer_answers_complete_an_exchange_and_a_copy_is_none(self, there, tmp_path, capsys):
+        assert self.serve(there, tmp_path, "--answers", "2") == 0
+        assert self.answer(there, tmp_path, 1, "c0") == 0
+        folder = tmp_path / "refine" / "1"
+        shutil.copy(folder / "c0.json", folder / "c0 copy.json")
+        assert self.serve(there, tmp_path, "--answers", "2") == 2
+        assert "has the same sums as" in " ".join(capsys.readouterr().err.split())
+        (folder / "c0 copy.json").unlink()
+        assert self.answer(there, tmp_path, 1, "c2") == 0
+        assert self.serve(there, tmp_path, "--answers", "2") == 0
+        assert "1 exchanges: objective" in " ".join(capsys.readouterr().out.split())
+        # Another answer to a question that others follow leads to others.
+        assert self.answer(there, tmp_path, 1, "c2", "--accept-risk", "--force") == 0
+        document = json.loads((folder / "c2.json").read_text())
+        halves = [number / 2 for number in document["numbers"]]
+        (folder / "c2.json").write_text(json.dumps(renewed(document, numbers=halves)))
+        assert self.serve(there, tmp_path, "--answers", "2") == 2
+        assert "2/question.json: is not the question" in " ".join(capsys.readouterr().err.split())
+
     def test_another_problem_needs_another_folder(self, there, answered, capsys):
         assert self.serve(there, answered, "--temperature", "5") == 2
         assert "is not the question that these releases" in " ".join(
@@ -271,8 +317,8 @@ class TestFiles:
         path, after = folder / "1" / "c1.json", folder / "2" / "question.json"
         numbers = {name: np.array(json.loads((folder / "1" / f"{name}.json").read_text())["numbers"])
                    for name in self.NAMES}  # fmt: skip
-        # Of two others and one who claims most, the lower median is the larger of the two.
-        most = 20 * max(numbers["c0"][0], numbers["c2"][0])
+        most = json.loads((folder / "1" / "question.json").read_text())["max_rows"]
+        assert most == pytest.approx(20 * 250, rel=0.05)  # of the releases' claims, as of weights
         found = []
         for rows in (1e6, most, most / 2):
             scaled = numbers["c1"] * rows / numbers["c1"][0]
@@ -299,6 +345,7 @@ class TestFiles:
             ({"schema_hash": "0" * 64}, "is of another schema than"),
             ({"candidates": [[0.0]] * 5}, "candidates: must have"),
             ({"candidates": [[1e308] * len(question["candidates"][0])] * 5}, "are no numbers"),
+            ({"temperature": 1e6}, "temperature"),
         ):
             path.write_text(json.dumps(question | change))
             assert self.answer(there, answered, 1, "c0", "--force") == 2

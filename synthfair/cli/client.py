@@ -73,8 +73,8 @@ def client(
     With --epsilon 1 --delta 1e-6 a release of either kind is differentially private.
 
     After surrogates, --answer takes the question of python -m synthfair.server --refine and writes
-    the sums over this table that it asks for, which no epsilon covers. A group of fewer than
-    --k-min rows stops it.
+    the sums over this table that it asks for, which no epsilon covers: whoever asks can find out
+    what single rows hold. A pair of group and label with fewer than --k-min rows stops it.
 
         python -m synthfair.client --data DIR/client_0_train.csv \
             --schema DIR/schema.json --answer DIR/refine/1/question.json \
@@ -126,13 +126,21 @@ def client(
 
         key = read_signing_key(sign)
     if answer:
-        epsilon, k_min = (
-            settings_of_release.epsilon,
-            cast(SurrogateConfig, settings_of_release).k_min,
+        if release == "fair" or settings_of_release.epsilon is not None:
+            raise InputError(
+                "--answer: its sums are exact: no epsilon covers them, and they are no fair release"
+            )
+        _answer(
+            data,
+            schema,
+            answer,
+            output,
+            k_min=cast(SurrogateConfig, settings_of_release).k_min,
+            key=key,
+            ledger=ledger,
+            accept_risk=accept_risk,
+            force=force,
         )
-        if epsilon is not None:
-            raise InputError("--answer: its sums are exact; no epsilon covers them, leave it out")
-        _answer(data, schema, answer, output, k_min=k_min, key=key, ledger=ledger, force=force)
         return
 
     # The release, with a bar; where a person has to answer, the bar makes room.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synthfair.cli.parameters import Force, Model, SchemaFile, check_inputs, with_settings
+from synthfair.cli.parameters import Force, Int, Model, SchemaFile, check_inputs, with_settings
 from synthfair.config import ServerConfig, load_server_config
 from synthfair.errors import InputError
 
@@ -28,6 +28,7 @@ def server(
     frontier: bool = False,
     records: Path | None = None,
     refine: Path | None = None,
+    answers: Int | None = None,
     report: bool = False,
     **settings: Any,
 ) -> None:
@@ -110,9 +111,8 @@ def server(
         force=force,
     )
     if refine:
-        result = _refined(
-            result, refine, output, config, clients=len(releases), test=test, keys=keys
-        )
+        number = answers or len(releases)
+        result = _refined(result, refine, output, config, answers=number, test=test, keys=keys)
     # Figures and the page, of the files that are there now.
     if frontier and can_draw():
         write_text(plot, frontier_figure(result.frontier).svg())
@@ -150,7 +150,7 @@ def _refined(
     output: Path,
     config: ServerConfig,
     *,
-    clients: int,
+    answers: int,
     test: tuple[Path, ...],
     keys: tuple[Path, ...],
 ) -> ServerResult:
@@ -165,7 +165,15 @@ def _refined(
     if result.point is None:
         raise InputError("--refine: fair releases have no problem of the server's; take surrogates")
     known = read_keys(keys) if keys else None
-    now = replay(folder, result.model, config, rho=result.point.rho, clients=clients, keys=known)
+    now = replay(
+        folder,
+        result.model,
+        config,
+        rho=result.point.rho,
+        max_rows=result.max_rows,
+        answers=answers,
+        keys=known,
+    )
     if now.exchanges:
         # The model of surrogates gives way, and what belongs to it.
         model, schema, evaluation = now.model, now.model.schema_, None
@@ -186,7 +194,7 @@ def _refined(
         say(f"{now.exchanges} exchanges: {reached}{', the optimum' * bool(model.converged)}.")
     if not result.model.converged or not now.exchanges:
         say(
-            f"{now.missing} clients have not answered {now.question}: python -m synthfair.client"
+            f"{now.missing} answers to {now.question} are missing: python -m synthfair.client"
             " --answer; then run the same command again."
         )
     return result

@@ -87,7 +87,6 @@ class SiteTraining:
         import jax
 
         from synthfair.federated.engine import key_from
-        from synthfair.federated.refine import Sums, require_large_groups
         from synthfair.jax_setup import start_jax
 
         start_jax()
@@ -96,18 +95,15 @@ class SiteTraining:
         training = self._training
         with refused_as("message"):
             state = unpack(request.carried, training.state)
+        plan = training.setup.plan
         task = _task(request, training)
         record = _book(request, training, task)
         if self._rows is None or self._rows[0] != record.seed:
             self._rows = record.seed, _labelled_rows(request, training, record)
-        plan = training.setup.plan
         # The key of the round and the site is that of the engine in one process.
         key = jax.random.fold_in(key_from(int(record.seed, 16), 1), request.ask.round)
         key = jax.random.fold_in(key, training.number(request.site))
         report = _compiled_report()(plan.algorithm, plan.protection.clip, state, self._rows[1], key)
-        if isinstance(report, Sums) and not plan.secure:
-            own = request.settings
-            require_large_groups(report, own.limits.k_min, request.schema, str(own.data))
         content = pack(report)
         if task and plan.secure:
             part = plan.secure.what.integers(np.frombuffer(content, "<f8"))
@@ -155,6 +151,7 @@ def _read(request: Request, agreement: Agreement) -> _LocalTraining:
 
     from synthfair.data.encode import content_sha256, encode, in_content_order
     from synthfair.data.tables import read_table
+    from synthfair.federated.refine import require_large_pairs
     from synthfair.federated.user_data import make_user_data
 
     with refused_as("settings"):
@@ -168,6 +165,9 @@ def _read(request: Request, agreement: Agreement) -> _LocalTraining:
     if len(rows.y) < (least or 0):
         who = "the site's limits say" if private else "the job says"
         raise InputError(f"{path}: {len(rows.y)} rows; {who} at least {least}")
+    if agreement.config.method == "refine" and not setup.plan.secure:
+        k_min = request.settings.limits.k_min
+        require_large_pairs(rows.s, rows.y, k_min, request.schema, str(path))
     user = np.zeros(len(rows.y), int)
     data = make_user_data(rows, user, request.schema, agreement.config, all_groups=False)
     run = agreement.run(request.schema, content_sha256([rows]))

@@ -13,7 +13,7 @@ Safaryan et al. (2022), *FedNL: making Newton-type methods applicable to federat
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,9 +46,9 @@ TOLERANCE = 1e-3
 class RefineSettings(UserPrivacySettings):
     """Settings of ``refine``: Newton's method on the problem that the server solves on surrogates.
 
-    No exchange is private by itself: the server sees exact sums over each client's rows, or with
-    ``secure`` over all clients together. A ``clip`` scales a client's sums to a norm, so that it
-    counts as fewer rows.
+    No exchange is private: whoever chooses the params can choose them so that the exact sums, of
+    each client or with ``secure`` of all together, tell what single rows hold. A ``clip`` scales a
+    client's sums to a norm, so that it counts as fewer rows.
 
     Attributes:
         start: params of the model to start from, one an input; zeros if not given.
@@ -65,7 +65,7 @@ class RefineSettings(UserPrivacySettings):
     rho: Annotated[float, Field(ge=0, le=1e9)] = 10.0
     penalty: Literal["covariance", "selection_rate"] = "covariance"
     notion: Notion = "statistical_parity"
-    temperature: Positive = 4.0
+    temperature: Annotated[float, Field(gt=0, le=100)] = 4.0
     lambda_theta: Positive = 1e-3
 
     @classmethod
@@ -119,14 +119,21 @@ def require_counts(sums: Sums, most: float) -> None:
         raise ValueError("its counts of rows are none that a client can have")
 
 
-def require_large_groups(sums: Sums, k_min: int, schema: Schema, source: str) -> None:
-    """Refuses sums that tell of a group of fewer rows, unless of none. Raises InputError."""
-    by_group = np.asarray(sums.rows[1:]).reshape(-1, len(schema.groups))
-    for k, g in np.argwhere((by_group > 0) & (by_group < k_min)):
-        group = f"{schema.sensitive} = {schema.groups[g]!r}"
+def require_large_pairs(s: Any, y: Any, k_min: int, schema: Schema, source: str) -> None:
+    """Refuses to sum rows of which a pair of group and label has few, unless none.
+
+    Sums over one label are a half of the sum and the difference of those over both, so that k_min
+    rows of a group do not hide few of its rows with one label.
+
+    Raises:
+        InputError: names the pair.
+    """
+    rows = np.bincount(2 * np.asarray(s, int) + (np.asarray(y) > 0), minlength=2)
+    for cell in np.flatnonzero((rows > 0) & (rows < k_min)):
+        pair = f"{schema.sensitive} = {schema.groups[cell // 2]!r} and label {'-+'[cell % 2]}1"
         raise InputError(
-            f"{source}: {by_group[k, g]:.0f} rows with {group} are compared, and k_min is {k_min}:"
-            " sums would tell of few persons; take part in secure sums, or in none"
+            f"{source}: {rows[cell]} rows with {pair}, and k_min is {k_min}: sums would tell of few"
+            " persons; take part in secure sums, or in none"
         )
 
 

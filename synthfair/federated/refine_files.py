@@ -26,10 +26,11 @@ from synthfair.fairness.penalties import named_penalty
 from synthfair.federated.refine import (
     Refine,
     RefineSettings,
+    RefineState,
     Sums,
     refined,
     require_counts,
-    require_large_groups,
+    require_large_pairs,
 )
 from synthfair.federated.user_data import make_user_data
 from synthfair.federated.users import UserRows
@@ -47,28 +48,35 @@ DOMAIN = b"synthfair-sums/1\0"
 MAX_BYTES = 100_000_000
 """The largest size of a question or an answer; those of 500 inputs take less."""
 
-CLOSE = 1e-6
-"""Most by which candidates that are computed anew, maybe on another machine, may differ."""
-
-MANY_MEDIANS = 20.0
-"""Rows that one client may have, in lower medians of all, where it is not set: as of releases."""
-
 _KEY = jax.random.key
 _Numbers = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
 _Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class Question(BaseModel):
-    """The server's question of an exchange, public: sums at some params, under a penalty."""
+    """The server's question of an exchange, public: sums at some params, under a penalty.
+
+    Attributes:
+        exchange: 1, 2, ...
+        follows: sha256 of the question and the answers of the exchange before.
+        schema_hash: of the schema.
+        penalty, notion, temperature, rho, lambda_theta: of the problem.
+        max_rows: that a client counts as, at most; None for no limit.
+        candidates: params; those of the first question begin with the start.
+    """
 
     model_config = STRICT
 
     format: Literal["synthfair-question/1"] = "synthfair-question/1"
     exchange: int = Field(ge=1, lt=2**31)
+    follows: _Hex32 | None = None
     schema_hash: _Hex32
     penalty: Literal["covariance", "selection_rate"]
     notion: Notion
-    temperature: float = Field(gt=0)
+    temperature: float = Field(gt=0, le=100)
+    rho: float = Field(ge=0)
+    lambda_theta: float = Field(gt=0)
+    max_rows: float | None = Field(default=None, gt=0)
     candidates: tuple[_Numbers, ...] = Field(strict=False, min_length=1, max_length=10)
 
 
@@ -100,6 +108,7 @@ def answer_question(
     k_min: int,
     key: Ed25519PrivateKey | None = None,
     ledger: Path | None = None,
+    accept_risk: bool = False,
     force: bool = False,
 ) -> Sums:
     """Writes a client's sums; they are booked in the table's ledger, as an answer without epsilon.
@@ -109,17 +118,23 @@ def answer_question(
         schema_path: the public schema.
         question_path: of the server.
         output: JSON file to write.
-        k_min: rows that a group has at least, of those that are compared, unless it has none.
+        k_min: rows that a pair of group and label has at least, unless it has none.
         key: to sign with.
         ledger: next to the table if not given.
+        accept_risk: whether to answer although an epsilon was booked for the table before.
         force: whether an existing output is overwritten.
 
     Raises:
-        InputError: an input is refused, a group is too small, the ledger's limit forbids what has
-            no epsilon, or the output exists or cannot be written.
+        InputError: an input is refused, a pair is too small, the ledger's limit forbids what has
+            no epsilon, one was booked before, or the output exists or cannot be written.
     """
     book, schema = Ledger(ledger or Ledger.for_table(data).path), read_schema(schema_path)
     require_distinct(output, data, schema_path, question_path, book.path)
+    if not accept_risk and book.spent().mu:
+        raise InputError(
+            f"{book.path}: an epsilon was spent on this table, and exact sums would undo what it"
+            " protects; --accept-risk answers nevertheless"
+        )
     with claimed(output, force=force):
         # The question must be of this schema, and of as many params as rows have inputs.
         text = read_bytes(question_path, MAX_BYTES)
@@ -140,11 +155,11 @@ def answer_question(
                 f"{question_path}: candidates: must have {n_inputs} numbers each, one an input"
             )
 
-        # The sums, in which no group is small.
+        # The sums of rows of which no pair is small.
+        require_large_pairs(rows.s, rows.y, k_min, schema, str(data))
         candidates = jnp.asarray(question.candidates)
         state = refine.init(_KEY(0))._replace(candidates=candidates)
         sums = jax.device_get(jax.jit(refine.report)(state, one.users.rows_of(0), _KEY(0)))
-        require_large_groups(sums, k_min, schema, str(data))
         numbers = np.concatenate([part.ravel() for part in sums])
         if not np.isfinite(numbers).all():
             raise InputError(f"{question_path}: candidates: are so large that sums are no numbers")
@@ -169,7 +184,7 @@ class Refinement(NamedTuple):
     exchanges: int
     objective: float | None  # of the central problem; None before the first exchange
     question: Path
-    missing: int  # clients who have not answered it
+    missing: int  # answers to it
 
 
 def replay(
@@ -178,98 +193,118 @@ def replay(
     config: ServerConfig,
     *,
     rho: float,
-    clients: int,
+    max_rows: float,
+    answers: int,
     keys: Keys | None = None,
 ) -> Refinement:
-    """Replays the exchanges that every client has answered, and writes the next question.
+    """Replays the exchanges that are complete, and writes the next question.
 
-    Answers count by their rows, of which no client has more than ``config.max_rows``, by default
-    20 lower medians of all.
+    What the first question says stays: the start, rho and ``max_rows``, which a model that is
+    trained again on the releases, maybe on another machine, has in other last digits.
 
     Args:
         folder: of the exchanges.
         model: of surrogates, to start from.
-        config: of the problem; its rho or max_gap are not read.
+        config: of the problem.
         rho: weight of the penalty.
-        clients: how many there are.
+        max_rows: that a client counts as, at most; may be infinite.
+        answers: that complete an exchange.
         keys: of the clients; with them, every answer must be signed by another client.
 
     Raises:
-        InputError: a question is another one, as releases or settings were; an answer is refused;
-            or there are more answers than clients.
+        InputError: a question is of another problem, or of other answers than there are; an answer
+            is refused; or there are too many.
     """
     if not model.intercept:
         raise InputError("refine: needs a model with an intercept")
     schema, objective = model.schema_, None
-    asked: dict[str, Any] = config.model_dump(include={"penalty", "notion", "temperature"})
-    penalty = named_penalty(**asked, n_groups=len(schema.groups))
-    refine = Refine(jnp.asarray(model.theta), penalty, rho, config.lambda_theta)
-    state = refine.init(_KEY(0))
-    one_row = UserRows(jnp.zeros((1, len(model.theta))), jnp.zeros((1, 1)), *jnp.ones((2, 1)))
-    like = jax.eval_shape(refine.report, state, one_row, _KEY(0))
-    number = 0
+    asked: dict[str, Any] = {
+        **config.model_dump(include={"penalty", "notion", "temperature", "lambda_theta"}),
+        **({"rho": rho} if config.max_gap is None else {}),
+        "schema_hash": schema.hash,
+    }
+    most = max_rows if np.isfinite(max_rows) else None
+    next_question = Question.model_validate(
+        {**asked, "rho": rho, "max_rows": most, "exchange": 1, "candidates": (model.theta,)}
+    )
+    penalty = named_penalty(
+        config.penalty, config.notion, config.temperature, n_groups=len(schema.groups)
+    )
+    state: RefineState | None = None
     while True:
-        number += 1
         # The question that all before leads to; that of an earlier run is there already.
-        candidates = np.asarray(state.candidates)
-        question = Question(
-            exchange=number,
-            schema_hash=schema.hash,
-            **asked,
-            candidates=tuple(map(tuple, candidates.tolist())),
-        )
-        path = folder / str(number) / "question.json"
+        path = folder / str(next_question.exchange) / "question.json"
         if not path.exists():
             with claimed(path, force=False):
-                write_json(path, question.model_dump(mode="json"))
+                write_json(path, next_question.model_dump(mode="json"))
         text = read_bytes(path, MAX_BYTES)
-        there = parse_as(text, Question, str(path))
-        lengths = [len(theta) for theta in there.candidates]
+        question = parse_as(text, Question, str(path))
         if (
-            there.model_copy(update={"candidates": question.candidates}) != question
-            or lengths != [len(theta) for theta in candidates]
-            or not np.allclose(np.asarray(there.candidates), candidates, rtol=CLOSE, atol=CLOSE)
+            question.follows != next_question.follows
+            or question.model_dump(include={*asked}) != asked
         ):
             raise InputError(
                 f"{path}: is not the question that these releases, settings and answers lead to;"
                 " give those that it was asked with, or take another folder"
             )
+        start = jnp.asarray(question.candidates[0])
+        refine = Refine(start, penalty, question.rho, question.lambda_theta)
+        before = state or refine.init(_KEY(0))
+        before = before._replace(candidates=jnp.asarray(question.candidates))
 
-        # Its answers are sums at the very candidates of the file, whatever rounding gives here.
-        state = state._replace(candidates=jnp.asarray(there.candidates))
+        # Its answers, once they are complete.
         paths = sorted(file for file in path.parent.glob("[!.]*.json") if file != path)
-        if len(paths) > clients:
-            raise InputError(f"{path.parent}: {len(paths)} answers, but {clients} clients")
-        if len(paths) < clients:
-            return Refinement(model, number - 1, objective, path, clients - len(paths))
-        total = _total(paths, hashlib.sha256(text).hexdigest(), like, config.max_rows, keys)
-        state, record = jax.jit(refine.update)(state, total, float(clients))
-        model, objective = refined(model, state), float(record.objective)
+        if len(paths) > answers:
+            raise InputError(f"{path.parent}: {len(paths)} answers; must be {answers}")
+        if len(paths) < answers:
+            done, missing = question.exchange - 1, answers - len(paths)
+            return Refinement(model, done, objective, path, missing)
+        total, digest = _total(paths, text, refine, before, max_rows=question.max_rows, keys=keys)
+        after: RefineState = jax.jit(refine.update)(before, total, float(answers))[0]
+        state, model, objective = after, refined(model, after), float(after.objective)
+        candidates = tuple(map(tuple, np.asarray(after.candidates).tolist()))
+        following = {"exchange": question.exchange + 1, "follows": digest, "candidates": candidates}
+        next_question = question.model_copy(update=following)
 
 
 def _total(
-    paths: list[Path], question: str, like: Sums, max_rows: float | None, keys: Keys | None
-) -> Sums:
-    """The sum of answers, each scaled to the rows that a client may have. Raises InputError."""
+    paths: list[Path],
+    question: bytes,
+    refine: Refine,
+    state: RefineState,
+    *,
+    max_rows: float | None,
+    keys: Keys | None,
+) -> tuple[Sums, str]:
+    """The sum of answers, each scaled to the rows that a client may have; and a sha256 of all.
+
+    Raises:
+        InputError: an answer is refused, or two are of one client.
+    """
+    asked, n = hashlib.sha256(question).hexdigest(), state.candidates.shape[1]
+    one_row = UserRows(jnp.zeros((1, n)), jnp.zeros((1, 1)), *jnp.ones((2, 1)))
+    like = jax.eval_shape(refine.report, state, one_row, _KEY(0))
     zeros, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), like))
-    parts, signers = [], {}
+    parts, signers, contents = [], {}, {}
     for path in paths:
         answer = parse_as(read_bytes(path, MAX_BYTES), SumsFile, str(path))
-        if answer.question != question:
+        if answer.question != asked:
             raise InputError(f"{path}: is no answer to {path.with_name('question.json')}")
         numbers = np.asarray(answer.numbers)
-        verify(answer.signature, _digest(question, numbers), source=str(path), domain=DOMAIN)
+        digest = _digest(asked, numbers)
+        verify(answer.signature, digest, source=str(path), domain=DOMAIN)
         if keys is not None:
             client = require_signer(answer.signature, keys, source=str(path))
             if signers.setdefault(client, path) != path:
                 raise InputError(f"{path}: signed by {client!r}, as is {signers[client]}")
+        if contents.setdefault(digest, path) != path:
+            raise InputError(f"{path}: has the same sums as {contents[digest]}")
         if len(numbers) != zeros.size:
             raise InputError(f"{path}: {len(numbers)} numbers; must be {zeros.size}")
         try:
             require_counts(unravel(jnp.asarray(numbers)), np.inf)
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error
-        parts.append(numbers)
-    rows = [part[0] for part in parts]
-    most = max_rows or MANY_MEDIANS * sorted(rows)[(len(rows) - 1) // 2]
-    return unravel(jnp.asarray(sum(part * min(1.0, most / part[0]) for part in parts)))
+        parts.append(numbers * min(1.0, (max_rows or np.inf) / numbers[0]))
+    every = hashlib.sha256(bytes.fromhex(asked) + b"".join(sorted(contents))).hexdigest()
+    return unravel(jnp.asarray(np.sum(parts, axis=0))), every

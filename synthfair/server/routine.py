@@ -58,6 +58,7 @@ class ServerResult(NamedTuple):
             rows; None of fair releases.
         frontier: other weights, and what their models reach; none if not asked for.
         warnings: sentences on what is not as it should be.
+        max_rows: that a client counts as, at most.
     """
 
     model: TrainedModel
@@ -66,6 +67,7 @@ class ServerResult(NamedTuple):
     point: FrontierPoint | None = None
     frontier: tuple[FrontierLine, ...] = ()
     warnings: tuple[str, ...] = ()
+    max_rows: float = np.inf
 
 
 class Outputs(NamedTuple):
@@ -156,7 +158,9 @@ def serve(
     # All is computed before anything is written, and what no longer holds is removed.
     named = dict(zip(file_names(releases), read.values(), strict=True))
     influences = influences.renamed([*named])
-    served = ServerResult(model, evaluation, influences, point, lines, (*warnings, *refused))
+    served = ServerResult(
+        model, evaluation, influences, point, lines, (*warnings, *refused), pooled.max_rows
+    )
     for path in files:
         path.unlink(missing_ok=True)
     if evaluation:
