@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.config.rules import STRICT
+from synthfair.data.bases import Steps
 from synthfair.data.encode import expand
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as
 from synthfair.errors import InputError, refusal
@@ -192,13 +193,15 @@ class TrainedModel(BaseModel):
     def middle(self) -> np.ndarray:
         """[n] the inputs that scores are explained against, unless others are named.
 
-        Numbers are in the middle of their bounds; of the categories of a column, and of the groups,
+        Numbers are in the middle of their bounds, or where they enter by steps below all, as these
+        suit amounts that are mostly small; of the categories of a column, and of the groups,
         each counts equally; nothing is missing.
         """
         blocks = []
         for column in self.schema_.features.values():
             n = len(column.categories) if isinstance(column, Categorical) else 2
-            blocks += [1 / n] * (n if n > 2 else 1)
+            below = isinstance(column, Numeric) and isinstance(column.basis, Steps)
+            blocks += [0.0 if below else 1 / n] * (n if n > 2 else 1)
             blocks += [0.0] * (column.missing == "category")
         blocks = expand(np.array([blocks]), self.schema_)[0].tolist()
         if self.group_input:

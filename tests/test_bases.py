@@ -136,6 +136,18 @@ def test_interactions_are_of_two_features_each_once(pairs):
         additive(interactions=pairs)
 
 
+def test_names_of_interactions_are_no_columns_and_products_are_counted_before_they_are_named():
+    schema = additive().model_dump()
+    schema["columns"]["age and home"] = Numeric(lower=0, upper=1).model_dump()
+    with pytest.raises(ValueError, match="names of interactions clash"):
+        type(additive()).model_validate(schema)
+    wide = Categorical(categories=tuple(range(4000)))
+    columns = {**make_schema().columns, "u": wide, "v": wide}
+    document = make_schema().model_dump() | {"columns": columns, "interactions": [("u", "v")]}
+    with pytest.raises(ValueError, match="columns encode to 16008007 columns"):
+        type(additive()).model_validate(document)
+
+
 def test_a_schema_without_bases_has_the_hash_that_it_had():
     """Releases of today's schemas pool with those of yesterday."""
     assert "basis" not in make_schema().to_json()
@@ -169,6 +181,22 @@ def test_surrogates_of_an_additive_schema_are_the_same_records_and_train_a_curve
     line = sf.distill_table(table, make_schema(), config).release
     straight = sf.pool_and_train({"a": line}, make_schema(), server)
     assert accuracy(pooled, test) > accuracy(straight, test) + 0.1
+
+
+def test_surrogates_of_the_plain_schema_train_models_with_any_bases(tmp_path):
+    """Interactions that the server thinks of later need no new upload; fair releases have inputs."""
+    table, plain = curved_table(1500), make_schema()
+    config = sf.SurrogateConfig(k_min=5, seed=1)
+    sf.write_release(sf.distill_table(table, plain, config).release, tmp_path / "a.parquet")
+    schema = additive()
+    assert schema.plain.hash == plain.hash
+    releases = sf.read_releases([tmp_path / "a.parquet"], schema)
+    model = sf.pool_and_train(releases, schema, sf.ServerConfig(rho=0.0))
+    assert len(model.theta) == len(schema.encoded_names) + 2
+    fair = sf.distill_table(table, plain, sf.DistillConfig(steps=2)).release
+    sf.write_release(fair, tmp_path / "b.parquet")
+    with pytest.raises(InputError, match="must use the same schema file"):
+        sf.read_releases([tmp_path / "b.parquet"], schema)
 
 
 def test_a_fair_release_of_an_additive_schema_is_of_its_inputs():
@@ -218,6 +246,10 @@ def test_estimators_take_unseen_categories_and_missing_values():
     ]
     np.testing.assert_allclose(model.decision_function(new), expected + model.intercept_)
     assert model.predict(new).shape == (2,)
+    # One row of missing values alone is a row, too; but fit learns from what is listed.
+    assert model.predict(new.tail(1).assign(a=np.nan)).shape == (1,)
+    with pytest.raises(InputError, match="'home'.*must be one of x, y"):
+        model.set_params(categories={"home": ["x", "y"]}).fit(some, y)
 
 
 def test_an_unknown_category_has_no_indicator():
@@ -231,6 +263,9 @@ def test_an_unknown_category_has_no_indicator():
     assert x.filter(like="home").sum(axis=1).tolist() == [0, 1, 1, 1]
     with pytest.raises(ValueError, match="unlisted"):
         Categorical(categories=("a", "b"), unknown="ignore", unlisted="a")
+    # A surrogate's records have no such value: it would count as another.
+    with pytest.raises(InputError, match="'castle'.*must be one of"):
+        sf.distill_table(table, schema, sf.SurrogateConfig())
 
 
 def test_shipped_schemas_are_of_the_same_columns():

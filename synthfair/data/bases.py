@@ -55,7 +55,7 @@ class Steps(BaseModel):
 
     def names(self, column: str) -> list[str]:
         """Names of the k functions of a column."""
-        return [f"{column}>={edge:g}" for edge in self.edges]
+        return [f"{column}>={edge:.12g}" for edge in self.edges]
 
     def functions(self, z: np.ndarray, lower: float, upper: float) -> np.ndarray:
         """[N, k] of scaled numbers [N], those of a column with these bounds."""
@@ -96,7 +96,7 @@ class Spline(BaseModel):
         t, degree = self._repeated(*self.knots[:: len(self.knots) - 1]), self.degree
         scaled = [t[i + 1 : i + 1 + degree].mean() for i in range(1, len(t) - degree - 1)]
         lower, upper = self.knots[0], self.knots[-1]
-        return [f"{column}~{lower + z * (upper - lower):g}" for z in scaled]
+        return [f"{column}~{lower + z * (upper - lower):.12g}" for z in scaled]
 
     def functions(self, z: np.ndarray, lower: float, upper: float) -> np.ndarray:
         """[N, k] of scaled numbers [N], those of a column with these bounds."""

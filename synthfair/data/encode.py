@@ -348,8 +348,9 @@ def _inputs(
     # Features side by side: numbers scaled to [0, 1], categories one-hot.
     refuse, plain = partial(_refuse, source, rows_before), schema.plain
     x, start = np.zeros((len(table), len(plain.encoded_names))), 0
-    for name, column in plain.features.items():
-        block, values = x[:, start : start + len(encoded_as(name, column))], table[name]
+    blocks = plain.encoded_blocks.values()
+    for (name, column), names in zip(schema.features.items(), blocks, strict=True):
+        block, values = x[:, start : start + len(names)], table[name]
         if isinstance(column, Numeric):
             missing, numbers = _missing(values, column, refuse), as_numbers(values)
             refuse(values, ~missing & ~np.isfinite(numbers), "a finite number")

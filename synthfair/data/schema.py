@@ -159,7 +159,7 @@ class Schema(BaseModel):
     columns: dict[str, Column]
     ignored: tuple[str, ...] = Field((), max_length=MOST, strict=False)
     missing_values: tuple[str, ...] = Field(MISSING_VALUES, strict=False)
-    interactions: Annotated[tuple[Pair, ...], Field(strict=False)] | None = None
+    interactions: Annotated[tuple[Pair, ...], Field(strict=False, max_length=MOST)] | None = None
 
     @field_validator("columns", mode="before")
     @classmethod
@@ -209,9 +209,15 @@ class Schema(BaseModel):
     def _names_fit(self) -> Schema:
         if overlap := set(self.columns) & set(self.ignored):
             raise ValueError(f"columns also ignored: {sorted(overlap)}")
+        # Counted before the products are named, of which there may be too many to name.
+        width = {name: len(encoded_as(name, column)) for name, column in self.features.items()}
+        pairs = self.interactions or ()
+        n = sum(width.values()) + sum(width[one] * width[other] for one, other in pairs)
+        if n > MOST:
+            raise ValueError(f"columns encode to {n} columns; at most {MOST} are allowed")
+        if clashes := repeated([*self.columns, *(f"{one} and {other}" for one, other in pairs)]):
+            raise ValueError(f"names of interactions clash: {clashes}; rename a column")
         names = self.encoded_names
-        if len(names) > MOST:
-            raise ValueError(f"columns encode to {len(names)} columns; at most {MOST} are allowed")
         inputs = [f"{self.sensitive}={group}" for group in self.groups]
         if clashes := repeated([*names, *inputs, INTERCEPT, "s", "y"]):
             raise ValueError(f"encoded column names clash: {clashes}; rename a column")
@@ -288,13 +294,18 @@ class Schema(BaseModel):
 
     @property
     def plain(self) -> Schema:
-        """The same without bases and interactions: each number is one encoded column."""
-        if self.interactions is None and not any(map(_basis_of, self.columns.values())):
-            return self
+        """The same without bases and interactions: each number is one encoded column.
+
+        Nor does it take unknown categories: its rows are records, whose values are all known.
+        """
         columns = {
-            name: column.model_copy(update={"basis": None} if _basis_of(column) else {})
+            name: column.model_copy(
+                update={key: None for key in ("basis", "unknown") if getattr(column, key, None)}
+            )
             for name, column in self.columns.items()
         }
+        if columns == self.columns and self.interactions is None:
+            return self
         return self.model_copy(update={"columns": columns, "interactions": None})
 
     @property
@@ -334,10 +345,6 @@ def encoded_as(name: str, column: Numeric | Categorical) -> list[str]:
     else:
         names = column.basis.names(name) if column.basis else [name]
     return names + ([f"{name} is missing"] if column.missing == "category" else [])
-
-
-def _basis_of(column: Numeric | Categorical) -> Basis | None:
-    return getattr(column, "basis", None)
 
 
 def repeated(names: Iterable[str]) -> list[str]:

@@ -163,14 +163,17 @@ def _feature_names(columns: pa.Schema, source: str, *, weighted: bool) -> tuple[
 
 
 def _check_schema(header: Header, schema: Schema, source: str) -> None:
-    if header.schema_hash != schema.hash:
+    # Records are of the plain schema: bases and interactions are the server's choice.
+    schemas = (schema, schema.plain) if header.kind == "surrogate" else (schema,)
+    own = next((one for one in schemas if one.hash == header.schema_hash), None)
+    if own is None:
         raise InputError(
             f"{source}: made with schema {header.schema_hash[:12]}, but the schema given"
             f" is {schema.hash[:12]}; all clients and the server must use the same schema file"
         )
     if header.privacy.guarantee:
         try:
-            require_true(header.privacy.guarantee, header.config, schema)
+            require_true(header.privacy.guarantee, header.config, own)
         except ValueError as error:
             raise InputError(f"{source}: privacy.guarantee: {error}") from error
 

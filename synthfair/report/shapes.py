@@ -26,8 +26,11 @@ POINTS = 201
 RARE = 1e-3
 """Share of contributions that may lie outside the scale, at each end."""
 
-TINY = 1e-12
+TINY = 1e-6
 """How near a probability may come to 0 and 1."""
+
+MOST_PANELS, MOST_NAMES = 24, 60
+"""Columns that are drawn, and categories of a column that are named; :func:`shapes` has all."""
 
 ACROSS = 4
 """Panels in a row."""
@@ -106,7 +109,7 @@ class ShapesFigure(NamedTuple):
 
 
 def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figure:
-    """Draws the shape of each feature, the most important first.
+    """Draws the shape of each feature, the most important first, of 24 at most.
 
     At the left stands what a value adds to the score z of the mean of the rows, or without rows of
     ``model.middle``; at the right the change of the probability sigma(z) that comes of it.
@@ -138,11 +141,11 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
         reference = model.rows(x, s).mean(axis=0)
         drawn, parts = shapes(model, reference), model.contributions(x, s, reference)[1]
         spread, ends = np.std, (RARE, 1 - RARE)
-    order = sorted(drawn, key=lambda name: -spread(parts[name]))
+    order = sorted(drawn, key=lambda name: -spread(parts[name]))[:MOST_PANELS]
     low, high = np.quantile(np.concatenate([parts[name] for name in drawn]), ends)
 
     with matplotlib.style.context(["default", STYLE]):
-        rows = -(-len(drawn) // ACROSS)
+        rows = -(-len(order) // ACROSS)
         figure = Canvas(figsize=(3 * ACROSS, 2.6 * rows), layout="constrained")
         panels = figure.subplots(rows, ACROSS, squeeze=False, sharey=True).ravel()
         for axes, name in zip(panels, order, strict=False):
@@ -150,7 +153,7 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
             of_numbers = isinstance(model.schema_.columns[name], Numeric)
             values = None if table is None else table[name]
             _draw_shape(axes, drawn[name], values, of_numbers=of_numbers)
-        for axes in panels[len(drawn) :]:
+        for axes in panels[len(order) :]:
             axes.set_axis_off()
 
         # The two scales stand at the ends of each row of panels.
@@ -163,11 +166,11 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
         def score(change: np.ndarray) -> np.ndarray:
             return logit(np.clip(expit(middle) + change, TINY, 1 - TINY)) - middle
 
-        margin = 0.1 * (high - low)
+        margin = 0.1 * (high - low) or 1.0
         panels[0].set_ylim(low - margin, high + margin)
-        for axes in panels[: len(drawn) : ACROSS]:
+        for axes in panels[: len(order) : ACROSS]:
             axes.set_ylabel("adds to the score")
-        for i in {*range(ACROSS - 1, len(drawn), ACROSS), len(drawn) - 1}:
+        for i in {*range(ACROSS - 1, len(order), ACROSS), len(order) - 1}:
             right = panels[i].secondary_yaxis("right", functions=(change, score))
             right.set_ylabel("changes P(+1) by")
     return figure
@@ -183,7 +186,7 @@ def _draw_shape(axes: Axes, shape: Shape, values: pd.Series | None, *, of_number
         if of_numbers:
             behind.hist(values.astype(float).dropna().clip(places[0], places[-1]), 40, color="0.85")
         else:
-            counts = values.astype("string").value_counts().reindex(names, fill_value=0)
+            counts = [int((values == one).sum()) for one in shape.places.tolist()]
             behind.bar(places, counts, color="0.85")
         axes.set_zorder(behind.get_zorder() + 1)
         axes.patch.set_visible(False)
@@ -192,4 +195,5 @@ def _draw_shape(axes: Axes, shape: Shape, values: pd.Series | None, *, of_number
         axes.plot(places, shape.score, color=COLORS[0])
     else:
         axes.plot(places, shape.score, "o", color=COLORS[0], markersize=4)
-        axes.set_xticks(places, names, rotation=90, fontsize=6)
+        some = slice(None, None, -(-len(places) // MOST_NAMES))
+        axes.set_xticks(places[some], names[some], rotation=90, fontsize=6)

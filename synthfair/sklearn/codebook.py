@@ -299,7 +299,7 @@ def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
     """With names, and each column of the simplest dtype that holds its values: bool, number, ...
 
     Raises:
-        InputError: no values at all or of a column, columns of one name, or an infinite value.
+        InputError: no values at all, columns of one name, or an infinite value.
     """
     if not x.size:
         raise InputError(f"X: of shape {x.shape}; must have a row and a column at least")
@@ -314,8 +314,6 @@ def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
             raise InputError(
                 f"X: column {name!r}, row {row + 1}: {values[row]}; numbers must be finite"
             )
-        if not len(present):
-            raise InputError(f"X: column {name!r}: holds no value; drop the column")
         categories = getattr(values.dtype, "categories", None)
         if categories is not None and categories.inferred_type == "boolean":
             table[name] = values.astype(bool)
@@ -397,6 +395,8 @@ def _make_column(
 ) -> Numeric | Categorical:
     """A column as the arguments say, and where they do not, as its values are."""
     name, missing = str(values.name), "category" if values.isna().any() else "refuse"
+    if values.isna().all():
+        raise InputError(f"X: column {name!r}: holds no value; drop the column")
     if categories is not None or not _is_number(values.dtype):
         listed = _values(values.dropna()) if categories is None else categories
         return Categorical(categories=_categories(name, listed), missing=missing, unknown="ignore")

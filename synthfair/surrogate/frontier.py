@@ -23,6 +23,9 @@ SLACK = 0.05
 """Accuracy that a gap may cost before other optima are looked for, or half of what the model has
 above the constant classifier, if that is more: where nobody is selected it costs all."""
 
+LOWER = 1e-4
+"""Objective by which an optimum is lower than another one, and not the same."""
+
 LEAST = 1e-4
 """Weights below are as good as 0."""
 
@@ -180,8 +183,11 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     if part is not problem and least.accuracy > enough:
         near = problem.point(least.rho, least.theta + free.theta - start.theta)
         least = _least_along(problem, near, max_gap, factor=1.1)
+    # One that costs much must be the lowest optimum that several starts lead to.
     if _meets(least, max_gap) and least.accuracy > enough:
-        return least
+        costly = least.accuracy <= free.accuracy - SLACK
+        if not costly or problem.point(least.rho).objective > least.objective - LOWER:
+            return least
     # It may end at a poor optimum, and which is the lowest changes with rho: of the frontier's
     # points that meet the gap and are nearly as accurate as any, the first is followed.
     points = frontier(problem)

@@ -522,8 +522,8 @@ MUTANTS = [
     Mutant(
         "a site shows the server exact sums of a small group",
         "deploy/site_training.py",
-        "if isinstance(report, Sums) and not plan.secure:",
-        "if isinstance(report, Sums) and plan.secure:",
+        "require_large_pairs(rows.s, rows.y, k_min, request.schema, str(path))",
+        "pass",
         "test_deploy_training.py",
     ),
 ]

@@ -55,7 +55,7 @@ MUTANTS = [
     Mutant(
         "the middle of a category is its first value",
         "trained.py",
-        "blocks += [1 / n] * (n if n > 2 else 1)",
+        "blocks += [0.0 if below else 1 / n] * (n if n > 2 else 1)",
         "blocks += [0.5 if n == 2 else 0.0] * (n if n > 2 else 1)",
         "test_export.py",
     ),
