@@ -194,7 +194,7 @@ class TestFiles:
                 assert self.answer(there, tmp_path, number, name, *signed) == 0
         assert self.serve(there, tmp_path, "--keys", *keys) == 0
         said = " ".join(capsys.readouterr().out.split())
-        assert "5 exchanges: objective" in said
+        assert "Exchanges: 5; objective" in said
         assert "the optimum" in said
 
         tables = [pd.read_csv(there / f"{name}.csv") for name in self.NAMES]
@@ -297,7 +297,7 @@ class TestFiles:
         (folder / "c0 copy.json").unlink()
         assert self.answer(there, tmp_path, 1, "c2") == 0
         assert self.serve(there, tmp_path, "--answers", "2") == 0
-        assert "1 exchanges: objective" in " ".join(capsys.readouterr().out.split())
+        assert "Exchanges: 1; objective" in " ".join(capsys.readouterr().out.split())
         # Another answer to a question that others follow leads to others.
         assert self.answer(there, tmp_path, 1, "c2", "--accept-risk", "--force") == 0
         document = json.loads((folder / "c2.json").read_text())

@@ -191,7 +191,7 @@ def _refined(
         write_model(model, output / "model.json")
         result = result._replace(model=model, evaluation=evaluation)
         reached = f"objective {now.objective:.6f}, gradient {model.gradient_norm:.0e}"
-        say(f"{now.exchanges} exchanges: {reached}{', the optimum' * bool(model.converged)}.")
+        say(f"Exchanges: {now.exchanges}; {reached}{', the optimum' * bool(model.converged)}.")
     if not result.model.converged or not now.exchanges:
         say(
             f"{now.missing} answers to {now.question} are missing: python -m synthfair.client"
