@@ -60,13 +60,13 @@ KINDS = {EXACT: "surrogate", REFINED: "surrogate", PRIVATE: "private"}
 SLOW, BAGS = ("ebm", "reductions"), 5
 """Learners of three seeds alone, as they take minutes; and outer bags of an EBM, of usually 14."""
 
-GAP, ALPHA, WEIGHT = 0.02, 0.025, 10.0
-"""The gap that is asked for, that of thresholds by group, and the fixed weight of a penalty."""
+GAP, WEIGHT = 0.02, 10.0
+"""The gap that is asked for, of thresholds by group, too; and the fixed weight of a penalty."""
 
 ASKED = {
     "nothing": "nothing",
     "gap": f"gap of at most {GAP:g}",
-    "thresholds": f"gap of at most {ALPHA:g}",
+    "thresholds": f"gap of at most {GAP:g}",
     "covariance": f"covariance, weight {WEIGHT:g}",
     "selection_rate": f"selection rate, weight {WEIGHT:g}",
 }
@@ -163,7 +163,7 @@ def ours(setting: AdditiveSetting, seed: int) -> tuple[np.ndarray, dict[str, Any
     if setting.asked == "thresholds":
         releases, _ = upload((setting.table, seed), setting.learner, KINDS[setting.rows])
         histogram = sf.server.surrogate_histogram(releases, model)
-        choice = sf.postprocess.choose_decision(histogram, "statistical_parity", ALPHA)
+        choice = sf.postprocess.choose_decision(histogram, "statistical_parity", GAP)
         model = model.model_copy(update={"decision": choice.decision})
     chance = model.probabilities(model.scores(test.x, test.s), test.s)
     return chance, {"rho": rho, "converged": model.converged is not False}
@@ -268,7 +268,7 @@ def ebm(here: Split, setting: AdditiveSetting, seed: int, *, smoke: bool) -> np.
         schema_hash=clients.schema.hash, model="0" * 64, counts=counts.tolist(),
         groups=tuple(map(str, clients.schema.groups)),
     )  # fmt: skip
-    choice = sf.postprocess.choose_decision(histogram, "statistical_parity", ALPHA)
+    choice = sf.postprocess.choose_decision(histogram, "statistical_parity", GAP)
     return choice.decision.probabilities(scores, test.s)
 
 
@@ -409,7 +409,6 @@ def settings_of_all() -> Iterator[AdditiveSetting]:
 def behind(setting: AdditiveSetting) -> tuple[object, ...]:
     """The settings of surrogates and server."""
     given = GAP, WEIGHT, LAMBDA_THETA
-    given += (ALPHA,) * (setting.asked == "thresholds")
     if setting.rows not in KINDS:
         return given
     config = CONFIGS[KINDS[setting.rows]]

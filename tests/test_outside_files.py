@@ -175,7 +175,10 @@ def test_no_model_takes_true_or_a_text_for_a_number():
     for model in models():
         assert model.model_config["strict"], model
         fields = model.model_json_schema()["properties"]
+        reads = getattr(model, "reads", lambda key: True)  # settings of a method may be fewer
         for key, schema in fields.items():
+            if not reads(key):
+                continue
             kinds = {kind.get("type") for kind in (schema, *schema.get("anyOf", ()))}
             if kinds & {"number", "integer"} and not kinds & {"boolean", "string"}:
                 numbers += 1

@@ -66,7 +66,10 @@ def server(
         records: Surrogates: write the records of all clients to this Parquet file, in the columns
             of the schema and a last one, weight: the real rows that each stands for, which learners
             take as sample_weight.
-        refine: Surrogates: folder of exchanges, which lead to the model of all rows in one place.
+        refine: Surrogates: folder of exchanges, which lead to the model of all rows in one place;
+            four or five do.
+        answers: Answers that complete an exchange, where not all clients may answer. Default: as
+            many as there are releases.
         report: Write report.html and its plots to the output folder as well. Where that holds
             clients' history files (private; in simulations), it shows their curves.
     """
