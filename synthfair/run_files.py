@@ -278,6 +278,16 @@ class DecisionSettings(BaseModel):
     alpha: float = Field(ge=0, lt=1)
 
 
+class _Refinement(BaseModel):
+    """Exchanges of sums after surrogates, and what the model reached on all clients' rows."""
+
+    model_config = STRICT
+
+    exchanges: _Count
+    objective: _Number
+    gradient_norm: _Number
+
+
 class MetricsFile(Part):
     """A metrics.json, as a server, ``compare`` or ``train`` writes it.
 
@@ -311,6 +321,7 @@ class MetricsFile(Part):
     max_influence: _Number | None = None
     max_spd_influence: _Number | None = None
     server: ServerConfig | None = None
+    refinement: _Refinement | None = None
     rho: Annotated[float, Field(ge=0, le=1e12)] | None = None
     warnings: list[_Line] = Field([], max_length=1000)
     constant_classifier: dict[Literal["accuracy"], _Fraction] | None = None

@@ -10,6 +10,7 @@ from scipy.special import expit
 from sklearn.preprocessing import SplineTransformer
 
 import synthfair as sf
+from synthfair.cli import main
 from synthfair.data.bases import Spline, Steps
 from synthfair.data.datasets import dataset_schema
 from synthfair.data.encode import encode, encode_records, expand
@@ -266,6 +267,15 @@ def test_an_unknown_category_has_no_indicator():
     # A surrogate's records have no such value: it would count as another.
     with pytest.raises(InputError, match="'castle'.*must be one of"):
         sf.distill_table(table, schema, sf.SurrogateConfig())
+
+
+def test_commands_take_additive_tables_by_name(tmp_path, capsys):
+    argv = ["split", "loanapp_additive", "--clients", "2", "--output", str(tmp_path / "a")]
+    assert main(argv) == 0
+    schema = sf.read_schema(tmp_path / "a" / "schema.json")
+    assert schema == dataset_schema("loanapp_additive")
+    assert main([*argv[:1], "nursery_additive", *argv[2:]]) == 2
+    assert "loanapp_additive, law_school_additive" in " ".join(capsys.readouterr().err.split())
 
 
 def test_shipped_schemas_are_of_the_same_columns():

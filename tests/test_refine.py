@@ -192,7 +192,8 @@ class TestFiles:
             for name in self.NAMES:
                 signed = "--sign", str(there / f"{name}.key")
                 assert self.answer(there, tmp_path, number, name, *signed) == 0
-        assert self.serve(there, tmp_path, "--keys", *keys) == 0
+        assert self.serve(there, tmp_path, "--keys", *keys, "--report") == 0
+        assert "and 5 exchanges of sums" in (tmp_path / "report.html").read_text()
         said = " ".join(capsys.readouterr().out.split())
         assert "Exchanges: 5; objective" in said
         assert "the optimum" in said

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from synthfair.data.schema import Schema
 
 Table = Annotated[
-    str, Parameter(help="loanapp, law_school, dutch, adult or bank; or a file, CSV or Parquet.")
+    str,
+    Parameter(
+        help="loanapp, law_school, dutch, adult or bank, with _additive at the end by a schema with"
+        " basis functions; or a file, CSV or Parquet."
+    ),
 ]
 Sensitive = Annotated[str, Parameter(help="The sensitive attribute, if not the schema's.")]
 Clients = Annotated[Int, Parameter(help="Number of clients. Default: 2.")]

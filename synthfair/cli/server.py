@@ -51,8 +51,9 @@ def server(
     --records writes the pooled records as a table, on which any learner can be trained.
 
     --refine goes on from the model of surrogates by exchanges of sums with the clients: it writes
-    DIR/refine/1/question.json, which python -m synthfair.client --answer answers. The same command,
-    once all answers lie next to the question, writes the next one, and the model so far.
+    DIR/refine/1/question.json, which python -m synthfair.client --answer answers. The same command
+    with --force, once all answers lie next to the question, writes the next one, and the model so
+    far.
 
     Args:
         releases: Release files, one a client.
@@ -198,7 +199,7 @@ def _refined(
     if not result.model.converged or not now.exchanges:
         say(
             f"{now.missing} answers to {now.question} are missing: python -m synthfair.client"
-            " --answer; then run the same command again."
+            " --answer; then run this command again with --force."
         )
     return result
 

@@ -84,7 +84,9 @@ training rows, the second test rows."""
 
 
 ADDITIVE = "_additive"
-"""End of the name of a table whose schema has basis functions."""
+"""End of the name of the same rows by a schema with basis functions."""
+
+SOURCES |= {name + ADDITIVE: files for name, files in SOURCES.items()}
 
 
 def load_dataset(name: str, sensitive: str | None = None) -> tuple[pd.DataFrame, Schema]:
@@ -126,7 +128,7 @@ def published_split(
         InputError: the table was not published in two parts, or as :func:`load_dataset`.
     """
     schema = dataset_schema(name, sensitive)
-    if len(SOURCES[name.removesuffix(ADDITIVE)]) != 2:
+    if len(SOURCES[name]) != 2:
         raise InputError(
             f"table {name!r}: has no published split; of the tables, adult has one. partition()"
             " splits any table"
@@ -141,11 +143,8 @@ def dataset_schema(name: str, sensitive: str | None = None) -> Schema:
     Raises:
         InputError: unknown table, or a sensitive attribute that it does not allow.
     """
-    if name.removesuffix(ADDITIVE) not in SOURCES:
-        raise InputError(
-            f"table {name!r}: must be one of {', '.join(SOURCES)}, or one of these followed by"
-            f" {ADDITIVE}"
-        )
+    if name not in SOURCES:
+        raise InputError(f"table {name!r}: must be one of {', '.join(SOURCES)}")
     path = configs_folder() / "schemas" / f"{name}.json"
     schema = parse_schema(path.read_bytes(), source=str(path))
     return schema if sensitive is None else schema.with_sensitive(sensitive)

@@ -95,11 +95,11 @@ class SiteTraining:
         training = self._training
         with refused_as("message"):
             state = unpack(request.carried, training.state)
-        plan = training.setup.plan
         task = _task(request, training)
         record = _book(request, training, task)
         if self._rows is None or self._rows[0] != record.seed:
             self._rows = record.seed, _labelled_rows(request, training, record)
+        plan = training.setup.plan
         # The key of the round and the site is that of the engine in one process.
         key = jax.random.fold_in(key_from(int(record.seed, 16), 1), request.ask.round)
         key = jax.random.fold_in(key, training.number(request.site))
