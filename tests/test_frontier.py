@@ -11,7 +11,7 @@ from weighted_rows import LAMBDA, covariance, objective, selection_rates, weight
 import synthfair as sf
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.surrogate import GlobalProblem, frontier, least_weight
-from synthfair.surrogate.frontier import WEIGHTS
+from synthfair.surrogate.frontier import WEIGHTS, FrontierPoint
 
 ROWS = weighted_rows()
 
@@ -125,3 +125,33 @@ def test_double_precision_is_used_and_given_back():
         point = replace(BY_RATE, rows=rows).point(2.0)
         assert not jax.config.jax_enable_x64
     np.testing.assert_allclose(point.theta, BY_RATE.point(2.0).theta, atol=1e-12)
+
+
+class TwoOptima:
+    """A problem whose path from rho = 0 costs ten points, and has a lower optimum beside it.
+
+    Parameters say which: those of the other optimum are negative, and several starts find it.
+    """
+
+    rows = sf.Rows(np.zeros((8, 1)), np.arange(8) % 2, np.repeat([1.0, -1.0], 4), np.ones(8))
+
+    def __init__(self, other):
+        self.other, self.starts = other, 0
+
+    def point(self, rho, start=None):
+        self.starts += start is None and rho > 0.1
+        is_other = rho > 0 and self.other and (start is None or start[0] < 0) and rho != 0.1
+        accuracy = 0.9 if rho == 0 else 0.86 if is_other else 0.8
+        theta = np.array([-1.0 if is_other else 1.0])
+        gap, objective = (0.0 if rho >= 1 else 0.3), (0.4 if is_other else 0.5)
+        return FrontierPoint(float(rho), theta, accuracy, gap, 0.0, True, objective)
+
+
+@pytest.mark.parametrize(("other", "accuracy", "starts"), [(False, 0.8, 1), (True, 0.86, 38)])
+def test_a_gap_that_costs_much_is_met_at_the_lowest_optimum(other, accuracy, starts):
+    """One look from several starts says whether it is; only if not, all points are tried."""
+    problem = TwoOptima(other)
+    found = least_weight(problem, max_gap=0.05)
+    assert found.accuracy == accuracy
+    assert found.gap == 0.0
+    assert problem.starts == starts - (starts > 1)

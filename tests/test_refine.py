@@ -285,8 +285,10 @@ class TestFiles:
                      str(tmp_path / "c0.parquet")]) == 0  # fmt: skip
         assert self.answer(there, tmp_path, 1, "c0", "--ledger", str(book)) == 2
         assert "--accept-risk answers nevertheless" in " ".join(capsys.readouterr().err.split())
-        more = "--ledger", str(book), "--accept-risk"
-        assert self.answer(there, tmp_path, 1, "c0", *more) == 0
+        more = "--ledger", str(book)
+        assert self.answer(there, tmp_path, 1, "c0", *more, "--accept-risk") == 0
+        assert self.answer(there, tmp_path, 1, "c0", *more, "--force") == 2  # asked each time
+        assert "--accept-risk" in capsys.readouterr().err
 
     def test_fewer_answers_complete_an_exchange_and_a_copy_is_none(self, there, tmp_path, capsys):
         assert self.serve(there, tmp_path, "--answers", "2") == 0
@@ -307,11 +309,43 @@ class TestFiles:
         assert self.serve(there, tmp_path, "--answers", "2") == 2
         assert "2/question.json: is not the question" in " ".join(capsys.readouterr().err.split())
 
-    def test_another_problem_needs_another_folder(self, there, answered, capsys):
-        assert self.serve(there, answered, "--temperature", "5") == 2
-        assert "is not the question that these releases" in " ".join(
-            capsys.readouterr().err.split()
-        )
+    def test_another_problem_needs_another_folder(self, there, answered, capsys, monkeypatch):
+        def refused():
+            said = " ".join(capsys.readouterr().err.split())
+            return "is not the question that these releases" in said
+
+        assert self.serve(there, answered, "--temperature", "500") == 2
+        assert refused()
+        assert self.serve(there, answered, "--answers", "2") == 2
+        assert refused()
+        assert self.serve(there, answered, "--answers", "0") == 2
+        assert "Must be >= 1" in capsys.readouterr().err
+        # Later questions are checked, too: who writes them chooses what clients answer.
+        assert self.serve(there, answered) == 0
+        path = answered / "refine" / "2" / "question.json"
+        good = json.loads(path.read_text())
+        for change in (
+            {"candidates": [[9.0] * len(theta) for theta in good["candidates"]]},
+            {"candidates": [good["candidates"][0][:1], *good["candidates"][1:]]},
+            {"max_rows": 1.0},
+            {"rho": 31.0},
+        ):
+            path.write_text(json.dumps(good | change))
+            assert self.serve(there, answered) == 2
+            assert refused()
+        path.write_text(json.dumps(good))
+        monkeypatch.setattr(type(self), "NAMES", ("c0", "c1"))
+        assert self.serve(there, answered, "--answers", "3") == 2
+        assert refused()
+
+    def test_a_folder_is_of_one_gap(self, there, tmp_path, capsys):
+        releases = [str(there / f"{name}.parquet") for name in self.NAMES]
+        argv = ["server", *releases, "--schema", str(there / "schema.json"), "--output",
+                str(tmp_path), "--force", "--refine", str(tmp_path / "refine")]  # fmt: skip
+        assert main([*argv, "--max-gap", "0.05"]) == 0
+        assert main([*argv, "--max-gap", "0.05"]) == 0
+        assert main([*argv, "--max-gap", "0.3"]) == 2
+        assert "is not the question that" in " ".join(capsys.readouterr().err.split())
 
     def test_a_client_who_claims_too_many_rows_counts_as_fewer(self, there, answered):
         folder = answered / "refine"
@@ -346,7 +380,6 @@ class TestFiles:
             ({"schema_hash": "0" * 64}, "is of another schema than"),
             ({"candidates": [[0.0]] * 5}, "candidates: must have"),
             ({"candidates": [[1e308] * len(question["candidates"][0])] * 5}, "are no numbers"),
-            ({"temperature": 1e6}, "temperature"),
         ):
             path.write_text(json.dumps(question | change))
             assert self.answer(there, answered, 1, "c0", "--force") == 2

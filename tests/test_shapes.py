@@ -36,6 +36,24 @@ def test_a_figure_has_a_panel_for_each_column_the_most_important_first():
     assert titles[0] == max(model.schema_.features, key=lambda name: np.std(parts[name]))
 
 
+def test_behind_a_shape_stand_the_rows_of_each_value():
+    """Also where codes are text, or a column misses values and so holds numbers with a point."""
+    model = linear(additive())
+    kinds = model.schema_.columns["kind"].categories
+    table = make_table(n=200, n_groups=3).assign(code=[5, 7] * 100, kind=[2, 3, 1.5, 3] * 50)
+    figure = sf.plot_shapes(model, table)
+    heights = [[patch.get_height() for patch in axes.patches] for axes in figure.axes]
+    assert [float((table["kind"] == kind).sum()) for kind in kinds] in heights
+    homes = table["home"].value_counts()
+    assert [float(homes[home]) for home in ("own", "rent", "other")] in heights
+    codes = model.schema_.columns["code"].categories
+    as_text = table.assign(code=table["code"].astype(str))
+    assert [float((table["code"] == code).sum()) for code in codes] in [
+        [patch.get_height() for patch in axes.patches]
+        for axes in sf.plot_shapes(model, as_text).axes
+    ]
+
+
 def test_networks_have_no_shapes():
     with pytest.raises(InputError, match="hidden layers"):
         sf.shapes(network())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter, validators
 
 from synthfair.cli.parameters import Force, Int, Model, SchemaFile, check_inputs, with_settings
 from synthfair.config import ServerConfig, load_server_config
@@ -28,7 +30,7 @@ def server(
     frontier: bool = False,
     records: Path | None = None,
     refine: Path | None = None,
-    answers: Int | None = None,
+    answers: Annotated[Int, Parameter(validator=validators.Number(gte=1))] | None = None,
     report: bool = False,
     **settings: Any,
 ) -> None:
@@ -115,8 +117,9 @@ def server(
         force=force,
     )
     if refine:
-        number = answers or len(releases)
-        result = _refined(result, refine, output, config, answers=number, test=test, keys=keys)
+        result = _refined(
+            result, refine, output, config, releases=releases, answers=answers, test=test, keys=keys
+        )
     # Figures and the page, of the files that are there now.
     if frontier and can_draw():
         write_text(plot, frontier_figure(result.frontier).svg())
@@ -137,8 +140,7 @@ def server(
         "frontier.csv": frontier,
         "frontier.svg": frontier and can_draw(),
     }
-    paths = [output / name for name, is_new in files.items() if is_new]
-    paths = [path for path in paths if path.exists()]
+    paths = [output / name for name, exists in files.items() if exists]
     say(f"Wrote {', '.join(map(str, [*paths, *([records] if records else [])]))}.")
     warn(
         untrained_warning(result.model),
@@ -154,7 +156,8 @@ def _refined(
     output: Path,
     config: ServerConfig,
     *,
-    answers: int,
+    releases: tuple[Path, ...],
+    answers: int | None,
     test: tuple[Path, ...],
     keys: tuple[Path, ...],
 ) -> ServerResult:
@@ -175,7 +178,8 @@ def _refined(
         config,
         rho=result.point.rho,
         max_rows=result.max_rows,
-        answers=answers,
+        releases=releases,
+        answers=len(releases) if answers is None else answers,
         keys=known,
     )
     if now.exchanges:
@@ -189,11 +193,12 @@ def _refined(
                 **read_document(output / "metrics.json"),
                 **evaluation_document(evaluation, schema, config),
                 "converged": model.converged,
+                "rho": now.rho,
                 "refinement": {"exchanges": now.exchanges, **found},
             }
             write_json(output / "metrics.json", document)
         write_model(model, output / "model.json")
-        result = result._replace(model=model, evaluation=evaluation)
+        result = result._replace(model=model, evaluation=evaluation, point=None)
         reached = f"objective {now.objective:.6f}, gradient {model.gradient_norm:.0e}"
         say(f"Exchanges: {now.exchanges}; {reached}{', the optimum' * bool(model.converged)}.")
     if not result.model.converged or not now.exchanges:

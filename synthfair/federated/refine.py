@@ -65,7 +65,7 @@ class RefineSettings(UserPrivacySettings):
     rho: Annotated[float, Field(ge=0, le=1e9)] = 10.0
     penalty: Literal["covariance", "selection_rate"] = "covariance"
     notion: Notion = "statistical_parity"
-    temperature: Annotated[float, Field(gt=0, le=100)] = 4.0
+    temperature: Positive = 4.0
     lambda_theta: Positive = 1e-3
 
     @classmethod

@@ -7,8 +7,9 @@ of each client. The server's state is a function of these files alone.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +49,9 @@ DOMAIN = b"synthfair-sums/1\0"
 MAX_BYTES = 100_000_000
 """The largest size of a question or an answer; those of 500 inputs take less."""
 
+CLOSE = 1e-3
+"""Most by which params and weight may differ that are computed anew, maybe on another machine."""
+
 _KEY = jax.random.key
 _Numbers = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
 _Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -59,10 +63,12 @@ class Question(BaseModel):
     Attributes:
         exchange: 1, 2, ...
         follows: sha256 of the question and the answers of the exchange before.
+        answers: that complete an exchange.
+        releases: sha256 of the surrogates.
         schema_hash: of the schema.
-        penalty, notion, temperature, rho, lambda_theta: of the problem.
+        penalty, notion, temperature, rho, max_gap, lambda_theta: of the problem.
         max_rows: that a client counts as, at most; None for no limit.
-        candidates: params; those of the first question begin with the start.
+        candidates: params; those of the first question are the start alone.
     """
 
     model_config = STRICT
@@ -70,11 +76,14 @@ class Question(BaseModel):
     format: Literal["synthfair-question/1"] = "synthfair-question/1"
     exchange: int = Field(ge=1, lt=2**31)
     follows: _Hex32 | None = None
+    answers: int = Field(ge=1, lt=2**31)
+    releases: _Hex32
     schema_hash: _Hex32
     penalty: Literal["covariance", "selection_rate"]
     notion: Notion
-    temperature: float = Field(gt=0, le=100)
+    temperature: float = Field(gt=0)
     rho: float = Field(ge=0)
+    max_gap: float | None = None
     lambda_theta: float = Field(gt=0)
     max_rows: float | None = Field(default=None, gt=0)
     candidates: tuple[_Numbers, ...] = Field(strict=False, min_length=1, max_length=10)
@@ -130,7 +139,8 @@ def answer_question(
     """
     book, schema = Ledger(ledger or Ledger.for_table(data).path), read_schema(schema_path)
     require_distinct(output, data, schema_path, question_path, book.path)
-    if not accept_risk and book.spent().mu:
+    booked = [entry.what for entry in book.entries()]
+    if not accept_risk and any(isinstance(one, Booking) and one.guarantee for one in booked):
         raise InputError(
             f"{book.path}: an epsilon was spent on this table, and exact sums would undo what it"
             " protects; --accept-risk answers nevertheless"
@@ -183,6 +193,7 @@ class Refinement(NamedTuple):
     model: TrainedModel
     exchanges: int
     objective: float | None  # of the central problem; None before the first exchange
+    rho: float  # weight of its penalty
     question: Path
     missing: int  # answers to it
 
@@ -194,13 +205,14 @@ def replay(
     *,
     rho: float,
     max_rows: float,
+    releases: Sequence[Path],
     answers: int,
     keys: Keys | None = None,
 ) -> Refinement:
     """Replays the exchanges that are complete, and writes the next question.
 
-    What the first question says stays: the start, rho and ``max_rows``, which a model that is
-    trained again on the releases, maybe on another machine, has in other last digits.
+    Params and weight are those of the questions' files: computed anew, maybe on another machine,
+    they have other last digits.
 
     Args:
         folder: of the exchanges.
@@ -208,24 +220,28 @@ def replay(
         config: of the problem.
         rho: weight of the penalty.
         max_rows: that a client counts as, at most; may be infinite.
-        answers: that complete an exchange.
+        releases: files of the surrogates.
+        answers: that complete an exchange, at least 1.
         keys: of the clients; with them, every answer must be signed by another client.
 
     Raises:
-        InputError: a question is of another problem, or of other answers than there are; an answer
-            is refused; or there are too many.
+        InputError: a question is not the one that releases, settings and the answers before lead
+            to; an answer is refused; or there are too many.
     """
     if not model.intercept:
         raise InputError("refine: needs a model with an intercept")
     schema, objective = model.schema_, None
-    asked: dict[str, Any] = {
-        **config.model_dump(include={"penalty", "notion", "temperature", "lambda_theta"}),
-        **({"rho": rho} if config.max_gap is None else {}),
-        "schema_hash": schema.hash,
-    }
-    most = max_rows if np.isfinite(max_rows) else None
-    next_question = Question.model_validate(
-        {**asked, "rho": rho, "max_rows": most, "exchange": 1, "candidates": (model.theta,)}
+    names = "penalty", "notion", "temperature", "max_gap", "lambda_theta"
+    contents = sorted(hashlib.sha256(path.read_bytes()).digest() for path in releases)
+    expected = Question(
+        exchange=1,
+        answers=answers,
+        releases=hashlib.sha256(b"".join(contents)).hexdigest(),
+        schema_hash=schema.hash,
+        rho=rho,
+        max_rows=max_rows if np.isfinite(max_rows) else None,
+        candidates=(model.theta,),
+        **config.model_dump(include={*names}),
     )
     penalty = named_penalty(
         config.penalty, config.notion, config.temperature, n_groups=len(schema.groups)
@@ -233,16 +249,13 @@ def replay(
     state: RefineState | None = None
     while True:
         # The question that all before leads to; that of an earlier run is there already.
-        path = folder / str(next_question.exchange) / "question.json"
+        path = folder / str(expected.exchange) / "question.json"
         if not path.exists():
             with claimed(path, force=False):
-                write_json(path, next_question.model_dump(mode="json"))
+                write_json(path, expected.model_dump(mode="json"))
         text = read_bytes(path, MAX_BYTES)
         question = parse_as(text, Question, str(path))
-        if (
-            question.follows != next_question.follows
-            or question.model_dump(include={*asked}) != asked
-        ):
+        if not _is_same(question, expected):
             raise InputError(
                 f"{path}: is not the question that these releases, settings and answers lead to;"
                 " give those that it was asked with, or take another folder"
@@ -255,16 +268,29 @@ def replay(
         # Its answers, once they are complete.
         paths = sorted(file for file in path.parent.glob("[!.]*.json") if file != path)
         if len(paths) > answers:
-            raise InputError(f"{path.parent}: {len(paths)} answers; must be {answers}")
+            raise InputError(
+                f"{path.parent}: {len(paths)} answers; must be {answers}: move later ones away"
+            )
         if len(paths) < answers:
             done, missing = question.exchange - 1, answers - len(paths)
-            return Refinement(model, done, objective, path, missing)
+            return Refinement(model, done, objective, question.rho, path, missing)
         total, digest = _total(paths, text, refine, before, max_rows=question.max_rows, keys=keys)
         after: RefineState = jax.jit(refine.update)(before, total, float(answers))[0]
         state, model, objective = after, refined(model, after), float(after.objective)
         candidates = tuple(map(tuple, np.asarray(after.candidates).tolist()))
         following = {"exchange": question.exchange + 1, "follows": digest, "candidates": candidates}
-        next_question = question.model_copy(update=following)
+        expected = question.model_copy(update=following)
+
+
+def _is_same(question: Question, expected: Question) -> bool:
+    """Whether questions are the same, up to rounding of params and weight."""
+    there, here = question.candidates, expected.candidates
+    if [len(theta) for theta in there] != [len(theta) for theta in here]:
+        return False
+    computed = {"candidates": here, "rho": expected.rho}
+    close = np.allclose(np.asarray(there), np.asarray(here), rtol=CLOSE, atol=CLOSE)
+    close = close and np.isclose(question.rho, expected.rho, rtol=CLOSE)
+    return bool(close and question.model_copy(update=computed) == expected)
 
 
 def _total(

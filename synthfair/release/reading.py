@@ -164,7 +164,9 @@ def _feature_names(columns: pa.Schema, source: str, *, weighted: bool) -> tuple[
 
 def _check_schema(header: Header, schema: Schema, source: str) -> None:
     # Records are of the plain schema: bases and interactions are the server's choice.
-    schemas = (schema, schema.plain) if header.kind == "surrogate" else (schema,)
+    schemas = [schema]
+    if header.kind == "surrogate":
+        schemas += [schema.model_copy(update={"interactions": None}), schema.plain]
     own = next((one for one in schemas if one.hash == header.schema_hash), None)
     if own is None:
         raise InputError(

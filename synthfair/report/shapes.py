@@ -133,6 +133,7 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
     from matplotlib.figure import Figure as Canvas
 
     # How much each column moves scores, and how far the scale reaches: to all but rare rows.
+    behind: dict[str, np.ndarray] = {}
     if table is None:
         reference, drawn = model.middle, shapes(model)
         parts, spread, ends = {name: one.score for name, one in drawn.items()}, np.ptp, (0.0, 1.0)
@@ -140,6 +141,7 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
         x, s = encode_inputs(table, model.schema_)
         reference = model.rows(x, s).mean(axis=0)
         drawn, parts = shapes(model, reference), model.contributions(x, s, reference)[1]
+        behind = _behind(model, table, x)
         spread, ends = np.std, (RARE, 1 - RARE)
     order = sorted(drawn, key=lambda name: -spread(parts[name]))[:MOST_PANELS]
     low, high = np.quantile(np.concatenate([parts[name] for name in drawn]), ends)
@@ -151,8 +153,7 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
         for axes, name in zip(panels, order, strict=False):
             axes.set_title(name)
             of_numbers = isinstance(model.schema_.columns[name], Numeric)
-            values = None if table is None else table[name]
-            _draw_shape(axes, drawn[name], values, of_numbers=of_numbers)
+            _draw_shape(axes, drawn[name], behind.get(name), of_numbers=of_numbers)
         for axes in panels[len(order) :]:
             axes.set_axis_off()
 
@@ -176,18 +177,32 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
     return figure
 
 
-def _draw_shape(axes: Axes, shape: Shape, values: pd.Series | None, *, of_numbers: bool) -> None:
-    """Draws a line, or points of categories; behind it, how many rows have each value."""
+def _behind(model: TrainedModel, table: pd.DataFrame, x: np.ndarray) -> dict[str, np.ndarray]:
+    """By feature the values of rows, of numbers; of categories, how many rows have each."""
+    schema, found, start = model.schema_, {}, 0
+    for name, column in schema.features.items():
+        end = start + len(schema.encoded_blocks[name])
+        if isinstance(column, Numeric):
+            found[name] = table[name].to_numpy(float)
+        else:
+            n, sums = len(column.categories), x[:, start:end].sum(axis=0)
+            # Of two categories only the second has an indicator.
+            found[name] = np.append(len(x) - sums.sum(), sums)[:2] if n == 2 else sums[:n]
+        start = end
+    return found
+
+
+def _draw_shape(axes: Axes, shape: Shape, rows: np.ndarray | None, *, of_numbers: bool) -> None:
+    """Draws a line, or points of categories, and behind it rows as :func:`_behind` gives them."""
     places = shape.places if of_numbers else np.arange(len(shape.places))
     names = shape.places.astype(str)
-    if values is not None:
+    if rows is not None:
         behind = axes.twinx()
         behind.set_axis_off()
         if of_numbers:
-            behind.hist(values.astype(float).dropna().clip(places[0], places[-1]), 40, color="0.85")
+            behind.hist(rows[np.isfinite(rows)].clip(places[0], places[-1]), 40, color="0.85")
         else:
-            counts = [int((values == one).sum()) for one in shape.places.tolist()]
-            behind.bar(places, counts, color="0.85")
+            behind.bar(places, rows, color="0.85")
         axes.set_zorder(behind.get_zorder() + 1)
         axes.patch.set_visible(False)
     axes.axhline(0, color="0.6", linewidth=0.8)

@@ -20,8 +20,8 @@ WEIGHTS = (0.0, *np.geomspace(0.1, 1e5, 37).tolist())
 """Values of rho of a frontier."""
 
 SLACK = 0.05
-"""Accuracy that a gap may cost before other optima are looked for, or half of what the model has
-above the constant classifier, if that is more: where nobody is selected it costs all."""
+"""Accuracy that a gap may cost before other optima are looked for: where nobody is selected it
+costs all that a model has above the constant classifier."""
 
 LOWER = 1e-4
 """Objective by which an optimum is lower than another one, and not the same."""
@@ -149,9 +149,10 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     """The model of about the least rho whose gap on the weighted rows is at most ``max_gap``.
 
     A path of growing rho is followed from the model without a penalty to where it meets the gap, on
-    a part of many rows first. Where it ends without, or at a poor model, it is the path through the
-    first of the frontier's points that meet the gap and are nearly as accurate as any; where none
-    meets it, the model of least gap.
+    a part of many rows first. Where it ends without, or at a poor model, which has lost half of
+    what it had above the constant classifier, or much and is not the lowest optimum of several
+    starts, it is the path through the first of the frontier's points that meet the gap and are
+    nearly as accurate as any; where none meets it, the model of least gap.
 
     Args:
         problem: of all clients.

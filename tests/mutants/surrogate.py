@@ -4,6 +4,13 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "a gap that costs much is met at any optimum",
+        "surrogate/frontier.py",
+        "if not costly or problem.point(least.rho).objective > least.objective - LOWER:",
+        "if True:",
+        "test_frontier.py",
+    ),
+    Mutant(
         "a whole number is in the bin after it",
         "surrogate/levels.py",
         "np.clip(found - (begin[found - 1] == z), 0,",
