@@ -93,6 +93,13 @@ def test_the_runs_that_are_changed_are_pages(documents, tmp_path):
     assert [reported(tmp_path / "run", files) for files in documents] == [0, 0, 0]
 
 
+def test_a_job_that_ended_before_any_site_answered_is_a_page(documents, tmp_path):
+    files = documents[0] | {
+        "federation.json": changed(documents[0]["federation.json"], ("sites",), {})
+    }
+    assert reported(tmp_path / "run", files) == 0
+
+
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -56,7 +56,8 @@ class Table:
     @classmethod
     def of(cls, records: Sequence[Mapping[str, object]], **looks: Any) -> Table:
         """A row for each record; a column is left out where no record has a value for it."""
-        columns = [t for t in records[0] if any(r[t] not in (None, "", ()) for r in records)]
+        titles = records[0] if records else ()
+        columns = [t for t in titles if any(r[t] not in (None, "", ()) for r in records)]
         rows = [[record[title] for title in columns] for record in records]
         return cls([title.replace("_", " ") for title in columns], rows, **looks)
 
