@@ -90,3 +90,22 @@ def test_a_weight_is_a_number_of_equal_rows(make, notion):
 @pytest.mark.parametrize("penalty", [CovariancePenalty(3), SelectionRatePenalty(3)])
 def test_penalties_vanish_where_groups_score_alike(penalty):
     assert penalty(jnp.zeros(60), some_rows(3)[-1]) == pytest.approx(0, abs=1e-30)
+
+
+@each_notion
+@pytest.mark.parametrize("penalty", [CovariancePenalty, SelectionRatePenalty])
+def test_groupings_are_compared_as_if_each_were_alone(notion, penalty):
+    z, s, y, rows = some_rows(4)
+    by = ((0, 0, 1, 1), (0, 1, 2, 1), (-1, -1, 0, 1))
+    gaps = penalty(4, notion, by=by).gaps(jnp.array(z), rows)
+    decided = decision_gaps(jnp.array(z), rows, notion=notion, n_groups=4, by=by)
+    alone, alone_decided = [], []
+    for grouping in by:
+        own = np.array(grouping)[s]
+        some, n = own >= 0, max(grouping) + 1
+        part = Rows(jnp.zeros((some.sum(), 3)), jnp.array(own[some]), jnp.array(y[some]))
+        alone.append(penalty(n, notion).gaps(jnp.array(z[some]), part))
+        of = decision_gaps(jnp.array(z[some]), part, notion=notion, n_groups=n)
+        alone_decided.append(of)
+    np.testing.assert_allclose(gaps, np.concatenate(alone, axis=1), atol=1e-12)
+    np.testing.assert_allclose(decided, np.concatenate(alone_decided), atol=1e-12)

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from synthfair.config import Notion
 from synthfair.model import Rows
@@ -54,6 +55,17 @@ def strata(y: jax.Array, notion: Notion) -> jax.Array:
     )
 
 
+Grouping = tuple[int, ...]
+"""The group of each index s, from 0 on; of an index that is not compared, -1. Where s tells sex and
+race, say, each of them has a grouping of its own."""
+
+
+def grouped(by_index: jax.Array, grouping: Grouping) -> jax.Array:
+    """[..., G'] sums over the groups of a grouping, of sums [..., G] for each index s."""
+    members = np.asarray(grouping)[:, None] == np.arange(max(grouping) + 1)
+    return by_index @ members.astype(by_index.dtype)
+
+
 def _compared(by_group: jax.Array) -> jax.Array:
     """Of [..., G] the groups that are each held against the rest.
 
@@ -62,16 +74,25 @@ def _compared(by_group: jax.Array) -> jax.Array:
     return by_group[..., 1:] if by_group.shape[-1] == 2 else by_group
 
 
-@partial(jax.jit, static_argnames=("notion", "n_groups"))
-def decision_gaps(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int) -> jax.Array:
+@partial(jax.jit, static_argnames=("notion", "n_groups", "by"))
+def decision_gaps(
+    scores: jax.Array,
+    rows: Rows,
+    *,
+    notion: Notion,
+    n_groups: int,
+    by: tuple[Grouping, ...] = (),
+) -> jax.Array:
     """[K] largest minus smallest rate of the decisions 1[z > 0] over groups, in each stratum.
 
     Not differentiable, but what users mean, and what is reported: with statistical parity it is
-    |SPD| on these rows. Groups without a row in a stratum do not count there.
+    |SPD| on these rows. Groups without a row in a stratum do not count there. With several
+    groupings ``by``, [B K] of one after the other.
     """
     weights = group_weights(rows, scores.dtype, notion=notion, n_groups=n_groups)
-    rates = weights @ (scores > 0).astype(scores.dtype) / jnp.sum(weights, axis=-1)
-    return jnp.nanmax(rates, axis=1) - jnp.nanmin(rates, axis=1)
+    sums, shares = weights @ (scores > 0).astype(scores.dtype), jnp.sum(weights, axis=-1)
+    rates = [sums / shares] if not by else [grouped(sums, g) / grouped(shares, g) for g in by]
+    return jnp.concatenate([jnp.nanmax(r, axis=1) - jnp.nanmin(r, axis=1) for r in rates])
 
 
 class SumPenalty:
@@ -79,20 +100,33 @@ class SumPenalty:
 
     n_groups: int
     notion: Notion
+    by: tuple[Grouping, ...] = ()
 
     def term(self, scores: jax.Array) -> jax.Array:
         """[N] what is summed of each row, by its score alone."""
         raise NotImplementedError
 
+    def compare_groups(self, sums: jax.Array, shares: jax.Array) -> jax.Array:
+        """[..., K, C] gaps of sums [..., K, G] of weighted terms; the weights [K, G] sum to 1."""
+        raise NotImplementedError
+
     def compare(self, sums: jax.Array, shares: jax.Array) -> jax.Array:
         """Gaps of sums [..., K, G] of weighted terms, and of the weights [K, G]: linear in sums.
 
-        The weights of a stratum sum to 1, see :func:`group_weights`.
+        The weights of a stratum sum to 1, see :func:`group_weights`. Those of several groupings
+        stand one after the other in the last axis.
         """
-        raise NotImplementedError
+        if not self.by:
+            return self.compare_groups(sums, shares)
+        gaps = []
+        for grouping in self.by:
+            own_sums, own_shares = grouped(sums, grouping), grouped(shares, grouping)
+            total = jnp.sum(own_shares, axis=-1, keepdims=True)
+            gaps.append(self.compare_groups(own_sums / total, own_shares / total))
+        return jnp.concatenate(gaps, axis=-1)
 
     def gaps(self, scores: jax.Array, rows: Rows) -> jax.Array:
-        """[K, G] gaps of strata and groups; [K, 1], of group 1, where there are two groups."""
+        """[K, C] gaps of strata and groups; of two groups there is one, that of group 1."""
         weights = group_weights(rows, scores.dtype, notion=self.notion, n_groups=self.n_groups)
         # The weights are the same in each step, and made once. With two lines or more, XLA's
         # product with terms is fast.
@@ -114,11 +148,13 @@ class CovariancePenalty(SumPenalty):
     Args:
         n_groups: number of groups, at least 2. Beyond two, each group is held against the rest.
         notion: which rows are compared.
+        by: groupings, of which each has gaps of its own; without any, each index s is a group.
     """
 
     convex: ClassVar[bool] = True
     n_groups: int = 2
     notion: Notion = "statistical_parity"
+    by: tuple[Grouping, ...] = ()
 
     @property
     def name(self) -> str:
@@ -129,7 +165,7 @@ class CovariancePenalty(SumPenalty):
         """[N] the scores."""
         return scores
 
-    def compare(self, sums: jax.Array, shares: jax.Array) -> jax.Array:
+    def compare_groups(self, sums: jax.Array, shares: jax.Array) -> jax.Array:
         """C_g from sums of weighted scores."""
         return _compared(sums - shares * jnp.sum(sums, axis=-1, keepdims=True))
 
@@ -147,11 +183,13 @@ class SelectionRatePenalty(SumPenalty):
         n_groups: number of groups, at least 2. Beyond two, each group is held against the rest.
         notion: which rows are compared.
         temperature: tau > 0; the larger, the closer to hard decisions and the harder to optimise.
+        by: groupings, as of :class:`CovariancePenalty`.
     """
 
     n_groups: int = 2
     notion: Notion = "statistical_parity"
     temperature: float = 4.0
+    by: tuple[Grouping, ...] = ()
 
     @property
     def name(self) -> str:
@@ -162,7 +200,7 @@ class SelectionRatePenalty(SumPenalty):
         """[N] sigma(tau z)."""
         return jax.nn.sigmoid(self.temperature * scores)
 
-    def compare(self, sums: jax.Array, shares: jax.Array) -> jax.Array:
+    def compare_groups(self, sums: jax.Array, shares: jax.Array) -> jax.Array:
         """gap_g from sums of weighted smooth decisions."""
         other_sums, other_shares = (jnp.sum(x, axis=-1, keepdims=True) - x for x in (sums, shares))
         return _compared(sums / shares - other_sums / other_shares)
@@ -174,8 +212,9 @@ def named_penalty(
     temperature: float,
     *,
     n_groups: int,
+    by: tuple[Grouping, ...] = (),
 ) -> SumPenalty:
     """The penalty that settings name."""
     if penalty == "covariance":
-        return CovariancePenalty(n_groups, notion)
-    return SelectionRatePenalty(n_groups, notion, temperature)
+        return CovariancePenalty(n_groups, notion, by)
+    return SelectionRatePenalty(n_groups, notion, temperature, by)

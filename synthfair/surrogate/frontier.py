@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.config import Notion
-from synthfair.fairness.penalties import Penalty, decision_gaps
+from synthfair.fairness.penalties import Grouping, Penalty, decision_gaps
 from synthfair.model import LinearModel, Rows
 from synthfair.surrogate.fair_training import Trainer, thinned
 
@@ -68,6 +68,7 @@ class GlobalProblem:
         notion: which rows :attr:`FrontierPoint.gap` compares.
         n_groups: number of groups.
         lambda_theta: regularisation, see :func:`synthfair.model.regularized_loss`.
+        by: groupings, of which the gap is the largest; without any, each index s is a group.
 
     Example:
         >>> import numpy as np
@@ -87,6 +88,7 @@ class GlobalProblem:
     notion: Notion
     n_groups: int
     lambda_theta: float
+    by: tuple[Grouping, ...] = ()
 
     @cached_property
     def _trainer(self) -> Trainer:
@@ -97,7 +99,11 @@ class GlobalProblem:
         with jax.enable_x64(True):
             solution = self._trainer.solve(float(rho), start)
             accuracy, gap = _decisions(
-                solution.params, self._trainer.all_rows, notion=self.notion, n_groups=self.n_groups
+                solution.params,
+                self._trainer.all_rows,
+                notion=self.notion,
+                n_groups=self.n_groups,
+                by=self.by,
             )
         return FrontierPoint(
             float(rho),
@@ -110,13 +116,13 @@ class GlobalProblem:
         )
 
 
-@partial(jax.jit, static_argnames=("notion", "n_groups"))
+@partial(jax.jit, static_argnames=("notion", "n_groups", "by"))
 def _decisions(
-    theta: jax.Array, rows: Rows, *, notion: Notion, n_groups: int
+    theta: jax.Array, rows: Rows, *, notion: Notion, n_groups: int, by: tuple[Grouping, ...]
 ) -> tuple[jax.Array, jax.Array]:
     """Computes the accuracy of a linear model, and its largest gap."""
     scores = LinearModel().scores(theta, rows.a)
-    gaps = decision_gaps(scores, rows, notion=notion, n_groups=n_groups)
+    gaps = decision_gaps(scores, rows, notion=notion, n_groups=n_groups, by=by)
     accuracy = jnp.average((scores > 0) == (rows.y > 0), weights=rows.weight)
     return accuracy, jnp.nanmax(gaps)
 
