@@ -235,8 +235,8 @@ class Trainer:
     def _covariance_ends(self) -> list[Params]:
         """Params for each weight of the covariance."""
         notion: Any = getattr(self.penalty, "notion", "statistical_parity")
-        by: Any = getattr(self.penalty, "by", ())
-        covariance = CovariancePenalty(int(np.max(self.rows.s)) + 1, notion, by)
+        n_groups: Any = getattr(self.penalty, "n_groups", int(np.max(self.rows.s)) + 1)
+        covariance = CovariancePenalty(n_groups, notion, getattr(self.penalty, "by", ()))
         ends = [self.model.init(self.rows.a.shape[1])]
         for weight in COVARIANCE:
             ends.append(self._on_a_part(weight, ends[-1], covariance).params)
