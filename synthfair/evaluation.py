@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
@@ -15,7 +16,7 @@ import numpy as np
 import synthfair
 from synthfair.config import ServerConfig, Target
 from synthfair.data.encode import Encoded, encode, encode_inputs
-from synthfair.data.schema import Schema
+from synthfair.data.schema import GroupNames, Schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import (
@@ -39,12 +40,26 @@ MOST_NAMED = 5
 """Small groups that a warning names; metrics.json names all."""
 
 
+class GroupingMetrics(NamedTuple):
+    """Metrics of the groups of one sensitive attribute, or of several together.
+
+    Attributes:
+        metrics: with intervals, over all test rows.
+        rates: of each group, by name.
+    """
+
+    metrics: dict[str, Metric]
+    rates: dict[str, Rates]
+
+
 class Evaluation(NamedTuple):
     """A model's metrics, with intervals.
 
     Attributes:
         overall: over all test rows.
         per_client: the same, for the rows of each table by itself.
+        group_names: of the groups; small combinations of several attributes are merged, see
+            :meth:`synthfair.data.schema.Schema.compared`.
         by_group: rates of each group, over all test rows.
         group_sizes: numbers of each group's test rows.
         n_test: number of test rows.
@@ -53,16 +68,19 @@ class Evaluation(NamedTuple):
         rows: number of rows by label, of each table and group; empty without labels.
         scores: of each group, over all test rows, for thresholds and calibration; empty without
             labels.
+        groupings: metrics by each attribute, and by all of them together, where there are several.
     """
 
     overall: dict[str, Metric]
     per_client: dict[str, dict[str, Metric]]
+    group_names: tuple[str, ...]
     by_group: list[Rates]
     group_sizes: list[GroupSize]
     n_test: int
     constant_accuracy: float
     rows: dict[str, list[LabelCounts]]
     scores: list[ScoreCounts]
+    groupings: dict[str, GroupingMetrics]
 
     @property
     def labelled(self) -> bool:
@@ -133,7 +151,7 @@ def evaluate(
         >>> round(overall["accuracy"].value, 3), overall["spd"].value
         (0.877, 0.0)
     """
-    return evaluate_scores(_scores(model, tables, sources), config)
+    return evaluate_scores(_scores(model, tables, sources), config, schema=model.schema_)
 
 
 def encode_tests(
@@ -201,36 +219,58 @@ def _pool(scored: Mapping[str, Scored]) -> Scored:
     return Scored(y, score, s, parts[0].n_groups, selected)
 
 
-def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = None) -> Evaluation:
-    """:func:`evaluate` for rows that are scored already, by name.
+def evaluate_scores(
+    scored: Mapping[str, Scored], config: ServerConfig | None = None, *, schema: Schema
+) -> Evaluation:
+    """:func:`evaluate` for rows of a schema that are scored already, by name.
 
     Raises:
-        InputError: no rows.
+        InputError: no rows, or ``config.groups_by`` names what is no grouping of the schema.
     """
     everything, config = _pool(scored), config or ServerConfig()
+
+    # Of several attributes, gaps are the largest of the groupings that are asked for.
+    sizes = np.bincount(everything.s, minlength=everything.n_groups)
+    compared = partial(schema.compared, rows=sizes, least=max(FEW_ROWS, config.min_group_rows))
+    several, asked = len(schema.attributes) > 1, compared(config.groups_by)
+    by = [groups.grouping for groups in asked.values()] if several else []
+    together = compared(None)[schema.sensitive_name]
+    by_group = everything.grouped(together.grouping)
     positive = float(np.mean((1 + everything.y) / 2))  # of labels that are not known, not-a-number
     labelled = not np.isnan(positive)
 
-    def metrics_of(rows: Scored) -> dict[str, Metric]:
+    def metrics_of(rows: Scored, by: Sequence[tuple[int, ...]] = by) -> dict[str, Metric]:
         return metrics_with_intervals(
             rows,
             resamples=config.resamples,
             seed=config.seed,
             min_group_rows=config.min_group_rows,
+            by=by,
+        )
+
+    def of_grouping(groups: GroupNames) -> GroupingMetrics:
+        rates = group_rates(everything.grouped(groups.grouping))
+        return GroupingMetrics(
+            metrics_of(everything, [groups.grouping]), dict(zip(groups.names, rates, strict=True))
         )
 
     def labels(rows: Scored) -> list[LabelCounts]:
-        return [LabelCounts(size.negative, size.positive) for size in group_sizes(rows)]
+        sizes = group_sizes(rows.grouped(together.grouping))
+        return [LabelCounts(size.negative, size.positive) for size in sizes]
 
     return Evaluation(
         overall=metrics_of(everything),
         per_client={name: metrics_of(rows) for name, rows in scored.items()},
-        by_group=group_rates(everything),
-        group_sizes=group_sizes(everything),
+        group_names=together.names,
+        by_group=group_rates(by_group),
+        group_sizes=group_sizes(by_group),
         n_test=len(everything.y),
         constant_accuracy=max(positive, 1 - positive),
         rows={name: labels(rows) for name, rows in scored.items()} if labelled else {},
-        scores=group_score_counts(everything) if labelled else [],
+        scores=group_score_counts(by_group) if labelled else [],
+        groupings={name: of_grouping(one) for name, one in compared([*schema.groupings]).items()}
+        if several
+        else {},
     )
 
 
@@ -241,12 +281,15 @@ def evaluation_document(
 
     Without labels, the counts of rows by label and the constant classifier are left out.
     """
-    groups = [f"{schema.sensitive}={group}" for group in schema.groups]
 
     def of_groups(parts: Sequence[Any]) -> dict[str, Any]:
-        return as_numbers(dict(zip(groups, parts, strict=True)))
+        return as_numbers(dict(zip(evaluation.group_names, parts, strict=True)))
 
-    small = small_groups(evaluation, schema, config.min_group_rows)
+    small = small_groups(evaluation, config.min_group_rows)
+    groupings = {
+        name: {**as_numbers(part.metrics), "rates": as_numbers(part.rates)}
+        for name, part in evaluation.groupings.items()
+    }
     by_label: dict[str, Any] = {}
     if evaluation.labelled:
         by_label = {
@@ -260,6 +303,7 @@ def evaluation_document(
         "by_group": of_groups(evaluation.by_group),
         "small_groups": {name: size._asdict() for name, size in small.items()},
         **by_label,
+        **({"groupings": groupings} if groupings else {}),
         "n_test": evaluation.n_test,
         "schema_hash": schema.hash,
         "version": synthfair.__version__,
@@ -270,9 +314,7 @@ def evaluation_document(
     }
 
 
-def small_groups(
-    evaluation: Evaluation, schema: Schema, min_group_rows: int = 0
-) -> dict[str, GroupSize]:
+def small_groups(evaluation: Evaluation, min_group_rows: int = 0) -> dict[str, GroupSize]:
     """The groups with too few test rows to measure, overall or of one label if known, by name.
 
     Too few are fewer than :data:`~synthfair.fairness.intervals.FEW_ROWS`, or than
@@ -280,8 +322,8 @@ def small_groups(
     """
     enough = max(FEW_ROWS, min_group_rows)
     return {
-        f"{schema.sensitive}={group}": size
-        for group, size in zip(schema.groups, evaluation.group_sizes, strict=True)
+        name: size
+        for name, size in zip(evaluation.group_names, evaluation.group_sizes, strict=True)
         if min(size if evaluation.labelled else size[:1]) < enough
     }
 
@@ -290,7 +332,7 @@ def small_group_warnings(
     evaluation: Evaluation, schema: Schema, config: ServerConfig
 ) -> tuple[str, ...]:
     """Warns of groups with too few test rows to measure; empty if there are none."""
-    small = small_groups(evaluation, schema, config.min_group_rows)
+    small = small_groups(evaluation, config.min_group_rows)
     if not small:
         return ()
     negative, positive = schema.decisions

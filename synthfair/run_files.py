@@ -221,7 +221,7 @@ class SplitTable(BaseModel):
     model_config = STRICT
 
     name: _Line
-    sensitive: _Line
+    sensitive: _Line | tuple[_Line, ...]
     clients: int | None = Field(None, ge=1, lt=2**31)
     skew: Annotated[float, Field(gt=0, le=1e6)] | None = None
     by: _Line | None = None
@@ -278,6 +278,12 @@ class DecisionSettings(BaseModel):
     alpha: float = Field(ge=0, lt=1)
 
 
+class GroupingPart(Part):
+    """The metrics of the groups of one sensitive attribute, or of several together."""
+
+    rates: dict[_Line, _Rates] = Field(max_length=1000)
+
+
 class _Refinement(BaseModel):
     """Exchanges of sums after surrogates, and what the model reached on all clients' rows."""
 
@@ -298,6 +304,7 @@ class MetricsFile(Part):
     by_group: dict[_Line, _Rates] = Field(min_length=1, max_length=1000)
     rows: dict[_Line, dict[_Line, _LabelCounts]] | None = Field(None, max_length=100_000)
     scores: dict[_Line, _ScoreCounts] | None = Field(None, max_length=1000)
+    groupings: dict[_Line, GroupingPart] = Field({}, max_length=100)
     small_groups: dict[_Line, _Size] = Field({}, max_length=1000)
     n_test: Annotated[_Count, Field(ge=1)]
     n_synthetic: _Count | None = None

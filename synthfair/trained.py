@@ -235,7 +235,7 @@ class TrainedModel(BaseModel):
         reference = self.middle if reference is None else reference
         widths = {name: len(names) for name, names in self.schema_.encoded_blocks.items()}
         if self.group_input:
-            widths[self.schema_.sensitive] = len(self.schema_.groups) - 1
+            widths[self.schema_.sensitive_name] = len(self.schema_.groups) - 1
         terms = (self.rows(x, s) - reference) * theta
         blocks = np.split(terms, np.cumsum(list(widths.values())), axis=1)  # and the intercept
         parts = {name: block.sum(axis=1) for name, block in zip(widths, blocks, strict=False)}
@@ -289,7 +289,9 @@ def _require(package: str, what: str, extra: str) -> None:
 
 def input_names(schema: Schema, *, intercept: bool, group_input: bool = True) -> tuple[str, ...]:
     """Names of the model inputs, in the order of :func:`synthfair.data.batches.gather`."""
-    groups = [f"{schema.sensitive}={value}" for value in schema.groups[1:]] if group_input else []
+    groups = (
+        [f"{schema.sensitive_name}={value}" for value in schema.groups[1:]] if group_input else []
+    )
     return (*schema.encoded_names, *groups, *([INTERCEPT] if intercept else []))
 
 

@@ -28,7 +28,9 @@ def write_run(folder, *, method="single_shot", rho_o=0.0, seed=0):
     }
     config = CONFIG.model_copy(update={"rho_o": rho_o, "seed": seed}).model_dump(mode="json")
     document = {
-        **evaluation_document(evaluate_scores(scored, report), make_schema(), report),
+        **evaluation_document(
+            evaluate_scores(scored, report, schema=make_schema()), make_schema(), report
+        ),
         "seed": seed,
         "method": method,
         "table": {"name": "small", "sensitive": "town", "clients": 2},

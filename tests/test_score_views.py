@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import make_schema
 
 from synthfair.config import ServerConfig
 from synthfair.evaluation import evaluate_scores
@@ -62,7 +63,9 @@ def test_calibration_is_that_of_the_rows():
 
 def test_labels_are_counted_by_group():
     scored = rows(3)
-    counted = evaluate_scores({"all": scored}, ServerConfig(resamples=1)).rows["all"]
+    counted = evaluate_scores(
+        {"all": scored}, ServerConfig(resamples=1), schema=make_schema(3)
+    ).rows["all"]
     for group, found in enumerate(counted):
         mine = scored.y[scored.s == group]
         assert found == (np.sum(mine < 0), np.sum(mine > 0))

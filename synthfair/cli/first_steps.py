@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +24,13 @@ Table = Annotated[
         " basis functions; or a file, CSV or Parquet."
     ),
 ]
-Sensitive = Annotated[str, Parameter(help="The sensitive attribute, if not the schema's.")]
+Sensitive = Annotated[
+    tuple[str, ...],
+    Parameter(
+        help="The sensitive attribute, if not the schema's; of several, such as sex race, groups"
+        " are all combinations."
+    ),
+]
 Clients = Annotated[Int, Parameter(help="Number of clients. Default: 2.")]
 Skew = Annotated[
     float,
@@ -108,7 +115,7 @@ def split(
         python -m synthfair split loans.csv --schema schema.json --by region \
             --output DIR
 
-    Tables: loanapp (sensitive: white), law_school (race or male), dutch (sex), adult (sex or race),
+    Tables: loanapp (sensitive: white), law_school (race, male), dutch (sex), adult (sex, race),
     bank (age_25_to_60); or a file, CSV or Parquet, with --schema. A named table is taken from the
     folder named by SYNTHFAIR_DATA, else from the user's cache, else downloaded from its public
     source and checked against its sha256.
@@ -131,7 +138,7 @@ def split(
 
 
 def named_table(
-    name: str, schema_file: Path | None, sensitive: str | None
+    name: str, schema_file: Path | None, sensitive: Sequence[str] | None
 ) -> tuple[pd.DataFrame, Schema]:
     """A table and its schema, by name or from files.
 
@@ -157,7 +164,7 @@ def named_table(
 
 
 def own_table(
-    name: str, schema_file: Path | None, sensitive: str | None
+    name: str, schema_file: Path | None, sensitive: Sequence[str] | None
 ) -> tuple[pd.DataFrame, Schema]:
     """Reads a table for use: bad values are named by their row in the file, clipping is warned of.
 
@@ -179,7 +186,7 @@ def schema(
     *,
     label: str | None = None,
     positive: tuple[str, ...] = (),
-    sensitive: str | None = None,
+    sensitive: tuple[str, ...] = (),
     missing: tuple[str, ...] = (),
     additive: bool = False,
     interactive: bool = False,
@@ -199,7 +206,7 @@ def schema(
         table: The table, CSV or Parquet.
         label: The column with the label.
         positive: The label's values that are positive.
-        sensitive: The column with the groups.
+        sensitive: The column with the groups; of several, groups are all combinations.
         missing: Texts that mean that a value is missing, beside empty, NA, N/A, NaN, null, ? and a
             dot.
         additive: Give numbers basis functions, by which a linear model bends: splines with round

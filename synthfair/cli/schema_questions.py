@@ -35,7 +35,7 @@ def ask_for_draft(
     name: str,
     *,
     label: str | None,
-    sensitive: str | None,
+    sensitive: Sequence[str],
     missing: Sequence[str],
     positive: Sequence[str],
     additive: bool = False,
@@ -46,12 +46,17 @@ def ask_for_draft(
     """
     # The columns with a role.
     _CONSOLE.print(_HOW)
-    columns = []
-    for role, column in (("label", label), ("sensitive attribute, the groups", sensitive)):
-        question = f"Which column is the {role}, of {shown([*map(str, table)], 100)}?"
-        columns.append(
-            column or _ask_until(question, lambda name: require_column(name, table) or name)
-        )
+
+    def columns(answer: str) -> list[str]:
+        names = [name.strip() for name in answer.split(";")]
+        for one in names:
+            require_column(one, table)
+        return names
+
+    of = f"of {shown([*map(str, table)], 100)}?"
+    label = label or _ask_until(f"Which column is the label, {of}", columns)[0]
+    question = f"Which column is the sensitive attribute, or which are, {of}"
+    sensitive = sensitive or _ask_until(question, columns)
 
     # What means missing, with one question for texts that differ in blanks around them alone.
     words, sure = find_missing(table, missing), {*MISSING_VALUES, *missing}
@@ -61,7 +66,7 @@ def ask_for_draft(
             words = [word for word in words if word in sure or word.strip() != mark]
 
     # Each column, and then what they mean.
-    draft = draft_table(table, name, *columns, missing=words, additive=additive)
+    draft = draft_table(table, name, label, sensitive, missing=words, additive=additive)
     for column, proposal in draft.columns.items():
         draft.columns[column] = _ask_about(column, proposal)
     if positive:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -29,7 +30,7 @@ from synthfair.distill.problem import PenalizedLoss, assemble, make_penalty, mak
 from synthfair.distill.solvers import train
 from synthfair.distill.start import choose_start
 from synthfair.errors import InputError
-from synthfair.fairness.penalties import Penalty
+from synthfair.fairness.penalties import Grouping, Penalty
 from synthfair.model import LinearModel, Model, Params
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.noise import RandomBytes, system_entropy
@@ -278,7 +279,7 @@ class FairTask:
             real, sha256, _ = cast(FairRows, measured)
             check_rows(real, schema, config, source=source)
             problem = make_problem(
-                real, config, n_groups=groups, model=self.model, penalty=self.penalty
+                real, config, n_groups=groups, by=self._by, model=self.model, penalty=self.penalty
             )
         header = make_header(
             config,
@@ -293,12 +294,21 @@ class FairTask:
     def _groups(self) -> int:
         return len(self.schema.groups)
 
+    @property
+    def _by(self) -> tuple[Grouping, ...]:
+        """The groupings that settings ask for, of several attributes."""
+        if self.config.groups_by is None:
+            return ()
+        compared = self.schema.compared(self.config.groups_by, np.zeros(self._groups), least=0)
+        return tuple(groups.grouping for groups in compared.values())
+
 
 def _require_known(task: FairTask) -> tuple[LinearModel, Penalties]:
     """Model and penalty, which must be of the kinds whose sensitivities are worked out."""
     from synthfair.privacy.fit import MARGINS, largest_curvature
 
-    model, named = task.model or LinearModel(), make_penalty(task.config, n_groups=task._groups)
+    model = task.model or LinearModel()
+    named = make_penalty(task.config, n_groups=task._groups, by=task._by)
     loss = getattr(model, "margin_loss", None)
     if loss is None or model != LinearModel(loss):  # a subclass may compute something else
         raise InputError(
@@ -376,7 +386,7 @@ def check_rows(
     if len(real.y) < len(groups):
         raise InputError(
             f"{source}: {len(real.y)} rows are fewer than the {len(groups)} groups of"
-            f" {schema.sensitive!r}; merge small groups (in the schema, by 'unlisted')"
+            f" {schema.sensitive_name!r}; merge small groups (in the schema, by 'unlisted')"
         )
     if len(np.unique(real.y)) < 2:
         only = schema.decisions[int(real.y[0] > 0)]
@@ -384,21 +394,24 @@ def check_rows(
             f"{source}: column {schema.label!r} holds only {only!r}; needs both labels. A surrogate"
             " (--release surrogate; in Python, release='surrogate') takes a client of one label"
         )
-    needed = len(groups) if config.penalty == "selection_rate" else 2
     negative, positive = (f"rows with {schema.label}={value}" for value in schema.decisions)
     compared = {
         "statistical_parity": {},
         "equal_opportunity": {positive: real.y > 0},
         "equalized_odds": {positive: real.y > 0, negative: real.y < 0},
     }[config.notion]
-    for name, rows in {"all rows": np.full(len(real.y), True), **compared}.items():
-        present = np.unique(real.s[rows])
+    among = {"all rows": np.full(len(real.y), True), **compared}
+    for (name, rows), by in product(among.items(), config.groups_by or (schema.sensitive_name,)):
+        groups, grouping = schema.groups_of(by), np.array(schema.groupings[by])
+        needed = len(groups) if config.penalty == "selection_rate" else 2
+        present = np.unique(grouping[real.s[rows]])
         if len(present) < needed:
             raise InputError(
-                f"{source}: column {schema.sensitive!r}, among {name}, holds only"
+                f"{source}: column {by!r}, among {name}, holds only"
                 f" {[groups[g] for g in present]}; {config.notion} by {config.penalty} needs"
                 f" {needed} of {list(groups)}. A surrogate (--release surrogate) takes a client of"
                 " one group; or merge small groups (in the schema, by 'unlisted')"
+                + (", or compare by each attribute (groups_by)" * (len(schema.attributes) > 1))
             )
 
 

@@ -482,4 +482,4 @@ def evaluate_fitted(
         name: Scored(part.y, scores, part.s, federation.n_groups, chance)
         for name, part, scores, chance in clients
     }
-    return evaluate_scores(scored, report)
+    return evaluate_scores(scored, report, schema=federation.schema)

@@ -11,6 +11,7 @@ from synthfair.config.rules import (
     LEAST_DELTA,
     LEAST_EPSILON,
     STRICT,
+    GroupsBy,
     Notion,
     Relation,
     Seed,
@@ -57,6 +58,7 @@ class DistillConfig(BaseModel):
         description="Rows in which groups are compared: all, those with the positive label, those"
         " of each label.",
     )
+    groups_by: tuple[str, ...] | None = GroupsBy
     penalty: Literal["covariance", "selection_rate"] = Field(
         default="covariance",
         description="What is penalised: covariance of group and score, or the smooth"

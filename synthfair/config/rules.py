@@ -23,6 +23,17 @@ Seed = Field(
     description="Seed of everything random; the same seed gives the same bytes.",
 )
 
+GroupsBy = Field(
+    default=None,
+    min_length=1,
+    strict=False,
+    exclude_if=lambda given: given is None,
+    description="Of a schema with several sensitive attributes, such as sex and race: by which of"
+    ' them groups are compared: "sex" and "race", each by itself, or "sex x race", which is all'
+    " combinations, small ones merged. Of several gaps the largest counts. Default: combinations.",
+)
+"""Groupings of several sensitive attributes."""
+
 Notion = Literal["statistical_parity", "equal_opportunity", "equalized_odds"]
 """Rows in which groups are compared: all; those with the positive label; those of each label."""
 

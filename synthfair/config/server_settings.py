@@ -12,7 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.config.rules import STRICT, Notion, Seed
+from synthfair.config.rules import STRICT, GroupsBy, Notion, Seed
 from synthfair.config.target import Target
 
 FOR_SURROGATES = (
@@ -48,6 +48,7 @@ class ServerConfig(BaseModel):
         description="Gaps leave out groups with fewer test rows, of those that the gap compares;"
         " with 0 all groups count, and a gap is undefined where one has no row.",
     )
+    groups_by: tuple[str, ...] | None = GroupsBy
     max_influence: float | None = Field(
         default=None,
         gt=0,

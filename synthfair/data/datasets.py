@@ -7,6 +7,7 @@ import os
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,7 +90,9 @@ ADDITIVE = "_additive"
 SOURCES |= {name + ADDITIVE: files for name, files in SOURCES.items()}
 
 
-def load_dataset(name: str, sensitive: str | None = None) -> tuple[pd.DataFrame, Schema]:
+def load_dataset(
+    name: str, sensitive: str | Sequence[str] | None = None
+) -> tuple[pd.DataFrame, Schema]:
     """A named public table, with only the columns that its schema uses, and that schema.
 
     The files come from the folder that the environment variable SYNTHFAIR_DATA names, else from
@@ -98,7 +101,7 @@ def load_dataset(name: str, sensitive: str | None = None) -> tuple[pd.DataFrame,
     Args:
         name: loanapp, law_school, dutch, adult or bank; or with ``_additive`` at the end, the same
             rows by a schema with basis functions.
-        sensitive: the sensitive attribute; the schema's own if not given.
+        sensitive: the sensitive attribute, or several; the schema's own if not given.
 
     Returns:
         The rows, and the schema with that sensitive attribute.
@@ -118,7 +121,7 @@ def load_dataset(name: str, sensitive: str | None = None) -> tuple[pd.DataFrame,
 
 
 def published_split(
-    name: str, sensitive: str | None = None
+    name: str, sensitive: str | Sequence[str] | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame, Schema]:
     """The training and test rows of a table that was published in two parts, and its schema.
 
@@ -137,7 +140,7 @@ def published_split(
     return train, test, schema
 
 
-def dataset_schema(name: str, sensitive: str | None = None) -> Schema:
+def dataset_schema(name: str, sensitive: str | Sequence[str] | None = None) -> Schema:
     """The reviewed schema of a named table, with a chosen sensitive attribute.
 
     Raises:

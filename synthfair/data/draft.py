@@ -70,7 +70,7 @@ class Draft:
 
     name: str
     label: str
-    sensitive: str
+    sensitive: str | Sequence[str]
     columns: dict[str, ColumnDraft]
     missing_values: Sequence[str]
     positive: Value | tuple[Value, ...] | None = None
@@ -124,7 +124,7 @@ def draft_table(
     table: pd.DataFrame,
     name: str,
     label: str,
-    sensitive: str,
+    sensitive: str | Sequence[str],
     *,
     missing: Sequence[str],
     additive: bool = False,
@@ -139,7 +139,7 @@ def draft_table(
         table: text as :func:`read_raw_table` reads CSV files, or typed.
         name: of the table.
         label: a column of it.
-        sensitive: another one.
+        sensitive: another one, or several.
         missing: texts that stand for a missing value.
         additive: whether numbers get basis functions, with round knots or edges.
 
@@ -154,12 +154,15 @@ def draft_table(
         >>> draft.columns["loanamt"].entries["numeric"]
         {'kind': 'numeric', 'lower': 0, 'upper': 1000, 'out_of_range': 'clip'}
     """
-    if label == sensitive:
-        raise InputError(f"sensitive {sensitive!r}: is the label; choose another column")
+    attributes = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    if label in attributes:
+        raise InputError(f"sensitive {label!r}: is the label; choose another column")
+    if len(set(attributes)) < len(attributes):
+        raise InputError(f"sensitive: {shown(attributes)}: give each column once")
     columns = {
         column: draft_column(table[column], missing, additive=additive) for column in table.columns
     }
-    for role, column in (("label", label), ("sensitive", sensitive)):
+    for role, column in (("label", label), *(("sensitive", name) for name in attributes)):
         require_column(column, table, what=f"{role} ")
         entries, _, cause = columns[column]
         if not (entry := entries.get("categories")):
@@ -175,7 +178,8 @@ def draft_table(
                 entry = _listing(groups, "unknown") | {"missing": "unlisted"}
                 cause = "rows without a group become the group 'unknown'"
         columns[column] = ColumnDraft({"categories": entry}, "categories", cause)
-    return Draft(name, label, sensitive, columns, missing)
+    one_or_more = attributes[0] if len(attributes) == 1 else attributes
+    return Draft(name, label, one_or_more, columns, missing)
 
 
 def require_rows_and_header(table: pd.DataFrame, *, source: str) -> None:

@@ -301,12 +301,13 @@ def records_table(
     Of a label with several positive or several negative values, the first.
     """
     features = dict(zip(schema.features, records.T, strict=True))
+    groupings = schema.groupings
     out: dict[str, object] = {}
     for name, column in schema.columns.items():
         if name == schema.label:
             out[name] = np.where(y > 0, schema.positives[0], schema.negatives[0])
-        elif name == schema.sensitive:
-            out[name] = np.asarray(schema.groups)[s]
+        elif name in schema.attributes:
+            out[name] = np.asarray(schema.groups_of(name))[np.asarray(groupings[name])[s]]
         elif isinstance(column, Numeric):
             out[name] = features[name]
         else:
@@ -329,21 +330,7 @@ def _inputs(
     need_label: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Features and groups of a table that has the schema's columns, and no others."""
-    # The columns of the schema, and no others.
-    for name in schema.columns:
-        if name not in table.columns and (need_label or name != schema.label):
-            raise InputError(
-                f"{source}: column {name!r} is missing; schema {schema.name!r} needs it"
-                f"{blanks_hint(name, table.columns)}"
-            )
-    names = {*schema.columns, *schema.ignored}
-    if extra := [name for name in table.columns if name not in names]:
-        raise InputError(
-            f"{source}: column {extra[0]!r} is not in schema {schema.name!r};"
-            " drop it, or list it under 'ignored'"
-        )
-    if len(table) == 0:
-        raise InputError(f"{source}: has no rows")
+    _require_columns(table, schema, source, need_label=need_label)
 
     # Features side by side: numbers scaled to [0, 1], categories one-hot.
     refuse, plain = partial(_refuse, source, rows_before), schema.plain
@@ -368,8 +355,31 @@ def _inputs(
         else:
             _fill_one_hot(block, _positions(values, column, refuse), column)
         start += block.shape[1]
-    groups = _positions(table[schema.sensitive], schema.categorical(schema.sensitive), refuse)
+
+    # The groups; of several attributes, those of the last change first.
+    groups = np.zeros(len(table), int)
+    for name in schema.attributes:
+        column = schema.categorical(name)
+        groups = groups * len(column.categories) + _positions(table[name], column, refuse)
     return expand(x, schema), groups
+
+
+def _require_columns(table: pd.DataFrame, schema: Schema, source: str, *, need_label: bool) -> None:
+    """Refuses a table without rows, or with other columns than the schema's."""
+    for name in schema.columns:
+        if name not in table.columns and (need_label or name != schema.label):
+            raise InputError(
+                f"{source}: column {name!r} is missing; schema {schema.name!r} needs it"
+                f"{blanks_hint(name, table.columns)}"
+            )
+    names = {*schema.columns, *schema.ignored}
+    if extra := [name for name in table.columns if name not in names]:
+        raise InputError(
+            f"{source}: column {extra[0]!r} is not in schema {schema.name!r};"
+            " drop it, or list it under 'ignored'"
+        )
+    if len(table) == 0:
+        raise InputError(f"{source}: has no rows")
 
 
 def _fill_one_hot(block: np.ndarray, position: np.ndarray, column: Categorical) -> None:

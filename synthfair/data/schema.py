@@ -6,10 +6,13 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import product
+from math import prod
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
+import numpy as np
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from synthfair.config import STRICT
@@ -28,6 +31,12 @@ MISSING_VALUES = ("", "NA", "NaN")
 
 LEAST_WIDTH, MOST_WIDTH = 1e-100, 1e100
 """The range of widths of a number's bounds; beyond, coefficients in its unit overflow."""
+
+TIMES = " x "
+"""Between attributes, or their values, that are taken together."""
+
+MOST_GROUPS = 1000
+"""Combinations of several sensitive attributes, at most."""
 
 MOST = 10_000
 """Columns of a table or a schema, categories of a column, and encoded columns: no more of each."""
@@ -112,6 +121,18 @@ Column = Annotated[Numeric | Categorical, Field(discriminator="kind")]
 Pair = Annotated[tuple[str, str], Field(strict=False)]
 
 
+class GroupNames(NamedTuple):
+    """Groups that are compared with each other.
+
+    Attributes:
+        grouping: the group of each index s, or -1 where it is not compared.
+        names: of the groups.
+    """
+
+    grouping: tuple[int, ...]
+    names: tuple[str, ...]
+
+
 class Schema(BaseModel):
     """The public description of a table: columns, ranges, categories and roles.
 
@@ -121,6 +142,8 @@ class Schema(BaseModel):
         label: name of a categorical column.
         positive: the category of the label, or several, that are y = +1; all others are y = -1.
         sensitive: name of a categorical column; its categories, in order, are the groups 0, 1, ...
+            Of several columns, such as sex and race, the groups are all combinations of their
+            categories, those of the last column changing first.
         columns: by name. All but the label and the sensitive attribute are features, in this order.
         ignored: columns that a table may have and that are not used.
         missing_values: texts that stand for a missing value in a file.
@@ -155,7 +178,7 @@ class Schema(BaseModel):
     description: str = ""
     label: str
     positive: Value | Annotated[tuple[Value, ...], Field(strict=False)]
-    sensitive: str
+    sensitive: str | Annotated[tuple[str, ...], Field(strict=False, min_length=2)]
     columns: dict[str, Column]
     ignored: tuple[str, ...] = Field((), max_length=MOST, strict=False)
     missing_values: tuple[str, ...] = Field(MISSING_VALUES, strict=False)
@@ -171,14 +194,23 @@ class Schema(BaseModel):
 
     @model_validator(mode="after")
     def _roles_fit(self) -> Schema:
-        for role, name in (("label", self.label), ("sensitive", self.sensitive)):
+        attributes = self.attributes
+        for role, name in (("label", self.label), *(("sensitive", a) for a in attributes)):
             column = self.columns.get(name)
             if not isinstance(column, Categorical):
                 raise ValueError(f"{role} is {name!r}, which must be a categorical column")  # noqa: TRY004
             if column.missing != "refuse" and (name == self.label or column.missing == "category"):
                 raise ValueError(f"{role} column {name!r} must refuse missing values")
-        if self.label == self.sensitive:
+        if self.label in attributes:
             raise ValueError(f"label and sensitive are both {self.label!r}")
+        if clashes := repeated(attributes):
+            raise ValueError(f"sensitive must not repeat a column: {clashes}")
+        n_groups = prod(len(self.categorical(name).categories) for name in attributes)
+        if len(attributes) > 1 and n_groups > MOST_GROUPS:
+            raise ValueError(
+                f"sensitive: {self.sensitive_name} has {n_groups} groups; at most {MOST_GROUPS}"
+                " combinations of several attributes are allowed"
+            )
         if not self.features:
             raise ValueError("columns holds no feature other than label and sensitive")
         return self
@@ -218,7 +250,7 @@ class Schema(BaseModel):
         if clashes := repeated([*self.columns, *(f"{one} and {other}" for one, other in pairs)]):
             raise ValueError(f"names of interactions clash: {clashes}; rename a column")
         names = self.encoded_names
-        inputs = [f"{self.sensitive}={group}" for group in self.groups]
+        inputs = [f"{self.sensitive_name}={group}" for group in self.groups]
         if clashes := repeated([*names, *inputs, INTERCEPT, "s", "y"]):
             raise ValueError(f"encoded column names clash: {clashes}; rename a column")
         for name, column in self.columns.items():
@@ -230,13 +262,96 @@ class Schema(BaseModel):
     @property
     def features(self) -> dict[str, Numeric | Categorical]:
         """The columns that are neither label nor sensitive attribute."""
-        roles = (self.label, self.sensitive)
+        roles = (self.label, *self.attributes)
         return {name: column for name, column in self.columns.items() if name not in roles}
 
     @property
+    def attributes(self) -> tuple[str, ...]:
+        """The sensitive attributes: one column, or several."""
+        return (self.sensitive,) if isinstance(self.sensitive, str) else self.sensitive
+
+    @property
+    def sensitive_name(self) -> str:
+        """The sensitive attribute for people; of several as in "sex x race"."""
+        return TIMES.join(self.attributes)
+
+    @property
     def groups(self) -> tuple[Value, ...]:
-        """Values of the sensitive attribute; position is group index."""
-        return self.categorical(self.sensitive).categories
+        """Values of the sensitive attribute, or combinations of several; position is group index.
+
+        >>> from synthfair.data.datasets import dataset_schema
+        >>> dataset_schema("adult", ("sex", "race")).groups[:2]
+        ('Female x Amer-Indian-Eskimo', 'Female x Asian-Pac-Islander')
+        """
+        values = [self.categorical(name).categories for name in self.attributes]
+        if len(values) == 1:
+            return values[0]
+        return tuple(TIMES.join(map(str, each)) for each in product(*values))
+
+    @property
+    def groupings(self) -> dict[str, tuple[int, ...]]:
+        """By which groups can be compared: each sensitive attribute, and all of them together.
+
+        By name, the group of each index s. ``groups_of`` names the groups.
+
+        >>> from synthfair.data.datasets import dataset_schema
+        >>> dataset_schema("adult", ("sex", "race")).groupings["sex"]
+        (0, 0, 0, 0, 0, 1, 1, 1, 1, 1)
+        """
+        sizes = [len(self.categorical(name).categories) for name in self.attributes]
+        index = list(product(*map(range, sizes)))
+        by_attribute = zip(self.attributes, zip(*index, strict=True), strict=True)
+        return dict(by_attribute) | {self.sensitive_name: tuple(range(len(index)))}
+
+    def groups_of(self, grouping: str) -> tuple[Value, ...]:
+        """The names of a grouping's groups; of :attr:`groupings`."""
+        return (
+            self.groups
+            if grouping == self.sensitive_name
+            else self.categorical(grouping).categories
+        )
+
+    def compared(
+        self, by: Sequence[str] | None, rows: Sequence[float] | np.ndarray, least: float
+    ) -> dict[str, GroupNames]:
+        """The groups that are compared, by name of the grouping.
+
+        Combinations of several attributes with few rows are one group, called "other", with the
+        others of the same first attribute that have few; if they are still few, they are not
+        compared.
+
+        Args:
+            by: groupings, of :attr:`groupings`; if None, all attributes together.
+            rows: [G] numbers of rows of the groups.
+            least: rows that a combination must have.
+
+        Raises:
+            InputError: a grouping is not one of the schema's.
+
+        Example:
+            >>> from synthfair.data.datasets import dataset_schema
+            >>> schema = dataset_schema("law_school", ("race", "male"))
+            >>> schema.compared(None, [12, 25, 300, 400], 30)["race x male"].names
+            ('race x male=White x 0', 'race x male=White x 1', 'race=Non-White x other')
+        """
+        own, first, rows = self.groupings, self.attributes[0], np.asarray(rows)
+        compared = {}
+        for name in by or (self.sensitive_name,):
+            if name not in own:
+                raise InputError(f"groups_by: {name!r} must be one of {shown([*own])}")
+            names = [f"{name}={group}" for group in self.groups_of(name)]
+            grouping = np.array(own[name])
+            if name == self.sensitive_name and len(self.attributes) > 1:
+                small = rows < least
+                names = [text for text, few in zip(names, small, strict=True) if not few]
+                grouping = np.where(small, -1, np.cumsum(~small) - 1)
+                for i, value in enumerate(self.groups_of(first)):
+                    others = small & (np.array(own[first]) == i)
+                    if rows[others].sum() >= least:
+                        grouping[others] = len(names)
+                        names.append(f"{first}={value} x other")
+            compared[name] = GroupNames(tuple(grouping.tolist()), tuple(names))
+        return compared
 
     @property
     def label_values(self) -> tuple[Value, ...]:
@@ -264,7 +379,7 @@ class Schema(BaseModel):
     def pair(self, group: int, label: float) -> str:
         """Names a group (by its index) and a label (-1 or +1) for people."""
         decision = self.decisions[int(label > 0)]
-        return f"{self.sensitive}={self.groups[group]} with {self.label}={decision}"
+        return f"{self.sensitive_name}={self.groups[group]} with {self.label}={decision}"
 
     def categorical(self, name: str) -> Categorical:
         """A column that is categorical, as the label and the sensitive attribute are.
@@ -315,12 +430,14 @@ class Schema(BaseModel):
         text = json.dumps(document, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def with_sensitive(self, name: str) -> Schema:
-        """Makes another attribute the sensitive one; the present one becomes a feature.
+    def with_sensitive(self, sensitive: str | Sequence[str]) -> Schema:
+        """Makes another attribute the sensitive one, or several; others become features.
 
         Raises:
-            InputError: no categorical column has that name, or it may miss values.
+            InputError: no categorical column has that name, or it may miss values; one is given
+                twice.
         """
+        names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
         able = [
             column_name
             for column_name, column in self.columns.items()
@@ -328,9 +445,17 @@ class Schema(BaseModel):
             and column.missing != "category"
             and column_name != self.label
         ]
-        if name in able:
-            return Schema.model_validate(self.model_dump() | {"sensitive": name})
-        raise InputError(f"sensitive attribute {name!r}: {self.name} allows {', '.join(able)}")
+        for name in names:
+            if name not in able or names.count(name) > 1:
+                allowed = ", ".join(able)
+                raise InputError(
+                    f"sensitive attribute {name!r}: {self.name} allows {allowed}, each once"
+                )
+        changed = {"sensitive": names[0] if len(names) == 1 else names}
+        try:
+            return Schema.model_validate(self.model_dump() | changed)
+        except ValidationError as error:
+            raise refusal(f"sensitive {names}", error) from error
 
     def to_json(self) -> str:
         """Readable JSON; :func:`parse_schema` reads it back."""

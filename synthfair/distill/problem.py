@@ -27,6 +27,7 @@ from synthfair.distill.solvers import Function, Method, absolute_eigen, hessian_
 from synthfair.distill.start import Start, choose_start
 from synthfair.fairness.penalties import (
     CovariancePenalty,
+    Grouping,
     Notion,
     Penalty,
     SumPenalty,
@@ -92,6 +93,7 @@ class PenalizedLoss:
         penalty: a differentiable measure of unfairness.
         notion: which rows :meth:`covariance` and :meth:`gap` compare.
         n_groups: number of groups.
+        by: groupings that they compare; without any, each index s is a group.
     """
 
     columns: jax.Array
@@ -103,6 +105,7 @@ class PenalizedLoss:
     penalty: Penalty = field(metadata={"static": True})
     notion: Notion = field(default="statistical_parity", metadata={"static": True})
     n_groups: int = field(default=2, metadata={"static": True})
+    by: tuple[Grouping, ...] = field(default=(), metadata={"static": True})
 
     @property
     def rows(self) -> Rows:
@@ -116,7 +119,7 @@ class PenalizedLoss:
 
     def covariance(self, params: Params) -> jax.Array:
         """C(theta), eq. (2), (3): signed, of the stratum and the group where it is largest."""
-        penalty = CovariancePenalty(self.n_groups, self.notion)
+        penalty = CovariancePenalty(self.n_groups, self.notion, self.by)
         covariances = penalty.gaps(self._scores(params), self.rows)
         return covariances.ravel()[jnp.argmax(jnp.abs(covariances))]
 
@@ -127,7 +130,11 @@ class PenalizedLoss:
         |SPD|, eq. (4).
         """
         gaps = decision_gaps(
-            self._scores(params), self.rows, notion=self.notion, n_groups=self.n_groups
+            self._scores(params),
+            self.rows,
+            notion=self.notion,
+            n_groups=self.n_groups,
+            by=self.by,
         )
         return jnp.nanmax(gaps)
 
@@ -455,9 +462,13 @@ def _excess(problem: Problem, best: Best) -> tuple[jax.Array, jax.Array]:
     return decrement + best.record.objective - value, fun(problem.first_theta)
 
 
-def make_penalty(config: DistillConfig, *, n_groups: int) -> SumPenalty:
+def make_penalty(
+    config: DistillConfig, *, n_groups: int, by: tuple[Grouping, ...] = ()
+) -> SumPenalty:
     """The penalty that ``config.penalty`` and ``config.notion`` name."""
-    return named_penalty(config.penalty, config.notion, config.temperature, n_groups=n_groups)
+    return named_penalty(
+        config.penalty, config.notion, config.temperature, n_groups=n_groups, by=by
+    )
 
 
 def make_rows(encoded: Encoded, *, n_groups: int, intercept: bool) -> Rows:
@@ -473,6 +484,7 @@ def make_problem(
     config: DistillConfig,
     *,
     n_groups: int,
+    by: tuple[Grouping, ...] = (),
     model: Model | None = None,
     penalty: Penalty | None = None,
 ) -> Problem:
@@ -482,6 +494,7 @@ def make_problem(
         real: the real rows; if gathered, then for these settings.
         config: settings.
         n_groups: number of groups.
+        by: groupings that are compared; without any, each index s is a group.
         model: the linear model with the logistic loss if not given.
         penalty: that of the settings if not given; one that is given sees the real rows alone.
 
@@ -494,10 +507,10 @@ def make_problem(
     if penalty is None and len(real.y) <= MOST_PADDED:
         rows = padded(rows, least=1)  # a step on few rows is short
     model = model or LinearModel()
-    penalty = penalty or make_penalty(config, n_groups=n_groups)
+    penalty = penalty or make_penalty(config, n_groups=n_groups, by=by)
     columns, s, y, weight = jax.device_put((rows.a.T, *rows[1:]))
     objective = PenalizedLoss(
-        columns, s, y, weight, config.rho_o, model, penalty, config.notion, n_groups
+        columns, s, y, weight, config.rho_o, model, penalty, config.notion, n_groups, by
     )
     counts = np.bincount(2 * real.s + (real.y > 0), minlength=2 * n_groups).reshape(n_groups, 2)
     start = choose_start(config, counts, d=real.n_features, real=real.encoded)

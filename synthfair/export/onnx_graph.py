@@ -35,17 +35,19 @@ def to_graph(model: TrainedModel) -> onnx.ModelProto:
         for name, column in schema.features.items()
     }
     widths = {name: len(names) for name, names in schema.encoded_blocks.items()}
-    products = []
-    for one, other in schema.interactions or ():
-        at = np.divmod(np.arange(widths[one] * widths[other]), widths[other])
-        parts = (
-            graph.add("Gather", blocks[n], i, axis=1) for n, i in zip((one, other), at, strict=True)
-        )
-        products.append(graph.add("Mul", *parts))
+    products = [
+        graph.products(blocks[one], widths[one], blocks[other], widths[other])
+        for one, other in schema.interactions or ()
+    ]
     blocks = [*blocks.values(), *products]
     if model.group_input:
-        group, words = schema.categorical(schema.sensitive), schema.missing_values
-        blocks.append(graph.category(schema.sensitive, group, words, base=True))
+        group, n = None, 1
+        for name in schema.attributes:
+            column = schema.categorical(name)
+            own = graph.category(name, column, schema.missing_values, first=0)
+            group = graph.products(group, n, own, len(column.categories)) if group else own
+            n *= len(column.categories)
+        blocks.append(graph.add("Gather", group or "", np.arange(1, n), axis=1))
     inputs = graph.add("Concat", *blocks, axis=1)
     is_refused = graph.add("IsNaN", graph.add("ReduceSum", inputs, np.array([1]), keepdims=1))
 
@@ -120,6 +122,12 @@ class _Graph:
         """1 where the condition holds, else 0."""
         return self.add("Cast", condition, to=TensorProto.DOUBLE)
 
+    def products(self, one: str, n: int, other: str, m: int) -> str:
+        """[N, n m] all products of columns of one block [N, n] and of another [N, m]."""
+        places = np.divmod(np.arange(n * m), m)
+        blocks = zip((one, other), places, strict=True)
+        return self.add("Mul", *(self.add("Gather", block, at, axis=1) for block, at in blocks))
+
     def number(self, name: str, column: Numeric) -> str:
         """[N, ...] a number, scaled, or functions of that; and whether it is missing."""
         x, lower, upper = self.column(name, TensorProto.DOUBLE), column.lower, column.upper
@@ -161,12 +169,12 @@ class _Graph:
         column: Categorical,
         missing_values: tuple[str, ...],
         *,
-        base: bool = False,
+        first: int | None = None,
     ) -> str:
-        """[N, ...] an indicator of each category, and of missing.
+        """[N, ...] an indicator of each category from the ``first`` on, and of missing.
 
-        The first of two categories has none; nor has, with ``base``, the first of any number. What
-        is not listed counts as the category ``unlisted``, where the column names one.
+        If that is not given, the first of two categories has none. What is not listed counts as the
+        category ``unlisted``, where the column names one.
         """
         text = isinstance(column.categories[0], str)
         x = self.column(name, TensorProto.STRING if text else TensorProto.DOUBLE)
@@ -184,7 +192,7 @@ class _Graph:
             hot = self.add("Add", hot, self.add("Mul", other, place))
         if column.missing == "category":
             hot = self.add("Concat", hot, missing, axis=1)
-        first = 1 if base or len(column.categories) == 2 else 0
+        first = int(len(column.categories) == 2) if first is None else first
         places = np.arange(first, len(column.categories) + (column.missing == "category"))
         indicators = self.add("Gather", hot, places, axis=1)
         if column.unknown and column.missing == "category":

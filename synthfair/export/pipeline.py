@@ -42,7 +42,7 @@ def to_pipeline(model: TrainedModel) -> Pipeline:
     encoder = FunctionTransformer(
         _model_inputs, kw_args={"model": model}, feature_names_out=_input_names
     )
-    columns = [*schema.features, schema.sensitive]
+    columns = [*schema.features, *schema.attributes]
     return Pipeline([("encode", encoder.fit(pd.DataFrame(columns=columns))), ("model", classifier)])
 
 
@@ -51,7 +51,7 @@ def _model_inputs(table: pd.DataFrame, model: TrainedModel) -> np.ndarray:
     if not isinstance(table, pd.DataFrame):
         raise InputError(
             f"X: {type(table).__name__}; must be a DataFrame of the columns"
-            f" {[*model.schema_.features, model.schema_.sensitive]}"
+            f" {[*model.schema_.features, *model.schema_.attributes]}"
         )
     inputs = model.rows(*encode_inputs(table, model.schema_, source="X"))
     return inputs[:, : len(model.theta) - model.intercept]

@@ -40,6 +40,7 @@ of this module.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -225,7 +226,12 @@ def difference(first: Metric | np.ndarray, second: Metric | np.ndarray) -> Metri
 
 
 def metrics_with_intervals(
-    rows: Scored, *, resamples: int, seed: int, min_group_rows: int = 0
+    rows: Scored,
+    *,
+    resamples: int,
+    seed: int,
+    min_group_rows: int = 0,
+    by: Sequence[Sequence[int]] = (),
 ) -> dict[str, Metric]:
     """What is reported of a model, by the names of metrics.json, with the intervals of this module.
 
@@ -236,6 +242,8 @@ def metrics_with_intervals(
         min_group_rows: a group with fewer rows among those that a gap compares does not count for
             it; a gap is undefined where fewer than two groups are left. With 0 all groups count,
             and a gap is undefined where one has no such row.
+        by: groupings, each the group of every index s, or -1; a gap is the largest of theirs.
+            Without any, each index s is a group.
 
     Example:
         Two groups of ten, and no difference between them:
@@ -248,10 +256,16 @@ def metrics_with_intervals(
         >>> print(f"{spd.value:.2f} [{spd.low:.2f}, {spd.high:.2f}]")
         0.00 [-0.44, 0.44]
     """
+    parts = [rows.grouped(grouping) for grouping in by] or [rows]
 
-    def gap(*among: np.ndarray) -> Metric:
-        shares = [_shares(rows, part, min_group_rows) for part in among]
-        if rows.n_groups > 2 or len(shares) > 1:
+    def gap(*labels: float) -> Metric:
+        """Of the rows with a label; of all, where that is 0."""
+        shares = [
+            _shares(part, part.y * label > 0 if label else part.s >= 0, min_group_rows)
+            for part in parts
+            for label in labels
+        ]
+        if parts[0].n_groups != 2 or len(shares) > 1:
             return gap_interval(*shares)
         signed = shares[0].differences()
         return Metric(*signed[:, 0].tolist()) if signed.size else UNDEFINED
@@ -259,10 +273,10 @@ def metrics_with_intervals(
     right = (1 + rows.y * (2 * rows.selected - 1)) / 2
     return {
         "accuracy": rate_interval(right.sum(), len(right)),
-        "spd": gap(np.full(len(rows.y), True)),
-        "equal_opportunity_difference": gap(rows.y > 0),
-        "equalized_odds_difference": gap(rows.y > 0, rows.y < 0),
-        "covariance": _covariance(rows, resamples, seed, min_group_rows),
+        "spd": gap(0),
+        "equal_opportunity_difference": gap(1),
+        "equalized_odds_difference": gap(1, -1),
+        "covariance": _covariance(rows, by, resamples, seed, min_group_rows),
     }
 
 
@@ -336,16 +350,25 @@ def _shares(rows: Scored, among: np.ndarray, least: int) -> Shares:
     return Shares(hits, size).of_at_least(least)
 
 
-def _covariance(rows: Scored, resamples: int, seed: int, least: int) -> Metric:
-    size = np.bincount(rows.s, minlength=rows.n_groups)
-    counted = np.flatnonzero(size >= least)
-    if len(counted) < 2:
-        return UNDEFINED
-    of = counted[1:] if rows.n_groups == 2 else counted
-    value, spread = _covariances(rows)[of], np.full(len(of), np.nan)
+def _covariance(
+    rows: Scored, by: Sequence[Sequence[int]], resamples: int, seed: int, least: int
+) -> Metric:
+    def covariances(some: Scored) -> np.ndarray:
+        parts = [some.grouped(grouping) for grouping in by] or [some]
+        return np.concatenate([_covariances(part) for part in parts])
+
+    # Groups with enough rows; of two, whose covariances differ in sign alone, the second.
+    parts, of, first = [rows.grouped(grouping) for grouping in by] or [rows], [], 0
+    for part in parts:
+        counted = np.flatnonzero(np.bincount(part.s, minlength=part.n_groups) >= least)
+        if len(counted) < 2:
+            return UNDEFINED
+        of += (first + (counted[1:] if part.n_groups == 2 else counted)).tolist()
+        first += part.n_groups
+    value, spread = covariances(rows)[of], np.full(len(of), np.nan)
     if resamples > 1:
         rng, n = np.random.default_rng(seed), len(rows.y)
-        drawn = [_covariances(rows.take(rng.integers(n, size=n)))[of] for _ in range(resamples)]
+        drawn = [covariances(rows.take(rng.integers(n, size=n)))[of] for _ in range(resamples)]
         spread = np.std(drawn, axis=0, ddof=1)
 
     def limits(tail: float) -> np.ndarray:
@@ -354,7 +377,7 @@ def _covariance(rows: Scored, resamples: int, seed: int, least: int) -> Metric:
         half = -stdtrit(resamples - 1, tail) * spread
         return np.array([value, value - half, value + half])
 
-    if rows.n_groups == 2:
+    if len(of) == 1:
         return Metric(*limits(TAIL)[:, 0].tolist())
     return largest(limits(TAIL), limits(TAIL / (2 * len(of))))
 

@@ -10,6 +10,7 @@ A decision that is drawn enters by its mean: what is reported is then the mean o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -64,6 +65,14 @@ class Scored(NamedTuple):
         """The rows at these positions."""
         chance = None if self.probability is None else self.probability[index]
         return Scored(self.y[index], self.score[index], self.s[index], self.n_groups, chance)
+
+    def grouped(self, grouping: Sequence[int]) -> Scored:
+        """The rows by other groups: that of each index s, or -1 for rows that are left out."""
+        if tuple(grouping) == tuple(range(self.n_groups)):
+            return self
+        s = np.asarray(grouping)[self.s]
+        n_groups = max(grouping, default=-1) + 1
+        return self._replace(s=s, n_groups=n_groups).take(np.flatnonzero(s >= 0))
 
 
 def statistical_parity_difference(

@@ -130,7 +130,7 @@ def require_large_pairs(s: Any, y: Any, k_min: int, schema: Schema, source: str)
     """
     rows = np.bincount(2 * np.asarray(s, int) + (np.asarray(y) > 0), minlength=2)
     for cell in np.flatnonzero((rows > 0) & (rows < k_min)):
-        pair = f"{schema.sensitive} = {schema.groups[cell // 2]!r} and label {'-+'[cell % 2]}1"
+        pair = f"{schema.sensitive_name} = {schema.groups[cell // 2]!r} and label {'-+'[cell % 2]}1"
         raise InputError(
             f"{source}: {rows[cell]} rows with {pair}, and k_min is {k_min}: sums would tell of few"
             " persons; take part in secure sums, or in none"

@@ -236,7 +236,8 @@ def make_user_data(
                 f" another schema than the table's, {schema.hash}, {list(schema.groups)}"
             )
     s = np.column_stack([rows.s, *others])
-    attributes = {name: schema.with_sensitive(name) for name in (schema.sensitive, *also)}
+    attributes = {schema.sensitive_name: schema}
+    attributes |= {name: schema.with_sensitive(name) for name in also}
     if all_groups and config.asked.by in ("tolerance", "weight"):
         _require_all_groups(schema, attributes, s, rows.y, config.get("notion", ""))
 
@@ -290,9 +291,10 @@ def other_groups(
         InputError: an attribute is unknown, is the sensitive one or the label, or is given twice.
     """
     also = config.get("also", ())
-    if len({schema.sensitive, *also}) <= len(also):
+    if len({schema.sensitive_name, *also}) <= len(also):
         raise InputError(
-            f"also = {list(also)}: must be attributes other than {schema.sensitive!r}, each once"
+            f"also = {list(also)}: must be attributes other than {schema.sensitive_name!r}, each"
+            " once"
         )
     return [encode(table, schema.with_sensitive(name), source=source).s for name in also]
 

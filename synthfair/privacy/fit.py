@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.fairness.penalties import CovariancePenalty, Notion, SelectionRatePenalty
+from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty, SumPenalty
 from synthfair.model import Params
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.queries import PrivateQueries
@@ -93,37 +94,40 @@ def private_fit(
     path, theta, hessian = [], np.zeros(n), base
     for _ in range(guarantee.mechanism("gradients").times):
         if isinstance(penalty, CovariancePenalty):
-            jacobian = covariance_moments(counts, inputs, penalty.notion)
+            jacobian = covariance_moments(counts, inputs, penalty)
             gaps = jacobian @ theta
         else:
             sums = queries.rates(theta, penalty.temperature)
-            gaps, jacobian = (rate_gaps(counts, one, penalty.notion) for one in sums)
+            gaps, jacobian = (rate_gaps(counts, one, penalty) for one in sums)
         hessian = base + rho_o * jacobian.T @ jacobian + ridge
         slope = queries.gradient(theta) / n_rows + rho_o * jacobian.T @ gaps + ridge @ theta
         theta = theta - np.linalg.solve(hessian, slope)
         path.append(theta)
     mean = np.mean(path[len(path) // 2 :], axis=0)
-    return PrivateFit(mean, hessian, covariance_moments(counts, inputs, penalty.notion), counts)
+    return PrivateFit(mean, hessian, covariance_moments(counts, inputs, penalty), counts)
 
 
-def cell_weights(notion: Notion, n_groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs of cells that a notion compares: two arrays [C, G, 2] of 0 and 1.
+def cell_weights(penalty: SumPenalty) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs of cells that a penalty compares: two arrays [C, G, 2] of 0 and 1.
 
-    The comparisons are those of :mod:`synthfair.fairness.penalties`: in each stratum of labels, a
-    group with the rest; of two groups only group 1.
+    The comparisons are those of :mod:`synthfair.fairness.penalties`: in each stratum of labels and
+    each grouping, a group with the rest; of two groups only group 1.
     """
     labels = {
         "statistical_parity": [[1.0, 1.0]],
         "equal_opportunity": [[0.0, 1.0]],
         "equalized_odds": [[0.0, 1.0], [1.0, 0.0]],
-    }[notion]
-    groups = range(1 if n_groups == 2 else 0, n_groups)
-    member = [np.outer(np.eye(n_groups)[g], label) for label in labels for g in groups]
-    rest = [np.outer(1 - np.eye(n_groups)[g], label) for label in labels for g in groups]
+    }[penalty.notion]
+    member, rest = [], []
+    for grouping in map(np.array, penalty.by or (range(penalty.n_groups),)):
+        n = grouping.max() + 1
+        for label, g in product(labels, range(1 if n == 2 else 0, n)):
+            member.append(np.outer(grouping == g, label))
+            rest.append(np.outer((grouping != g) & (grouping >= 0), label))
     return np.array(member), np.array(rest)
 
 
-def covariance_moments(counts: np.ndarray, inputs: np.ndarray, notion: Notion) -> np.ndarray:
+def covariance_moments(counts: np.ndarray, inputs: np.ndarray, penalty: SumPenalty) -> np.ndarray:
     """[C, n] vectors m with C_g(theta) = m'theta, the covariance of group and score.
 
         m = (1/N) (sum_{s = g} a - share_g sum a)
@@ -133,9 +137,9 @@ def covariance_moments(counts: np.ndarray, inputs: np.ndarray, notion: Notion) -
     Args:
         counts: [G, 2] numbers of rows by group and label, exact or with noise; positive.
         inputs: [G, 2, n] sums of model inputs, likewise.
-        notion: says what is compared.
+        penalty: says what is compared.
     """
-    member, rest = cell_weights(notion, len(counts))
+    member, rest = cell_weights(penalty)
     (inside, total), (n_inside, n_total) = (
         [np.tensordot(weights, values, axes=2) for weights in (member, member + rest)]
         for values in (inputs, counts)
@@ -143,14 +147,14 @@ def covariance_moments(counts: np.ndarray, inputs: np.ndarray, notion: Notion) -
     return (inside - (n_inside / n_total)[:, None] * total) / n_total[:, None]
 
 
-def rate_gaps(counts: np.ndarray, sums: np.ndarray, notion: Notion) -> np.ndarray:
+def rate_gaps(counts: np.ndarray, sums: np.ndarray, penalty: SumPenalty) -> np.ndarray:
     """[C, ...] means over a group minus means over the rest, of what sums [G, 2, ...] add up."""
 
     def mean(weights: np.ndarray) -> np.ndarray:
         total, count = (np.tensordot(weights, part, axes=2) for part in (sums, counts))
         return total / count.reshape(-1, *[1] * (sums.ndim - 2))
 
-    member, rest = cell_weights(notion, len(counts))
+    member, rest = cell_weights(penalty)
     return mean(member) - mean(rest)
 
 

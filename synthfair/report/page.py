@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import synthfair
 from synthfair.fairness.intervals import FEW_ROWS, rate_interval
-from synthfair.fairness.metrics import Metric
+from synthfair.fairness.metrics import Metric, Rates
 from synthfair.files import require_distinct, require_free, write_text
 from synthfair.measure.estimate import FEW
-from synthfair.postprocess.histogram import ScoreCounts
+from synthfair.postprocess.histogram import LabelCounts, ScoreCounts
 from synthfair.release.format import disclosures
 from synthfair.report.answer import Headline, answer, verdict
 from synthfair.report.commands import commands
@@ -189,12 +189,26 @@ def _view(result: Result) -> View:
     tables = view.tables
 
     # What the rows of groups and clients meet with.
-    rates = {group: _rates(run, group) for group in run.by_group}
+    counts = [] if run.rows is None else [*run.rows.values()]
+    rates = {
+        group: _rates(of, [client[group] for client in counts])
+        for group, of in run.by_group.items()
+    }
     largest = {group: rates[group] for group in largest_groups(run.by_group)}
     view.draw("Rates by group", groups=group_figure(largest))
     rows = [(group, int(run.by_group[group].n), *rates[group].values()) for group in rates]
     tables["Rates by group"] = Table(("group", "rows", *RATES.values()), rows)
     names = {name: title for name, title in NAMES.items() if hasattr(run, name)}
+    if run.groupings:
+        rows = [
+            (by, *(getattr(part, name) for name in names if name != "accuracy"))
+            for by, part in run.groupings.items()
+        ]
+        title, titles = "Metrics by attribute", [t for t in names.values() if t != "accuracy"]
+        tables[title] = Table(("groups by", *titles), rows)
+        groups = {name: of for part in run.groupings.values() for name, of in part.rates.items()}
+        rows = [(name, int(of.n), *_rates(of, []).values()) for name, of in groups.items()]
+        view.folds[title] = Table(("group", "rows", *RATES.values()), rows)
     parts = [("all clients", run), *run.per_client.items()]  # a client may be called so, too
     rows = [(client, *(getattr(part, name) for name in names)) for client, part in parts]
     tables["Metrics by client"] = Table(("test rows of", *names.values()), rows)
@@ -270,12 +284,10 @@ def _add_scores(view: View, scores: Mapping[str, ScoreCounts], gap: str) -> None
     view.folds[title] = Table((*columns, "rows"), rows)
 
 
-def _rates(run: MetricsFile, group: str) -> dict[str, Metric]:
-    """Rates of a group, with intervals where their rows are counted."""
-    rates = run.by_group[group]
+def _rates(rates: Rates, labels: Sequence[LabelCounts]) -> dict[str, Metric]:
+    """Rates of a group, with intervals where their rows are counted; by label at each client."""
     rows = {"selection_rate": rates.n, "error_rate": rates.n}
-    if run.rows is not None:
-        labels = [counts[group] for counts in run.rows.values()]
+    if labels:
         rows["true_positive_rate"] = sum(one.positive for one in labels)
         rows["false_positive_rate"] = sum(one.negative for one in labels)
     shares = {name: getattr(rates, name) for name in RATES}

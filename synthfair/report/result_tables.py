@@ -51,15 +51,20 @@ def evaluation_tables(evaluation: Evaluation, schema: Schema) -> Group:
             "; without labels: accuracy, equal opportunity and equalized odds need the column"
             f" {schema.label!r}"
         )
-        for group, rates in zip(schema.groups, evaluation.by_group, strict=True):
+        for group, rates in zip(evaluation.group_names, evaluation.by_group, strict=True):
             rate = rate_interval(rates.selection_rate * rates.n, rates.n)
-            metrics[f"selection rate, {schema.sensitive}={group}"] = rate
+            metrics[f"selection rate, {group}"] = rate
+    groupings = [
+        {"groups by": by}
+        | {NAMES[name]: part.metrics[name] for name in names if name != "accuracy"}
+        for by, part in evaluation.groupings.items()
+    ]
     clients = [
         {"test rows of": client} | {NAMES[name]: part[name].value for name in names}
         for client, part in evaluation.per_client.items()
     ]
     overall = Table(("all test rows", "value"), list(metrics.items()), caption=caption)
-    return Group(overall, Table.of(clients))
+    return Group(overall, *([Table.of(groupings)] if groupings else []), Table.of(clients))
 
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:

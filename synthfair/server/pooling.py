@@ -17,7 +17,8 @@ from synthfair.data.schema import Schema
 from synthfair.distill.problem import make_rows
 from synthfair.distill.solvers import train
 from synthfair.errors import InputError
-from synthfair.fairness.penalties import Penalty, named_penalty
+from synthfair.fairness.intervals import FEW_ROWS
+from synthfair.fairness.penalties import Grouping, Penalty, named_penalty
 from synthfair.model import LinearModel, Model, Rows, padded
 from synthfair.release.format import Release, name_of
 from synthfair.release.keys import Keys
@@ -154,6 +155,7 @@ class Pool(NamedTuple):
         capped: releases that claim more rows than a client may have, and how many they claim; they
             count as ``max_rows``.
         max_rows: that a client may have: as set, or MANY_MEDIANS lower medians of the claims.
+        by: groupings that are compared, of several attributes.
     """
 
     rows: Rows
@@ -168,13 +170,16 @@ class Pool(NamedTuple):
     max_gap: float | None = None
     capped: Mapping[str, float] = {}
     max_rows: float = np.inf
+    by: tuple[Grouping, ...] = ()
 
     @property
     def problem(self) -> GlobalProblem:
         """What is solved over surrogates."""
         if self.penalty is None:
             raise ValueError("fair releases are trained on without a penalty")
-        return GlobalProblem(self.rows, self.penalty, self.notion, self.n_groups, self.lambda_theta)
+        return GlobalProblem(
+            self.rows, self.penalty, self.notion, self.n_groups, self.lambda_theta, self.by
+        )
 
 
 def make_pool(
@@ -246,8 +251,9 @@ def _pool_surrogates(
     records, s, y = pool(releases)
     weight = np.concatenate([*weights.values()])
     table = WeightedTable(encode_records(records, schema), s, y, weight)
-    _require_all(table, schema, config.notion)
+    by = _groupings(table, schema, config)
     n_groups, notion = len(schema.groups), config.notion
+    named = named_penalty(config.penalty, notion, config.temperature, n_groups=n_groups, by=by)
     return Pool(
         table.rows(n_groups=n_groups, intercept=config.intercept),
         parts,
@@ -256,11 +262,12 @@ def _pool_surrogates(
         config.lambda_theta,
         notion,
         n_groups,
-        penalty=own or named_penalty(config.penalty, notion, config.temperature, n_groups=n_groups),
+        penalty=own or named,
         rho=config.rho,
         max_gap=config.max_gap,
         capped=capped,
         max_rows=most,
+        by=by,
     )
 
 
@@ -276,12 +283,15 @@ def _weights(
     return weights | {n: weights[n] * (most / claim) for n, claim in capped.items()}, capped, most
 
 
-def _require_all(table: WeightedTable, schema: Schema, notion: Notion) -> None:
-    """Refuses a pool in which groups cannot be compared, or there is nothing to learn."""
-    there = table.weight > 0
+def _groupings(table: WeightedTable, schema: Schema, config: ServerConfig) -> tuple[Grouping, ...]:
+    """The groupings of several attributes, of which small combinations are merged.
+
+    Refuses a pool in which groups cannot be compared, or there is nothing to learn.
+    """
+    there, notion = table.weight > 0, config.notion
     if len(np.unique(table.y[there])) < 2:
         raise InputError("all rows of the releases have the same label; a model needs both")
-    compared = {
+    among = {
         "statistical_parity": {"": there},
         "equal_opportunity": {" with the positive label": there & (table.y > 0)},
         "equalized_odds": {
@@ -289,12 +299,27 @@ def _require_all(table: WeightedTable, schema: Schema, notion: Notion) -> None:
             " with the negative label": there & (table.y < 0),
         },
     }[notion]
-    for which, rows in compared.items():
-        if missing := set(range(len(schema.groups))) - set(table.s[rows].tolist()):
+    sizes = {
+        which: np.bincount(table.s[rows], table.weight[rows], minlength=len(schema.groups))
+        for which, rows in among.items()
+    }
+    least = max(FEW_ROWS, config.min_group_rows)
+    compared = schema.compared(config.groups_by, np.min([*sizes.values()], axis=0), least)
+    for name, (grouping, names) in compared.items():
+        for which, rows in sizes.items():
+            some = np.array(grouping) >= 0
+            has = np.bincount(np.array(grouping)[some], rows[some], minlength=len(names))
+            if not has.all():
+                raise InputError(
+                    f"no release has rows of the group {names[int(np.argmin(has))]!r}{which};"
+                    f" {notion} compares all groups"
+                )
+        if len(names) < 2:
             raise InputError(
-                f"no release has rows of the group {schema.groups[min(missing)]!r}{which};"
-                f" {notion} compares all groups"
+                f"groups_by: fewer than two groups by {name!r} have {least} rows of the releases"
             )
+    several = len(schema.attributes) > 1
+    return tuple(groups.grouping for groups in compared.values()) if several else ()
 
 
 def pool_and_train(

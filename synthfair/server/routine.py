@@ -273,7 +273,7 @@ def _surrogate_warnings(
         labels = np.unique(np.asarray(pooled.rows.y)[np.asarray(pooled.rows.s) == i])
         if len(labels) == 1:
             found.append(
-                f"{schema.sensitive}={group}: all pooled rows have the label"
+                f"{schema.sensitive_name}={group}: all pooled rows have the label"
                 f" {schema.decisions[int(labels[0] > 0)]}; a penalty moves all groups towards it."
                 " Pairs of group and label with fewer rows than k_min are left out at a client: ask"
                 " for releases with a lower --k-min, and look at the accuracy"

@@ -119,7 +119,7 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
             gaps = decision_gaps(rows.a[:, 0], rows, notion=fairness.notion, n_groups=n_groups)
             messages: list[str] = []
             if fair:
-                evaluation = evaluate_scores({"X": scored}, ONE_RESAMPLE)
+                evaluation = evaluate_scores({"X": scored}, ONE_RESAMPLE, schema=self.schema_)
                 check = check_pool(fair.values(), trained, self.schema_, score, evaluation)
                 messages += check._replace(remedy=UNLIKE, rows=ROWS).warnings
         coefficients = self.model_.coefficients
@@ -138,7 +138,7 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
         if not fair and fairness.max_gap is not None and self.gap_ > fairness.max_gap:
             gap = Metric(self.gap_, np.nan, np.nan)
             if np.ptp(fitted.weight) == 0:  # intervals are of rows that count alike
-                evaluation = evaluate_scores({"X": scored}, ONE_RESAMPLE)
+                evaluation = evaluate_scores({"X": scored}, ONE_RESAMPLE, schema=self.schema_)
                 gap = evaluation.overall[METRIC_OF[fairness.notion]]
             missed = point is not None and point.gap > fairness.max_gap
             messages.append(
