@@ -30,7 +30,7 @@ def table():
 
 def test_a_small_group_is_named_with_its_numbers():
     evaluation = sf.evaluate(MODEL, {"all": table()})
-    assert list(small_groups(evaluation, SCHEMA)) == ["town=c"]
+    assert list(small_groups(evaluation)) == ["town=c"]
     said = small_group_warnings(evaluation, SCHEMA, sf.ServerConfig())[0]
     c = table()[lambda rows: rows["town"] == "c"]["paid"].value_counts()
     assert f"town=c (7 rows: {c['yes']} with label yes, {c['no']} with no)" in said
@@ -42,7 +42,7 @@ def test_a_small_group_is_named_with_its_numbers():
 def test_large_groups_are_not_named_unless_more_is_asked_for():
     evaluation = sf.evaluate(MODEL, {"all": make_table(600, n_groups=3)})
     assert small_group_warnings(evaluation, SCHEMA, sf.ServerConfig()) == ()
-    assert len(small_groups(evaluation, SCHEMA, 500)) == 3
+    assert len(small_groups(evaluation, 500)) == 3
 
 
 def test_evaluate_leaves_them_out_and_says_so(tmp_path, capsys):

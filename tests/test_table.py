@@ -39,7 +39,9 @@ CLIENTS = [f"community hospital of the north {i}" for i in range(9)] + ["north_w
 GROUPS = [f"race=Asian-Pacific islander {i}" for i in range(7)]
 METRIC = Metric(-0.0123, -0.1234, 0.0456)
 PART = dict.fromkeys(NAMES, METRIC)  # all titles that there are
-EVALUATION = Evaluation(PART, dict.fromkeys(CLIENTS, PART), (), [], [], 1_234_567, 0.876, {}, [], {})
+EVALUATION = Evaluation(
+    PART, dict.fromkeys(CLIENTS, PART), tuple(GROUPS), [], [], 1_234_567, 0.876, {}, [], {}
+)
 SCHEMA = Any(label="paid", sensitive="race", groups=[g.split("=")[1] for g in GROUPS])
 GAP = {"first": GROUPS[0], "second": GROUPS[1], "rate": "true_positive_rate", "value": -0.0123,
        "low": -0.5, "high": 0.4, "magnitude": 0.0123, "chebyshev": None, "true": -0.1234,

@@ -448,8 +448,9 @@ class Schema(BaseModel):
         for name in names:
             if name not in able or names.count(name) > 1:
                 allowed = ", ".join(able)
+                once = ", each once" if name in able else ""
                 raise InputError(
-                    f"sensitive attribute {name!r}: {self.name} allows {allowed}, each once"
+                    f"sensitive attribute {name!r}: {self.name} allows {allowed}{once}"
                 )
         changed = {"sensitive": names[0] if len(names) == 1 else names}
         try:

@@ -251,7 +251,7 @@ def _pool_surrogates(
     records, s, y = pool(releases)
     weight = np.concatenate([*weights.values()])
     table = WeightedTable(encode_records(records, schema), s, y, weight)
-    by = _groupings(table, schema, config)
+    by = compared_groupings(table, schema, config)
     n_groups, notion = len(schema.groups), config.notion
     named = named_penalty(config.penalty, notion, config.temperature, n_groups=n_groups, by=by)
     return Pool(
@@ -283,7 +283,9 @@ def _weights(
     return weights | {n: weights[n] * (most / claim) for n, claim in capped.items()}, capped, most
 
 
-def _groupings(table: WeightedTable, schema: Schema, config: ServerConfig) -> tuple[Grouping, ...]:
+def compared_groupings(
+    table: WeightedTable, schema: Schema, config: ServerConfig
+) -> tuple[Grouping, ...]:
     """The groupings of several attributes, of which small combinations are merged.
 
     Refuses a pool in which groups cannot be compared, or there is nothing to learn.

@@ -32,14 +32,11 @@ from synthfair.federated.refine import refine_model
 from synthfair.model import LinearModel, Rows, padded
 from synthfair.release.format import Release, name_of
 from synthfair.server.parts import check_pool
-from synthfair.server.pooling import Pool, make_pool, train_pool
+from synthfair.server.pooling import Pool, compared_groupings, make_pool, train_pool
 from synthfair.sklearn.codebook import TrainingRows, one_each, read_arrays, read_table
 from synthfair.sklearn.keywords import NOT_CONVERGED, FairEstimator, seed_of, warn
 from synthfair.surrogate.weighted_table import WeightedTable
 from synthfair.trained import TrainedModel
-
-ONE_RESAMPLE = ServerConfig(resamples=1)
-"""Where bootstrap intervals are not read."""
 
 ROWS = "rows of fit"
 """What gaps are measured on."""
@@ -94,7 +91,7 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
         self._codebook, self.schema_ = codebook, codebook.schema
         self.classes_, self.groups_ = fitted.classes, fitted.groups
         self.encoded_names_ = np.array(self.schema_.encoded_names, dtype=object)
-        n_groups = len(self.schema_.groups)
+        n_groups, measured = len(self.schema_.groups), fairness.model_copy(update={"resamples": 1})
 
         def score(model: TrainedModel) -> Scored:
             return Scored(real.y, np.asarray(model.scores(real.x, real.s)), real.s, n_groups)
@@ -116,10 +113,12 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
             scored = score(self.model_)
             # With the scores as a column of inputs, they are padded like the rest.
             rows = padded(Rows(scored.score[:, None], real.s, real.y, fitted.weight))  # type: ignore[arg-type]
-            gaps = decision_gaps(rows.a[:, 0], rows, notion=fairness.notion, n_groups=n_groups)
+            gaps = decision_gaps(
+                rows.a[:, 0], rows, notion=fairness.notion, n_groups=n_groups, by=pool.by
+            )
             messages: list[str] = []
             if fair:
-                evaluation = evaluate_scores({"X": scored}, ONE_RESAMPLE, schema=self.schema_)
+                evaluation = evaluate_scores({"X": scored}, measured, schema=self.schema_)
                 check = check_pool(fair.values(), trained, self.schema_, score, evaluation)
                 messages += check._replace(remedy=UNLIKE, rows=ROWS).warnings
         coefficients = self.model_.coefficients
@@ -138,7 +137,7 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
         if not fair and fairness.max_gap is not None and self.gap_ > fairness.max_gap:
             gap = Metric(self.gap_, np.nan, np.nan)
             if np.ptp(fitted.weight) == 0:  # intervals are of rows that count alike
-                evaluation = evaluate_scores({"X": scored}, ONE_RESAMPLE, schema=self.schema_)
+                evaluation = evaluate_scores({"X": scored}, measured, schema=self.schema_)
                 gap = evaluation.overall[METRIC_OF[fairness.notion]]
             missed = point is not None and point.gap > fairness.max_gap
             messages.append(
@@ -167,6 +166,9 @@ class FairLogisticRegression(_LinearClassifier):
             where it is missed.
         notion: rows in which groups are compared: ``statistical_parity``, all;
             ``equal_opportunity``, those of the positive class; ``equalized_odds``, those of each.
+        groups_by: of several columns of sensitive features those whose groups are compared, each
+            column by itself, by name or index; of several gaps the largest counts. If None, all
+            combinations of their values are compared, of which those of few rows are merged.
         penalty: ``covariance`` of group and score, Wu et al. (2024) eq. (12), or the smooth
             ``selection_rate`` gap; if None, the covariance, and with ``max_gap`` the selection
             rate.
@@ -218,8 +220,9 @@ class FairLogisticRegression(_LinearClassifier):
         Args:
             X: [N, n_features] array or DataFrame without missing values.
             y: [N] labels of two classes.
-            sensitive_features: [N] groups, 2 to 100; needed unless rho is 0. They, y and weights
-                belong to X by position; a warning says where an index differs.
+            sensitive_features: [N] groups, 2 to 100; needed unless rho is 0. Of several columns
+                [N, k], groups are the combinations of their values, or see ``groups_by``. They, y
+                and weights belong to X by position; a warning says where an index differs.
             sample_weight: [N] how much each row counts, at least 0; all alike if None.
 
         Raises:
@@ -234,19 +237,23 @@ class FairLogisticRegression(_LinearClassifier):
         fitted = read_arrays(self, X, y, sensitive_features, sample_weight)
         schema, rows = fitted.codebook.schema, fitted.rows
         config, n_groups = self._distillation(fairness), len(schema.groups)
-        if not free:
+        table, by = WeightedTable(*rows, fitted.weight), ()
+        if not free and len(schema.attributes) > 1:
+            by = compared_groupings(table, schema, fairness)
+        elif not free:
             check_rows(rows, schema, config, source="X")
         pool = Pool(
-            WeightedTable(*rows, fitted.weight).rows(n_groups=n_groups),
+            table.rows(n_groups=n_groups),
             parts={"X": slice(None)},
             model=name_of(LinearModel()),
             intercept=True,
             lambda_theta=fairness.lambda_theta,
             notion=fairness.notion,
             n_groups=n_groups,
-            penalty=None if free else make_penalty(config, n_groups=n_groups),
+            penalty=None if free else make_penalty(config, n_groups=n_groups, by=by),
             rho=fairness.rho,
             max_gap=fairness.max_gap,
+            by=by,
         )
         return self._train(pool, fitted, fairness)
 
@@ -271,6 +278,7 @@ class SingleShotClassifier(_LinearClassifier):
             1: on each client's rows, or on all surrogates; a small rho is searched for, and a
             warning says where it is missed on the rows of all clients together.
         notion: as of :class:`FairLogisticRegression`.
+        groups_by: as there.
         penalty: as there.
         temperature: as there.
         lambda_theta: as there.
@@ -324,8 +332,8 @@ class SingleShotClassifier(_LinearClassifier):
         Args:
             X: [N, n_features] array or DataFrame without missing values.
             y: [N] labels of two classes.
-            sensitive_features: [N] groups, 2 to 100; needed. For fair releases, each client needs
-                all groups and both classes.
+            sensitive_features: [N] groups, 2 to 100, or several columns [N, k]; needed. For fair
+                releases, each client needs all groups and both classes.
             clients: [N] whose each row is; one client's if None.
 
         Raises:

@@ -28,10 +28,10 @@ from synthfair.data.encode import (
 from synthfair.data.schema import MOST, Categorical, Numeric, Schema, repeated
 from synthfair.errors import InputError, refusal
 from synthfair.model import LinearModel, Rows
-from synthfair.sklearn.keywords import Bounds, FairEstimator, warn
+from synthfair.sklearn.keywords import GROUP, Bounds, FairEstimator, group_column, warn
 
-LABEL, GROUP = "y", "sensitive_features"
-"""Columns of y and of the sensitive features in the schema."""
+LABEL = "y"
+"""Column of y in the schema."""
 
 MOST_GROUPS = 100
 """Values of the sensitive features; of more, each has too few rows to be compared."""
@@ -74,7 +74,8 @@ class Codebook(NamedTuple):
     """The schema of arrays, and what of it was read off the rows.
 
     Attributes:
-        schema: with y and the sensitive features as the columns LABEL and GROUP.
+        schema: with y and the sensitive features as columns LABEL and GROUP; of several sensitive
+            features see :func:`synthfair.sklearn.keywords.group_column`.
         learned: what is not public, such as ``bounds of 'income'``.
     """
 
@@ -106,7 +107,8 @@ class Codebook(NamedTuple):
         plain = len(self.numbers) == len(features) == len(self.schema.encoded_names)
         if plain and all(map(_is_number, table.dtypes)) and not table.isna().any(axis=None):
             return table[list(features)].to_numpy(float)
-        any_group = table.assign(**{GROUP: self.schema.groups[0]})
+        attributes = self.schema.attributes
+        any_group = table.assign(**{name: self.schema.groups_of(name)[0] for name in attributes})
         values, _ = encode_inputs(any_group, self.schema, source="X")
         for i, (name, _) in self.numbers.items():
             values[:, i] = np.nan_to_num(as_numbers(table[name]))  # missing ones have a column
@@ -160,7 +162,8 @@ class TrainingRows(NamedTuple):
         plain: the same by ``schema.plain``, of which surrogates are made.
         weight: [N] of the rows, positive.
         classes: the two labels; the second is y = +1.
-        groups: values of the sensitive features; position is group index.
+        groups: values of the sensitive features, or combinations of those of several columns;
+            position is group index.
     """
 
     codebook: Codebook
@@ -200,25 +203,32 @@ def read_arrays(
         )
 
     # One group for each row, and few enough that they can be compared.
-    groups, s = NO_GROUPS, np.zeros(len(labels), int)
+    attributes = {GROUP: (NO_GROUPS, np.zeros(len(labels), int))}
     if sensitive_features is not None:
-        values = one_each(sensitive_features, "sensitive_features", x)
-        groups, s = np.unique(values[counted], return_inverse=True)
-    if len(groups) > min(MOST_GROUPS, max(2, len(s) / 2)):
-        name = getattr(sensitive_features, "name", None)
-        raise InputError(
-            f"sensitive_features{f' {name!r}' if name else ''}: {len(groups)} different values in"
-            f" {len(s)} rows; at most {MOST_GROUPS} groups are compared, of two rows or more on"
-            " average: bin numbers, such as by pandas.cut, or merge values"
-        )
-    for name, values, what in (("y", classes, "class"), ("sensitive_features", groups, "group")):
-        if len(values) < 2:
-            raise InputError(f"{name}: holds one {what}, {values.tolist()[0]!r}; two are needed")
+        attributes = {
+            name: np.unique(one_each(column, name, x)[counted], return_inverse=True)
+            for name, column in _attributes(sensitive_features).items()
+        }
+    for name, (groups, s) in attributes.items():
+        if len(groups) > min(MOST_GROUPS, max(2, len(s) / 2)):
+            own = getattr(sensitive_features, "name", None)
+            raise InputError(
+                f"{name}{f' {own!r}' if own else ''}: {len(groups)} different values in"
+                f" {len(s)} rows; at most {MOST_GROUPS} groups are compared, of two rows or more on"
+                " average: bin numbers, such as by pandas.cut, or merge values"
+            )
+    if len(classes) < 2:
+        raise InputError(f"y: holds one class, {classes.tolist()[0]!r}; two are needed")
+    for name, (groups, _) in attributes.items():
+        if len(groups) < 2:
+            raise InputError(f"{name}: holds one group, {groups.tolist()[0]!r}; two are needed")
 
     # The schema of these columns, and the rows by it.
     table = table[counted]
-    codebook = make_codebook(table, classes, groups, estimator)
-    roles = {LABEL: classes.astype(str)[labels], GROUP: groups.astype(str)[s]}
+    listed = {name: groups for name, (groups, _) in attributes.items()}
+    codebook = make_codebook(table, classes, listed, estimator)
+    roles = {name: groups.astype(str)[s] for name, (groups, s) in attributes.items()}
+    roles[LABEL] = classes.astype(str)[labels]
     clipping = Clipping()
     schema = codebook.schema
     plain = encode(table.assign(**roles), schema.plain, source="X", clipping=clipping)
@@ -229,7 +239,20 @@ def read_arrays(
             f" {column.lower:g} to {column.upper:g}, and were clipped to them: are its unit and"
             " bounds= right?"
         )
+    groups = listed[GROUP] if GROUP in listed else np.array(schema.groups)
     return TrainingRows(codebook, rows, plain, weight[counted], classes, groups)
+
+
+def _attributes(sensitive_features: Any) -> dict[str, Any]:
+    """One column, or several by the names that they have in the schema."""
+    if isinstance(sensitive_features, pd.DataFrame):
+        columns = dict(sensitive_features.items())
+    else:
+        values = np.asarray(sensitive_features)
+        columns = dict(enumerate(values.T)) if values.ndim == 2 else {}
+    if len(columns) < 2:
+        return {GROUP: sensitive_features}
+    return {group_column(name): column for name, column in columns.items()}
 
 
 def one_each(values: Any, name: str, x: Any) -> np.ndarray:
@@ -330,7 +353,10 @@ def _name(column: Any) -> str:
 
 
 def make_codebook(
-    table: pd.DataFrame, classes: np.ndarray, groups: np.ndarray, estimator: FairEstimator
+    table: pd.DataFrame,
+    classes: np.ndarray,
+    attributes: Mapping[str, np.ndarray],
+    estimator: FairEstimator,
 ) -> Codebook:
     """The schema of a table: numbers between bounds, which clip, and categories.
 
@@ -345,17 +371,14 @@ def make_codebook(
     bounds, categories = estimator.bounds, estimator.categories
     if estimator.basis not in (None, "spline"):
         raise InputError(f"basis: {estimator.basis!r}; must be 'spline' or None")
-    uses = {LABEL: "y", GROUP: "sensitive features", "s": "sensitive features"}
+    uses = {LABEL: "y", **dict.fromkeys([*attributes, "s"], "sensitive features")}
     if taken := uses.keys() & set(table.columns):
         name = min(taken)
         raise InputError(f"X: column {name!r}: it is used for {uses[name]}; rename the column")
     if not isinstance(categories, Mapping | None):
         raise InputError(f"categories: {categories!r}; must be lists of values by column")
-    given = {_name(column): pair for column, pair in _by_column(table, bounds).items()}
-    listed = {_name(column): values for column, values in (categories or {}).items()}
-    for argument, named in (("bounds", given), ("categories", listed)):
-        if unknown := set(named) - set(table.columns):
-            raise InputError(f"{argument}: X has no column {min(unknown)!r}")
+    given = _by_name("bounds", _by_column(table, bounds), table)
+    listed = _by_name("categories", categories or {}, table)
 
     columns: dict[str, Numeric | Categorical] = {}
     learned = []
@@ -372,14 +395,14 @@ def make_codebook(
 
     pairs = tuple((_name(one), _name(other)) for one, other in estimator.interactions)
     labels = tuple(map(str, classes))
-    columns[GROUP] = Categorical(categories=tuple(map(str, groups)))
-    columns[LABEL] = Categorical(categories=labels)
+    roles = {**attributes, LABEL: classes}
+    columns |= {name: Categorical(categories=tuple(map(str, roles[name]))) for name in roles}
     try:
         schema = Schema(
             name="arrays",
             label=LABEL,
             positive=labels[1],
-            sensitive=GROUP,
+            sensitive=GROUP if len(attributes) == 1 else tuple(attributes),
             columns=columns,
             ignored=(),
             missing_values=(),
@@ -388,6 +411,14 @@ def make_codebook(
     except ValidationError as error:
         raise refusal("X, y and sensitive_features", error) from error
     return Codebook(schema, tuple(learned))
+
+
+def _by_name(argument: str, given: Mapping[Any, Any], table: pd.DataFrame) -> dict[str, Any]:
+    """What is given by name or index of a column. Raises InputError: X has no such column."""
+    named = {_name(column): value for column, value in given.items()}
+    if unknown := set(named) - set(table.columns):
+        raise InputError(f"{argument}: X has no column {min(unknown)!r}")
+    return named
 
 
 def _make_column(

@@ -35,6 +35,7 @@ class Distiller(FairEstimator):
         max_gap: largest difference between the groups' decision rates that is wanted on the real
             rows, between 0 and 1; a small rho that reaches it is searched for.
         notion: as of :class:`FairLogisticRegression`.
+        groups_by: as there.
         penalty: as there.
         temperature: as there.
         lambda_theta: as there.
@@ -86,7 +87,7 @@ class Distiller(FairEstimator):
         Args:
             X: [N, n_features] array or DataFrame without missing values.
             y: [N] labels of two classes.
-            sensitive_features: [N] groups, 2 to 100; needed.
+            sensitive_features: [N] groups, 2 to 100, or several columns [N, k]; needed.
 
         Returns:
             X_fair [M, d] in the units of X, the columns those of ``encoder_``; a DataFrame where X

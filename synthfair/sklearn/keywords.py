@@ -26,7 +26,10 @@ FEWEST = 5
 
 NOT_CONVERGED = "distillation has not converged: raise steps"
 
-_SHARED = "max_gap", "penalty", "notion", "temperature", "lambda_theta"
+GROUP = "sensitive_features"
+"""Column of the sensitive features in the schema."""
+
+_SHARED = "max_gap", "penalty", "notion", "temperature", "lambda_theta", "groups_by"
 
 _Config = TypeVar("_Config", bound=BaseModel)
 
@@ -38,6 +41,7 @@ class FairEstimator(BaseEstimator):
     rho: float = 10.0
     max_gap: float | None = None
     notion: Notion = "statistical_parity"
+    groups_by: Sequence[Any] | None = None
     penalty: Literal["covariance", "selection_rate"] | None = None
     temperature: float = 4.0
     lambda_theta: float = 1e-3
@@ -49,6 +53,8 @@ class FairEstimator(BaseEstimator):
     def _fairness(self) -> ServerConfig:
         """What is asked of a model. Raises InputError: a setting is not allowed."""
         given = {name: getattr(self, name) for name in _SHARED}
+        if self.groups_by is not None:
+            given["groups_by"] = tuple(map(group_column, self.groups_by))
         if self.max_gap is None:
             given["rho"] = self.rho
         if self.penalty is None:
@@ -67,6 +73,11 @@ class FairEstimator(BaseEstimator):
             return kind(**settings)
         except ValidationError as error:
             raise refusal(type(self).__name__, error) from error
+
+
+def group_column(name: object) -> str:
+    """What a column of several sensitive features is called in the schema; X may have its name."""
+    return f"{GROUP}: {name}"
 
 
 def seed_of(random_state: Any) -> int:
