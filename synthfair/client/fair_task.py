@@ -296,11 +296,7 @@ class FairTask:
 
     @property
     def _by(self) -> tuple[Grouping, ...]:
-        """The groupings that settings ask for, of several attributes."""
-        if self.config.groups_by is None:
-            return ()
-        compared = self.schema.compared(self.config.groups_by, np.zeros(self._groups), least=0)
-        return tuple(groups.grouping for groups in compared.values())
+        return self.schema.groupings_by(self.config.groups_by)
 
 
 def _require_known(task: FairTask) -> tuple[LinearModel, Penalties]:

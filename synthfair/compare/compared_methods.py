@@ -22,7 +22,9 @@ from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.errors import InputError, refusal
 from synthfair.evaluation import Evaluation, evaluate_scores
+from synthfair.fairness.intervals import FEW_ROWS
 from synthfair.fairness.metrics import Scored
+from synthfair.fairness.penalties import SumPenalty
 from synthfair.federated import METHODS as ROUND_METHODS
 from synthfair.federated import (
     Cohorts,
@@ -170,7 +172,7 @@ def refine(
     model, sent = refine_model(
         cast(TrainedModel, near.model),
         _users(federation, config),
-        make_penalty(config, n_groups=federation.n_groups),
+        _penalty(federation, config),
         rho=config.rho_o,
         lambda_theta=config.lambda_theta,
         exchanges=EXCHANGES,
@@ -199,7 +201,7 @@ def train_on_surrogates(
     releases: Mapping[str, Release], federation: Federation, config: DistillConfig
 ) -> Fitted:
     """With the model and penalty of the settings."""
-    names = "penalty", "notion", "temperature", "lambda_theta", "intercept"
+    names = "penalty", "notion", "temperature", "lambda_theta", "intercept", "groups_by"
     asked = ServerConfig(rho=config.rho_o, **{name: getattr(config, name) for name in names})
     model = pool_and_train(releases, federation.schema, asked)
     return _uploaded(model, releases, federation, asked.asked)
@@ -288,9 +290,19 @@ def _trained(real: Encoded, federation: Federation, config: DistillConfig) -> tu
         config.lambda_theta,
         config.rho_o,
         model=LinearModel(),
-        penalty=make_penalty(config, n_groups=federation.n_groups),
+        penalty=_penalty(federation, config),
     )
     return solution.params, bool(solution.converged)
+
+
+def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
+    """The penalty of the settings; small combinations of several attributes are merged."""
+    schema, by = federation.schema, ()
+    if len(schema.attributes) > 1:
+        sizes = np.bincount(pooled(federation.train).s, minlength=federation.n_groups)
+        compared = schema.compared(config.groups_by, sizes, FEW_ROWS)
+        by = tuple(groups.grouping for groups in compared.values())
+    return make_penalty(config, n_groups=federation.n_groups, by=by)
 
 
 def _linear(
@@ -332,7 +344,7 @@ def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted
     clients = _users(federation, config)
     algorithm = FedAvg(
         LogisticRegression(clients.a.shape[1]),
-        penalty=make_penalty(config, n_groups=federation.n_groups),
+        penalty=_penalty(federation, config),
         rho=config.rho_o,
         lambda_theta=config.lambda_theta,
         momentum=MOMENTUM,

@@ -178,7 +178,9 @@ def run_point(
     """
     schema, settings = compared.schema, point.settings(config)
     federation = federate(compared.split.apply(compared.table, schema, seed=point.seed), schema)
-    report = ServerConfig(seed=point.seed, min_group_rows=compared.min_group_rows)
+    report = ServerConfig(
+        seed=point.seed, min_group_rows=compared.min_group_rows, groups_by=config.groups_by
+    )
     outcome, fitted = run_method(
         point.method, federation, settings, report, rounds=rounds, shared=shared
     )

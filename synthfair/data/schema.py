@@ -311,6 +311,18 @@ class Schema(BaseModel):
             else self.categorical(grouping).categories
         )
 
+    def groupings_by(self, names: Sequence[str] | None) -> tuple[tuple[int, ...], ...]:
+        """The groupings of these names; none if None: each index s is a group then.
+
+        Raises:
+            InputError: one is not in :attr:`groupings`.
+        """
+        own = self.groupings
+        for name in names or ():
+            if name not in own:
+                raise InputError(f"groups_by: {name!r} must be one of {shown([*own])}")
+        return tuple(own[name] for name in names or ())
+
     def compared(
         self, by: Sequence[str] | None, rows: Sequence[float] | np.ndarray, least: float
     ) -> dict[str, GroupNames]:
@@ -334,13 +346,10 @@ class Schema(BaseModel):
             >>> schema.compared(None, [12, 25, 300, 400], 30)["race x male"].names
             ('race x male=White x 0', 'race x male=White x 1', 'race=Non-White x other')
         """
-        own, first, rows = self.groupings, self.attributes[0], np.asarray(rows)
-        compared = {}
-        for name in by or (self.sensitive_name,):
-            if name not in own:
-                raise InputError(f"groups_by: {name!r} must be one of {shown([*own])}")
+        by, own = by or (self.sensitive_name,), self.groupings
+        first, rows, compared = self.attributes[0], np.asarray(rows), {}
+        for name, grouping in zip(by, map(np.array, self.groupings_by(by)), strict=True):
             names = [f"{name}={group}" for group in self.groups_of(name)]
-            grouping = np.array(own[name])
             if name == self.sensitive_name and len(self.attributes) > 1:
                 small = rows < least
                 names = [text for text, few in zip(names, small, strict=True) if not few]

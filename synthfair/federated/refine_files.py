@@ -18,7 +18,7 @@ from jax.flatten_util import ravel_pytree
 from pydantic import BaseModel, Field
 
 from synthfair.config import Notion, ServerConfig
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import STRICT, GroupsBy
 from synthfair.data.encode import content_sha256, encode, in_content_order
 from synthfair.data.schema import read_schema
 from synthfair.data.tables import read_table
@@ -66,7 +66,7 @@ class Question(BaseModel):
         answers: that complete an exchange.
         releases: sha256 of the surrogates.
         schema_hash: of the schema.
-        penalty, notion, temperature, rho, max_gap, lambda_theta: of the problem.
+        penalty, notion, temperature, rho, max_gap, groups_by, lambda_theta: of the problem.
         max_rows: that a client counts as, at most; None for no limit.
         candidates: params; those of the first question are the start alone.
     """
@@ -84,6 +84,7 @@ class Question(BaseModel):
     temperature: float = Field(gt=0)
     rho: float = Field(ge=0)
     max_gap: float | None = None
+    groups_by: tuple[str, ...] | None = GroupsBy
     lambda_theta: float = Field(gt=0)
     max_rows: float | None = Field(default=None, gt=0)
     candidates: tuple[_Numbers, ...] = Field(strict=False, min_length=1, max_length=10)
@@ -231,7 +232,7 @@ def replay(
     if not model.intercept:
         raise InputError("refine: needs a model with an intercept")
     schema, objective = model.schema_, None
-    names = "penalty", "notion", "temperature", "max_gap", "lambda_theta"
+    names = "penalty", "notion", "temperature", "max_gap", "groups_by", "lambda_theta"
     contents = sorted(hashlib.sha256(path.read_bytes()).digest() for path in releases)
     expected = Question(
         exchange=1,
@@ -243,8 +244,9 @@ def replay(
         candidates=(model.theta,),
         **config.model_dump(include={*names}),
     )
+    by = schema.groupings_by(config.groups_by)
     penalty = named_penalty(
-        config.penalty, config.notion, config.temperature, n_groups=len(schema.groups)
+        config.penalty, config.notion, config.temperature, n_groups=len(schema.groups), by=by
     )
     state: RefineState | None = None
     while True:

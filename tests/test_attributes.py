@@ -1,0 +1,286 @@
+"""Several sensitive attributes: groups are their combinations, or those of each by itself."""
+
+import json
+
+import fairlearn.metrics as fl
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+from conftest import make_schema, make_table
+
+import synthfair as sf
+from synthfair.cli import main
+from synthfair.data.draft import draft_table
+from synthfair.data.encode import encode, records_table
+from synthfair.data.schema import Categorical, parse_schema
+from synthfair.errors import InputError
+from synthfair.evaluation import evaluate_scores, evaluation_document
+from synthfair.fairness.intervals import metrics
+from synthfair.fairness.metrics import Scored
+from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
+from synthfair.model import Rows
+from synthfair.privacy.fit import covariance_moments, rate_gaps
+from synthfair.scoring import predict
+from synthfair.server.pooling import compared_groupings
+from synthfair.surrogate.weighted_table import WeightedTable
+from synthfair.trained import TrainedModel, input_names
+
+HOME = Categorical(categories=("own", "rent", "other"))
+SCHEMA = make_schema().model_copy(update={"columns": make_schema().columns | {"home": HOME}})
+SCHEMA = SCHEMA.with_sensitive(("town", "home"))
+TABLE = make_table(600).assign(home=lambda t: t["home"].fillna("rent"))
+ROWS = encode(TABLE, SCHEMA)
+BY = tuple(SCHEMA.groupings[name] for name in ("town", "home"))
+
+
+class TestSchema:
+    def test_groups_are_the_combinations_in_the_order_of_the_columns(self):
+        assert SCHEMA.groups[:4] == ("a x own", "a x rent", "a x other", "b x own")
+        assert SCHEMA.groupings == {
+            "town": (0, 0, 0, 1, 1, 1),
+            "home": (0, 1, 2, 0, 1, 2),
+            "town x home": (0, 1, 2, 3, 4, 5),
+        }
+        assert set(SCHEMA.features) == {"income", "age"}
+        expected = [f"{town} x {home}" for town, home in TABLE[["town", "home"]].to_numpy()]
+        assert np.array(SCHEMA.groups)[ROWS.s].tolist() == expected
+
+    def test_a_file_holds_the_columns_as_a_list(self):
+        text = SCHEMA.to_json()
+        assert json.loads(text)["sensitive"] == ["town", "home"]
+        assert parse_schema(text, source="s") == SCHEMA
+
+    @pytest.mark.parametrize(
+        ("sensitive", "said"),
+        [
+            (["town"], "at least 2 items"),
+            (["town", "town"], "must not repeat a column"),
+            (["town", "paid"], "label and sensitive are both 'paid'"),
+            (["town", "income"], "must be a categorical column"),
+            (["town", "nowhere"], "must be a categorical column"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, sensitive, said):
+        document = json.loads(make_schema().to_json()) | {"sensitive": sensitive}
+        with pytest.raises(InputError, match=said):
+            parse_schema(json.dumps(document), source="s")
+
+    def test_too_many_combinations_are_refused(self):
+        many = Categorical(categories=tuple(range(300)))
+        columns = make_schema().columns | {"one": many, "other": many}
+        document = make_schema().model_copy(update={"columns": columns})
+        with pytest.raises(InputError, match="one x other has 90000 groups; at most 1000"):
+            document.with_sensitive(("one", "other"))
+
+    def test_small_combinations_are_merged_by_the_first_attribute(self):
+        compared = SCHEMA.compared(("town x home",), [40, 10, 25, 9, 60, 8], least=30)
+        grouping, names = compared["town x home"]
+        assert grouping == (0, 2, 2, -1, 1, -1)
+        assert names == ("town x home=a x own", "town x home=b x rent", "town=a x other")
+        with pytest.raises(InputError, match="groups_by: 'age' must be one of town, home, town x"):
+            SCHEMA.compared(("age",), [1] * 6, least=0)
+
+    def test_records_have_a_column_of_each_attribute(self):
+        records = np.column_stack([TABLE["income"], TABLE["age"]])
+        again = records_table(records, ROWS.s, ROWS.y, SCHEMA)
+        columns = ["income", "age", "town", "home", "paid"]
+        pd.testing.assert_frame_equal(again[columns], TABLE[columns], check_dtype=False)
+
+
+@pytest.fixture(scope="module")
+def scored():
+    score = np.random.default_rng(0).normal(size=len(ROWS.y)) + 0.3 * ROWS.s
+    return Scored(ROWS.y, score, ROWS.s, len(SCHEMA.groups))
+
+
+class TestMetrics:
+    @pytest.mark.parametrize(
+        "by", [None, ("town",), ("town", "home"), ("home", "town x home")], ids=str
+    )
+    def test_a_gap_is_the_largest_of_those_asked_for(self, scored, by):
+        config = sf.ServerConfig(resamples=2, groups_by=by)
+        found = evaluate_scores({"all": scored}, config, schema=SCHEMA)
+        columns = {"town": ["town"], "home": ["home"], "town x home": ["town", "home"]}
+        sizes = {
+            name: fl.demographic_parity_difference(
+                ROWS.y > 0, scored.score > 0, sensitive_features=TABLE[columns[name]]
+            )
+            for name in columns
+        }
+        assert np.abs(found.overall["spd"].value) == pytest.approx(
+            max(sizes[name] for name in by or ("town x home",))
+        )
+        for name, size in sizes.items():
+            assert abs(found.groupings[name].metrics["spd"].value) == pytest.approx(size)
+        assert found.groupings["town"].metrics["spd"].value == pytest.approx(
+            metrics(scored._replace(s=ROWS.s // 3, n_groups=2))["spd"]
+        )
+
+    def test_small_groups_are_merged_in_what_is_reported(self, scored):
+        config = sf.ServerConfig(resamples=2, min_group_rows=90)
+        found = evaluate_scores({"all": scored}, config, schema=SCHEMA)
+        assert any(name.endswith("x other") for name in found.group_names)
+        assert sum(rates.n for rates in found.by_group) == sum(
+            rates.n for rates in found.groupings["town x home"].rates.values()
+        )
+        document = evaluation_document(found, SCHEMA, config)
+        assert list(document["by_group"]) == list(found.group_names)
+        assert set(document["groupings"]) == {"town", "home", "town x home"}
+        assert set(document["groupings"]["home"]["rates"]) == {
+            "home=own", "home=rent", "home=other"
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("notion", ["statistical_parity", "equal_opportunity", "equalized_odds"])
+def test_private_moments_are_of_the_same_groups_as_penalties(notion):
+    a = np.column_stack([ROWS.x, np.ones(len(ROWS.y))])
+    theta = np.random.default_rng(1).normal(size=a.shape[1])
+    cell = 2 * ROWS.s + (ROWS.y > 0)
+    counts = np.bincount(cell, minlength=12).reshape(6, 2).astype(float)
+    inputs = np.stack([a[cell == c].sum(axis=0) for c in range(12)]).reshape(6, 2, -1)
+    rates = np.stack([(1 / (1 + np.exp(-4 * a[cell == c] @ theta))).sum() for c in range(12)])
+    rows = Rows(jnp.array(a), jnp.array(ROWS.s), jnp.array(ROWS.y))
+    with jax.enable_x64(True):
+        covariance = CovariancePenalty(6, notion, by=BY)
+        rate = SelectionRatePenalty(6, notion, 4.0, by=BY)
+        expected = [np.ravel(one.gaps(rows.a @ theta, rows)) for one in (covariance, rate)]
+    found = covariance_moments(counts, inputs, covariance) @ theta
+    np.testing.assert_allclose(np.sort(found), np.sort(expected[0]), atol=1e-6)
+    found = rate_gaps(counts, rates.reshape(6, 2), rate)
+    np.testing.assert_allclose(np.sort(found), np.sort(expected[1]), atol=1e-6)
+
+
+def model_of(schema):
+    names = input_names(schema, intercept=True)
+    theta = np.random.default_rng(1).normal(size=len(names))
+    return TrainedModel(
+        schema=schema, version="0", loss="linear, logistic loss", intercept=True, inputs=names,
+        theta=tuple(theta.tolist()), gradient_norm=0.0, converged=True,
+    )  # fmt: skip
+
+
+def test_exports_read_each_attribute(tmp_path):
+    model = model_of(SCHEMA)
+    expected = model.scores(ROWS.x, ROWS.s)
+    assert model.inputs[-6:-1] == tuple(f"town x home={group}" for group in SCHEMA.groups[1:])
+    plain = TABLE.drop(columns="paid")
+    pipeline = model.to_sklearn()
+    np.testing.assert_allclose(pipeline.decision_function(plain), expected)
+    (tmp_path / "model.onnx").write_bytes(model.to_onnx().SerializeToString())
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    columns = {
+        name: plain[[name]].to_numpy(float if name in ("income", "age") else object)
+        for name in plain
+    }
+    score, decision = session.run(["score", "decision"], columns)
+    np.testing.assert_allclose(np.ravel(score), expected)
+    assert np.ravel(decision).tolist() == predict(model, plain)["decision"].tolist()
+
+
+@pytest.fixture(scope="module")
+def releases():
+    return {
+        f"client {i}": sf.distill_table(
+            TABLE.iloc[i::2], SCHEMA, sf.SurrogateConfig(k_min=5, seed=i)
+        ).release
+        for i in range(2)
+    }
+
+
+class TestServer:
+    @pytest.mark.parametrize("by", [("town",), ("town", "home"), None], ids=str)
+    def test_the_gap_of_what_is_asked_for_is_met(self, releases, by):
+        config = sf.ServerConfig(max_gap=0.1, groups_by=by)
+        model = sf.pool_and_train(releases, SCHEMA, config)
+        rows = {n: sf.pool_records({n: one}, SCHEMA) for n, one in releases.items()}
+        table, weight = (
+            pd.concat([part for part, _ in rows.values()]),
+            np.concatenate([part for _, part in rows.values()]),
+        )
+        encoded = encode(table, SCHEMA)
+        selected = model.scores(encoded.x, encoded.s) > 0
+        for name in by or ("town x home",):
+            s = np.array(SCHEMA.groupings[name])[encoded.s]
+            rates = [np.average(selected[s == g], weights=weight[s == g]) for g in np.unique(s)]
+            assert np.ptp(rates) <= 0.1 + 1e-9
+
+    def test_a_combination_that_nobody_has_is_not_compared(self):
+        table = WeightedTable(*ROWS, np.where(ROWS.s == 4, 0.0, 1.0))
+        assert compared_groupings(table, SCHEMA, sf.ServerConfig())[0][4] == -1
+        alone = WeightedTable(*ROWS, np.where(ROWS.s < 3, 0.0, 1.0))
+        with pytest.raises(InputError, match="no release has rows of the group 'town=a'"):
+            compared_groupings(alone, SCHEMA, sf.ServerConfig(groups_by=("town",)))
+
+
+def test_fair_releases_compare_by_each_attribute():
+    config = sf.DistillConfig(
+        n_synthetic=24, steps=60, groups_by=("town", "home"), penalty="selection_rate"
+    )
+    made = sf.distill_table(TABLE, SCHEMA, config)
+    assert "groups_by" in made.release.header.config.model_dump(mode="json")
+    few = TABLE[~((TABLE["town"] == "b") & (TABLE["home"] == "own"))]
+    sf.distill_table(few, SCHEMA, config)  # each attribute has all its groups
+    with pytest.raises(InputError, match="column 'town x home', among all rows, holds only"):
+        sf.distill_table(few, SCHEMA, config.model_copy(update={"groups_by": None}))
+
+
+class TestEstimators:
+    X, Y = TABLE[["income", "age"]], TABLE["paid"] == "yes"
+
+    def test_several_columns_are_compared_by_their_combinations_as_in_fairlearn(self):
+        model = sf.sklearn.FairLogisticRegression(max_gap=0.08, penalty="selection_rate")
+        model.fit(self.X, self.Y, sensitive_features=TABLE[["town", "home"]])
+        gap = fl.demographic_parity_difference(
+            self.Y, model.predict(self.X), sensitive_features=TABLE[["town", "home"]]
+        )
+        assert model.gap_ == pytest.approx(gap)
+        assert gap <= 0.08
+        assert len(model.groups_) == 6
+
+    @pytest.mark.parametrize("array", [False, True])
+    def test_or_each_by_itself(self, array):
+        features = TABLE[["town", "home"]]
+        names = [0, 1] if array else ["town", "home"]
+        model = sf.sklearn.FairLogisticRegression(max_gap=0.05, groups_by=names)
+        given = features.to_numpy() if array else features
+        model.fit(self.X, self.Y, sensitive_features=given)
+        gaps = [
+            fl.demographic_parity_difference(
+                self.Y, model.predict(self.X), sensitive_features=features[name]
+            )
+            for name in features
+        ]
+        assert model.gap_ == pytest.approx(max(gaps))
+        assert max(gaps) <= 0.05
+
+    def test_a_column_that_is_not_there_is_named(self):
+        model = sf.sklearn.FairLogisticRegression(groups_by=["sex"])
+        with pytest.raises(InputError, match="groups_by: 'sensitive_features: sex' must be one of"):
+            model.fit(self.X, self.Y, sensitive_features=TABLE[["town", "home"]])
+
+
+def test_a_draft_has_several(tmp_path):
+    draft = draft_table(TABLE, "t", "paid", ["town", "home"], missing=[""])
+    draft.choose_positive(["yes"])
+    draft.description = "test"
+    assert parse_schema(draft.to_json(reviewed=True), source="d").attributes == ("town", "home")
+    TABLE.to_csv(tmp_path / "t.csv", index=False)
+    flags = ["--label", "paid", "--positive", "yes", "--sensitive", "town", "home"]
+    assert main(["schema", str(tmp_path / "t.csv"), *flags, "--output", str(tmp_path / "s")]) == 0
+    assert json.loads((tmp_path / "s").read_text())["sensitive"] == ["town", "home"]
+
+
+def test_the_command_line_takes_several(tmp_path, capsys):
+    path, schema = tmp_path / "t.csv", tmp_path / "schema.json"
+    TABLE.to_csv(path, index=False)
+    one = SCHEMA.with_sensitive("town")
+    schema.write_text(one.to_json())
+    split = ["split", str(path), "--schema", str(schema), "--sensitive", "town", "home"]
+    assert main([*split, "--output", str(tmp_path / "c")]) == 0
+    assert parse_schema((tmp_path / "c/schema.json").read_bytes(), source="s") == SCHEMA
+    capsys.readouterr()
+    assert main([*split[:4], "--sensitive", "town", "town", "--output", str(tmp_path / "d")]) == 2
+    assert "'town'" in capsys.readouterr().err
