@@ -176,8 +176,8 @@ def test_exports_read_each_attribute(tmp_path):
         for name in plain
     }
     score, decision = session.run(["score", "decision"], columns)
-    np.testing.assert_allclose(np.ravel(score), expected)
-    assert np.ravel(decision).tolist() == predict(model, plain)["decision"].tolist()
+    np.testing.assert_allclose(np.asarray(score).ravel(), expected)
+    assert np.asarray(decision).ravel().tolist() == predict(model, plain)["decision"].tolist()
 
 
 @pytest.fixture(scope="module")

@@ -348,8 +348,11 @@ class Schema(BaseModel):
         """
         by, own = by or (self.sensitive_name,), self.groupings
         first, rows, compared = self.attributes[0], np.asarray(rows), {}
-        for name, grouping in zip(by, map(np.array, self.groupings_by(by)), strict=True):
-            names = [f"{name}={group}" for group in self.groups_of(name)]
+        for name, groups in zip(by, self.groupings_by(by), strict=True):
+            names, grouping = (
+                [f"{name}={group}" for group in self.groups_of(name)],
+                np.array(groups),
+            )
             if name == self.sensitive_name and len(self.attributes) > 1:
                 small = rows < least
                 names = [text for text, few in zip(names, small, strict=True) if not few]
