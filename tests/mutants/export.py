@@ -97,8 +97,8 @@ MUTANTS = [
     Mutant(
         "ONNX multiplies the columns of an interaction in another order",
         "export/onnx_graph.py",
-        "np.divmod(np.arange(widths[one] * widths[other]), widths[other])",
-        "np.divmod(np.arange(widths[one] * widths[other]), widths[other])[::-1]",
+        "places = np.divmod(np.arange(n * m), m)",
+        "places = np.divmod(np.arange(n * m), m)[::-1]",
         "test_export.py",
     ),
     Mutant(
