@@ -337,7 +337,8 @@ def test_settings_that_are_not_allowed(change, expected):
     [
         (Y, None, "sensitive_features: None"),
         (Y, S[:5], r"sensitive_features: of shape \(5,\); must be .* each of the 300 rows"),
-        (Y, np.column_stack([S, S]), r"sensitive_features: of shape \(300, 2\)"),
+        (Y, np.column_stack([S, S])[None], r"sensitive_features: of shape \(1, 300, 2\)"),
+        (Y, np.column_stack([S, S])[:5], r"sensitive_features: 0: of shape \(5,\); must be"),
         (Y, np.where(S == "a", 1, S.astype(object)), "sensitive_features: must be all numbers or"),
         (np.where(np.arange(N) == 3, None, Y), S, "y, row 4: missing"),
         (Y, np.where(S == "a", None, S), "sensitive_features, row .*: missing"),
