@@ -81,6 +81,8 @@ class Influence(NamedTuple):
             "accuracy", "SPD" or "selection rate of" a group, see
             :func:`synthfair.server.outliers.extreme`; or the "sign of SPD" or "size of SPD", which
             without it is another, or twice or half as large: of the one that changes it furthest.
+        weight: what one of its rows counts, given trusted rows; all together count as much as
+            without. Not-a-number without trusted rows.
     """
 
     theta: float
@@ -93,6 +95,7 @@ class Influence(NamedTuple):
     alone: bool = False
     rates: tuple[float, ...] = ()
     by: tuple[str, ...] = ()
+    weight: float = math.nan
 
 
 class Influences(NamedTuple):
@@ -196,7 +199,15 @@ _Size = Annotated[GroupSize, *_within(*_COUNTS)]
 _Cost = Annotated[Communication, *_within(*_COUNTS)]
 _Influences = Annotated[
     Influences,
-    *_within(-1e12, 1e12, relative=(0, 1e300), accuracy=(-1, 1), spd=(-1, 1), rates=(-1, 1)),
+    *_within(
+        -1e12,
+        1e12,
+        relative=(0, 1e300),
+        accuracy=(-1, 1),
+        spd=(-1, 1),
+        rates=(-1, 1),
+        weight=(0, 1e12),
+    ),
 ]
 
 

@@ -31,6 +31,7 @@ def server(
     records: Path | None = None,
     refine: Path | None = None,
     answers: Annotated[Int, Parameter(validator=validators.Number(gte=1))] | None = None,
+    trusted: Path | None = None,
     report: bool = False,
     **settings: Any,
 ) -> None:
@@ -73,13 +74,19 @@ def server(
             four or five do.
         answers: Answers that complete an exchange, where not all clients may answer. Default: as
             many as there are releases.
+        trusted: Small table of the server's own, about 200 rows: used for nothing but how much
+            each release counts. Those that make the model worse on it hardly do.
         report: Write report.html and its plots to the output folder as well. Where that holds
             clients' history files (private; in simulations), it shows their curves.
     """
     config = load_server_config(**settings)
     if report and not test:
         raise InputError("--report: needs --test")
-    check_inputs(schema, *releases, *test, *keys)
+    if refine and trusted:
+        raise InputError(
+            "--refine, --trusted: give one; in exchanges the rows of all clients count"
+        )
+    check_inputs(schema, *releases, *test, *keys, *filter(None, [trusted]))
 
     from synthfair.cli.show import say, warn
     from synthfair.jax_setup import start_jax
@@ -102,8 +109,7 @@ def server(
     if report:  # all that could refuse it, before any work is done
         pages = report_files(page, output)
         require_free(*pages, force=force)
-        if records:
-            require_distinct(records, *pages)
+        require_distinct(*filter(None, [records]), *pages)
         read_histories(output)
     result = serve(
         releases,
@@ -114,6 +120,7 @@ def server(
         keys=keys,
         frontier=frontier,
         records=records,
+        trusted=trusted,
         force=force,
     )
     if refine:

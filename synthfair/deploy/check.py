@@ -104,6 +104,8 @@ def _server(kit: Path) -> Iterator[str]:
     for path in settings.tests:
         if not path.is_file():
             yield f"{path}: no such test table"
+    if settings.trusted and not settings.trusted.is_file():
+        yield f"{settings.trusted}: no such trusted table"
 
 
 def _site(kit: Path) -> Iterator[str]:

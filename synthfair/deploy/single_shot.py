@@ -162,4 +162,5 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
         output,
         server_config(job.server),
         keys=[settings.keys / f"{path.stem}.pub" for path in releases],
+        trusted=settings.trusted,
     )

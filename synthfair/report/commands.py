@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Collection
 from typing import Any, cast
@@ -47,12 +48,15 @@ def commands(metrics: MetricsFile) -> list[str]:
         lines.append(client_command(_stem(client), config, key))
     settings = {"resamples": metrics.resamples, **least, "max_influence": metrics.max_influence}
     settings |= {"seed": metrics.seed}
+    releases = metrics.influence.releases.values() if metrics.influence else ()
+    weighted = any(not math.isnan(one.weight) for one in releases)
     server = _line(
         "synthfair.server",
         *(f"{_stem(client)}.parquet" for client in metrics.config),
         schema="schema.json",
         test=[f"{_stem(client)}.csv" for client in metrics.per_client],
         keys=[f"{name}{PUBLIC}" for name in signers.values()] or None,
+        trusted="trusted.csv" if weighted else None,
         output="server",
         **(changed_settings(metrics.server) if metrics.server else settings),
         report=True,

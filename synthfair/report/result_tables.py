@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -135,6 +136,7 @@ def influence_table(
         record: dict[str, object] = {
             "release": name,
             "signed by": signed_by.get(name, "nobody") if signed_by else None,
+            "weight": None if math.isnan(influence.weight) else influence.weight,
             "scores": influence.scores,
             "relative": influence.relative,
             "accuracy": influence.accuracy,
@@ -152,6 +154,11 @@ def influence_table(
         " of each group, in the schema's order. First step: the model without the release is"
         " estimated by one step towards it, not trained."
     )
+    if not all(math.isnan(influence.weight) for _, influence in ranked):
+        caption += (
+            " Weight: what one of its rows counts; near 0 where the model does better on the"
+            " trusted rows without. Those of honest clients differ by chance, by a factor of 3."
+        )
     if len(ranked) > most:
         caption += f" The {most} furthest of {len(ranked)}."
     return Table.of(records, caption=caption)

@@ -45,6 +45,7 @@ from synthfair.run_files import Influence, Influences
 from synthfair.server.changes import change_on_others, change_on_tables, measured_on_own
 from synthfair.server.outliers import outlier_bound, stand_out
 from synthfair.server.pooling import Pool, make_pool
+from synthfair.server.trust import LITTLE
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def measure_influence(
     rho: float | None = None,
     model: LinearModel | None = None,
     penalty: Penalty | None = None,
+    trusted: pd.DataFrame | Encoded | None = None,
 ) -> Influences:
     """The influence of each release on the model that was trained on them all.
 
@@ -83,6 +85,7 @@ def measure_influence(
             not given.
         model: as given to :func:`synthfair.pool_and_train`.
         penalty: as given to :func:`synthfair.pool_and_train`.
+        trusted: as given to :func:`synthfair.pool_and_train`.
 
     Returns:
         By the same names; none for a single release, which nothing can be compared with.
@@ -90,7 +93,7 @@ def measure_influence(
     Raises:
         InputError: no release, or a table that does not fit the schema.
     """
-    pooled = make_pool(releases, trained.schema_, config, penalty=penalty)
+    pooled = make_pool(releases, trained.schema_, config, penalty=penalty, trusted=trusted)
     return influence_in(pooled, trained, tables, rho=rho, model=model)
 
 
@@ -134,17 +137,25 @@ def influence_in(
     )
     numbers = zip(*(np.asarray(column).tolist() for column in columns), strict=True)
     found = (
-        Influence(*number, rates=tuple(rates), by=names)
-        for number, rates, names in zip(numbers, change.rates.T.tolist(), by, strict=True)
+        Influence(*number, rates=tuple(rates), by=names, weight=pooled.trust.get(name, np.nan))
+        for name, number, rates, names in zip(
+            names, numbers, change.rates.T.tolist(), by, strict=True
+        )
     )
     return Influences(dict(zip(names, found, strict=True)), bound)
 
 
 def _alone(at: _Trained) -> np.ndarray:
-    """[K] whether a release has rows of a pair of group and label of which no other has any."""
+    """[K] whether a release has rows of a pair of group and label of which no other has any.
+
+    Those that hardly count, given trusted rows, have none.
+    """
     pair = 2 * np.asarray(at.pooled.rows.s) + (np.asarray(at.pooled.rows.y) > 0)
-    there = at.weight > 0
-    has = [np.unique(pair[part][there[part]]) for part in at.pooled.parts.values()]
+    there, trust = at.weight > 0, at.pooled.trust
+    has = [
+        np.unique(pair[part][there[part] & (trust.get(name, 1.0) >= LITTLE)])
+        for name, part in at.pooled.parts.items()
+    ]
     owners = np.bincount(np.concatenate(has), minlength=2 * at.pooled.n_groups)
     return np.array([(owners[pairs] == 1).any() for pairs in has])
 
@@ -210,12 +221,13 @@ def _first_steps(at: _Trained) -> np.ndarray:
         return _jackknife(at)
     a, theta = np.asarray(at.pooled.rows.a, float), at.theta
     derivatives = _derivatives(jnp.asarray(theta), padded(at.pooled.rows), model=at.model)
-    slopes, curvatures = (np.asarray(part, float)[: len(a)] for part in derivatives)
+    weight = at.weight
+    slopes, curvatures = (weight * np.asarray(part, float)[: len(a)] for part in derivatives)
     gradient, hessian = a.T @ slopes, a.T @ (curvatures[:, None] * a)
     ridge = at.pooled.lambda_theta / len(theta) ** 2
 
     def step(part: slice) -> np.ndarray:
-        mine, others = a[part], len(a) - (part.stop - part.start)
+        mine, others = a[part], weight.sum() - weight[part].sum()
         g = (gradient - mine.T @ slopes[part]) / others + ridge * theta
         h = (hessian - mine.T @ (curvatures[part, None] * mine)) / others
         return _solution(h + ridge * np.eye(len(theta)), g)

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from statistics import mode
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 import synthfair
 from synthfair.config import DistillConfig, Notion, ServerConfig
-from synthfair.data.encode import Encoded, encode_records, records_table
+from synthfair.data.encode import Encoded, encode, encode_records, records_table
 from synthfair.data.schema import Schema
 from synthfair.distill.problem import make_rows
 from synthfair.distill.solvers import train
@@ -23,6 +24,7 @@ from synthfair.model import LinearModel, Model, Rows, padded
 from synthfair.release.format import Release, name_of
 from synthfair.release.keys import Keys
 from synthfair.release.reading import MAX_CELLS, read_release
+from synthfair.server.trust import learn_weights
 from synthfair.surrogate.frontier import FrontierPoint, GlobalProblem, least_weight
 from synthfair.surrogate.weighted_table import WeightedTable
 from synthfair.trained import TrainedModel, input_names
@@ -156,6 +158,7 @@ class Pool(NamedTuple):
             count as ``max_rows``.
         max_rows: that a client may have: as set, or MANY_MEDIANS lower medians of the claims.
         by: groupings that are compared, of several attributes.
+        trust: what a row of each release counts, by name; none without trusted rows.
     """
 
     rows: Rows
@@ -171,6 +174,7 @@ class Pool(NamedTuple):
     capped: Mapping[str, float] = {}
     max_rows: float = np.inf
     by: tuple[Grouping, ...] = ()
+    trust: Mapping[str, float] = {}
 
     @property
     def problem(self) -> GlobalProblem:
@@ -188,13 +192,15 @@ def make_pool(
     config: ServerConfig | None = None,
     *,
     penalty: Penalty | None = None,
+    trusted: pd.DataFrame | Encoded | None = None,
 ) -> Pool:
     """Puts releases together, all fair or all surrogates. See :func:`pool_and_train`.
 
     Raises:
         InputError: no release; some fair and some surrogates; fair ones that were made for
-            different problems, or with settings of the server that only surrogates leave to it; or
-            surrogates of which a group, or a label, is nobody's.
+            different problems, or with settings of the server that only surrogates leave to it;
+            surrogates of which a group, or a label, is nobody's; or trusted rows that do not fit
+            the schema, or have no row of some group and label.
     """
     if not releases:
         raise InputError("no releases: the pool is empty")
@@ -209,12 +215,16 @@ def make_pool(
     ends = np.cumsum([0, *(len(release.y) for release in releases.values())]).tolist()
     parts = dict(zip(releases, (slice(*pair) for pair in pairwise(ends)), strict=True))
     if "surrogate" in kinds:
-        return _pool_surrogates(releases, schema, config, parts, penalty)
-    if penalty is not None:
+        pooled = _pool_surrogates(releases, schema, config, parts, penalty)
+    elif penalty is not None:
         raise InputError(
             f"{name_of(penalty)}: of fair releases the penalty was the clients' choice"
         )
-    return _pool_fair(releases, schema, config, parts)
+    else:
+        pooled = _pool_fair(releases, schema, config, parts)
+    if trusted is None:
+        return pooled
+    return _weighted(pooled, schema, trusted, releases)
 
 
 def _pool_fair(
@@ -269,6 +279,49 @@ def _pool_surrogates(
         max_rows=most,
         by=by,
     )
+
+
+def _weighted(
+    pooled: Pool,
+    schema: Schema,
+    trusted: pd.DataFrame | Encoded,
+    releases: Mapping[str, Release],
+) -> Pool:
+    """The pool with what each release counts, given rows that the server trusts."""
+    if len(pooled.parts) < 2:
+        raise InputError("trusted: weighs releases against each other, and there is only one")
+    if not isinstance(trusted, Encoded):
+        trusted = encode(trusted, schema, source="trusted")
+    for i, group in enumerate(schema.groups):
+        for label, decision in zip((-1, 1), schema.decisions, strict=True):
+            if not ((trusted.s == i) & (trusted.y == label)).any():
+                raise InputError(
+                    f"trusted: has no row of {schema.sensitive}={group} and"
+                    f" {schema.label}={decision}; give some of each group and label, and about"
+                    " 200 together"
+                )
+    # Of fair releases, what most clients asked for; of surrogates, fairness is asked for later.
+    penalty, rho, n_groups = None, 0.0, pooled.n_groups
+    if pooled.penalty is None:
+        configs = [cast(DistillConfig, one.header.config) for one in releases.values()]
+        asked: list[Any] = [(c.penalty, c.notion, c.temperature, c.rho_o) for c in configs]
+        kind, notion, temperature, rho = mode(asked)
+        penalty = named_penalty(kind, notion, temperature, n_groups=n_groups)
+    trust = learn_weights(
+        pooled.rows,
+        [*pooled.parts.values()],
+        make_rows(trusted, n_groups=n_groups, intercept=pooled.intercept),
+        lambda_theta=pooled.lambda_theta,
+        penalty=penalty,
+        rho=rho,
+        n_features=len(schema.encoded_names),
+        n_groups=n_groups,
+    )
+    weight = np.repeat(trust, [part.stop - part.start for part in pooled.parts.values()])
+    if pooled.rows.weight is not None:
+        weight = weight * np.asarray(pooled.rows.weight)
+    by_name = dict(zip(pooled.parts, trust.tolist(), strict=True))
+    return pooled._replace(rows=pooled.rows._replace(weight=weight), trust=by_name)  # type: ignore[arg-type]
 
 
 def _weights(
@@ -331,6 +384,7 @@ def pool_and_train(
     *,
     model: LinearModel | None = None,
     penalty: Penalty | None = None,
+    trusted: pd.DataFrame | Encoded | None = None,
 ) -> TrainedModel:
     """Trains one model on the rows of all releases.
 
@@ -358,6 +412,9 @@ def pool_and_train(
             :class:`LinearModel`, as a trained model scores a'theta.
         penalty: of surrogates, another than that of the settings; a function of scores and
             weighted rows, see :class:`synthfair.fairness.penalties.Penalty`.
+        trusted: a small table of the server's own, of each group and label, about 200 rows. It is
+            used for nothing but a weight of each release, by which bad ones hardly count; see
+            :mod:`synthfair.server.trust`.
 
     Returns:
         The model, with how well it was trained; its ``scores`` are positive for the decision +1.
@@ -380,7 +437,7 @@ def pool_and_train(
         >>> round(found["accuracy"].value, 1)
         0.9
     """
-    pooled = make_pool(releases, schema, config, penalty=penalty)
+    pooled = make_pool(releases, schema, config, penalty=penalty, trusted=trusted)
     return train_pool(pooled, schema, model=model)[0]
 
 

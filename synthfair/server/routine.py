@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from synthfair.config import DistillConfig, ServerConfig, Target
-from synthfair.data.encode import Encoded
+from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Schema, read_schema
+from synthfair.data.tables import read_table
 from synthfair.errors import InputError
 from synthfair.evaluation import (
     Evaluation,
@@ -39,6 +40,7 @@ from synthfair.server.pooling import (
     signer,
     train_pool,
 )
+from synthfair.server.trust import LITTLE
 from synthfair.surrogate.fair_table import make_fair_table
 from synthfair.surrogate.frontier import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
@@ -96,6 +98,7 @@ def serve(
     keys: Sequence[Path] = (),
     frontier: bool = False,
     records: Path | None = None,
+    trusted: Path | None = None,
     force: bool = False,
 ) -> ServerResult:
     """From files to files: model.json and metrics.json; of surrogates fair_table.parquet, too.
@@ -114,6 +117,7 @@ def serve(
             frontier.csv; for surrogates.
         records: file for the records of all surrogates, see :func:`pool_records`: columns of the
             schema, then ``weight``, as Parquet.
+        trusted: small table of the server's own; see :func:`synthfair.pool_and_train`.
         force: whether existing files are overwritten.
 
     Raises:
@@ -122,18 +126,20 @@ def serve(
     """
     # What is written must not be there, and must be no input.
     files, more = Outputs.of(output), [records] if records else []
+    own = [trusted] if trusted else []
     outputs = [*files, *more]
     for i, path in enumerate(outputs):
-        require_distinct(path, schema_path, *tests, *releases, *keys, *outputs[:i])
+        require_distinct(path, schema_path, *tests, *releases, *keys, *own, *outputs[:i])
     require_free(*outputs, force=force)
 
     # Every release is verified, and all are pooled.
     schema, clients = read_schema(schema_path), read_keys(keys) if keys else None
     read = read_releases(releases, schema, keys=clients)
-    pooled = make_pool(read, schema, config)
+    rows = encode(read_table(trusted, schema), schema, source=str(trusted)) if trusted else None
+    pooled = make_pool(read, schema, config, trusted=rows)
     if frontier and pooled.penalty is None:
         raise InputError("frontier: fair releases have one weight of the penalty, their clients'")
-    rows = _records(read, schema, config) if records else None
+    table = _records(read, schema, pooled) if records else None
     tables = encode_tests(read_tests(tests, schema), schema, sources=tests)
 
     # One model is trained, and measured on the test tables.
@@ -148,7 +154,8 @@ def serve(
     remedy = check.remedy if check and check.warnings and not point else ""
     most = config.most_influence(surrogates=point is not None)
     refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
-    warnings = _surrogate_warnings(pooled, point, config, schema) if point else ()
+    warnings = _hardly_count(pooled, file_names(releases))
+    warnings += _surrogate_warnings(pooled, point, config, schema) if point else ()
     if check and evaluation:
         warnings += (*check.warnings, *small_group_warnings(evaluation, schema, config))
     fair_table, refused = _fair_table(pooled, point, model) if point else (None, ())
@@ -166,7 +173,7 @@ def serve(
     if evaluation:
         write_json(files.metrics, _metrics(served, named, clients, schema, config))
     write_model(model, files.model)
-    _write_tables({files.fair_table: fair_table} | dict.fromkeys(more, rows))
+    _write_tables({files.fair_table: fair_table} | dict.fromkeys(more, table))
     if lines:
         write_frontier(lines, files.frontier)
     return served
@@ -240,6 +247,8 @@ def _asked(fair: Mapping[str, Release]) -> Target:
 def _plain(moved: Influence) -> dict[str, Any]:
     """As it stands in JSON, which has no not-a-number."""
     found = moved._asdict()
+    if np.isnan(moved.weight):  # without trusted rows
+        del found["weight"]
     listed = {"rates": [number(rate) for rate in moved.rates], "by": list(moved.by)}
     return {key: listed[key] if key in listed else number(found[key]) for key in found}
 
@@ -255,6 +264,19 @@ def _releases_document(named: Mapping[str, Release], signed: dict[str, str]) -> 
         },
         **({"signed_by": signed} if signed else {}),
     }
+
+
+def _hardly_count(pooled: Pool, names: Sequence[str]) -> tuple[str, ...]:
+    """Says which releases hardly count, given trusted rows."""
+    weights = zip(names, pooled.trust.values(), strict=False)  # none without trusted rows
+    if not (few := [f"{name} ({weight:.2g})" for name, weight in weights if weight < LITTLE]):
+        return ()
+    more = f" and {len(few) - 5} more" if len(few) > 5 else ""
+    return (
+        f"{', '.join(few[:5])}{more}: a row counts for less than {LITTLE:g} rows, as the model does"
+        " better on the trusted rows without. Ask the sites whether groups, labels and units are"
+        " right; their people may also be others than those of the trusted rows",
+    )
 
 
 def _surrogate_warnings(
@@ -286,7 +308,7 @@ def _surrogate_warnings(
     return tuple(found)
 
 
-def _records(releases: Mapping[str, Release], schema: Schema, config: ServerConfig) -> pa.Table:
+def _records(releases: Mapping[str, Release], schema: Schema, pooled: Pool) -> pa.Table:
     """The records of all releases, with a last column ``weight``."""
     import pyarrow as pa
 
@@ -295,8 +317,9 @@ def _records(releases: Mapping[str, Release], schema: Schema, config: ServerConf
             "records: have a column 'weight' of their own, and so has the schema; leave --records"
             " out"
         )
-    table, weight = pool_records(releases, schema, max_rows=config.max_rows)
-    found = pa.Table.from_pandas(table.assign(weight=weight), preserve_index=False)
+    table, _ = pool_records(releases, schema)
+    weighted = table.assign(weight=np.asarray(pooled.rows.weight))
+    found = pa.Table.from_pandas(weighted, preserve_index=False)
     return found.replace_schema_metadata()
 
 

@@ -153,6 +153,7 @@ class ServerSettings(BaseModel):
         schema_path: ``schema`` in the file; the public schema.
         keys: folder of the sites' public keys, each named after its site: NAME.pub.
         tests: test tables; without any there is no metrics.json.
+        trusted: table of the server's own for ``server --trusted``, in jobs of one upload.
         aggregators: folder of the aggregators' public keys, each named after its site: NAME.pub;
             the order of the names is that of their roles.
         revoked: public keys, in hexadecimal, that no longer count, whatever lies in ``keys``.
@@ -164,6 +165,7 @@ class ServerSettings(BaseModel):
     schema_path: Path = Field(alias="schema")
     keys: Path
     tests: tuple[Path, ...] = ()
+    trusted: Path | None = None
     aggregators: Path | None = None
     revoked: tuple[Hex32, ...] = ()
 

@@ -6,15 +6,17 @@ MUTANTS = [
     Mutant(
         "records are written over the model",
         "server/routine.py",
-        "*releases, *keys, *outputs[:i])",
-        "*releases, *keys)",
+        "*releases, *keys, *own, *outputs[:i])",
+        "*releases, *keys, *own)",
         "test_surrogate_release.py",
     ),
     Mutant(
         "written records have the weights of the files, however many",
         "server/routine.py",
-        "pool_records(releases, schema, max_rows=config.max_rows)",
-        "pool_records(releases, schema)",
+        "table, _ = pool_records(releases, schema)\n"
+        "    weighted = table.assign(weight=np.asarray(pooled.rows.weight))",
+        "table, weight = pool_records(releases, schema)\n"
+        "    weighted = table.assign(weight=weight)",
         "test_surrogate_release.py",
     ),
     Mutant(
@@ -41,8 +43,8 @@ MUTANTS = [
     Mutant(
         "influence under a penalty of one's own is under another",
         "server/influence.py",
-        "pooled = make_pool(releases, trained.schema_, config, penalty=penalty)",
-        "pooled = make_pool(releases, trained.schema_, config)",
+        "make_pool(releases, trained.schema_, config, penalty=penalty, trusted=trusted)",
+        "make_pool(releases, trained.schema_, config, trusted=trusted)",
         "test_surrogate_release.py",
     ),
     Mutant(
@@ -149,5 +151,75 @@ MUTANTS = [
         "if weight is not None and not weight.any():",
         "if False:",
         "test_surrogate_release.py",
+    ),
+    Mutant(
+        "influence is that of a pool without trusted rows",
+        "server/influence.py",
+        "penalty=penalty, trusted=trusted)",
+        "penalty=penalty)",
+        "test_trust.py",
+    ),
+    Mutant(
+        "first steps of influence count all rows alike",
+        "server/influence.py",
+        "(weight * np.asarray(part, float)[: len(a)] for",
+        "(np.asarray(part, float)[: len(a)] for",
+        "test_trust.py",
+    ),
+    Mutant(
+        "a release is not asked for by itself",
+        "server/trust.py",
+        "@ (alone + entropy)",
+        "@ entropy",
+        "test_trust.py",
+    ),
+    Mutant(
+        "weights are held near equal ones, not near the shares of rows",
+        "server/trust.py",
+        "(logarithm - jnp.log(shares))",
+        "logarithm",
+        "test_trust.py",
+    ),
+    Mutant(
+        "trusted rows are not asked how the releases do together",
+        "server/trust.py",
+        "gradient += through",
+        "gradient += 0.0 * through",
+        "test_trust.py",
+    ),
+    Mutant(
+        "false groups of surrogates are not looked for",
+        "server/trust.py",
+        "if penalty is None:",
+        "if False:",
+        "test_trust.py",
+    ),
+    Mutant(
+        "a model of the group is told the group",
+        "server/trust.py",
+        "= np.asarray(rows.y)[:, None]",
+        "+= 0.0",
+        "test_trust.py",
+    ),
+    Mutant(
+        "trusted rows weigh the releases, and the model does not see it",
+        "server/pooling.py",
+        "rows=pooled.rows._replace(weight=weight), trust=by_name",
+        "trust=by_name",
+        "test_trust.py",
+    ),
+    Mutant(
+        "trusted rows may lack a group with a label",
+        "server/pooling.py",
+        "((trusted.s == i) & (trusted.y == label)).any()",
+        "(trusted.s == i).any()",
+        "test_trust.py",
+    ),
+    Mutant(
+        "the only release that counts is refused for its influence",
+        "server/influence.py",
+        "there[part] & (trust.get(name, 1.0) >= LITTLE)",
+        "there[part]",
+        "test_trust.py",
     ),
 ]
