@@ -22,6 +22,7 @@ import numpy as np
 from benchmarks import additive as additive_models
 from benchmarks import adult_fpfl as adult
 from benchmarks import methods as rounds
+from benchmarks import unreliable as clients_at_fault
 from benchmarks.disclosure import disclosure_lines
 from benchmarks.findings import NO, NOTHING, YES, nothing_learned, of_learned, verdict_of
 from benchmarks.harness import ROOT, committed, written
@@ -225,6 +226,16 @@ def additive(every: Runs) -> Iterator[object]:
         yield additive_models.ASKED[setting.asked], additive_models.label_of(setting), *cells
 
 
+def unreliable(every: Runs) -> Iterator[object]:
+    """Accuracy / SPD with false rows, with and without trusted rows."""
+    for setting, here in clients_at_fault.federations(every):
+        cells = (
+            pair_text(here[one], constants=here["constant"]) for one in ("none", "trusted", "alone")
+        )
+        words = clients_at_fault.words_of(setting)
+        yield setting.table.replace("_", " "), setting.kind, words, *cells
+
+
 def proxy(every: Runs) -> Parts:
     """What each penalty leaves of SPD on Dutch, with all rows in one place."""
     here = every.select(task="dutch", clients=4, split="alike")
@@ -293,7 +304,7 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "table2": (table2, "table2 table2"), "covariance": (covariance_lines, "table2 covariance"),
     "epsilon": (epsilon, "privacy"), "disclosure": (disclosure_lines, "disclosure"),
     "trainers": (trainers_lines, "trainers"), "any_learner": (any_learner_lines, "records"),
-    "additive": (additive, "additive"),
+    "additive": (additive, "additive"), "unreliable": (unreliable, "unreliable"),
     "methods": (methods, "methods"), "fpfl": (fpfl, "adult_fpfl"),
     "sampling": (None, "adult_fpfl accounts"),
     "two_phase": (two_phase, "two_phase", "two_phase wide"),
