@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.optimize
 from conftest import make_schema, make_table
+from test_attributes import SCHEMA as SEVERAL
 from test_influence import some_pool
 
 import synthfair as sf
@@ -111,14 +112,16 @@ def test_weights_are_the_minimum_of_all_three_terms():
     def objective(alpha):
         w = np.exp(alpha) / np.exp(alpha).sum()
         by_row = np.repeat(w / shares, [part.stop - part.start for part in parts])
-        entropy = PULL / 30 * w @ np.log(w / shares)
+        entropy = PULL * (1 / 30 + 3 / rows.weight.sum()) * w @ np.log(w / shares)
         return f(by_scipy(rows._replace(weight=rows.weight * by_row))) + w @ alone + entropy
 
     with jax.enable_x64(True):
         alone = [f(by_scipy(Rows(*(column[part] for column in rows)))) for part in parts]
         best = scipy.optimize.minimize(objective, np.log(shares), method="BFGS").x
         given = {"lambda_theta": 0.1, "penalty": penalty, "rho": 2.0}
-        weights = learn_weights(rows, parts, trusted, **given, n_features=2, n_groups=2)
+        weights = learn_weights(
+            rows, parts, trusted, **given, n_features=2, n_groups=2, groupings=[(0, 1)]
+        )
     np.testing.assert_allclose(weights * shares, np.exp(best) / np.exp(best).sum(), atol=1e-2)
 
 
@@ -137,6 +140,7 @@ def test_groups_show_in_surrogates_alone():
         Rows(*(column[part] for column in rows[:3])) for part in (slice(3 * n), slice(3 * n, None))
     )
     given = {"lambda_theta": 1e-3, "rho": 0.0, "n_features": 1, "n_groups": 2}
+    given["groupings"] = [(0, 1)]
     weights = learn_weights(pooled, parts, trusted, penalty=None, **given)
     assert weights[0] < LITTLE < 1 < min(weights[1:])
     of_fair_releases = learn_weights(pooled, parts, trusted, penalty=CovariancePenalty(), **given)
@@ -219,7 +223,7 @@ def test_a_first_step_counts_rows_by_their_weights():
 @pytest.mark.parametrize(
     ("trusted", "said"),
     [
-        (TRUSTED[TRUSTED.town == "a"], r"no row of town=b and paid=no; give some of each group"),
+        (TRUSTED[TRUSTED.town == "a"], r"no row of town=b and paid=no; give"),
         (TRUSTED[(TRUSTED.town == "a") | (TRUSTED.paid == "no")], r"no row of town=b and paid=yes"),
         (TRUSTED.drop(columns="paid"), "column 'paid' is missing"),
     ],
@@ -227,6 +231,23 @@ def test_a_first_step_counts_rows_by_their_weights():
 def test_trusted_rows_have_each_group_and_label(trusted, said):
     with pytest.raises(sf.InputError, match=said):
         sf.pool_and_train(some_pool(2), SCHEMA, trusted=trusted)
+
+
+def test_of_several_attributes_each_has_its_groups_and_exchanged_ones_show():
+    schema = SEVERAL.with_sensitive(("town", "home"))
+    table = make_table(4600, seed=3).assign(home=lambda t: t["home"].fillna("rent"))
+    parts = [table[1000 * k : 1000 * (k + 1)] for k in range(5)]
+    parts[0] = swapped(parts[0])
+    config = sf.SurrogateConfig(k_min=10)
+    releases = {
+        f"c{k}": sf.distill_table(each, schema, config).release for k, each in enumerate(parts[:4])
+    }
+    server = sf.ServerConfig(rho=1.0, penalty="selection_rate", groups_by=("town", "home"))
+    pooled = make_pool(releases, schema, server, trusted=parts[4])
+    assert [weight < LITTLE for weight in pooled.trust.values()] == [True, False, False, False]
+    without = parts[4][parts[4].home != "other"]
+    with pytest.raises(sf.InputError, match="no row of home=other and paid=no"):
+        make_pool(releases, schema, server, trusted=without)
 
 
 def test_one_release_is_not_weighed():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from os import PathLike
 from pathlib import Path
 from statistics import mode
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ import synthfair
 from synthfair.config import DistillConfig, Notion, ServerConfig
 from synthfair.data.encode import Encoded, encode, encode_records, records_table
 from synthfair.data.schema import Schema
-from synthfair.distill.problem import make_rows
+from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.distill.solvers import train
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import FEW_ROWS
@@ -292,30 +292,34 @@ def _weighted(
         raise InputError("trusted: weighs releases against each other, and there is only one")
     if not isinstance(trusted, Encoded):
         trusted = encode(trusted, schema, source="trusted")
-    for i, group in enumerate(schema.groups):
-        for label, decision in zip((-1, 1), schema.decisions, strict=True):
-            if not ((trusted.s == i) & (trusted.y == label)).any():
-                raise InputError(
-                    f"trusted: has no row of {schema.sensitive}={group} and"
-                    f" {schema.label}={decision}; give some of each group and label, and about"
-                    " 200 together"
-                )
     # Of fair releases, what most clients asked for; of surrogates, fairness is asked for later.
-    penalty, rho, n_groups = None, 0.0, pooled.n_groups
+    penalty, rho, by = None, 0.0, schema.attributes
     if pooled.penalty is None:
         configs = [cast(DistillConfig, one.header.config) for one in releases.values()]
-        asked: list[Any] = [(c.penalty, c.notion, c.temperature, c.rho_o) for c in configs]
-        kind, notion, temperature, rho = mode(asked)
-        penalty = named_penalty(kind, notion, temperature, n_groups=n_groups)
+        asked = [(c.penalty, c.notion, c.temperature, c.rho_o, c.groups_by) for c in configs]
+        own = configs[asked.index(mode(asked))]
+        by, rho = own.groups_by or (schema.sensitive_name,), own.rho_o
+        groupings = schema.groupings_by(own.groups_by)
+        penalty = make_penalty(own, n_groups=pooled.n_groups, by=groupings)
+    for name in by:
+        s = np.array(schema.groupings[name])[trusted.s]
+        labels = zip((-1, 1), schema.decisions, strict=True)
+        for (y, decision), (i, group) in product(labels, enumerate(schema.groups_of(name))):
+            if not ((s == i) & (trusted.y == y)).any():
+                raise InputError(
+                    f"trusted: has no row of {name}={group} and {schema.label}={decision}; give"
+                    " some of each group and label, and about 200 together"
+                )
     trust = learn_weights(
         pooled.rows,
         [*pooled.parts.values()],
-        make_rows(trusted, n_groups=n_groups, intercept=pooled.intercept),
+        make_rows(trusted, n_groups=pooled.n_groups, intercept=pooled.intercept),
         lambda_theta=pooled.lambda_theta,
         penalty=penalty,
         rho=rho,
         n_features=len(schema.encoded_names),
-        n_groups=n_groups,
+        n_groups=pooled.n_groups,
+        groupings=schema.groupings_by(schema.attributes),
     )
     weight = np.repeat(trust, [part.stop - part.start for part in pooled.parts.values()])
     if pooled.rows.weight is not None:

@@ -4,25 +4,26 @@ One upload leaves no second chance: a client that exchanges groups or labels mov
 model. With m rows of its own, too few to train on, a server learns how much each of K releases
 counts, by a bilevel problem:
 
-    min over alpha   F(theta(w)) + sum_k w_k F(theta_k) + PULL/m sum_k w_k log(w_k / share_k)
-    w = softmax(alpha)
+    min over alpha   F(theta(w)) + sum_k w_k F(theta_k) + mu sum_k w_k log(w_k / share_k)
+    w = softmax(alpha),   mu = PULL (1/m + 1/N)
     theta(w) = argmin over theta   sum_k w_k loss(theta; release k) + lambda/(2 n^2) ||theta||^2
 
 It is the distillation's problem with weights in place of synthetic features: the inner solver and
 the implicit derivative are the same, Adam moves alpha. F is the mean loss on the trusted rows;
 theta_k is the model of release k alone; share_k is the release's share of all rows, where Adam
-starts.
+starts; N is the mean number of rows of a release.
 
 The first term asks whether the releases do well together. The second asks it of each by itself, as
 a PAC-Bayes bound does: where a tenth of the rows are false, few trusted rows hardly tell the model
 from a good one, but they tell a false release from a good one. The third, the entropy relative to
-the shares, holds the weights of honest clients, between which few trusted rows tell chance
-differences alone.
+the shares, holds the weights of honest clients, between which there are chance differences alone:
+the more, the fewer rows the server or the clients have.
 
 With fair releases F has the penalty that their clients chose, as these differ in little else. With
 surrogates it has none: the gap of 200 rows is off by some 0.07 by chance, and fairness is asked of
-the weighted releases afterwards. There, F is a sum over several models: one of the label, and one
-of each group, given the features and the label, in which exchanged groups show.
+the weighted releases afterwards. There, F is the loss of the model of the label and the mean loss
+of models of each attribute's groups, given the features and the label, in which exchanged groups
+show.
 
 After the idea of Wu, Curtis and Robinson (2026), *Robust Server Defense Against Unreliable Clients
 in One-Shot Fair Collaborative Machine Learning*, arXiv 2605.08616; this formulation is our own.
@@ -40,7 +41,7 @@ import optax
 
 from synthfair.distill.problem import implicit_vjp
 from synthfair.distill.solvers import Cholesky, Function, Newton, default_tolerance
-from synthfair.fairness.penalties import Penalty
+from synthfair.fairness.penalties import Grouping, Penalty
 from synthfair.model import (
     LinearModel,
     Rows,
@@ -129,6 +130,7 @@ def learn_weights(
     rho: float,
     n_features: int,
     n_groups: int,
+    groupings: Sequence[Grouping],
 ) -> np.ndarray:
     """[K] what a row of each release counts, w_k / share_k; all together as much as before.
 
@@ -141,6 +143,7 @@ def learn_weights(
         rho: its weight.
         n_features: number of features, the first of the model's inputs; the groups' follow.
         n_groups: number of groups.
+        groupings: of each attribute, the group of each of these.
     """
     weight = np.ones(len(rows.y)) if rows.weight is None else np.asarray(rows.weight, float)
     owner = np.repeat(np.arange(len(parts)), [part.stop - part.start for part in parts])
@@ -150,17 +153,19 @@ def learn_weights(
     few = padded(thinned(rows._replace(s=s, weight=weight)))  # type: ignore[arg-type]
     owner, few, own = few.s // n_groups, few._replace(s=few.s % n_groups), padded(trusted)
 
-    def of_group(rows: Rows, group: int) -> Rows:
+    def of_group(rows: Rows, grouping: Grouping, group: int) -> Rows:
         """Whether a row is of the group is its label, and the label is an input in its place."""
-        a = np.array(rows.a)
+        a, is_in = np.array(rows.a), np.array(grouping)[rows.s] == group
         a[:, n_features : n_features + n_groups - 1] = np.asarray(rows.y)[:, None]
-        return rows._replace(a=a, y=np.where(rows.s == group, 1.0, -1.0))  # type: ignore[arg-type]
+        return rows._replace(a=a, y=np.where(is_in, 1.0, -1.0))  # type: ignore[arg-type]
 
     with jax.enable_x64(True):
         # The model of the label, and of surrogates those of the groups.
-        pairs = [(few, own)]
+        groups = [(each, g) for each in groupings for g in range(1, max(each) + 1)]
+        pairs, times = [(few, own)], [1.0]
         if penalty is None:
-            pairs += [(of_group(few, g), of_group(own, g)) for g in range(1, n_groups)]
+            pairs += [(of_group(few, *each), of_group(own, *each)) for each in groups]
+            times += [1 / len(groups)] * len(groups)
         problems = [
             WeightProblem(each, owner, shares, held, lambda_theta, rho, penalty)  # type: ignore[arg-type]
             for each, held in pairs
@@ -169,17 +174,17 @@ def learn_weights(
         start = jnp.zeros(rows.a.shape[1])
         thetas = [_train(problem, jnp.asarray(shares), start) for problem in problems]
         alone = jnp.zeros(len(parts))
-        for problem, theta in zip(problems, thetas, strict=True):
+        for problem, theta, part in zip(problems, thetas, times, strict=True):
             ends = [_train(problem, w, theta) for w in jnp.eye(len(parts))]
-            alone += jnp.stack([problem.outer(end) for end in ends])
+            alone += part * jnp.stack([problem.outer(end) for end in ends])
+        mu = PULL * (1 / len(trusted.y) + len(parts) / weight.sum())
 
         @jax.jit
         @jax.grad
         def direct(alpha: jax.Array) -> jax.Array:
             """The gradient of the second and third term."""
             logarithm = jax.nn.log_softmax(alpha)
-            entropy = PULL / len(trusted.y) * (logarithm - jnp.log(shares))
-            return jnp.exp(logarithm) @ (alone + entropy)
+            return jnp.exp(logarithm) @ (alone + mu * (logarithm - jnp.log(shares)))
 
         # Adam, from the shares of rows on.
         alpha, adam = jnp.log(shares), optax.adam(RATE)
@@ -188,7 +193,7 @@ def learn_weights(
             gradient = direct(alpha)
             for i, problem in enumerate(problems):
                 thetas[i], through = hypergradient(problem, alpha, thetas[i])
-                gradient += through
+                gradient += times[i] * through
             change, state = adam.update(gradient, state)
             alpha += jnp.asarray(change)
         return np.asarray(jax.nn.softmax(alpha)) / shares

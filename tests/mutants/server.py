@@ -169,8 +169,8 @@ MUTANTS = [
     Mutant(
         "a release is not asked for by itself",
         "server/trust.py",
-        "@ (alone + entropy)",
-        "@ entropy",
+        "@ (alone + mu * (",
+        "@ (mu * (",
         "test_trust.py",
     ),
     Mutant(
@@ -183,7 +183,7 @@ MUTANTS = [
     Mutant(
         "trusted rows are not asked how the releases do together",
         "server/trust.py",
-        "gradient += through",
+        "gradient += times[i] * through",
         "gradient += 0.0 * through",
         "test_trust.py",
     ),
@@ -211,8 +211,8 @@ MUTANTS = [
     Mutant(
         "trusted rows may lack a group with a label",
         "server/pooling.py",
-        "((trusted.s == i) & (trusted.y == label)).any()",
-        "(trusted.s == i).any()",
+        "((s == i) & (trusted.y == y)).any()",
+        "(s == i).any()",
         "test_trust.py",
     ),
     Mutant(
