@@ -52,7 +52,7 @@ from synthfair.model import (
 )
 from synthfair.surrogate.fair_training import thinned
 
-PULL = 8.0
+PULL = 6.0
 """Of the weights towards the shares of rows; chosen on simulated federations of honest clients."""
 
 STEPS, RATE = 50, 0.2
