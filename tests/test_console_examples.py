@@ -135,12 +135,13 @@ def test_exceptions_are_of_commands_that_there_are():
 
 @pytest.fixture(scope="module")
 def lenders(tmp_path_factory):
-    """What docs/getting-started.md makes before its server, a table to score, and one of people."""
+    """What docs/getting-started.md makes before its server, and tables to score and to trust."""
     folder = tmp_path_factory.mktemp("pages")
     for block in console(STARTED)[:2]:
         typed(block, folder)
     rows = pd.read_csv(folder / "lenders" / "client_0_test.csv", dtype=str)
     rows.drop(columns="approve").to_csv(folder / "new.csv", index=False)
+    rows.to_csv(folder / "own.csv", index=False)
     rows.assign(id=[i // 2 for i in range(len(rows))]).to_csv(folder / "people.csv", index=False)
     shutil.copy(folder / "lenders" / "schema.json", folder)
     shutil.copytree(ROOT / "configs", folder / "configs")
