@@ -69,6 +69,7 @@ class Evaluation(NamedTuple):
         scores: of each group, over all test rows, for thresholds and calibration; empty without
             labels.
         groupings: metrics by each attribute, and by all of them together, where there are several.
+        by: groupings then of which gaps are the largest.
     """
 
     overall: dict[str, Metric]
@@ -81,6 +82,7 @@ class Evaluation(NamedTuple):
     rows: dict[str, list[LabelCounts]]
     scores: list[ScoreCounts]
     groupings: dict[str, GroupingMetrics]
+    by: Sequence[tuple[int, ...]] = ()
 
     @property
     def labelled(self) -> bool:
@@ -230,9 +232,10 @@ def evaluate_scores(
     everything, config = _pool(scored), config or ServerConfig()
 
     # Of several attributes, gaps are the largest of the groupings that are asked for.
+    several, least = len(schema.attributes) > 1, config.min_group_rows
     sizes = np.bincount(everything.s, minlength=everything.n_groups)
-    compared = partial(schema.compared, rows=sizes, least=max(FEW_ROWS, config.min_group_rows))
-    several, asked = len(schema.attributes) > 1, compared(config.groups_by)
+    compared = partial(schema.compared, rows=sizes, least=max(FEW_ROWS, least))
+    asked, least = compared(config.groups_by), max(FEW_ROWS, least) if several else least
     by = [groups.grouping for groups in asked.values()] if several else []
     together = compared(None)[schema.sensitive_name]
     by_group = everything.grouped(together.grouping)
@@ -244,7 +247,7 @@ def evaluate_scores(
             rows,
             resamples=config.resamples,
             seed=config.seed,
-            min_group_rows=config.min_group_rows,
+            min_group_rows=least,
             by=by,
         )
 
@@ -271,6 +274,7 @@ def evaluate_scores(
         groupings={name: of_grouping(one) for name, one in compared([*schema.groupings]).items()}
         if several
         else {},
+        by=by,
     )
 
 
@@ -290,6 +294,7 @@ def evaluation_document(
         name: {**as_numbers(part.metrics), "rates": as_numbers(part.rates)}
         for name, part in evaluation.groupings.items()
     }
+    asked = config.groups_by or (schema.sensitive_name,)
     by_label: dict[str, Any] = {}
     if evaluation.labelled:
         by_label = {
@@ -303,7 +308,7 @@ def evaluation_document(
         "by_group": of_groups(evaluation.by_group),
         "small_groups": {name: size._asdict() for name, size in small.items()},
         **by_label,
-        **({"groupings": groupings} if groupings else {}),
+        **({"groupings": groupings, "groups_by": asked} if groupings else {}),
         "n_test": evaluation.n_test,
         "schema_hash": schema.hash,
         "version": synthfair.__version__,
@@ -345,9 +350,10 @@ def small_group_warnings(
     names += [f"{len(small) - MOST_NAMED} more"] if len(small) > MOST_NAMED else []
     enough = max(FEW_ROWS, config.min_group_rows)
     one = ", overall or of one label" if evaluation.labelled else ""
+    least = enough if evaluation.groupings else config.min_group_rows
     remedy = (
-        f"gaps leave out groups with fewer than {config.min_group_rows} rows"
-        if config.min_group_rows
+        f"gaps leave out groups with fewer than {least} rows"
+        if config.min_group_rows or evaluation.groupings
         else f"see the intervals, or leave such groups out with --min-group-rows {FEW_ROWS}"
     )
     return (

@@ -316,6 +316,7 @@ class MetricsFile(Part):
     rows: dict[_Line, dict[_Line, _LabelCounts]] | None = Field(None, max_length=100_000)
     scores: dict[_Line, _ScoreCounts] | None = Field(None, max_length=1000)
     groupings: dict[_Line, GroupingPart] = Field({}, max_length=100)
+    groups_by: tuple[_Line, ...] = Field((), max_length=20)
     small_groups: dict[_Line, _Size] = Field({}, max_length=1000)
     n_test: Annotated[_Count, Field(ge=1)]
     n_synthetic: _Count | None = None
@@ -362,6 +363,12 @@ class MetricsFile(Part):
                 "config, server: must be of fair releases alone; or of surrogates alone, with"
                 " server, where fairness is asked for"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _groupings_fit(self) -> MetricsFile:
+        if not set(self.groups_by) <= set(self.groupings):
+            raise ValueError("groups_by: must be some of the groupings")
         return self
 
     @model_validator(mode="after")

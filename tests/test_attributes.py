@@ -1,6 +1,7 @@
 """Several sensitive attributes: groups are their combinations, or those of each by itself."""
 
 import json
+from dataclasses import replace
 
 import fairlearn.metrics as fl
 import jax
@@ -23,6 +24,7 @@ from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.model import Rows
 from synthfair.privacy.fit import covariance_moments, rate_gaps
+from synthfair.release.format import write_release
 from synthfair.scoring import predict
 from synthfair.server.pooling import compared_groupings
 from synthfair.surrogate.weighted_table import WeightedTable
@@ -76,10 +78,13 @@ class TestSchema:
             document.with_sensitive(("one", "other"))
 
     def test_small_combinations_are_merged_by_the_first_attribute(self):
-        compared = SCHEMA.compared(("town x home",), [40, 10, 25, 9, 60, 8], least=30)
-        grouping, names = compared["town x home"]
-        assert grouping == (0, 2, 2, -1, 1, -1)
-        assert names == ("town x home=a x own", "town x home=b x rent", "town=a x other")
+        rows = np.array([40, 10, 25, 9, 60, 8])
+        groups = SCHEMA.compared(("town x home",), rows, least=30)["town x home"]
+        assert groups.grouping == (0, 2, 2, 3, 1, 3)
+        large = groups.with_rows(rows, 30)
+        assert large.grouping == (0, 2, 2, -1, 1, -1)
+        assert large.names == ("town x home=a x own", "town x home=b x rent", "town=a x other")
+        assert groups.names == (*large.names, "town=b x other")
         with pytest.raises(InputError, match="groups_by: 'age' must be one of town, home, town x"):
             SCHEMA.compared(("age",), [1] * 6, least=0)
 
@@ -207,12 +212,84 @@ class TestServer:
             rates = [np.average(selected[s == g], weights=weight[s == g]) for g in np.unique(s)]
             assert np.ptp(rates) <= 0.1 + 1e-9
 
-    def test_a_combination_that_nobody_has_is_not_compared(self):
-        table = WeightedTable(*ROWS, np.where(ROWS.s == 4, 0.0, 1.0))
-        assert compared_groupings(table, SCHEMA, sf.ServerConfig())[0][4] == -1
+    def test_groups_with_few_rows_are_not_compared(self):
+        table = WeightedTable(*ROWS, np.where(ROWS.s == 4, 0.1, 1.0))
+        (grouping,), left_out = compared_groupings(table, SCHEMA, sf.ServerConfig())
+        assert grouping[4] == -1
+        assert left_out == ("town=b x other",)
         alone = WeightedTable(*ROWS, np.where(ROWS.s < 3, 0.0, 1.0))
-        with pytest.raises(InputError, match="no release has rows of the group 'town=a'"):
+        with pytest.raises(InputError, match="groups by 'town': fewer than two have the 30 rows"):
             compared_groupings(alone, SCHEMA, sf.ServerConfig(groups_by=("town",)))
+
+    def test_who_has_a_combination_of_its_own_is_judged_as_well(self, releases):
+        # The second client has rows of no combination that the first lacks but one.
+        own = {n: replace(r, s=np.where(r.s == 4, 3, r.s)) for n, r in releases.items()}
+        own["client 1"] = replace(own["client 1"], s=releases["client 1"].s)
+        model = sf.pool_and_train(own, SCHEMA)
+        found = sf.server.measure_influence(own, model, {"t": TABLE}).releases
+        assert not any(one.alone for one in found.values())
+        assert all(np.isfinite(one.spd) for one in found.values())
+
+
+class TestRuns:
+    @pytest.fixture
+    def folder(self, releases, tmp_path):
+        """The files of a server and of a client."""
+        (tmp_path / "schema.json").write_text(SCHEMA.to_json())
+        TABLE.to_csv(tmp_path / "test.csv", index=False)
+        for name, release in releases.items():
+            write_release(release, tmp_path / f"{name}.parquet")
+        return tmp_path
+
+    def serve(self, folder, *flags):
+        files = [str(path) for path in folder.glob("client*.parquet")]
+        more = ["--schema", str(folder / "schema.json"), "--test", str(folder / "test.csv")]
+        return main(["server", *files, *more, "--output", str(folder / "out"), "--force", *flags])
+
+    @pytest.mark.parametrize("by", [["town"], ["town", "home"], []], ids=str)
+    def test_a_report_says_what_is_compared(self, folder, by, capsys):
+        flags = ["--groups-by", *by] if by else []
+        assert self.serve(folder, "--max-gap", "0.1", "--frontier", *flags) == 0
+        out = folder / "out"
+        document = json.loads((out / "metrics.json").read_text())
+        assert document["groups_by"] == (by or ["town x home"])
+        largest = max(abs(document["groupings"][n]["spd"]["value"]) for n in document["groups_by"])
+        assert abs(document["spd"]["value"]) == pytest.approx(largest)
+        lines = pd.read_csv(out / "frontier.csv")
+        assert lines["gap"].iloc[-1] < 0.1
+        assert main(["report", str(out), "--output", str(out / "report.html")]) == 0
+        page = (out / "report.html").read_text()
+        names = "town=a and town=b" if by == ["town"] else ", and by ".join(by or ["town x home"])
+        assert names in page
+        assert "Metrics by attribute" in page
+        model = ["--model", str(out / "model.json"), "--data", str(folder / "test.csv")]
+        assert main(["evaluate", *model, *flags]) == 0
+
+    def test_few_test_rows_are_a_result_with_a_warning(self, folder, capsys):
+        TABLE.iloc[:25].to_csv(folder / "test.csv", index=False)
+        assert self.serve(folder) == 0
+        assert "town=a x other" in capsys.readouterr().err
+        assert main(["report", str(folder / "out"), "--output", str(folder / "r.html")]) == 0
+
+    def test_what_is_no_grouping_is_refused(self, folder, capsys):
+        assert self.serve(folder, "--groups-by", "age") == 2
+        assert "groups_by: 'age' must be one of town, home, town x home" in capsys.readouterr().err
+        client = ["client", "--data", str(folder / "test.csv"), "--schema"]
+        client += [str(folder / "schema.json"), "--output", str(folder / "new.parquet")]
+        assert main([*client, "--groups-by", "age"]) == 2
+        assert "groups_by: 'age' must be one of" in capsys.readouterr().err
+
+    def test_a_fair_release_is_inspected(self, folder, capsys):
+        config = sf.DistillConfig(n_synthetic=24, steps=20, groups_by=("town",))
+        write_release(sf.distill_table(TABLE, SCHEMA, config).release, folder / "fair.parquet")
+        assert main(["inspect", str(folder / "fair.parquet")]) == 0
+
+    def test_a_comparison_goes_on(self, folder):
+        compare = ["compare", str(folder / "test.csv"), "--schema", str(folder / "schema.json")]
+        compare += ["--methods", "central", "constant", "--weights", "10", "--seeds", "1"]
+        compare += ["--groups-by", "town", "home", "--output", str(folder / "comparison")]
+        assert main(compare) == 0
+        assert main(compare) == 0
 
 
 def test_fair_releases_compare_by_each_attribute():
@@ -260,6 +337,21 @@ class TestEstimators:
         model = sf.sklearn.FairLogisticRegression(groups_by=["sex"])
         with pytest.raises(InputError, match="groups_by: 'sensitive_features: sex' must be one of"):
             model.fit(self.X, self.Y, sensitive_features=TABLE[["town", "home"]])
+
+    def test_combinations_may_stand_beside_columns(self):
+        model = sf.sklearn.FairLogisticRegression(groups_by=["town", "town x home"])
+        model.fit(self.X, self.Y, sensitive_features=TABLE[["town", "home"]])
+        with pytest.raises(InputError, match="groups_by = 'town': must be a list"):
+            sf.sklearn.FairLogisticRegression(groups_by="town").fit(
+                self.X, self.Y, sensitive_features=TABLE[["town", "home"]]
+            )
+
+    def test_gaps_take_columns_as_fairlearn_does(self):
+        decided, features = TABLE["income"] > 40, TABLE[["town", "home"]]
+        found = sf.fairness.equalized_odds_difference(self.Y, decided, sensitive_features=features)
+        assert found == pytest.approx(
+            fl.equalized_odds_difference(self.Y, decided, sensitive_features=features)
+        )
 
 
 def test_a_draft_has_several(tmp_path):

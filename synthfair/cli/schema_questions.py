@@ -54,7 +54,9 @@ def ask_for_draft(
         return names
 
     of = f"of {shown([*map(str, table)], 100)}?"
-    label = label or _ask_until(f"Which column is the label, {of}", columns)[0]
+    label = label or _ask_until(
+        f"Which column is the label, {of}", lambda name: require_column(name, table) or name
+    )
     question = f"Which column is the sensitive attribute, or which are, {of}"
     sensitive = sensitive or _ask_until(question, columns)
 

@@ -14,7 +14,7 @@ from synthfair.errors import InputError
 if TYPE_CHECKING:
     from synthfair.server.routine import ServerResult
 
-_EVALUATION = ("notion", "max_gap", "min_group_rows", "resamples", "seed")
+_EVALUATION = ("notion", "max_gap", "groups_by", "min_group_rows", "resamples", "seed")
 
 
 @with_settings(("Settings", ServerConfig, ServerConfig.model_fields))
@@ -184,6 +184,7 @@ def _refined(
         result.model,
         config,
         rho=result.point.rho,
+        by=result.by,
         max_rows=result.max_rows,
         releases=releases,
         answers=len(releases) if answers is None else answers,

@@ -377,13 +377,15 @@ def check_rows(
             rows that the fairness notion compares, fewer groups than the penalty needs: two for the
             covariance, all for the selection rate.
     """
-    groups = schema.groups
+    asked = config.groups_by or (schema.sensitive_name,)
+    schema.groupings_by(asked)
     require_rows(len(real.y), config, source=source)
-    if len(real.y) < len(groups):
-        raise InputError(
-            f"{source}: {len(real.y)} rows are fewer than the {len(groups)} groups of"
-            f" {schema.sensitive_name!r}; merge small groups (in the schema, by 'unlisted')"
-        )
+    for by in asked:
+        if len(real.y) < (n_groups := len(schema.groups_of(by))):
+            raise InputError(
+                f"{source}: {len(real.y)} rows are fewer than the {n_groups} groups of"
+                f" {by!r}; merge small groups (in the schema, by 'unlisted')"
+            )
     if len(np.unique(real.y)) < 2:
         only = schema.decisions[int(real.y[0] > 0)]
         raise InputError(
@@ -397,7 +399,7 @@ def check_rows(
         "equalized_odds": {positive: real.y > 0, negative: real.y < 0},
     }[config.notion]
     among = {"all rows": np.full(len(real.y), True), **compared}
-    for (name, rows), by in product(among.items(), config.groups_by or (schema.sensitive_name,)):
+    for (name, rows), by in product(among.items(), asked):
         groups, grouping = schema.groups_of(by), np.array(schema.groupings[by])
         needed = len(groups) if config.penalty == "selection_rate" else 2
         present = np.unique(grouping[real.s[rows]])

@@ -22,7 +22,6 @@ from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.errors import InputError, refusal
 from synthfair.evaluation import Evaluation, evaluate_scores
-from synthfair.fairness.intervals import FEW_ROWS
 from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import SumPenalty
 from synthfair.federated import METHODS as ROUND_METHODS
@@ -43,8 +42,9 @@ from synthfair.federated.fedavg import safe_rate
 from synthfair.federated.refine import refine_model
 from synthfair.model import LinearModel, Params, Rows
 from synthfair.release.format import Release, file_bytes
-from synthfair.server.pooling import pool_and_train
+from synthfair.server.pooling import compared_groupings, pool_and_train
 from synthfair.surrogate.fair_training import train_fair
+from synthfair.surrogate.weighted_table import WeightedTable
 from synthfair.trained import TrainedModel
 
 EQUILIBRIUM = 1e-3
@@ -102,6 +102,8 @@ class RoundOptions(NamedTuple):
             given = {} if own.local_passes else _IN_STEPS
         if given.get("also"):
             raise InputError("also: comparisons constrain one attribute only; see train")
+        if config.groups_by:
+            raise InputError(f"groups_by: {method} compares combinations of attributes alone")
         changed = {
             **given,
             "method": method,
@@ -297,11 +299,10 @@ def _trained(real: Encoded, federation: Federation, config: DistillConfig) -> tu
 
 def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
     """The penalty of the settings; small combinations of several attributes are merged."""
-    schema, by = federation.schema, ()
-    if len(schema.attributes) > 1:
-        sizes = np.bincount(pooled(federation.train).s, minlength=federation.n_groups)
-        compared = schema.compared(config.groups_by, sizes, FEW_ROWS)
-        by = tuple(groups.grouping for groups in compared.values())
+    rows = pooled(federation.train)
+    table = WeightedTable(*rows, np.ones(len(rows.y)))
+    settings = ServerConfig(notion=config.notion, groups_by=config.groups_by)
+    by, _ = compared_groupings(table, federation.schema, settings)
     return make_penalty(config, n_groups=federation.n_groups, by=by)
 
 

@@ -54,7 +54,8 @@ class ComparedTable(NamedTuple):
     @property
     def document(self) -> dict[str, Any]:
         """What metrics.json says of it."""
-        says = {"name": self.name, "sensitive": self.schema.sensitive, **self.split.arguments}
+        one_or_more = self.schema.model_dump(mode="json")["sensitive"]
+        says = {"name": self.name, "sensitive": one_or_more, **self.split.arguments}
         return says if self.sha256 is None else says | {"sha256": self.sha256}
 
 

@@ -71,13 +71,13 @@ def changed_settings(config: DistillConfig | SurrogateConfig | ServerConfig) -> 
     """The settings that differ from the defaults of that wanted gap and epsilon."""
     if isinstance(config, SurrogateConfig):
         default = SurrogateConfig().model_dump()
-        return {k: v for k, v in config.model_dump().items() if v != default[k]}
+        return {k: v for k, v in config.model_dump().items() if v != default.get(k)}
     if isinstance(config, ServerConfig):
         default = ServerConfig(max_gap=config.max_gap).model_dump() | {"max_gap": None}
-        return {k: v for k, v in config.model_dump().items() if v != default[k]}
+        return {k: v for k, v in config.model_dump().items() if v != default.get(k)}
     goals = {name: getattr(config, name) for name in ("max_gap", "epsilon", "delta")}
     default = DistillConfig(**goals).model_dump() | dict.fromkeys(goals)
-    return {k: v for k, v in config.model_dump().items() if v != default[k]}
+    return {k: v for k, v in config.model_dump().items() if v != default.get(k)}
 
 
 def load_settings(

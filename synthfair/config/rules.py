@@ -26,6 +26,7 @@ Seed = Field(
 GroupsBy = Field(
     default=None,
     min_length=1,
+    max_length=20,
     strict=False,
     exclude_if=lambda given: given is None,
     description="Of a schema with several sensitive attributes, such as sex and race: by which of"

@@ -132,6 +132,18 @@ class GroupNames(NamedTuple):
     grouping: tuple[int, ...]
     names: tuple[str, ...]
 
+    def with_rows(self, rows: np.ndarray, least: float) -> GroupNames:
+        """Those of the groups that have ``least`` rows, of numbers of rows [G] by index s."""
+        grouping = np.array(self.grouping)
+        some = grouping >= 0
+        size = np.bincount(grouping[some], rows[some], minlength=len(self.names))
+        place = np.where(size >= least, np.cumsum(size >= least) - 1, -1)
+        names = zip(self.names, place, strict=True)
+        return GroupNames(
+            tuple(np.where(some, place[grouping], -1).tolist()),
+            tuple(name for name, at in names if at >= 0),
+        )
+
 
 class Schema(BaseModel):
     """The public description of a table: columns, ranges, categories and roles.
@@ -317,11 +329,11 @@ class Schema(BaseModel):
         Raises:
             InputError: one is not in :attr:`groupings`.
         """
-        own = self.groupings
-        for name in names or ():
+        own, asked = self.groupings, dict.fromkeys(names or ())
+        for name in asked:
             if name not in own:
                 raise InputError(f"groups_by: {name!r} must be one of {shown([*own])}")
-        return tuple(own[name] for name in names or ())
+        return tuple(own[name] for name in asked)
 
     def compared(
         self, by: Sequence[str] | None, rows: Sequence[float] | np.ndarray, least: float
@@ -329,8 +341,7 @@ class Schema(BaseModel):
         """The groups that are compared, by name of the grouping.
 
         Combinations of several attributes with few rows are one group, called "other", with the
-        others of the same first attribute that have few; if they are still few, they are not
-        compared.
+        others of the same first attribute that have few.
 
         Args:
             by: groupings, of :attr:`groupings`; if None, all attributes together.
@@ -346,7 +357,7 @@ class Schema(BaseModel):
             >>> schema.compared(None, [12, 25, 300, 400], 30)["race x male"].names
             ('race x male=White x 0', 'race x male=White x 1', 'race=Non-White x other')
         """
-        by, own = by or (self.sensitive_name,), self.groupings
+        by, own = list(dict.fromkeys(by or (self.sensitive_name,))), self.groupings
         first, rows, compared = self.attributes[0], np.asarray(rows), {}
         for name, groups in zip(by, self.groupings_by(by), strict=True):
             names, grouping = (
@@ -359,7 +370,7 @@ class Schema(BaseModel):
                 grouping = np.where(small, -1, np.cumsum(~small) - 1)
                 for i, value in enumerate(self.groups_of(first)):
                     others = small & (np.array(own[first]) == i)
-                    if rows[others].sum() >= least:
+                    if rows[others].any():
                         grouping[others] = len(names)
                         names.append(f"{first}={value} x other")
             compared[name] = GroupNames(tuple(grouping.tolist()), tuple(names))

@@ -115,7 +115,8 @@ def demographic_parity_difference(
     Args:
         y_true: [N], not read.
         y_pred: [N] decisions: 0 and 1, -1 and +1, or booleans; 1 is the positive one.
-        sensitive_features: [N] groups, of any values.
+        sensitive_features: [N] groups, of any values; or columns [N, k], whose combinations are
+            groups.
         sample_weight: [N] how much each row counts; all alike if None.
 
     Returns:
@@ -184,7 +185,9 @@ def _gap(
     among: list[np.ndarray],
 ) -> float:
     """The largest, over the sets of rows ``among`` which groups are compared; [N] of each."""
-    groups, s = np.unique(np.asarray(sensitive_features), return_inverse=True)
+    columns = np.asarray(sensitive_features)
+    codes = [np.unique(c, return_inverse=True)[1] for c in columns.reshape(len(columns), -1).T]
+    groups, s = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)
     weight = np.ones(len(s)) if sample_weight is None else np.asarray(sample_weight, float)
     return float(np.max([np.ptp(_rates(selected, s, len(groups), weight * a)) for a in among]))
 

@@ -23,7 +23,7 @@ from synthfair.data.encode import content_sha256, encode, in_content_order
 from synthfair.data.schema import read_schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
-from synthfair.fairness.penalties import named_penalty
+from synthfair.fairness.penalties import Grouping, named_penalty
 from synthfair.federated.refine import (
     Refine,
     RefineSettings,
@@ -205,6 +205,7 @@ def replay(
     config: ServerConfig,
     *,
     rho: float,
+    by: tuple[Grouping, ...],
     max_rows: float,
     releases: Sequence[Path],
     answers: int,
@@ -220,6 +221,7 @@ def replay(
         model: of surrogates, to start from.
         config: of the problem.
         rho: weight of the penalty.
+        by: groupings that it compares, of several attributes.
         max_rows: that a client counts as, at most; may be infinite.
         releases: files of the surrogates.
         answers: that complete an exchange, at least 1.
@@ -244,7 +246,6 @@ def replay(
         candidates=(model.theta,),
         **config.model_dump(include={*names}),
     )
-    by = schema.groupings_by(config.groups_by)
     penalty = named_penalty(
         config.penalty, config.notion, config.temperature, n_groups=len(schema.groups), by=by
     )

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from math import isnan
 from typing import Literal, NamedTuple
 
-from synthfair.fairness.intervals import difference, missed_gap, near_constant, rate_interval
+from synthfair.fairness.intervals import (
+    FEW_ROWS,
+    difference,
+    missed_gap,
+    near_constant,
+    rate_interval,
+)
 from synthfair.fairness.metrics import Metric
 from synthfair.report.overview import ACCURACY_GAP, Overview, Summary
 from synthfair.run_files import FrontierLine
@@ -179,9 +185,13 @@ def _sentence(subject: Summary, gap: str, limit: float, cost: Metric | None) -> 
     """A sentence on the gap, the accuracy, and what fairness costs."""
     first, runs = subject.runs[0].metrics, len(subject.runs)
     rows = f"On test rows of {runs} runs" if runs > 1 else f"On {first.n_test:,} test rows"
-    groups = [name for name, rates in first.by_group.items() if rates.n >= first.min_group_rows]
-    two = len(groups) == 2
+    parts = [first.groupings[name].rates for name in first.groups_by] or [first.by_group]
+    least = max(first.min_group_rows, FEW_ROWS if first.groups_by else 0)
+    groups = [name for name, rates in parts[0].items() if rates.n >= least]
+    two = len(groups) == 2 and len(parts) == 1
     names = " and ".join(groups) if two else f"{len(groups)} groups"
+    if first.groups_by:
+        names = names if two else f"groups by {', and by '.join(first.groups_by)}"
     most = "" if two and gap != "equalized_odds_difference" else "up to "
     what = (
         f"the {COMPARED[gap]} of {names} differ by {most}{in_words(subject.gap_size)}, where at"

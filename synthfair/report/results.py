@@ -64,11 +64,14 @@ class Result(NamedTuple):
         configs: list[BaseModel] = list(metrics.config.values())
         configs = configs or [c for c in (metrics.train, metrics.decision) if c]
         values = [config.model_dump() for config in configs]
-        settings = {key: tuple(dict.fromkeys(v[key] for v in values)) for key in values[0]}
+        keys = dict.fromkeys(key for value in values for key in value)
+        settings = {key: tuple(dict.fromkeys(v.get(key) for v in values)) for key in keys}
         settings.setdefault("notion", ("statistical_parity",))  # of methods that read none
         if metrics.server:
             settings |= {key: (getattr(metrics.server, key),) for key in FOR_SURROGATES}
             settings["rho_o"] = settings.pop("rho")
+        if metrics.groups_by:
+            settings["groups_by"] = (metrics.groups_by,)
         return settings
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from synthfair.data.encode import Encoded
 from synthfair.errors import InputError
 from synthfair.evaluation import encode_tests
-from synthfair.fairness.metrics import difference_of_rates
+from synthfair.fairness.penalties import Grouping
 from synthfair.model import Rows
 from synthfair.trained import TrainedModel
 
@@ -66,7 +66,15 @@ def _measured(
     right = weight @ (selected == positive[:, None]) / weight.sum()
     with np.errstate(invalid="ignore"):  # a group without rows
         rates = member @ selected / member.sum(axis=1)[:, None]
-    return Decisions(right, difference_of_rates(rates), rates)
+    return Decisions(right, _spd(rates), rates)
+
+
+def _spd(rates: np.ndarray) -> np.ndarray:
+    """[K] of rates [G, K]; of more than two groups, those without rows do not count."""
+    if len(rates) == 2:
+        return rates[1] - rates[0]
+    known = np.where(np.isnan(rates).all(axis=0), 0.0, rates)
+    return np.nanmax(known, axis=0) - np.nanmin(known, axis=0)
 
 
 def _error(now: Decisions, groups: np.ndarray, weight: np.ndarray) -> Decisions:
@@ -82,14 +90,17 @@ def _joined(parts: Iterable[Decisions]) -> Decisions:
 
 
 def change_on_tables(
-    thetas: np.ndarray, tables: Mapping[str, pd.DataFrame | Encoded], trained: TrainedModel
+    thetas: np.ndarray,
+    tables: Mapping[str, pd.DataFrame | Encoded],
+    trained: TrainedModel,
+    grouping: Grouping,
 ) -> Changes:
     """On test rows, theta [K, n] being those without each release; unknown without a table.
 
     Raises InputError: tables that do not fit the schema, or have no labels.
     """
     schema = trained.schema_
-    every = np.arange(len(schema.groups))[:, None]
+    every = np.arange(max(grouping) + 1)[:, None]
     if not tables:
         unknown = np.full(len(thetas), np.nan)
         none = Decisions(unknown, unknown, np.full((len(every), len(thetas)), np.nan))
@@ -101,7 +112,7 @@ def change_on_tables(
             f"{next(iter(tables))}: has no column {schema.label!r} of labels, which show how far"
             " each release moves the accuracy"
         )
-    a, ones, groups = trained.rows(x, s), np.ones(len(y)), s == every
+    a, ones, groups = trained.rows(x, s), np.ones(len(y)), np.array(grouping)[s] == every
 
     def measured(thetas: np.ndarray) -> Decisions:
         return _measured(a @ thetas.T > 0, y > 0, groups, ones)
@@ -113,10 +124,14 @@ def change_on_tables(
 
 
 def change_on_others(
-    thetas: np.ndarray, theta: np.ndarray, rows: Rows, parts: Mapping[str, slice], n_groups: int
+    thetas: np.ndarray,
+    theta: np.ndarray,
+    rows: Rows,
+    parts: Mapping[str, slice],
+    grouping: Grouping,
 ) -> Changes:
     """The same on the pooled rows of surrogates, by their weights, but for each release's own."""
-    a, positive, groups, weight = _arrays(rows, n_groups)
+    a, positive, groups, weight = _arrays(rows, grouping)
     changes, spd = [], []
     for part, without in zip(parts.values(), thetas, strict=True):
         others = weight.copy()
@@ -146,14 +161,14 @@ class OnOwn(NamedTuple):
 
 
 def measured_on_own(
-    thetas: np.ndarray, rows: Rows, parts: Mapping[str, slice], n_groups: int
+    thetas: np.ndarray, rows: Rows, parts: Mapping[str, slice], grouping: Grouping
 ) -> OnOwn:
     """What the others' model makes of each release's rows.
 
     Where units are wrong, or a client's rows all alike, it scores them as nobody else's, however
     little its decisions owe to them.
     """
-    a, positive, groups, weight = _arrays(rows, n_groups)
+    a, positive, groups, weight = _arrays(rows, grouping)
     found, moments, labels = [], [], []
     for part, theta in zip(parts.values(), thetas, strict=True):
         scores, own = a[part] @ theta, weight[part]
@@ -168,8 +183,10 @@ def measured_on_own(
     return OnOwn(_joined(found), mean / usual, logs, np.array(labels))
 
 
-def _arrays(rows: Rows, n_groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _arrays(
+    rows: Rows, grouping: Grouping
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Inputs, whether the label is positive, groups as [G, N], and weights."""
-    positive, s = np.asarray(rows.y) > 0, np.asarray(rows.s)
+    positive, s = np.asarray(rows.y) > 0, np.array(grouping)[np.asarray(rows.s)]
     weight = np.ones(len(s)) if rows.weight is None else np.asarray(rows.weight, float)
-    return np.asarray(rows.a, float), positive, s == np.arange(n_groups)[:, None], weight
+    return np.asarray(rows.a, float), positive, s == np.arange(max(grouping) + 1)[:, None], weight

@@ -50,7 +50,10 @@ def frontier_lines(
             scored = Scored(y, a @ point.theta, s, problem.n_groups)
             right = np.where(np.isnan(y), np.nan, (scored.score > 0) == (y > 0))
             accuracy = float(right.mean())
-            gap = largest_gap(scored, problem.notion, min_group_rows)
+            gap = max(
+                largest_gap(scored.grouped(each), problem.notion, min_group_rows)
+                for each in problem.by or [range(problem.n_groups)]
+            )
         numbers = point.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
         lines.append(FrontierLine(*numbers))
     return tuple(lines)

@@ -29,8 +29,10 @@ import numpy as np
 
 from synthfair.config import ServerConfig
 from synthfair.data.encode import Encoded
+from synthfair.data.schema import Schema
 from synthfair.distill.solvers import Function, InnerSolution, Newton, default_tolerance
 from synthfair.errors import InputError
+from synthfair.fairness.intervals import FEW_ROWS
 from synthfair.fairness.penalties import CovariancePenalty, Penalty
 from synthfair.model import (
     LinearModel,
@@ -117,13 +119,17 @@ def influence_in(
         without[k], converged[k] = _retrained(at, k)
     if converged.any():
         moved, scores = _change_of_scores(at, without)
-    bound, alone = outlier_bound(moved), _alone(at)
+    bound, alone = outlier_bound(moved), _alone(at, trained.schema_)
+    # The groups; of several attributes, small combinations are merged.
+    schema, sizes = trained.schema_, np.bincount(pooled.rows.s, at.weight, pooled.n_groups)
+    groups = schema.compared(None, sizes, FEW_ROWS)[schema.sensitive_name]
     if tables or pooled.penalty is None:
-        changed = change_on_tables(without, tables, trained)
+        changed = change_on_tables(without, tables, trained, groups.grouping)
     else:
-        changed = change_on_others(without, at.theta, pooled.rows, pooled.parts, pooled.n_groups)
-    own = measured_on_own(without, pooled.rows, pooled.parts, pooled.n_groups)
-    by = stand_out(moved, bound, changed, own, compared=~alone, groups=trained.schema_.groups)
+        changed = change_on_others(without, at.theta, pooled.rows, pooled.parts, groups.grouping)
+    own = measured_on_own(without, pooled.rows, pooled.parts, groups.grouping)
+    names_of_groups = groups.names if len(schema.attributes) > 1 else schema.groups
+    by = stand_out(moved, bound, changed, own, compared=~alone, groups=names_of_groups)
     change = changed.of
     columns = (
         np.linalg.norm(without - at.theta, axis=1),
@@ -145,19 +151,22 @@ def influence_in(
     return Influences(dict(zip(names, found, strict=True)), bound)
 
 
-def _alone(at: _Trained) -> np.ndarray:
+def _alone(at: _Trained, schema: Schema) -> np.ndarray:
     """[K] whether a release has rows of a pair of group and label of which no other has any.
 
-    Those that hardly count, given trusted rows, have none.
+    Groups are those of each attribute. Releases that hardly count, given trusted rows, have none.
     """
-    pair = 2 * np.asarray(at.pooled.rows.s) + (np.asarray(at.pooled.rows.y) > 0)
-    there, trust = at.weight > 0, at.pooled.trust
-    has = [
-        np.unique(pair[part][there[part] & (trust.get(name, 1.0) >= LITTLE)])
-        for name, part in at.pooled.parts.items()
-    ]
-    owners = np.bincount(np.concatenate(has), minlength=2 * at.pooled.n_groups)
-    return np.array([(owners[pairs] == 1).any() for pairs in has])
+    there, trust, alone = at.weight > 0, at.pooled.trust, np.zeros(len(at.pooled.parts), bool)
+    for attribute in schema.attributes:
+        s = np.array(schema.groupings[attribute])[np.asarray(at.pooled.rows.s)]
+        pair = 2 * s + (np.asarray(at.pooled.rows.y) > 0)
+        has = [
+            np.unique(pair[part][there[part] & (trust.get(name, 1.0) >= LITTLE)])
+            for name, part in at.pooled.parts.items()
+        ]
+        owners = np.bincount(np.concatenate(has), minlength=2 * at.pooled.n_groups)
+        alone |= np.array([(owners[pairs] == 1).any() for pairs in has])
+    return alone
 
 
 UNLIKE = "An honest client that is unlike the others can do this, too"

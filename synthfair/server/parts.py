@@ -114,7 +114,11 @@ def check_pool(
     for name, part in list(pool.parts.items())[:MOST_PARTS]:
         own = Rows(pool.rows.a[part], pool.rows.s[part], pool.rows.y[part])
         alone, _ = train_pool(pool._replace(rows=own), schema)
-        parts[name] = largest_gap(score(alone), notion, min_group_rows)
+        scored = score(alone)
+        parts[name] = max(
+            largest_gap(scored.grouped(each), notion, min_group_rows)
+            for each in evaluation.by or [range(scored.n_groups)]
+        )
     return PoolCheck(
         evaluation.overall[METRIC_OF[notion]],
         parts,

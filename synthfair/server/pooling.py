@@ -158,6 +158,7 @@ class Pool(NamedTuple):
             count as ``max_rows``.
         max_rows: that a client may have: as set, or MANY_MEDIANS lower medians of the claims.
         by: groupings that are compared, of several attributes.
+        left_out: names of their groups that have too few rows to be compared.
         trust: what a row of each release counts, by name; none without trusted rows.
     """
 
@@ -174,6 +175,7 @@ class Pool(NamedTuple):
     capped: Mapping[str, float] = {}
     max_rows: float = np.inf
     by: tuple[Grouping, ...] = ()
+    left_out: tuple[str, ...] = ()
     trust: Mapping[str, float] = {}
 
     @property
@@ -261,7 +263,7 @@ def _pool_surrogates(
     records, s, y = pool(releases)
     weight = np.concatenate([*weights.values()])
     table = WeightedTable(encode_records(records, schema), s, y, weight)
-    by = compared_groupings(table, schema, config)
+    by, left_out = compared_groupings(table, schema, config)
     n_groups, notion = len(schema.groups), config.notion
     named = named_penalty(config.penalty, notion, config.temperature, n_groups=n_groups, by=by)
     return Pool(
@@ -278,6 +280,7 @@ def _pool_surrogates(
         capped=capped,
         max_rows=most,
         by=by,
+        left_out=left_out,
     )
 
 
@@ -342,10 +345,16 @@ def _weights(
 
 def compared_groupings(
     table: WeightedTable, schema: Schema, config: ServerConfig
-) -> tuple[Grouping, ...]:
-    """The groupings of several attributes, of which small combinations are merged.
+) -> tuple[tuple[Grouping, ...], tuple[str, ...]]:
+    """The groupings of several attributes, and the names of groups with too few rows, left out.
 
-    Refuses a pool in which groups cannot be compared, or there is nothing to learn.
+    Small combinations are merged, see :meth:`synthfair.data.schema.Schema.compared`; too few are
+    fewer than :data:`~synthfair.fairness.intervals.FEW_ROWS` or ``config.min_group_rows``, of the
+    rows that the notion compares. Of one attribute there is no grouping, and no group may be
+    without rows.
+
+    Raises:
+        InputError: groups cannot be compared, or there is nothing to learn.
     """
     there, notion = table.weight > 0, config.notion
     if len(np.unique(table.y[there])) < 2:
@@ -362,23 +371,27 @@ def compared_groupings(
         which: np.bincount(table.s[rows], table.weight[rows], minlength=len(schema.groups))
         for which, rows in among.items()
     }
-    least = max(FEW_ROWS, config.min_group_rows)
-    compared = schema.compared(config.groups_by, np.min([*sizes.values()], axis=0), least)
-    for name, (grouping, names) in compared.items():
+    fewest = np.min([*sizes.values()], axis=0)
+    if len(schema.attributes) == 1:
+        schema.groupings_by(config.groups_by)
         for which, rows in sizes.items():
-            some = np.array(grouping) >= 0
-            has = np.bincount(np.array(grouping)[some], rows[some], minlength=len(names))
-            if not has.all():
+            if not rows.all():
                 raise InputError(
-                    f"no release has rows of the group {names[int(np.argmin(has))]!r}{which};"
-                    f" {notion} compares all groups"
+                    f"no release has rows of the group {schema.groups[int(np.argmin(rows))]!r}"
+                    f"{which}; {notion} compares all groups"
                 )
-        if len(names) < 2:
+        return (), ()
+    by, left_out, least = [], [], max(FEW_ROWS, config.min_group_rows)
+    for name, groups in schema.compared(config.groups_by, fewest, least).items():
+        large = groups.with_rows(fewest, least)
+        if len(large.names) < 2:
             raise InputError(
-                f"groups_by: fewer than two groups by {name!r} have {least} rows of the releases"
+                f"groups by {name!r}: fewer than two have the {least} rows that a rate needs; they"
+                " cannot be compared"
             )
-    several = len(schema.attributes) > 1
-    return tuple(groups.grouping for groups in compared.values()) if several else ()
+        by.append(large.grouping)
+        left_out += [name for name in groups.names if name not in large.names]
+    return tuple(by), tuple(left_out)
 
 
 def pool_and_train(

@@ -25,6 +25,7 @@ from synthfair.evaluation import (
     read_tests,
     small_group_warnings,
 )
+from synthfair.fairness.penalties import Grouping
 from synthfair.files import require_distinct, require_free, whole_file, write_json
 from synthfair.release.format import Release
 from synthfair.release.keys import Keys, read_keys
@@ -61,6 +62,7 @@ class ServerResult(NamedTuple):
         frontier: other weights, and what their models reach; none if not asked for.
         warnings: sentences on what is not as it should be.
         max_rows: that a client counts as, at most.
+        by: groupings that the penalty compares, of several attributes.
     """
 
     model: TrainedModel
@@ -70,6 +72,7 @@ class ServerResult(NamedTuple):
     frontier: tuple[FrontierLine, ...] = ()
     warnings: tuple[str, ...] = ()
     max_rows: float = np.inf
+    by: tuple[Grouping, ...] = ()
 
 
 class Outputs(NamedTuple):
@@ -166,7 +169,14 @@ def serve(
     named = dict(zip(file_names(releases), read.values(), strict=True))
     influences = influences.renamed([*named])
     served = ServerResult(
-        model, evaluation, influences, point, lines, (*warnings, *refused), pooled.max_rows
+        model,
+        evaluation,
+        influences,
+        point,
+        lines,
+        (*warnings, *refused),
+        pooled.max_rows,
+        pooled.by,
     )
     for path in files:
         path.unlink(missing_ok=True)
@@ -291,6 +301,10 @@ def _surrogate_warnings(
         " site how many it has, and set --max-rows"
         for name, claim in pooled.capped.items()
     ]
+    if pooled.left_out:
+        found.append(
+            f"too few rows to be compared, of all releases together: {', '.join(pooled.left_out)}"
+        )
     for i, group in enumerate(schema.groups):
         labels = np.unique(np.asarray(pooled.rows.y)[np.asarray(pooled.rows.s) == i])
         if len(labels) == 1:

@@ -239,7 +239,7 @@ class FairLogisticRegression(_LinearClassifier):
         config, n_groups = self._distillation(fairness), len(schema.groups)
         table, by = WeightedTable(*rows, fitted.weight), ()
         if not free and len(schema.attributes) > 1:
-            by = compared_groupings(table, schema, fairness)
+            by, _ = compared_groupings(table, schema, fairness)
         elif not free:
             check_rows(rows, schema, config, source="X")
         pool = Pool(

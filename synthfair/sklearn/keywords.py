@@ -13,7 +13,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from synthfair.config import DistillConfig, Notion, ServerConfig
-from synthfair.errors import refusal
+from synthfair.data.schema import TIMES
+from synthfair.errors import InputError, refusal
 
 Bounds = Mapping[Any, tuple[float, float]] | tuple[Any, Any]
 """A pair (lower, upper) by column; or one for all, of numbers or of arrays [n_features]."""
@@ -54,7 +55,11 @@ class FairEstimator(BaseEstimator):
         """What is asked of a model. Raises InputError: a setting is not allowed."""
         given = {name: getattr(self, name) for name in _SHARED}
         if self.groups_by is not None:
-            given["groups_by"] = tuple(map(group_column, self.groups_by))
+            if isinstance(self.groups_by, str):
+                raise InputError(f"groups_by = {self.groups_by!r}: must be a list of columns")
+            given["groups_by"] = tuple(
+                TIMES.join(map(group_column, str(name).split(TIMES))) for name in self.groups_by
+            )
         if self.max_gap is None:
             given["rho"] = self.rho
         if self.penalty is None:
