@@ -36,7 +36,7 @@ PACKAGES = ("jax", "jaxlib", "numpy", "optax", "pandas")
 """Packages whose versions numbers may depend on."""
 
 MOST_NAMED = 5
-"""Small groups that a warning names; metrics.json names all."""
+"""Small groups, or clients, that a warning names; metrics.json names all."""
 
 
 class Evaluation(NamedTuple):

@@ -79,6 +79,10 @@ def server(
     config = load_server_config(**settings)
     if report and not test:
         raise InputError("--report: needs --test")
+    if refine and config.max_client_gap is not None:
+        raise InputError(
+            "--refine, --max-client-gap: give one; exchanged sums are those of all clients together"
+        )
     check_inputs(schema, *releases, *test, *keys)
 
     from synthfair.cli.show import say, warn
@@ -130,7 +134,7 @@ def server(
     if result.evaluation:
         say(evaluation_tables(result.evaluation, result.model.schema_))
     if result.point:
-        say(pooled_table(result.point, config.max_gap))
+        say(pooled_table(result.point, config))
     if result.influences.releases:
         say(influence_table(result.influences))
     files = {

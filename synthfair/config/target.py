@@ -23,6 +23,7 @@ class Target(BaseModel):
             of these.
         amounts: weights, tolerances or gaps of the clients, each once; a tolerance without one
             means that the constraint is left out.
+        client_gap: the largest gap of a client that is wanted; None where none is.
 
     Example:
         >>> import synthfair as sf
@@ -37,6 +38,7 @@ class Target(BaseModel):
 
     by: Literal["weight", "tolerance", "gap", "row_weights", "nothing"]
     amounts: tuple[Annotated[float, Field(ge=0)], ...] = Field(default=(), max_length=MOST)
+    client_gap: float | None = Field(default=None, gt=0, lt=1)
 
     @classmethod
     def of(cls, clients: Iterable[Target]) -> Target:
@@ -59,7 +61,7 @@ class Target(BaseModel):
 
     @model_validator(mode="after")
     def _amounts_fit(self) -> Target:
-        if self.by in ("weight", "gap") and not self.amounts:
+        if self.by in ("weight", "gap") and not self.amounts and self.client_gap is None:
             raise ValueError(f"amounts: {self.by} needs at least one")
         if self.by in ("row_weights", "nothing") and self.amounts:
             raise ValueError(f"amounts: {self.by} has none")
