@@ -20,7 +20,9 @@ from synthfair.data.tables import read_table
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import (
     FEW_ROWS,
+    MOST_NAMED,
     GroupSize,
+    client_gaps,
     group_sizes,
     metrics_with_intervals,
 )
@@ -34,9 +36,6 @@ if TYPE_CHECKING:
 
 PACKAGES = ("jax", "jaxlib", "numpy", "optax", "pandas")
 """Packages whose versions numbers may depend on."""
-
-MOST_NAMED = 5
-"""Small groups, or clients, that a warning names; metrics.json names all."""
 
 
 class Evaluation(NamedTuple):
@@ -53,6 +52,8 @@ class Evaluation(NamedTuple):
         rows: number of rows by label, of each table and group; empty without labels.
         scores: of each group, over all test rows, for thresholds and calibration; empty without
             labels.
+        client_gaps: by metric, gaps of the tables with rows enough, whose intervals hold together,
+            see :func:`synthfair.fairness.intervals.client_gaps`.
     """
 
     overall: dict[str, Metric]
@@ -63,6 +64,7 @@ class Evaluation(NamedTuple):
     constant_accuracy: float
     rows: dict[str, list[LabelCounts]]
     scores: list[ScoreCounts]
+    client_gaps: Mapping[str, Mapping[str, Metric]] = {}
 
     @property
     def labelled(self) -> bool:
@@ -231,6 +233,7 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
         constant_accuracy=max(positive, 1 - positive),
         rows={name: labels(rows) for name, rows in scored.items()} if labelled else {},
         scores=group_score_counts(everything) if labelled else [],
+        client_gaps=client_gaps(scored, min_group_rows=config.min_group_rows),
     )
 
 
@@ -257,6 +260,7 @@ def evaluation_document(
     return {
         **as_numbers(evaluation.overall),
         "per_client": {name: as_numbers(part) for name, part in evaluation.per_client.items()},
+        "client_gaps": {name: as_numbers(gaps) for name, gaps in evaluation.client_gaps.items()},
         "by_group": of_groups(evaluation.by_group),
         "small_groups": {name: size._asdict() for name, size in small.items()},
         **by_label,

@@ -648,7 +648,9 @@ def test_that_no_penalty_was_needed_is_said(folder):
     assert "0: no penalty was needed" in plain_text(pooled_table(served.point, asked))
     for point in (served.point._replace(rho=0.1), served.point._replace(gap=0.95)):
         assert "no penalty" not in plain_text(pooled_table(point, asked))
-    assert "no penalty" not in plain_text(pooled_table(served.point, sf.ServerConfig(rho=0.0)))  # a weight of 0 was asked for
+    assert "no penalty" not in plain_text(
+        pooled_table(served.point, sf.ServerConfig(rho=0.0))
+    )  # a weight of 0 was asked for
 
 
 def test_a_fair_table_that_trainers_could_not_use_is_not_written(folder, monkeypatch):

@@ -106,8 +106,7 @@ def server(
     if report:  # all that could refuse it, before any work is done
         pages = report_files(page, output)
         require_free(*pages, force=force)
-        if records:
-            require_distinct(records, *pages)
+        require_distinct(*filter(None, [records]), *pages)
         read_histories(output)
     result = serve(
         releases,
@@ -249,7 +248,7 @@ def evaluate(
         small_group_warnings,
     )
     from synthfair.evaluation import evaluate as measure
-    from synthfair.fairness.intervals import missed_gap, near_constant
+    from synthfair.fairness.intervals import missed_gap, near_constant, unfair_clients
     from synthfair.fairness.metrics import METRIC_OF
     from synthfair.files import require_distinct, require_free, write_json
     from synthfair.report.result_tables import evaluation_tables, untrained_warning
@@ -269,13 +268,17 @@ def evaluate(
         }
     # The metrics, on a terminal and in a file.
     evaluation = measure(trained_model, tables, config, sources=data)
+    metric = METRIC_OF[config.notion]
     if output:
         document = evaluation_document(evaluation, trained_model.schema_, config)
         write_json(output, document | decision_document(trained_model))
     say(evaluation_tables(evaluation, trained_model.schema_))
     warn(
         *small_group_warnings(evaluation, trained_model.schema_, config),
-        missed_gap(evaluation.overall[METRIC_OF[config.notion]], config.max_gap),
+        missed_gap(evaluation.overall[metric], config.max_gap),
+        unfair_clients(
+            evaluation.overall[metric], evaluation.client_gaps[metric], config.asked.client_limit
+        ),
         near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),
         untrained_warning(trained_model),
     )

@@ -9,6 +9,10 @@ from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config.rules import STRICT
 
+RULE_OF_THUMB = 0.1
+"""Gap that counts as fair enough where nobody says another. Documentation of fairness libraries
+names it as acceptable (Holistic AI's ``statistical_parity``); it is no law and no theorem."""
+
 MOST = 100_000
 """The most amounts, as many as a run may have clients."""
 
@@ -58,6 +62,16 @@ class Target(BaseModel):
             "row_weights": True,
             "nothing": False,
         }[self.by]
+
+    @property
+    def max_gap(self) -> float | None:
+        """The largest gap over all rows that is wanted, of several clients' the smallest."""
+        return min(self.amounts) if self.by == "gap" and self.amounts else None
+
+    @property
+    def client_limit(self) -> float:
+        """The gap up to which a client counts as treated fairly."""
+        return self.client_gap or self.max_gap or RULE_OF_THUMB
 
     @model_validator(mode="after")
     def _amounts_fit(self) -> Target:

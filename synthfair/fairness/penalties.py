@@ -156,7 +156,7 @@ class SumPenalty:
         raise NotImplementedError
 
     def compare_groups(self, sums: jax.Array, shares: jax.Array) -> jax.Array:
-        """[..., K, C] gaps of sums [..., K, G] of weighted terms; the shares' last axis sums to 1."""
+        """[..., K, C] gaps of sums [..., K, G] of weighted terms; shares sum to 1 over G."""
         raise NotImplementedError
 
     def compare(self, sums: jax.Array, shares: jax.Array) -> jax.Array:

@@ -14,7 +14,6 @@ from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema, read_schema
 from synthfair.errors import InputError
 from synthfair.evaluation import (
-    MOST_NAMED,
     Evaluation,
     encode_tests,
     evaluate,
@@ -25,7 +24,7 @@ from synthfair.evaluation import (
     read_tests,
     small_group_warnings,
 )
-from synthfair.fairness.intervals import FEW_ROWS
+from synthfair.fairness.intervals import FEW_ROWS, MOST_NAMED
 from synthfair.files import require_distinct, require_free, whole_file, write_json
 from synthfair.release.format import Release
 from synthfair.release.keys import Keys, read_keys

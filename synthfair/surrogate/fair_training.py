@@ -239,8 +239,8 @@ class Trainer:
         """Params for each weight of the covariance."""
         notion: Any = getattr(self.penalty, "notion", "statistical_parity")
         n_groups: Any = getattr(self.penalty, "n_groups", int(np.max(self.rows.s)) + 1)
-        more = (getattr(self.penalty, name, plain) for name, plain in (("by", ()), ("clients", 0)))
-        covariance = CovariancePenalty(n_groups, notion, *more)
+        by, clients = getattr(self.penalty, "by", ()), getattr(self.penalty, "clients", 0)
+        covariance = CovariancePenalty(n_groups, notion, by, clients)
         ends = [self.model.init(self.rows.a.shape[1])]
         for weight in COVARIANCE:
             ends.append(self._on_a_part(weight, ends[-1], covariance).params)
