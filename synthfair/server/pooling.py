@@ -265,7 +265,7 @@ def _pool_surrogates(
     n_groups, notion, compared = len(schema.groups), config.notion, ()
     if config.max_client_gap is not None:
         if own is not None:
-            raise InputError(f"max_client_gap: is not looked for with a penalty, {name_of(own)}")
+            raise InputError(f"{name_of(own)}: max_client_gap takes a penalty of the settings")
         compared = _clients_with_rows(table, parts, config, n_groups)
     return Pool(
         table.rows(n_groups=n_groups, intercept=config.intercept),
