@@ -254,8 +254,9 @@ def thinned(rows: Rows) -> Rows:
     cell, chosen = 2 * s + (y > 0), []
     if np.bincount(cell).max() <= THINNED:
         return rows
-    for c in np.unique(cell[weight > 0]):
-        part = np.flatnonzero((cell == c) & (weight > 0))
+    there = np.flatnonzero(weight > 0)
+    there = there[np.argsort(cell[there], kind="stable")]
+    for part in np.split(there, np.flatnonzero(np.diff(cell[there])) + 1):
         few = part[:: -(-len(part) // THINNED)]
         weight[few] *= weight[part].sum() / weight[few].sum()
         chosen.append(few)
