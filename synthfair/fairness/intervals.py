@@ -231,7 +231,7 @@ def difference(first: Metric | np.ndarray, second: Metric | np.ndarray) -> Metri
 
 
 def metrics_with_intervals(
-    rows: Scored, *, resamples: int, seed: int, min_group_rows: int = 0
+    rows: Scored, *, resamples: int, seed: int, min_group_rows: int = 0, together: int = 1
 ) -> dict[str, Metric]:
     """What is reported of a model, by the names of metrics.json, with the intervals of this module.
 
@@ -242,6 +242,7 @@ def metrics_with_intervals(
         min_group_rows: a group with fewer rows among those that a gap compares does not count for
             it; a gap is undefined where fewer than two groups are left. With 0 all groups count,
             and a gap is undefined where one has no such row.
+        together: number of sets of rows of which all intervals of a gap are to hold at once.
 
     Example:
         Two groups of ten, and no difference between them:
@@ -254,26 +255,23 @@ def metrics_with_intervals(
         >>> print(f"{spd.value:.2f} [{spd.low:.2f}, {spd.high:.2f}]")
         0.00 [-0.44, 0.44]
     """
+    tail = TAIL / together
+
+    def gap(*among: np.ndarray) -> Metric:
+        shares = [_shares(rows, part, min_group_rows) for part in among]
+        if rows.n_groups > 2 or len(shares) > 1:
+            return gap_interval(*shares, tail=tail)
+        signed = shares[0].differences(tail)
+        return Metric(*signed[:, 0].tolist()) if signed.size else UNDEFINED
+
     right = (1 + rows.y * (2 * rows.selected - 1)) / 2
     return {
         "accuracy": rate_interval(right.sum(), len(right)),
-        **{name: _gap(rows, name, min_group_rows) for name in METRIC_OF.values()},
+        "spd": gap(np.full(len(rows.y), True)),
+        "equal_opportunity_difference": gap(rows.y > 0),
+        "equalized_odds_difference": gap(rows.y > 0, rows.y < 0),
         "covariance": _covariance(rows, resamples, seed, min_group_rows),
     }
-
-
-def _gap(rows: Scored, name: str, least: int, tail: float = TAIL) -> Metric:
-    """A gap of groups with at least so many rows; its limits are missed at most so often each."""
-    among = {
-        "spd": [np.full(len(rows.y), True)],
-        "equal_opportunity_difference": [rows.y > 0],
-        "equalized_odds_difference": [rows.y > 0, rows.y < 0],
-    }[name]
-    shares = [_shares(rows, part, least) for part in among]
-    if rows.n_groups > 2 or len(shares) > 1:
-        return gap_interval(*shares, tail=tail)
-    signed = shares[0].differences(tail)
-    return Metric(*signed[:, 0].tolist()) if signed.size else UNDEFINED
 
 
 def client_gaps(
@@ -301,10 +299,15 @@ def client_gaps(
         a: 0.00 [-0.17, 0.17]
         b: 0.33 [0.16, 0.48]
     """
-    least, gaps = max(FEW_ROWS, min_group_rows), {}
+    settings = {"resamples": 1, "seed": 0, "min_group_rows": max(FEW_ROWS, min_group_rows)}
+
+    def of(rows: Scored, name: str, together: int = 1) -> Metric:
+        return metrics_with_intervals(rows, **settings, together=together)[name]
+
+    gaps = {}
     for name in METRIC_OF.values():
-        enough = [c for c, rows in clients.items() if not np.isnan(_gap(rows, name, least).value)]
-        gaps[name] = {c: _gap(clients[c], name, least, TAIL / len(enough)) for c in enough}
+        enough = [c for c, rows in clients.items() if not np.isnan(of(rows, name).value)]
+        gaps[name] = {c: of(clients[c], name, len(enough)) for c in enough}
     return gaps
 
 
