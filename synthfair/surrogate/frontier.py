@@ -177,8 +177,8 @@ def least_weight(
 
     A path of growing rho is followed from the model without a penalty to where it meets the gap, on
     a part of many rows first. Where it ends without, or at a poor model, which has lost half of
-    what it had above the constant classifier, or much and is not the lowest optimum of several
-    starts, it is the path through the first of the frontier's points that meet the gap and are
+    what it had above the constant classifier (with clients all of it), or much and is not the
+    lowest optimum of several starts, it is the path through the first of the frontier's points that meet the gap and are
     nearly as accurate as any; where none meets it, the model of least gap.
 
     Args:
@@ -206,6 +206,8 @@ def least_weight(
     positive = float(np.average(np.asarray(problem.rows.y) > 0, weights=problem.rows.weight))
     constant = max(positive, 1 - positive)
     enough = free.accuracy - max(SLACK, (free.accuracy - constant) / 2)
+    if problem.clients:  # to be fair to each of unlike clients may cost more
+        enough = constant
     few = thinned(problem.rows)
     part = problem if few is problem.rows else replace(problem, rows=few)
     start = free if part is problem else part.point(0.0, free.theta)
