@@ -136,13 +136,13 @@ class TwoOptima:
 
     rows = sf.Rows(np.zeros((8, 1)), np.arange(8) % 2, np.repeat([1.0, -1.0], 4), np.ones(8))
 
-    def __init__(self, other):
-        self.other, self.starts = other, 0
+    def __init__(self, other, left=0.8, clients=0):
+        self.other, self.left, self.clients, self.starts = other, left, clients, 0
 
     def point(self, rho, start=None):
         self.starts += start is None and rho > 0.1
         is_other = rho > 0 and self.other and (start is None or start[0] < 0) and rho != 0.1
-        accuracy = 0.9 if rho == 0 else 0.86 if is_other else 0.8
+        accuracy = 0.9 if rho == 0 else 0.86 if is_other else self.left
         theta = np.array([-1.0 if is_other else 1.0])
         gap, objective = (0.0 if rho >= 1 else 0.3), (0.4 if is_other else 0.5)
         return FrontierPoint(float(rho), theta, accuracy, gap, 0.0, True, objective)
@@ -156,6 +156,14 @@ def test_a_gap_that_costs_much_is_met_at_the_lowest_optimum(other, accuracy, sta
     assert found.accuracy == accuracy
     assert found.gap == 0.0
     assert problem.starts == starts - (starts > 1)
+
+
+@pytest.mark.parametrize(("left", "clients", "starts"), [(0.65, 0, 36), (0.65, 2, 1), (0.5, 2, 36)])
+def test_clients_may_cost_all_that_a_model_has_above_the_constant_classifier(left, clients, starts):
+    """Of labels half and half; more than half of it costs a look at all points without clients."""
+    problem = TwoOptima(False, left, clients)
+    assert least_weight(problem, max_gap=0.05).accuracy == left
+    assert problem.starts == starts
 
 
 def with_clients(number):

@@ -178,8 +178,8 @@ def least_weight(
     A path of growing rho is followed from the model without a penalty to where it meets the gap, on
     a part of many rows first. Where it ends without, or at a poor model, which has lost half of
     what it had above the constant classifier (with clients all of it), or much and is not the
-    lowest optimum of several starts, it is the path through the first of the frontier's points that meet the gap and are
-    nearly as accurate as any; where none meets it, the model of least gap.
+    lowest optimum of several starts, it is the path through the first of the frontier's points that
+    meet the gap and are nearly as accurate as any; where none meets it, the model of least gap.
 
     Args:
         problem: of all clients.
