@@ -22,6 +22,7 @@ import numpy as np
 from benchmarks import additive as additive_models
 from benchmarks import adult_fpfl as adult
 from benchmarks import methods as rounds
+from benchmarks import unlike_bias as biased_clients
 from benchmarks import unreliable as clients_at_fault
 from benchmarks.disclosure import disclosure_lines
 from benchmarks.findings import NO, NOTHING, YES, nothing_learned, of_learned, verdict_of
@@ -213,6 +214,20 @@ def unlike(every: Runs) -> Iterator[object]:
             yield task.replace("_", " "), f"{clients}, {cut}", *cells
 
 
+def unlike_bias(every: Runs) -> Iterator[object]:
+    """Accuracy and gaps of single shot with and without a limit on each client, and of others."""
+    for bias, runs in every.by("bias").items():
+        constants = runs.select(method="constant classifier").by("table")
+        for (table, method), own in runs.by("table", "method").items():
+            # Of two attributes by the first, which has all methods.
+            some = own.select(asked=biased_clients.TABLES[table][0])
+            mine = constants.get(table, NO_RUNS)
+            accuracy = pair_text(some, "client_gap", constants=mine)
+            unfair = some.mean("unfair").mean
+            other = f"{some.mean('other_client_gap').text('.3f')}" if bias == "attribute" else ""
+            yield bias, table.replace("_", " "), method, accuracy, f"{unfair:.1f}", other
+
+
 def additive(every: Runs) -> Iterator[object]:
     """Additive models next to linear ones and to boosted trees, with and without a gap."""
     constants = every.select(learner="constant").by("table")
@@ -309,6 +324,7 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "sampling": (None, "adult_fpfl accounts"),
     "two_phase": (two_phase, "two_phase", "two_phase wide"),
     "unlike": (unlike, "unlike"), "proxy": (proxy, "unlike"),
+    "unlike_bias": (unlike_bias, "unlike_bias"),
     "one_noise": (one_noise_lines, "unlike one_noise"), "devices": (devices, "gap devices"),
     "cold": (cold, "cold"), "speed": (speed, "speed"),
     "scale": (scale, "scale rows", "scale releases", "scale clients"),

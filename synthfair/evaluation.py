@@ -21,7 +21,9 @@ from synthfair.data.tables import read_table
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import (
     FEW_ROWS,
+    MOST_NAMED,
     GroupSize,
+    client_gaps,
     group_sizes,
     metrics_with_intervals,
 )
@@ -35,9 +37,6 @@ if TYPE_CHECKING:
 
 PACKAGES = ("jax", "jaxlib", "numpy", "optax", "pandas")
 """Packages whose versions numbers may depend on."""
-
-MOST_NAMED = 5
-"""Small groups that a warning names; metrics.json names all."""
 
 
 class GroupingMetrics(NamedTuple):
@@ -70,6 +69,8 @@ class Evaluation(NamedTuple):
             labels.
         groupings: metrics by each attribute, and by all of them together, where there are several.
         by: groupings then of which gaps are the largest.
+        client_gaps: by metric, gaps of the tables with rows enough, whose intervals hold together,
+            see :func:`synthfair.fairness.intervals.client_gaps`.
     """
 
     overall: dict[str, Metric]
@@ -82,6 +83,7 @@ class Evaluation(NamedTuple):
     rows: dict[str, list[LabelCounts]]
     scores: list[ScoreCounts]
     groupings: dict[str, GroupingMetrics]
+    client_gaps: Mapping[str, Mapping[str, Metric]] = {}
     by: Sequence[tuple[int, ...]] = ()
 
     @property
@@ -274,6 +276,7 @@ def evaluate_scores(
         groupings={name: of_grouping(one) for name, one in compared([*schema.groupings]).items()}
         if several
         else {},
+        client_gaps=client_gaps(scored, min_group_rows=config.min_group_rows, by=by),
         by=by,
     )
 
@@ -305,6 +308,7 @@ def evaluation_document(
     return {
         **as_numbers(evaluation.overall),
         "per_client": {name: as_numbers(part) for name, part in evaluation.per_client.items()},
+        "client_gaps": {name: as_numbers(gaps) for name, gaps in evaluation.client_gaps.items()},
         "by_group": of_groups(evaluation.by_group),
         "small_groups": {name: size._asdict() for name, size in small.items()},
         **by_label,

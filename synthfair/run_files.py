@@ -312,6 +312,7 @@ class MetricsFile(Part):
     """
 
     per_client: dict[_Line, Part] = Field(min_length=1, max_length=100_000)
+    client_gaps: dict[_Line, dict[_Line, _Gap]] = Field({}, max_length=10)
     by_group: dict[_Line, _Rates] = Field(min_length=1, max_length=1000)
     rows: dict[_Line, dict[_Line, _LabelCounts]] | None = Field(None, max_length=100_000)
     scores: dict[_Line, _ScoreCounts] | None = Field(None, max_length=1000)
@@ -375,6 +376,8 @@ class MetricsFile(Part):
     def _counts_fit(self) -> MetricsFile:
         """Refuses counts of other groups or clients than the rates'; older files have none."""
         groups = list(self.by_group)
+        if any(not gaps.keys() <= self.per_client.keys() for gaps in self.client_gaps.values()):
+            raise ValueError("client_gaps: must be of clients in per_client")
         if self.rows is not None and (
             list(self.rows) != list(self.per_client)
             or any(list(counts) != groups for counts in self.rows.values())

@@ -10,6 +10,7 @@ from weighted_rows import LAMBDA, covariance, objective, selection_rates, weight
 
 import synthfair as sf
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
+from synthfair.model import Rows
 from synthfair.surrogate import GlobalProblem, frontier, least_weight
 from synthfair.surrogate.frontier import WEIGHTS, FrontierPoint
 
@@ -135,13 +136,13 @@ class TwoOptima:
 
     rows = sf.Rows(np.zeros((8, 1)), np.arange(8) % 2, np.repeat([1.0, -1.0], 4), np.ones(8))
 
-    def __init__(self, other):
-        self.other, self.starts = other, 0
+    def __init__(self, other, left=0.8, clients=0):
+        self.other, self.left, self.clients, self.starts = other, left, clients, 0
 
     def point(self, rho, start=None):
         self.starts += start is None and rho > 0.1
         is_other = rho > 0 and self.other and (start is None or start[0] < 0) and rho != 0.1
-        accuracy = 0.9 if rho == 0 else 0.86 if is_other else 0.8
+        accuracy = 0.9 if rho == 0 else 0.86 if is_other else self.left
         theta = np.array([-1.0 if is_other else 1.0])
         gap, objective = (0.0 if rho >= 1 else 0.3), (0.4 if is_other else 0.5)
         return FrontierPoint(float(rho), theta, accuracy, gap, 0.0, True, objective)
@@ -155,3 +156,63 @@ def test_a_gap_that_costs_much_is_met_at_the_lowest_optimum(other, accuracy, sta
     assert found.accuracy == accuracy
     assert found.gap == 0.0
     assert problem.starts == starts - (starts > 1)
+
+
+@pytest.mark.parametrize(("left", "clients", "starts"), [(0.65, 0, 36), (0.65, 2, 1), (0.5, 2, 36)])
+def test_clients_may_cost_all_that_a_model_has_above_the_constant_classifier(left, clients, starts):
+    """Of labels half and half; more than half of it costs a look at all points without clients."""
+    problem = TwoOptima(False, left, clients)
+    assert least_weight(problem, max_gap=0.05).accuracy == left
+    assert problem.starts == starts
+
+
+def with_clients(number):
+    """The rows as those of clients, one after the other, and the problem over these."""
+    client = np.arange(len(ROWS.y)) * number // len(ROWS.y)
+    rows = ROWS._replace(s=2 * client + np.asarray(ROWS.s))
+    penalty = SelectionRatePenalty(clients=number)
+    return client, replace(problem(penalty), rows=rows, clients=number)
+
+
+def unfairness_of(client):
+    """The penalty of all rows and of each client's own, in NumPy."""
+
+    def part(z, rows, k):
+        own = Rows(*(np.asarray(column)[client == k] for column in rows))
+        return selection_rates(z[client == k], own)
+
+    return lambda z, rows: selection_rates(z, rows) + sum(part(z, rows, k) for k in set(client))
+
+
+@pytest.mark.parametrize("number", [2, 5])
+def test_with_clients_points_are_stationary_and_have_the_largest_gap_of_one(number):
+    """Of two clients there are fewer gaps than inputs, of five there are more."""
+    client, global_problem = with_clients(number)
+    point = global_problem.point(3.0)
+    args = (ROWS, unfairness_of(client), 3.0)
+    slope = scipy.optimize.approx_fprime(point.theta, objective, 1e-7, *args)
+    assert point.converged
+    assert np.linalg.norm(slope) < 1e-5
+    assert (point.accuracy, point.gap) == pytest.approx(decided(point.theta), abs=1e-12)
+    selected, s, w = (np.asarray(ROWS.a) @ point.theta > 0, *map(np.asarray, (ROWS.s, ROWS.weight)))
+    gaps = []
+    for k in range(number):
+        rates = [
+            np.average(selected[own], weights=w[own])
+            for own in ((client == k) & (s == g) for g in (0, 1))
+        ]
+        gaps.append(abs(rates[1] - rates[0]))
+    assert point.client_gap == pytest.approx(max(gaps), abs=1e-12)
+
+
+@pytest.mark.parametrize(("max_gap", "of_client"), [(None, 0.5), (0.5, 0.9), (0.9, 0.5)])
+def test_the_least_weight_meets_both_limits_and_half_of_it_misses_one(max_gap, of_client):
+    _, global_problem = with_clients(2)
+    free = global_problem.point(0.0)
+    limits = (max_gap and max_gap * free.gap, of_client * free.client_gap)
+    found = least_weight(global_problem, *limits)
+    assert found.converged
+    half = global_problem.point(found.rho / 2)
+    assert found.gap <= (limits[0] or 1.0)
+    assert found.client_gap <= limits[1]
+    assert half.gap > (limits[0] or 1.0) or half.client_gap > limits[1]

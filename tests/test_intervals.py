@@ -9,12 +9,13 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from scipy.stats import binom, binomtest
+from scipy.stats import beta, binom, binomtest
 
 from synthfair.fairness.intervals import (
     UNDEFINED,
     Shares,
     _covariances,
+    client_gaps,
     difference,
     gap_interval,
     group_sizes,
@@ -24,8 +25,9 @@ from synthfair.fairness.intervals import (
     near_constant,
     rate_interval,
     size,
+    unfair_clients,
 )
-from synthfair.fairness.metrics import Metric, Scored
+from synthfair.fairness.metrics import METRIC_OF, Metric, Scored
 
 FALSE_ALARM = 1e-6
 RATES, COVARIANCES = 0.05, 0.07
@@ -310,3 +312,74 @@ class TestSmallGroups:
         rows = self.rows.take(np.arange(80))
         assert np.isnan(found(rows)["spd"].value)
         assert found(rows, min_group_rows=1)["spd"].value == 1
+
+
+class TestClients:
+    """Many clients, each looked at by itself."""
+
+    def sample(self, seed, gap=0.0, n=200):
+        rng = np.random.default_rng(seed)
+        s = rng.integers(2, size=n)
+        score = np.where(rng.random(n) < 0.3 + gap * s, 1.0, -1.0)
+        return Scored(rng.choice([-1.0, 1.0], n), score, s)
+
+    def test_an_interval_has_the_tail_of_one_of_all_clients(self):
+        clients = {str(i): self.sample(i) for i in range(10)}
+        for name, gap in client_gaps(clients)["spd"].items():
+            rows = clients[name]
+            rates = []
+            for group in (0, 1):
+                hits, size = (rows.score[rows.s == group] > 0).sum(), (rows.s == group).sum()
+                low = beta.ppf(0.0025, hits, size - hits + 1)
+                high = beta.ppf(0.9975, hits + 1, size - hits)
+                rates.append((hits / size, low, high))
+            (p, low_p, high_p), (q, low_q, high_q) = rates
+            below = np.hypot(q - low_q, high_p - p)
+            above = np.hypot(high_q - q, p - low_p)
+            assert gap == pytest.approx((q - p, q - p - below, q - p + above))
+
+    def test_by_chance_hardly_any_federation_has_an_unfair_client(self):
+        """Of 20 fair clients, one by one, there is nearly always one above a limit of its own."""
+        together = alone = 0
+        for seed in range(100):
+            clients = {str(i): self.sample(100 * seed + i, gap=0.1, n=400) for i in range(20)}
+            gaps = client_gaps(clients)["spd"]
+            together += any(size(gap).low > 0.1 for gap in gaps.values())
+            alone += any(size(found(rows, resamples=1)["spd"]).low > 0.1
+                         for rows in clients.values())  # fmt: skip
+        assert together <= most_missed(100) < alone
+
+    def test_only_clients_and_groups_with_rows_enough_are_looked_at(self):
+        few = self.sample(0, n=40)
+        three = self.sample(1)._replace(n_groups=3)
+        three = three._replace(s=np.where(np.arange(200) < 10, 2, three.s))
+        gaps = client_gaps({"few": few, "three": three, "two": self.sample(2)})
+        assert [*gaps["spd"]] == ["three", "two"]
+        assert gaps["spd"]["three"].value == pytest.approx(
+            abs(np.diff([(three.score[three.s == g] > 0).mean() for g in (0, 1)])[0])
+        )
+        nobody = client_gaps({"a": self.sample(0), "b": self.sample(1)}, min_group_rows=150)
+        assert nobody == {key: {} for key in METRIC_OF.values()}
+
+    @pytest.mark.parametrize(
+        ("overall", "words"),
+        [
+            (Metric(0.01, -0.02, 0.04), "fair on average"),
+            (Metric(-0.2, -0.3, -0.15), "unfair on average"),
+            (Metric(0.08, 0.01, 0.15), "perhaps fair on average"),
+            (Metric(np.nan, np.nan, np.nan), "on average not measured"),
+        ],
+    )
+    def test_it_is_said_which_clients_are_unfair_the_furthest_first(self, overall, words):
+        gaps = {
+            "a": Metric(0.2, 0.12, 0.28),
+            "b": Metric(-0.3, -0.42, -0.18),
+            "c": Metric(0.2, 0.1, 0.3),
+        }
+        assert unfair_clients(overall, gaps, 0.1) == (
+            f"{words}, unfair at 2 of 3 clients with enough test rows: b 0.300 (0.180 to 0.420),"
+            " a 0.200 (0.120 to 0.280), where at most 0.1 is fair enough. The intervals of all"
+            " clients hold together with 95 % (Bonferroni)"
+        )
+        assert unfair_clients(overall, gaps, 0.2) is None
+        assert unfair_clients(overall, {"a": gaps["a"]}, 0.1) is None

@@ -22,6 +22,7 @@ MOVED = dict.fromkeys(Influence._fields, 0.5) | {
 GROUPS = ("town=a", "town=b")
 SCORES = {"negative": [1] * 20, "positive": [0] * 20, "probability": [0.5] * 20}
 
+NULL = {"value": None, "low": None, "high": None}
 ROWS = {group: {"negative": 1, "positive": 1} for group in GROUPS}
 
 
@@ -82,6 +83,8 @@ def run(tmp_path_factory):
         ({"method": "a\x1b[2Jb"}, "method"),
         ({"schema_hash": "short"}, "schema_hash"),
         ({"rows": {"client_0": {}, "client_1": {}}}, "rows: must be those of each client"),
+        ({"client_gaps": {"spd": {"nobody": NULL}}}, "client_gaps: must be of clients in per_cl"),
+        ({"asked": {"by": "weight", "client_gap": 2}}, "asked.client_gap"),
         ({"rows": {"nobody": ROWS}}, "rows: must be those of each client"),
         ({"scores": {"x": SCORES}}, "scores: must be those of each group"),
         ({"scores": {g: SCORES | {"negative": [1]} for g in GROUPS}}, "must have 20 bins"),

@@ -305,7 +305,9 @@ def test_hostile_names_are_shown_and_not_run(name, runs, tmp_path):
 def test_a_client_may_be_called_like_the_whole(runs, tmp_path):
     metrics = json.loads((runs[0] / "metrics.json").read_text())
     part = next(iter(metrics["per_client"].values()))
-    folder = edited(runs[0], tmp_path, per_client={"all clients": part}, rows=None)
+    nothing: dict[str, dict[str, float]] = {}
+    changes = {"per_client": {"all clients": part}, "rows": None, "client_gaps": nothing}
+    folder = edited(runs[0], tmp_path, **changes)
     write_report(read_results([folder]), tmp_path / "r.html")
     ((_, *rows),) = tables((tmp_path / "r.html").read_text(), "Metrics by client")
     assert [row[:1] + tuple(row[1].split()[:1]) for row in rows] == [

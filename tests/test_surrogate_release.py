@@ -644,10 +644,13 @@ def test_a_wanted_gap_that_test_rows_miss_is_said(folder):
 
 def test_that_no_penalty_was_needed_is_said(folder):
     served = run_server(folder, max_gap=0.9, max_influence=50.0, max_spd_influence=2.0)
-    assert "0: no penalty was needed" in plain_text(pooled_table(served.point, 0.9))
+    asked = sf.ServerConfig(max_gap=0.9)
+    assert "0: no penalty was needed" in plain_text(pooled_table(served.point, asked))
     for point in (served.point._replace(rho=0.1), served.point._replace(gap=0.95)):
-        assert "no penalty" not in plain_text(pooled_table(point, 0.9))
-    assert "no penalty" not in plain_text(pooled_table(served.point))  # a weight of 0 was asked for
+        assert "no penalty" not in plain_text(pooled_table(point, asked))
+    assert "no penalty" not in plain_text(
+        pooled_table(served.point, sf.ServerConfig(rho=0.0))
+    )  # a weight of 0 was asked for
 
 
 def test_a_fair_table_that_trainers_could_not_use_is_not_written(folder, monkeypatch):

@@ -82,9 +82,10 @@ def server(
     config = load_server_config(**settings)
     if report and not test:
         raise InputError("--report: needs --test")
-    if refine and trusted:
+    if refine and (trusted or config.max_client_gap is not None):
+        other = "--trusted" if trusted else "--max-client-gap"
         raise InputError(
-            "--refine, --trusted: give one; in exchanges the rows of all clients count"
+            f"--refine, {other}: give one; exchanged sums are over the rows of all clients alike"
         )
     check_inputs(schema, *releases, *test, *keys, *filter(None, [trusted]))
 
@@ -137,7 +138,7 @@ def server(
     if result.evaluation:
         say(evaluation_tables(result.evaluation, result.model.schema_))
     if result.point:
-        say(pooled_table(result.point, config.max_gap))
+        say(pooled_table(result.point, config))
     if result.influences.releases:
         say(influence_table(result.influences))
     files = {
@@ -253,7 +254,7 @@ def evaluate(
         small_group_warnings,
     )
     from synthfair.evaluation import evaluate as measure
-    from synthfair.fairness.intervals import missed_gap, near_constant
+    from synthfair.fairness.intervals import missed_gap, near_constant, unfair_clients
     from synthfair.fairness.metrics import METRIC_OF
     from synthfair.files import require_distinct, require_free, write_json
     from synthfair.report.result_tables import evaluation_tables, untrained_warning
@@ -273,13 +274,17 @@ def evaluate(
         }
     # The metrics, on a terminal and in a file.
     evaluation = measure(trained_model, tables, config, sources=data)
+    metric = METRIC_OF[config.notion]
     if output:
         document = evaluation_document(evaluation, trained_model.schema_, config)
         write_json(output, document | decision_document(trained_model))
     say(evaluation_tables(evaluation, trained_model.schema_))
     warn(
         *small_group_warnings(evaluation, trained_model.schema_, config),
-        missed_gap(evaluation.overall[METRIC_OF[config.notion]], config.max_gap),
+        missed_gap(evaluation.overall[metric], config.max_gap),
+        unfair_clients(
+            evaluation.overall[metric], evaluation.client_gaps[metric], config.asked.client_limit
+        ),
         near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),
         untrained_warning(trained_model),
     )

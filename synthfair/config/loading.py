@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from synthfair.config.distill import DistillConfig
-from synthfair.config.server_settings import ServerConfig
+from synthfair.config.server_settings import GAPS, ServerConfig
 from synthfair.config.surrogate import SurrogateConfig
 from synthfair.errors import InputError, refusal
 from synthfair.files import read_bytes
@@ -73,7 +73,8 @@ def changed_settings(config: DistillConfig | SurrogateConfig | ServerConfig) -> 
         default = SurrogateConfig().model_dump()
         return {k: v for k, v in config.model_dump().items() if v != default.get(k)}
     if isinstance(config, ServerConfig):
-        default = ServerConfig(max_gap=config.max_gap).model_dump() | {"max_gap": None}
+        wanted = {name: getattr(config, name) for name in GAPS}
+        default = ServerConfig(**wanted).model_dump() | dict.fromkeys(GAPS)
         return {k: v for k, v in config.model_dump().items() if v != default.get(k)}
     goals = {name: getattr(config, name) for name in ("max_gap", "epsilon", "delta")}
     default = DistillConfig(**goals).model_dump() | dict.fromkeys(goals)

@@ -16,9 +16,13 @@ from synthfair.config.rules import STRICT, GroupsBy, Notion, Seed
 from synthfair.config.target import Target
 
 FOR_SURROGATES = (
-    "rho", "max_gap", "penalty", "notion", "temperature", "lambda_theta", "intercept", "max_rows",
+    "rho", "max_gap", "max_client_gap", "penalty", "notion", "temperature", "lambda_theta",
+    "intercept", "max_rows",
 )  # fmt: skip
 """Settings that only surrogates leave to the server; in a fair release they are the client's."""
+
+GAPS = "max_gap", "max_client_gap"
+"""Gaps that a weight is looked for."""
 
 
 class ServerConfig(BaseModel):
@@ -46,7 +50,8 @@ class ServerConfig(BaseModel):
         ge=0,
         lt=2**53,
         description="Gaps leave out groups with fewer test rows, of those that the gap compares;"
-        " with 0 all groups count, and a gap is undefined where one has no row.",
+        " with 0 all groups count, and a gap is undefined where one has no row. Whether a client is"
+        " unfair is asked of groups with at least 30.",
     )
     groups_by: tuple[str, ...] | None = GroupsBy
     max_influence: float | None = Field(
@@ -81,6 +86,15 @@ class ServerConfig(BaseModel):
         " wanted on the pooled rows, e.g. 0.05; the least rho that reaches it is looked for."
         " penalty is then selection_rate, if not given.",
     )
+    max_client_gap: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="Surrogates: the same of each client by itself, on its pooled rows, e.g. 0.1:"
+        " each has a penalty of its own, too, and the least rho is looked for that brings the"
+        " largest gap of a client to it. A client with few rows of some group (fewer than 30, or"
+        " than min_group_rows) is left out, and named.",
+    )
     penalty: Literal["covariance", "selection_rate"] = Field(
         default="covariance",
         description="Surrogates: what is penalised: covariance of group and score, or the smooth"
@@ -112,21 +126,27 @@ class ServerConfig(BaseModel):
     @classmethod
     def _other_defaults(cls, data: Any) -> Any:
         """Sets the defaults of a search, which needs a penalty near the gap itself."""
-        if isinstance(data, dict) and data.get("max_gap") is not None:
+        if isinstance(data, dict) and any(data.get(name) is not None for name in GAPS):
             return {"penalty": "selection_rate", **data}
         return data
 
     @model_validator(mode="after")
     def _one_weight(self) -> ServerConfig:
-        if self.max_gap is not None and "rho" in self.model_fields_set:
-            raise ValueError("rho, max_gap: give one; with max_gap a weight is looked for")
+        for name in GAPS:
+            if getattr(self, name) is not None and "rho" in self.model_fields_set:
+                raise ValueError(f"rho, {name}: give one; with {name} a weight is looked for")
         return self
 
     @model_serializer(mode="wrap")
     def _serialize(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out the weight that a search does not use, so that a written file can be read."""
-        unused = {"rho"} if self.max_gap is not None else set()
+        unused = {"rho"} if self.searches else set()
         return {name: value for name, value in dump(self).items() if name not in unused}
+
+    @property
+    def searches(self) -> bool:
+        """Whether a weight is looked for."""
+        return self.max_gap is not None or self.max_client_gap is not None
 
     def most_influence(self, *, surrogates: bool) -> float:
         """The cap of ``max_influence``: as given, or the default of that kind of releases."""
@@ -135,12 +155,13 @@ class ServerConfig(BaseModel):
     @property
     def asked(self) -> Target:
         """The fairness that is asked of a model of surrogates."""
-        if self.max_gap is not None:
-            return Target(by="gap", amounts=(self.max_gap,))
+        if self.searches:
+            amounts = () if self.max_gap is None else (self.max_gap,)
+            return Target(by="gap", amounts=amounts, client_gap=self.max_client_gap)
         return Target(by="weight", amounts=(self.rho,))
 
     @property
     def surrogate_keys(self) -> tuple[str, ...]:
         """The settings given that only surrogates need."""
-        keys = self.model_fields_set - ({"penalty"} if self.max_gap is not None else set())
+        keys = self.model_fields_set - ({"penalty"} if self.searches else set())
         return tuple(name for name in FOR_SURROGATES if name in keys)

@@ -9,6 +9,10 @@ from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config.rules import STRICT
 
+RULE_OF_THUMB = 0.1
+"""Gap that counts as fair enough where nobody says another. Documentation of fairness libraries
+names it as acceptable (Holistic AI's ``statistical_parity``); it is no law and no theorem."""
+
 MOST = 100_000
 """The most amounts, as many as a run may have clients."""
 
@@ -23,6 +27,7 @@ class Target(BaseModel):
             of these.
         amounts: weights, tolerances or gaps of the clients, each once; a tolerance without one
             means that the constraint is left out.
+        client_gap: the largest gap of a client that is wanted; None where none is.
 
     Example:
         >>> import synthfair as sf
@@ -37,6 +42,7 @@ class Target(BaseModel):
 
     by: Literal["weight", "tolerance", "gap", "row_weights", "nothing"]
     amounts: tuple[Annotated[float, Field(ge=0)], ...] = Field(default=(), max_length=MOST)
+    client_gap: float | None = Field(default=None, gt=0, lt=1)
 
     @classmethod
     def of(cls, clients: Iterable[Target]) -> Target:
@@ -57,9 +63,19 @@ class Target(BaseModel):
             "nothing": False,
         }[self.by]
 
+    @property
+    def max_gap(self) -> float | None:
+        """The largest gap over all rows that is wanted, of several clients' the smallest."""
+        return min(self.amounts) if self.by == "gap" and self.amounts else None
+
+    @property
+    def client_limit(self) -> float:
+        """The gap up to which a client counts as treated fairly."""
+        return self.client_gap or self.max_gap or RULE_OF_THUMB
+
     @model_validator(mode="after")
     def _amounts_fit(self) -> Target:
-        if self.by in ("weight", "gap") and not self.amounts:
+        if self.by in ("weight", "gap") and not self.amounts and self.client_gap is None:
             raise ValueError(f"amounts: {self.by} needs at least one")
         if self.by in ("row_weights", "nothing") and self.amounts:
             raise ValueError(f"amounts: {self.by} has none")

@@ -40,15 +40,20 @@ of this module.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from synthfair.fairness.metrics import CONFIDENCE, Metric, Scored
+from synthfair.fairness.metrics import CONFIDENCE, METRIC_OF, Metric, Scored
 
 FEW_ROWS = 30
 """A rate of fewer rows is hardly known: its interval is up to 0.37 wide."""
+
+MOST_NAMED = 5
+"""Small groups, or clients, that a warning names; metrics.json names all."""
+
+Verdict = Literal["yes", "no", "cannot tell", "not measured"]
 
 TAIL = (1 - CONFIDENCE) / 2
 """Probability with which a limit may be missed."""
@@ -232,6 +237,7 @@ def metrics_with_intervals(
     seed: int,
     min_group_rows: int = 0,
     by: Sequence[Sequence[int]] = (),
+    together: int = 1,
 ) -> dict[str, Metric]:
     """What is reported of a model, by the names of metrics.json, with the intervals of this module.
 
@@ -244,6 +250,7 @@ def metrics_with_intervals(
             and a gap is undefined where one has no such row.
         by: groupings, each the group of every index s, or -1; a gap is the largest of theirs.
             Without any, each index s is a group.
+        together: number of sets of rows of which all intervals of a gap are to hold at once.
 
     Example:
         Two groups of ten, and no difference between them:
@@ -256,7 +263,7 @@ def metrics_with_intervals(
         >>> print(f"{spd.value:.2f} [{spd.low:.2f}, {spd.high:.2f}]")
         0.00 [-0.44, 0.44]
     """
-    parts = [rows.grouped(grouping) for grouping in by] or [rows]
+    parts, tail = [rows.grouped(grouping) for grouping in by] or [rows], TAIL / together
 
     def gap(*labels: float) -> Metric:
         """Of the rows with a label; of all, where that is 0."""
@@ -266,8 +273,8 @@ def metrics_with_intervals(
             for label in labels
         ]
         if parts[0].n_groups != 2 or len(shares) > 1:
-            return gap_interval(*shares)
-        signed = shares[0].differences()
+            return gap_interval(*shares, tail=tail)
+        signed = shares[0].differences(tail)
         return Metric(*signed[:, 0].tolist()) if signed.size else UNDEFINED
 
     right = (1 + rows.y * (2 * rows.selected - 1)) / 2
@@ -280,17 +287,112 @@ def metrics_with_intervals(
     }
 
 
+def client_gaps(
+    clients: Mapping[str, Scored], *, min_group_rows: int = 0, by: Sequence[Sequence[int]] = ()
+) -> dict[str, dict[str, Metric]]:
+    """Gaps of clients with rows enough, by metric and client, with intervals that hold together.
+
+    Each interval of C clients misses with probability 0.05 / C at most (Bonferroni): in 95 of 100
+    cases all contain the truth. A group with fewer than :data:`FEW_ROWS` rows of those that a gap
+    compares, or than ``min_group_rows``, does not count; a client without two such groups is left
+    out. Groupings ``by`` are as of :func:`metrics_with_intervals`.
+
+    Example:
+        One client selects a third of one group and two thirds of the other:
+
+        >>> import numpy as np
+        >>> from synthfair.fairness.intervals import client_gaps
+        >>> from synthfair.fairness.metrics import Scored
+        >>> y, s = np.tile([1.0, -1.0], 90), np.repeat([0, 1], 90)
+        >>> fair, unfair = np.tile([1.0, -1.0], 90), np.tile([1.0, -1.0, -1.0], 60)
+        >>> unfair = np.where(s == 1, -unfair, unfair)
+        >>> clients = {"a": Scored(y, fair, s), "b": Scored(y, unfair, s)}
+        >>> for name, gap in client_gaps(clients)["spd"].items():
+        ...     print(f"{name}: {gap.value:z.2f} [{gap.low:.2f}, {gap.high:.2f}]")
+        a: 0.00 [-0.17, 0.17]
+        b: 0.33 [0.16, 0.48]
+    """
+    settings = {"resamples": 1, "seed": 0, "min_group_rows": max(FEW_ROWS, min_group_rows)}
+
+    def of(rows: Scored, name: str, together: int = 1) -> Metric:
+        return metrics_with_intervals(rows, **settings, by=by, together=together)[name]
+
+    gaps = {}
+    for name in METRIC_OF.values():
+        enough = [c for c, rows in clients.items() if not np.isnan(of(rows, name).value)]
+        gaps[name] = {c: of(clients[c], name, len(enough)) for c in enough}
+    return gaps
+
+
+def unfair_clients(overall: Metric, gaps: Mapping[str, Metric], limit: float) -> str | None:
+    """Says at which clients the gap is clearly above a limit; None if at none of several.
+
+    Args:
+        overall: gap over all clients' rows.
+        gaps: of each client, see :func:`client_gaps`, whose intervals hold together.
+        limit: the largest gap that is fair enough.
+
+    Example:
+        >>> from synthfair.fairness.intervals import unfair_clients
+        >>> from synthfair.fairness.metrics import Metric
+        >>> gaps = {"north": Metric(0.2, 0.12, 0.28), "south": Metric(-0.12, -0.2, -0.04)}
+        >>> said = unfair_clients(Metric(0.01, -0.02, 0.04), gaps, 0.1)
+        >>> said[:80]
+        'fair on average, unfair at 1 of 2 clients with enough test rows: north 0.200 (0.'
+    """
+    sizes = {name: size(gap) for name, gap in gaps.items()}
+    unfair = sorted(
+        (name for name, gap in sizes.items() if gap.low > limit), key=lambda n: -sizes[n].value
+    )
+    if len(gaps) < 2 or not unfair:
+        return None
+    average = {
+        "yes": "fair on average",
+        "no": "unfair on average",
+        "cannot tell": "perhaps fair on average",
+        "not measured": "on average not measured",
+    }[verdict(size(overall), limit)]
+    named = [
+        f"{n} {sizes[n].value:.3f} ({sizes[n].low:.3f} to {sizes[n].high:.3f})" for n in unfair
+    ]
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return (
+        f"{average}, unfair at {len(unfair)} of {len(gaps)} clients with enough test rows:"
+        f" {', '.join(named[:MOST_NAMED])}{more}, where at most {limit:g} is fair enough. The"
+        " intervals of all clients hold together with 95 % (Bonferroni)"
+    )
+
+
+def verdict(gap: Metric, limit: float) -> Verdict:
+    """Whether a gap is within a limit, as far as its interval can tell.
+
+    Example:
+        >>> from synthfair.fairness.intervals import verdict
+        >>> from synthfair.fairness.metrics import Metric
+        >>> verdict(Metric(0.03, 0.0, 0.09), 0.1), verdict(Metric(0.03, 0.0, 0.09), 0.05)
+        ('yes', 'cannot tell')
+        >>> verdict(Metric(0.2, 0.15, 0.25), 0.1)
+        'no'
+    """
+    if np.isnan(gap.value) or np.isnan(gap.low):
+        return "not measured"
+    if gap.high <= limit:
+        return "yes"
+    return "no" if gap.low > limit else "cannot tell"
+
+
 def metrics(rows: Scored) -> dict[str, float]:
     """The values of :func:`metrics_with_intervals` alone."""
     measured = metrics_with_intervals(rows, resamples=1, seed=0)
     return {name: metric.value for name, metric in measured.items()}
 
 
-def gap_interval(*shares: Shares) -> Metric:
+def gap_interval(*shares: Shares, tail: float = TAIL) -> Metric:
     """The largest size of the differences between groups' rates, of one rate or of several.
 
     Args:
         shares: of each rate, the rows of each group that counts.
+        tail: how often each of the two limits is missed at most.
 
     Returns:
         Not-a-number where a rate has fewer than two groups, or a group has no rows.
@@ -306,10 +408,10 @@ def gap_interval(*shares: Shares) -> Metric:
     """
     if any(len(part.size) < 2 or not part.size.all() for part in shares):
         return UNDEFINED
-    near = np.hstack([part.differences() for part in shares])
+    near = np.hstack([part.differences(tail) for part in shares])
     pairs = near.shape[1]
-    tail = TAIL / (2 * pairs) if pairs > 1 else TAIL  # one difference cannot be missed twice
-    return largest(near, np.hstack([part.differences(tail) for part in shares]))
+    of_pair = tail / (2 * pairs) if pairs > 1 else tail  # one difference cannot be missed twice
+    return largest(near, np.hstack([part.differences(of_pair) for part in shares]))
 
 
 def largest(near: np.ndarray, far: np.ndarray) -> Metric:

@@ -91,8 +91,56 @@ def decision_gaps(
     """
     weights = group_weights(rows, scores.dtype, notion=notion, n_groups=n_groups)
     sums, shares = weights @ (scores > 0).astype(scores.dtype), jnp.sum(weights, axis=-1)
+    return _differences(sums, shares, by)
+
+
+@partial(jax.jit, static_argnames=("notion", "n_groups", "by", "clients"))
+def client_gaps(
+    scores: jax.Array,
+    rows: Rows,
+    *,
+    notion: Notion,
+    n_groups: int,
+    by: tuple[Grouping, ...] = (),
+    clients: int,
+) -> jax.Array:
+    """[clients] the largest of :func:`decision_gaps` on the rows of each client by itself.
+
+    Rows as of :func:`client_sums`.
+    """
+    sums = client_sums((scores > 0).astype(scores.dtype), rows, notion, n_groups, clients)
+    return jnp.nanmax(_differences(*sums, by), axis=-1)
+
+
+def _differences(sums: jax.Array, shares: jax.Array, by: tuple[Grouping, ...]) -> jax.Array:
+    """[..., B K] largest minus smallest rate, of sums and shares [..., K, G]."""
     rates = [sums / shares] if not by else [grouped(sums, g) / grouped(shares, g) for g in by]
-    return jnp.concatenate([jnp.nanmax(r, axis=1) - jnp.nanmin(r, axis=1) for r in rates])
+    gaps = [jnp.nanmax(rate, axis=-1) - jnp.nanmin(rate, axis=-1) for rate in rates]
+    return jnp.concatenate(gaps, axis=-1)
+
+
+def client_sums(
+    terms: jax.Array, rows: Rows, notion: Notion, n_groups: int, clients: int
+) -> tuple[jax.Array, jax.Array]:
+    """[clients, K, G] sums of terms [N] on each client's own rows, by weight, and the shares.
+
+    The index s of the rows is client * n_groups + group; rows of a larger one are of no client that
+    is compared. The shares of a client's stratum sum to 1; without rows there, the sums are 0 and
+    the shares alike. What is held grows with N, not with N times the number of clients.
+    """
+    weights = strata(rows.y, notion).astype(terms.dtype)
+    if rows.weight is not None:
+        weights = weights * rows.weight
+
+    def by_client(numbers: jax.Array) -> jax.Array:
+        by_index = jax.ops.segment_sum(numbers.T, rows.s, clients * n_groups)
+        return by_index.reshape(clients, n_groups, -1).swapaxes(1, 2)
+
+    sums, shares = by_client(weights * terms), by_client(weights)
+    total = jnp.sum(shares, axis=-1, keepdims=True)
+    there = total > 0
+    total = jnp.where(there, total, 1.0)
+    return sums / total, jnp.where(there, shares / total, 1 / n_groups)
 
 
 class SumPenalty:
@@ -101,17 +149,18 @@ class SumPenalty:
     n_groups: int
     notion: Notion
     by: tuple[Grouping, ...] = ()
+    clients: int = 0
 
     def term(self, scores: jax.Array) -> jax.Array:
         """[N] what is summed of each row, by its score alone."""
         raise NotImplementedError
 
     def compare_groups(self, sums: jax.Array, shares: jax.Array) -> jax.Array:
-        """[..., K, C] gaps of sums [..., K, G] of weighted terms; the weights [K, G] sum to 1."""
+        """[..., K, C] gaps of sums [..., K, G] of weighted terms; shares sum to 1 over G."""
         raise NotImplementedError
 
     def compare(self, sums: jax.Array, shares: jax.Array) -> jax.Array:
-        """Gaps of sums [..., K, G] of weighted terms, and of the weights [K, G]: linear in sums.
+        """Gaps of sums [..., K, G] of weighted terms, and of the weights: linear in sums.
 
         The weights of a stratum sum to 1, see :func:`group_weights`. Those of several groupings
         stand one after the other in the last axis.
@@ -126,11 +175,21 @@ class SumPenalty:
         return jnp.concatenate(gaps, axis=-1)
 
     def gaps(self, scores: jax.Array, rows: Rows) -> jax.Array:
-        """[K, C] gaps of strata and groups; of two groups there is one, that of group 1."""
-        weights = group_weights(rows, scores.dtype, notion=self.notion, n_groups=self.n_groups)
+        """[K, C] gaps of strata and groups; of two groups there is one, that of group 1.
+
+        With clients as many numbers in a line, and then those of each client's own rows.
+        """
+        terms, everyone = self.term(scores), rows
+        if self.clients:
+            everyone = rows._replace(s=rows.s % self.n_groups)
+        weights = group_weights(everyone, scores.dtype, notion=self.notion, n_groups=self.n_groups)
         # The weights are the same in each step, and made once. With two lines or more, XLA's
         # product with terms is fast.
-        return self.compare(weights @ self.term(scores), jnp.sum(weights, axis=-1))
+        gaps = self.compare(weights @ terms, jnp.sum(weights, axis=-1))
+        if not self.clients:
+            return gaps
+        own = self.compare(*client_sums(terms, rows, self.notion, self.n_groups, self.clients))
+        return jnp.concatenate([gaps.ravel(), own.ravel()])
 
     def __call__(self, scores: jax.Array, rows: Rows) -> jax.Array:
         """1/2 sum of squared gaps over strata and groups."""
@@ -149,12 +208,15 @@ class CovariancePenalty(SumPenalty):
         n_groups: number of groups, at least 2. Beyond two, each group is held against the rest.
         notion: which rows are compared.
         by: groupings, of which each has gaps of its own; without any, each index s is a group.
+        clients: number of clients of which each has gaps of its own, too, on its own rows. The
+            index s is then that of :func:`client_sums`, and groups are s modulo ``n_groups``.
     """
 
     convex: ClassVar[bool] = True
     n_groups: int = 2
     notion: Notion = "statistical_parity"
     by: tuple[Grouping, ...] = ()
+    clients: int = 0
 
     @property
     def name(self) -> str:
@@ -184,12 +246,14 @@ class SelectionRatePenalty(SumPenalty):
         notion: which rows are compared.
         temperature: tau > 0; the larger, the closer to hard decisions and the harder to optimise.
         by: groupings, as of :class:`CovariancePenalty`.
+        clients: as of :class:`CovariancePenalty`.
     """
 
     n_groups: int = 2
     notion: Notion = "statistical_parity"
     temperature: float = 4.0
     by: tuple[Grouping, ...] = ()
+    clients: int = 0
 
     @property
     def name(self) -> str:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isnan
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from synthfair.config.target import RULE_OF_THUMB
 from synthfair.fairness.intervals import (
     FEW_ROWS,
+    Verdict,
     difference,
     missed_gap,
     near_constant,
     rate_interval,
+    unfair_clients,
+    verdict,
 )
 from synthfair.fairness.metrics import Metric
 from synthfair.report.overview import ACCURACY_GAP, Overview, Summary
 from synthfair.run_files import FrontierLine
-
-RULE_OF_THUMB = 0.1
-"""Gap that counts as fair enough where nobody says another. Documentation of fairness libraries
-names it as acceptable (Holistic AI's ``statistical_parity``); it is no law and no theorem."""
-
-Verdict = Literal["yes", "no", "cannot tell", "not measured"]
 
 COMPARED = {
     "spd": "selection rates",
@@ -98,6 +96,8 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
             " write a --frontier."
         )
     notes += _notes(subject, overview.gap)
+    of_client = subject.asked.client_limit if max_gap is None else max_gap
+    notes += _client_notes(subject, overview.gap, of_client)
     for one in overview.summaries:
         excess = missed_gap(one.gap_size, one.wanted)
         if excess and (one is not subject or one.wanted != limit):  # which the sentence says
@@ -150,22 +150,17 @@ def _notes(subject: Summary, gap: str) -> list[str]:
     return notes
 
 
-def verdict(gap: Metric, limit: float) -> Verdict:
-    """Whether a gap is within a limit, as far as its interval can tell.
-
-    Example:
-        >>> from synthfair.fairness.metrics import Metric
-        >>> from synthfair.report.answer import verdict
-        >>> verdict(Metric(0.03, 0.0, 0.09), 0.1), verdict(Metric(0.03, 0.0, 0.09), 0.05)
-        ('yes', 'cannot tell')
-        >>> verdict(Metric(0.2, 0.15, 0.25), 0.1)
-        'no'
-    """
-    if isnan(gap.value) or isnan(gap.low):
-        return "not measured"
-    if gap.high <= limit:
-        return "yes"
-    return "no" if gap.low > limit else "cannot tell"
+def _client_notes(subject: Summary, gap: str, limit: float) -> list[str]:
+    """A note on the gap at each client of a single run."""
+    gaps = subject.runs[0].metrics.client_gaps.get(gap, {})
+    if len(gaps) < 2 or len(subject.runs) > 1:
+        return []
+    if unfair := unfair_clients(subject.gap, gaps, limit):
+        return [f"{unfair[0].upper()}{unfair[1:]}."]
+    return [
+        f"At none of {len(gaps)} clients with enough test rows is the gap above {limit:g}, by"
+        " intervals that hold together."
+    ]
 
 
 def without_penalty(lines: Sequence[FrontierLine]) -> FrontierLine | None:

@@ -22,7 +22,7 @@ ACCURACY_GAP = "accuracy_difference"
 METRIC_OF = MEASURED_BY | {"accuracy_parity": ACCURACY_GAP}
 """The metric by which a notion of fairness is measured, those of methods in rounds too."""
 
-WEIGHT = ("rho_o", "max_gap", "alpha")
+WEIGHT = ("rho_o", "max_gap", "max_client_gap", "alpha")
 """Settings that say how much fairness a run was asked for."""
 
 
@@ -57,10 +57,13 @@ class Summary(NamedTuple):
     def setting(self) -> str:
         """The fairness that was asked for, in words; empty where no setting says so."""
         amount = _words(self.asked.amounts) if self.asked.amounts else ""
+        gaps = [f"gap at most {amount}"] if amount else []
+        if most := self.asked.client_gap:
+            gaps.append(f"gap of each client at most {most:g}")
         return {
             "weight": f"penalty weight {amount}",
             "tolerance": f"tolerance {amount}" if amount else "no constraint",
-            "gap": f"gap at most {amount}",
+            "gap": ", ".join(gaps),
             "row_weights": "reweighted rows",
             "nothing": "",
         }[self.asked.by]
@@ -72,8 +75,8 @@ class Summary(NamedTuple):
 
     @property
     def wanted(self) -> float | None:
-        """The largest gap that training aimed at; of several clients' the smallest."""
-        return min(self.asked.amounts) if self.asked.by == "gap" else None
+        """The largest gap over all rows that training aimed at."""
+        return self.asked.max_gap
 
     @property
     def constant(self) -> float:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import synthfair
-from synthfair.fairness.intervals import FEW_ROWS, rate_interval
+from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, rate_interval, size, verdict
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.files import require_distinct, require_free, write_text
 from synthfair.measure.estimate import FEW
 from synthfair.postprocess.histogram import LabelCounts, ScoreCounts
 from synthfair.release.format import disclosures
-from synthfair.report.answer import Headline, answer, verdict
+from synthfair.report.answer import Headline, answer
 from synthfair.report.commands import commands
 from synthfair.report.figures import (
     MISSING,
@@ -118,7 +118,7 @@ def write_report(
         require_distinct(path, *inputs_of(result.folder))
     # All figures, as SVG text in the page and as files next to it.
     leads = [_lead(overview, i, max_gap) for i, overview in enumerate(overviews(results))]
-    views = [_view(result) for result in results]
+    views = [_view(result, max_gap) for result in results]
     figures = {name: figure for lead in leads for name, figure in lead.figure.items()}
     for view in views:
         figures |= {name: one for some in view.figures.values() for name, one in some.items()}
@@ -182,7 +182,7 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> Lead:
     return Lead(overview, lead, figure, points, Table.of(records))
 
 
-def _view(result: Result) -> View:
+def _view(result: Result, max_gap: float | None) -> View:
     """Figures and tables by the sections of the template, which has the words."""
     run, gap = result.metrics, METRIC_OF[result.settings["notion"][0]]
     view = View(result, {}, {}, {}, commands(run))
@@ -198,26 +198,7 @@ def _view(result: Result) -> View:
     view.draw("Rates by group", groups=group_figure(largest))
     rows = [(group, int(run.by_group[group].n), *rates[group].values()) for group in rates]
     tables["Rates by group"] = Table(("group", "rows", *RATES.values()), rows)
-    names = {name: title for name, title in NAMES.items() if hasattr(run, name)}
-    if run.groupings:
-        rows = [
-            (by, *(getattr(part, name) for name in names if name != "accuracy"))
-            for by, part in run.groupings.items()
-        ]
-        title, titles = "Metrics by attribute", [t for t in names.values() if t != "accuracy"]
-        tables[title] = Table(("groups by", *titles), rows)
-        groups = {name: of for part in run.groupings.values() for name, of in part.rates.items()}
-        rows = [(name, int(of.n), *_rates(of, []).values()) for name, of in groups.items()]
-        view.folds[title] = Table(("group", "rows", *RATES.values()), rows)
-    parts = [("all clients", run), *run.per_client.items()]  # a client may be called so, too
-    rows = [(client, *(getattr(part, name) for name in names)) for client, part in parts]
-    tables["Metrics by client"] = Table(("test rows of", *names.values()), rows)
-    if run.rows is not None:
-        rows = [
-            (client, *(f"{n.negative + n.positive:g} [{n.positive:g}]" for n in counts.values()))
-            for client, counts in run.rows.items()
-        ]
-        tables["Rows by client and group"] = Table(("test rows of", *run.by_group), rows)
+    _add_attributes_and_clients(view, gap, max_gap)
     if result.model and not result.model.hidden:
         title = "What each column adds to the score"
         view.draw(title, shapes=ShapesFigure(result.model))
@@ -257,6 +238,39 @@ def _view(result: Result) -> View:
         tables["What each release guarantees and discloses"] = guarantees
     view.folds["Configuration"] = _settings(run)
     return view
+
+
+def _add_attributes_and_clients(view: View, gap: str, max_gap: float | None) -> None:
+    """Adds the metrics of each sensitive attribute, where there are several, and of each client."""
+    result, tables = view.result, view.tables
+    run = result.metrics
+    names = {name: title for name, title in NAMES.items() if hasattr(run, name)}
+    if run.groupings:
+        rows = [
+            (by, *(getattr(part, name) for name in names if name != "accuracy"))
+            for by, part in run.groupings.items()
+        ]
+        title, titles = "Metrics by attribute", [t for t in names.values() if t != "accuracy"]
+        tables[title] = Table(("groups by", *titles), rows)
+        groups = {name: of for part in run.groupings.values() for name, of in part.rates.items()}
+        rows = [(name, int(of.n), *_rates(of, []).values()) for name, of in groups.items()]
+        view.folds[title] = Table(("group", "rows", *RATES.values()), rows)
+    parts = [("all clients", run), *run.per_client.items()]  # a client may be called so, too
+    rows = [(client, *(getattr(part, name) for name in names)) for client, part in parts]
+    tables["Metrics by client"] = Table(("test rows of", *names.values()), rows)
+    if run.client_gaps:
+        limit = result.asked.client_limit if max_gap is None else max_gap
+        gaps = run.client_gaps.get(gap, {})
+        sizes = {client: size(gaps.get(client, UNDEFINED)) for client in run.per_client}
+        rows = [(client, one, verdict(one, limit)) for client, one in sizes.items()]
+        columns = ("test rows of", f"size of the {NAMES[gap]}", f"at most {limit:g}?")
+        tables["Is it fair at each client?"] = Table(columns, rows)
+    if run.rows is not None:
+        rows = [
+            (client, *(f"{n.negative + n.positive:g} [{n.positive:g}]" for n in counts.values()))
+            for client, counts in run.rows.items()
+        ]
+        tables["Rows by client and group"] = Table(("test rows of", *run.by_group), rows)
 
 
 def _add_scores(view: View, scores: Mapping[str, ScoreCounts], gap: str) -> None:

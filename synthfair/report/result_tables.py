@@ -15,6 +15,7 @@ from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
     from synthfair.compare import Outcome
+    from synthfair.config import ServerConfig
     from synthfair.data.schema import Schema
     from synthfair.evaluation import Evaluation
     from synthfair.federated import Training
@@ -182,16 +183,19 @@ def outlier_warning(influences: Influences) -> str | None:
     )
 
 
-def pooled_table(point: FrontierPoint, max_gap: float | None = None) -> Table:
-    """A table of the model of surrogates on the pooled rows, with the gap that was wanted."""
-    no_penalty = max_gap is not None and point.rho == 0 and point.gap <= max_gap
-    return Table.of_facts(
-        {
-            "penalty weight": "0: no penalty was needed" if no_penalty else float(point.rho),
-            "accuracy": f"{point.accuracy:.3f} on the pooled rows, by their weights",
-            "gap": f"{point.gap:.3f} on the pooled rows",
-        }
-    )
+def pooled_table(point: FrontierPoint, config: ServerConfig) -> Table:
+    """A table of the model of surrogates on the pooled rows, with the gaps that were wanted."""
+    wanted = (point.gap, config.max_gap), (point.client_gap, config.max_client_gap)
+    met = all(most is None or gap <= most for gap, most in wanted)
+    no_penalty = config.searches and point.rho == 0 and met
+    facts = {
+        "penalty weight": "0: no penalty was needed" if no_penalty else float(point.rho),
+        "accuracy": f"{point.accuracy:.3f} on the pooled rows, by their weights",
+        "gap": f"{point.gap:.3f} on the pooled rows",
+    }
+    if point.client_gap == point.client_gap:
+        facts["largest gap of a client"] = f"{point.client_gap:.3f} on its pooled rows"
+    return Table.of_facts(facts)
 
 
 def training_table(training: Training, *, private: bool) -> Table:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ from synthfair.data.schema import Schema
 from synthfair.distill.solvers import Function, InnerSolution, Newton, default_tolerance
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import FEW_ROWS
-from synthfair.fairness.penalties import CovariancePenalty, Penalty
+from synthfair.fairness.penalties import CovariancePenalty, Penalty, SumPenalty
 from synthfair.model import (
     LinearModel,
     Rows,
@@ -268,24 +268,27 @@ def _jackknife(at: _Trained) -> np.ndarray:
         theta + H^-1 sum_{i in release} w_i dG/dw_i
 
     G being the gradient and H the Hessian of the objective: the infinitesimal jackknife (Jaeckel
-    1972; Koh and Liang 2017).
+    1972; Koh and Liang 2017). A penalty of a client's own rows goes with its release, as a whole.
     """
+    problem = at.pooled.problem
     with jax.enable_x64(True):
-        hessian, by_weight = _sensitivities(
+        hessian, by_weight, own = _sensitivities(
             jnp.asarray(at.theta),
-            padded(at.pooled.rows._replace(weight=at.weight)),  # type: ignore[arg-type]
-            at.pooled.lambda_theta,
+            padded(problem.rows._replace(weight=at.weight)),  # type: ignore[arg-type]
+            problem.lambda_theta,
             at.rho,
             model=at.model,
-            penalty=at.pooled.penalty,
+            penalty=problem.penalty,
+            clients=problem.clients,
         )
     begins = [part.start for part in at.pooled.parts.values()]
-    own = np.asarray(by_weight)[:, : len(at.weight)] * at.weight
-    sums = np.add.reduceat(own, begins, axis=1)
+    by_row = np.asarray(by_weight)[:, : len(at.weight)] * at.weight
+    sums = np.add.reduceat(by_row, begins, axis=1)
+    sums[:, np.isin([*at.pooled.parts], at.pooled.compared)] += at.rho * np.asarray(own).T
     return at.theta + _solution(np.asarray(hessian), sums).T
 
 
-@partial(jax.jit, static_argnames=("model", "penalty"))
+@partial(jax.jit, static_argnames=("model", "penalty", "clients"))
 def _sensitivities(
     theta: jax.Array,
     rows: Rows,
@@ -294,16 +297,22 @@ def _sensitivities(
     *,
     model: LinearModel,
     penalty: Penalty,
-) -> tuple[jax.Array, jax.Array]:
-    """H [n, n], and dG/dw [n, N]."""
+    clients: int,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """H [n, n], dG/dw [n, N], and the gradient [clients, n] of each client's own penalty."""
 
     def objective(theta: jax.Array, weight: jax.Array) -> jax.Array:
         weighted = rows._replace(weight=weight)
         loss = regularized_loss(model, theta, weighted, lambda_theta)
         return loss + rho * penalty(model.scores(theta, rows.a), weighted)
 
+    def own(theta: jax.Array) -> jax.Array:
+        gaps = cast(SumPenalty, penalty).gaps(model.scores(theta, rows.a), rows)
+        return 0.5 * jnp.sum(gaps.reshape(clients + 1, -1)[1:] ** 2, axis=1)
+
     hessian = jax.hessian(objective)(theta, rows.weight)
-    return hessian, jax.jacrev(jax.grad(objective), argnums=1)(theta, rows.weight)
+    by_weight = jax.jacrev(jax.grad(objective), argnums=1)(theta, rows.weight)
+    return hessian, by_weight, jax.jacfwd(own)(theta) if clients else jnp.zeros((0, len(theta)))
 
 
 def _retrained(at: _Trained, k: int) -> tuple[np.ndarray, bool]:
@@ -316,7 +325,8 @@ def _retrained(at: _Trained, k: int) -> tuple[np.ndarray, bool]:
         start = jnp.asarray(at.theta, dtype)
         solution = _train(start, rows, pooled.lambda_theta, model=at.model)
         return np.asarray(solution.params, float), bool(solution.converged)
-    problem = replace(pooled.problem, rows=pooled.rows._replace(weight=others))
+    problem = pooled.problem
+    problem = replace(problem, rows=problem.rows._replace(weight=others))
     found = problem.point(at.rho, at.theta)
     if not np.isfinite(found.theta).all():  # without it some groups have no rows to be compared
         free = replace(problem, penalty=CovariancePenalty(pooled.n_groups))

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from synthfair.config import DistillConfig, ServerConfig
+from synthfair.config.target import RULE_OF_THUMB
 from synthfair.data.schema import Schema
 from synthfair.evaluation import Evaluation
-from synthfair.fairness.intervals import group_sizes, missed_gap, near_constant, size
+from synthfair.fairness.intervals import (
+    group_sizes,
+    missed_gap,
+    near_constant,
+    size,
+    unfair_clients,
+)
 from synthfair.fairness.metrics import METRIC_OF, Metric, group_rates
 from synthfair.model import Rows
 from synthfair.release.format import Release
@@ -45,6 +52,8 @@ class PoolCheck(NamedTuple):
         constant_accuracy: of the more frequent label for everybody.
         remedy: what to do.
         rows: what these rows are.
+        clients: gaps of the pooled model on each client's rows, whose intervals hold together.
+        client_limit: the gap up to which a client counts as treated fairly.
     """
 
     gap: Metric
@@ -54,6 +63,8 @@ class PoolCheck(NamedTuple):
     constant_accuracy: float
     remedy: str = REMEDY
     rows: str = "test rows"
+    clients: Mapping[str, Metric] = {}
+    client_limit: float = RULE_OF_THUMB
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -68,6 +79,8 @@ class PoolCheck(NamedTuple):
                 f" {size(self.gap).value:.3f}, and the median of models of a single release"
                 f" (of {len(self.parts)}) {usual:.3f}. {self.remedy}"
             )
+        if unfair := unfair_clients(self.gap, self.clients, self.client_limit):
+            found.append(f"{unfair}. Of surrogates a server takes --max-client-gap")
         if near := near_constant(self.accuracy, self.constant_accuracy):
             found.append(f"{near}. {self.remedy}" if self.parts else near)
         return tuple(found)
@@ -84,8 +97,17 @@ def check_surrogates(evaluation: Evaluation, config: ServerConfig) -> PoolCheck:
         evaluation: of the model.
         config: with the gap that is wanted, if one is, and its notion.
     """
-    gap, accuracy = evaluation.overall[METRIC_OF[config.notion]], evaluation.overall["accuracy"]
-    return PoolCheck(gap, {}, config.max_gap, accuracy, evaluation.constant_accuracy, STRICTER)
+    metric, accuracy = METRIC_OF[config.notion], evaluation.overall["accuracy"]
+    return PoolCheck(
+        evaluation.overall[metric],
+        {},
+        config.max_gap,
+        accuracy,
+        evaluation.constant_accuracy,
+        STRICTER,
+        clients=evaluation.client_gaps[metric],
+        client_limit=config.asked.client_limit,
+    )
 
 
 def check_pool(
@@ -125,6 +147,8 @@ def check_pool(
         strictest.max_gap,
         evaluation.overall["accuracy"],
         evaluation.constant_accuracy,
+        clients=evaluation.client_gaps[METRIC_OF[notion]],
+        client_limit=strictest.asked.client_limit,
     )
 
 

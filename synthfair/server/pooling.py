@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
 from os import PathLike
 from pathlib import Path
 from statistics import mode
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.distill.solvers import train
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import FEW_ROWS
-from synthfair.fairness.penalties import Grouping, Penalty, named_penalty
+from synthfair.fairness.penalties import Grouping, Penalty, grouped, named_penalty, strata
 from synthfair.model import LinearModel, Model, Rows, padded
 from synthfair.release.format import Release, name_of
 from synthfair.release.keys import Keys
@@ -154,6 +155,8 @@ class Pool(NamedTuple):
         penalty: fairness over all clients, of surrogates; None for fair releases.
         rho: its weight, unless a gap is wanted.
         max_gap: the gap that is wanted.
+        max_client_gap: the same of each client by itself.
+        compared: releases with rows enough of every group for that.
         capped: releases that claim more rows than a client may have, and how many they claim; they
             count as ``max_rows``.
         max_rows: that a client may have: as set, or MANY_MEDIANS lower medians of the claims.
@@ -172,6 +175,8 @@ class Pool(NamedTuple):
     penalty: Penalty | None = None
     rho: float = 0.0
     max_gap: float | None = None
+    max_client_gap: float | None = None
+    compared: tuple[str, ...] = ()
     capped: Mapping[str, float] = {}
     max_rows: float = np.inf
     by: tuple[Grouping, ...] = ()
@@ -183,8 +188,15 @@ class Pool(NamedTuple):
         """What is solved over surrogates."""
         if self.penalty is None:
             raise ValueError("fair releases are trained on without a penalty")
+        rows, penalty, clients = self.rows, self.penalty, len(self.compared)
+        if clients:
+            s = np.asarray(rows.s) + clients * self.n_groups
+            for i, name in enumerate(self.compared):
+                s[self.parts[name]] -= (clients - i) * self.n_groups
+            rows = rows._replace(s=s)  # type: ignore[arg-type]
+            penalty = replace(cast(Any, penalty), clients=clients)
         return GlobalProblem(
-            self.rows, self.penalty, self.notion, self.n_groups, self.lambda_theta, self.by
+            rows, penalty, self.notion, self.n_groups, self.lambda_theta, self.by, clients
         )
 
 
@@ -264,7 +276,11 @@ def _pool_surrogates(
     weight = np.concatenate([*weights.values()])
     table = WeightedTable(encode_records(records, schema), s, y, weight)
     by, left_out = compared_groupings(table, schema, config)
-    n_groups, notion = len(schema.groups), config.notion
+    n_groups, notion, compared = len(schema.groups), config.notion, ()
+    if config.max_client_gap is not None:
+        if own is not None:
+            raise InputError(f"{name_of(own)}: max_client_gap takes a penalty of the settings")
+        compared = _clients_with_rows(table, parts, config, by or (tuple(range(n_groups)),))
     named = named_penalty(config.penalty, notion, config.temperature, n_groups=n_groups, by=by)
     return Pool(
         table.rows(n_groups=n_groups, intercept=config.intercept),
@@ -277,6 +293,8 @@ def _pool_surrogates(
         penalty=own or named,
         rho=config.rho,
         max_gap=config.max_gap,
+        max_client_gap=config.max_client_gap,
+        compared=compared,
         capped=capped,
         max_rows=most,
         by=by,
@@ -329,6 +347,25 @@ def _weighted(
         weight = weight * np.asarray(pooled.rows.weight)
     by_name = dict(zip(pooled.parts, trust.tolist(), strict=True))
     return pooled._replace(rows=pooled.rows._replace(weight=weight), trust=by_name)  # type: ignore[arg-type]
+
+
+def _clients_with_rows(
+    table: WeightedTable, parts: dict[str, slice], config: ServerConfig, by: Sequence[Grouping]
+) -> tuple[str, ...]:
+    """The releases that stand for rows enough of every group, among those that are compared."""
+    least, (s, y, weight) = max(FEW_ROWS, config.min_group_rows), table[1:]
+
+    def fewest(part: slice) -> float:
+        among = np.asarray(strata(y[part], config.notion)) * weight[part]  # type: ignore[arg-type]
+        sums = np.stack([np.bincount(s[part], one, len(by[0])) for one in among])
+        return min(float(np.min(grouped(sums, grouping))) for grouping in by)  # type: ignore[arg-type]
+
+    if not (enough := tuple(name for name, part in parts.items() if fewest(part) >= least)):
+        raise InputError(
+            f"max_client_gap: no release stands for {least} rows of each group, of those that"
+            f" {config.notion} compares; ask for max_gap alone"
+        )
+    return enough
 
 
 def _weights(
@@ -422,8 +459,9 @@ def pool_and_train(
     Args:
         releases: by name; all fair, or all surrogates.
         schema: the clients'.
-        config: of surrogates: ``rho`` or ``max_gap``, ``penalty``, ``notion``, ``temperature``,
-            ``lambda_theta``, ``intercept`` and ``max_rows``; the defaults if not given.
+        config: of surrogates: ``rho`` or ``max_gap`` and ``max_client_gap``, ``penalty``,
+            ``notion``, ``temperature``, ``lambda_theta``, ``intercept`` and ``max_rows``; the
+            defaults if not given.
         model: that the clients of fair releases distilled for, where it is not the linear model
             with logistic loss. Its params must be a vector [n] and its scores those of
             :class:`LinearModel`, as a trained model scores a'theta.
@@ -438,7 +476,8 @@ def pool_and_train(
 
     Raises:
         InputError: no release; some fair and some surrogates; made for different models, or another
-            than ``model``; or that is not linear; or no surrogate has rows of some group.
+            than ``model``; or that is not linear; or no surrogate has rows of some group, or, with
+            ``max_client_gap``, enough of each.
 
     Example:
         >>> import synthfair as sf
@@ -474,9 +513,8 @@ def train_pool(
         theta, converged = solution.params, solution.converged
         norm, point = float(solution.gradient_norm), None
     else:
-        problem = pooled.problem
-        wanted = pooled.max_gap
-        point = problem.point(pooled.rho) if wanted is None else least_weight(problem, wanted)
+        problem, wanted = pooled.problem, (pooled.max_gap, pooled.max_client_gap)
+        point = least_weight(problem, *wanted) if any(wanted) else problem.point(pooled.rho)
         theta, converged, norm = point.theta, point.converged, point.gradient_norm
     if not np.isfinite(theta).all():
         raise InputError("training on the pooled rows diverged: lower rho, or raise lambda_theta")

@@ -25,6 +25,7 @@ from synthfair.evaluation import (
     read_tests,
     small_group_warnings,
 )
+from synthfair.fairness.intervals import FEW_ROWS, MOST_NAMED
 from synthfair.fairness.penalties import Grouping
 from synthfair.files import require_distinct, require_free, whole_file, write_json
 from synthfair.release.format import Release
@@ -314,10 +315,21 @@ def _surrogate_warnings(
                 " Pairs of group and label with fewer rows than k_min are left out at a client: ask"
                 " for releases with a lower --k-min, and look at the accuracy"
             )
-    if config.max_gap is not None and point.gap > config.max_gap:
+    limits = {
+        "gap on the pooled rows": (point.gap, config.max_gap),
+        "largest gap of a client on its pooled rows": (point.client_gap, config.max_client_gap),
+    }
+    for what, (gap, most) in limits.items():
+        if most is not None and gap > most:
+            found.append(
+                f"no weight of the penalty brought the {what} to {most:g}; the model has {gap:.3f}"
+            )
+    few = [name for name in pooled.parts if name not in pooled.compared]
+    if few and config.max_client_gap is not None:
+        more = f" and {len(few) - MOST_NAMED} more" if len(few) > MOST_NAMED else ""
         found.append(
-            f"no weight of the penalty brought the gap on the pooled rows to {config.max_gap:g};"
-            f" the least is {point.gap:.3f}, and the model has that"
+            f"max_client_gap leaves out {', '.join(few[:MOST_NAMED])}{more}, which stand for fewer"
+            f" than {max(FEW_ROWS, config.min_group_rows)} rows of a group that is compared"
         )
     return tuple(found)
 
@@ -352,7 +364,7 @@ def _fair_table(
 
     try:
         table = make_fair_table(
-            pooled.rows,
+            pooled.problem.rows,
             point.theta,
             pooled.problem.penalty,
             rho=point.rho,

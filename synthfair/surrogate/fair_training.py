@@ -117,7 +117,10 @@ def minimise(
         z = scores(params)
         now = rho * gaps(z, rows)
         slope = jax.grad(lambda z: mean_loss(model, z, rows) + jnp.vdot(now, gaps(z, rows)))
-        slopes = jax.jacrev(gaps)(z, rows).reshape(now.size, -1) @ rows.a
+        if now.size > n:  # of many clients: n slopes of each gap are fewer numbers than N
+            slopes = jax.jacfwd(lambda p: gaps(scores(p), rows).ravel())(params)
+        else:
+            slopes = jax.jacrev(gaps)(z, rows).reshape(now.size, -1) @ rows.a
         ridge = lambda_theta / n**2 * jnp.eye(n)
         return (rows.a.T * derivative(slope, z)) @ rows.a + rho * slopes.T @ slopes + ridge
 
@@ -236,7 +239,8 @@ class Trainer:
         """Params for each weight of the covariance."""
         notion: Any = getattr(self.penalty, "notion", "statistical_parity")
         n_groups: Any = getattr(self.penalty, "n_groups", int(np.max(self.rows.s)) + 1)
-        covariance = CovariancePenalty(n_groups, notion, getattr(self.penalty, "by", ()))
+        by, clients = getattr(self.penalty, "by", ()), getattr(self.penalty, "clients", 0)
+        covariance = CovariancePenalty(n_groups, notion, by, clients)
         ends = [self.model.init(self.rows.a.shape[1])]
         for weight in COVARIANCE:
             ends.append(self._on_a_part(weight, ends[-1], covariance).params)
@@ -250,8 +254,9 @@ def thinned(rows: Rows) -> Rows:
     cell, chosen = 2 * s + (y > 0), []
     if np.bincount(cell).max() <= THINNED:
         return rows
-    for c in np.unique(cell[weight > 0]):
-        part = np.flatnonzero((cell == c) & (weight > 0))
+    there = np.flatnonzero(weight > 0)
+    there = there[np.argsort(cell[there], kind="stable")]
+    for part in np.split(there, np.flatnonzero(np.diff(cell[there])) + 1):
         few = part[:: -(-len(part) // THINNED)]
         weight[few] *= weight[part].sum() / weight[few].sum()
         chosen.append(few)

@@ -22,7 +22,7 @@ MUTANTS = [
     Mutant(
         "settings of a search cannot be read again",
         "config/server_settings.py",
-        'unused = {"rho"} if self.max_gap is not None else set()',
+        'unused = {"rho"} if self.searches else set()',
         "unused: set[str] = set()",
         "test_surrogate_release.py",
     ),
