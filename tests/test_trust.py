@@ -96,11 +96,13 @@ def test_the_hypergradient_is_the_central_difference(penalty):
 
 def test_weights_are_the_minimum_of_all_three_terms():
     rng = np.random.default_rng(1)
-    rows, trusted = some_rows(rng, 120), some_rows(rng, 30)._replace(weight=None)
-    parts = [slice(0, 20), slice(20, 60), slice(60, 120)]
-    wrong = np.array(rows.y)
-    wrong[:20] *= -1
-    rows = rows._replace(y=wrong)
+    rows, trusted = some_rows(rng, 600), some_rows(rng, 200)._replace(weight=None)
+    parts = [slice(0, 100), slice(100, 300), slice(300, 600)]
+    false = (rng.random(600) < 0.1) & (np.arange(600) < 300)
+    rows, trusted = (
+        each._replace(y=np.where((each.a[:, 0] > 0.5) ^ those, 1.0, -1.0))
+        for each, those in ((rows, false), (trusted, np.zeros(200, bool)))
+    )
     penalty, shares = CovariancePenalty(), [rows.weight[part].sum() for part in parts]
     shares = np.array(shares) / rows.weight.sum()
 
@@ -112,12 +114,12 @@ def test_weights_are_the_minimum_of_all_three_terms():
     def objective(alpha):
         w = np.exp(alpha) / np.exp(alpha).sum()
         by_row = np.repeat(w / shares, [part.stop - part.start for part in parts])
-        entropy = PULL * (1 / 30 + 3 / rows.weight.sum()) * w @ np.log(w / shares)
+        entropy = (PULL / 200 + 3 * 3 / rows.weight.sum()) * w @ np.log(w / shares)
         return f(by_scipy(rows._replace(weight=rows.weight * by_row))) + w @ alone + entropy
 
     with jax.enable_x64(True):
         alone = [f(by_scipy(Rows(*(column[part] for column in rows)))) for part in parts]
-        best = scipy.optimize.minimize(objective, np.log(shares), method="BFGS").x
+        best = scipy.optimize.minimize(objective, np.log(shares), method="Nelder-Mead").x
         given = {"lambda_theta": 0.1, "penalty": penalty, "rho": 2.0}
         weights = learn_weights(
             rows, parts, trusted, **given, n_features=2, n_groups=2, groupings=[(0, 1)]

@@ -158,7 +158,7 @@ def influence_table(
     if not all(math.isnan(influence.weight) for _, influence in ranked):
         caption += (
             " Weight: what one of its rows counts; near 0 where the model does better on the"
-            " trusted rows without. Those of honest clients differ by chance, by a factor of 3."
+            " trusted rows without. Those of honest clients differ by chance, too."
         )
     if len(ranked) > most:
         caption += f" The {most} furthest of {len(ranked)}."

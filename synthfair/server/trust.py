@@ -5,7 +5,7 @@ model. With m rows of its own, too few to train on, a server learns how much eac
 counts, by a bilevel problem:
 
     min over alpha   F(theta(w)) + sum_k w_k F(theta_k) + mu sum_k w_k log(w_k / share_k)
-    w = softmax(alpha),   mu = PULL (1/m + 1/N)
+    w = softmax(alpha),   mu = PULL/m + n/N
     theta(w) = argmin over theta   sum_k w_k loss(theta; release k) + lambda/(2 n^2) ||theta||^2
 
 It is the distillation's problem with weights in place of synthetic features: the inner solver and
@@ -17,7 +17,8 @@ The first term asks whether the releases do well together. The second asks it of
 a PAC-Bayes bound does: where a tenth of the rows are false, few trusted rows hardly tell the model
 from a good one, but they tell a false release from a good one. The third, the entropy relative to
 the shares, holds the weights of honest clients, between which there are chance differences alone:
-the more, the fewer rows the server or the clients have.
+the more, the fewer rows the server has, or the clients for the n inputs of a model; n/N is twice
+what the loss of a model of N rows is expected to be above the least.
 
 With fair releases F has the penalty that their clients chose, as these differ in little else. With
 surrogates it has none: the gap of 200 rows is off by some 0.07 by chance, and fairness is asked of
@@ -177,7 +178,7 @@ def learn_weights(
         for problem, theta, part in zip(problems, thetas, times, strict=True):
             ends = [_train(problem, w, theta) for w in jnp.eye(len(parts))]
             alone += part * jnp.stack([problem.outer(end) for end in ends])
-        mu = PULL * (1 / len(trusted.y) + len(parts) / weight.sum())
+        mu = PULL / len(trusted.y) + rows.a.shape[1] * len(parts) / weight.sum()
 
         @jax.jit
         @jax.grad
