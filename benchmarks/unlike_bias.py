@@ -388,7 +388,7 @@ def behind(setting: BiasSetting) -> tuple[object, ...]:
 UNLIKE_BIAS = Experiment(
     name="runs", settings=settings_of_all(), run=run_bias, summary=show,
     smoke=tuple(BiasSetting("law_school", "value", "race", method) for method in METHODS),
-    seeds=5, sources=lambda setting: SOURCES[setting.table], behind=behind,
+    seeds=5, sources=lambda setting: SOURCES[setting.table], behind=behind, default=False,
 )  # fmt: skip
 
 EXPERIMENTS = (UNLIKE_BIAS,)

@@ -244,3 +244,11 @@ def test_a_frontier_has_gaps_of_all_rows_whatever_is_asked_of_clients(served, po
     a, s, w = (np.asarray(part) for part in (pooled.rows.a, pooled.rows.s, pooled.rows.weight))
     rates = [np.average((a @ theta > 0)[s == g], weights=w[s == g]) for g in (0, 1)]
     assert line.gap == pytest.approx(abs(rates[1] - rates[0]), abs=0.01)
+
+
+def test_who_is_not_trusted_is_not_compared():
+    tables = {k: make_table(400, seed=k) for k in range(4)}
+    tables[3] = tables[3].assign(paid=tables[3]["paid"].map({"yes": "no", "no": "yes"}))
+    releases = {str(k): sf.distill_table(t, SCHEMA, CONFIG).release for k, t in tables.items()}
+    pool = make_pool(releases, SCHEMA, ASKED, trusted=make_table(200, seed=9))
+    assert pool.compared == ("0", "1", "2")

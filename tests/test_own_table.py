@@ -111,7 +111,9 @@ def test_interactive_asks_for_the_label_until_one_is_named(table, monkeypatch, c
     assert main(["schema", str(table), "--interactive", "--output", str(schema)]) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert said.count("Which column is the label, of encounter_id, ") == 3
-    assert said.count("Which column is the sensitive attribute, the groups, of encounter_id, ") == 1
+    assert (
+        said.count("Which column is the sensitive attribute, or which are, of encounter_id, ") == 1
+    )
     assert said.count("'?' mean that a value is missing") == 1
     written = json.loads(schema.read_text())
     assert (written["label"], written["sensitive"]) == ("readmitted", "race")

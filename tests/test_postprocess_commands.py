@@ -331,7 +331,7 @@ def test_weights_are_made_shown_and_trained_with(folder, capsys):
     assert main([*argv, "--method", "fedavg"]) == 0
     metrics = json.loads((folder / "trained" / "metrics.json").read_text())
     assert metrics["weights"]["weights"] == json.loads((folder / "w.json").read_text())["weights"]
-    assert metrics["asked"] == {"by": "row_weights", "amounts": []}
+    assert metrics["asked"] == {"by": "row_weights", "amounts": [], "client_gap": None}
     page = f"{folder}/report.html"
     assert main(["report", f"{folder}/trained", "--output", page]) == 0
     assert "--weights weights.json" in (folder / "report.html").read_text()

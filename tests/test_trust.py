@@ -122,9 +122,33 @@ def test_weights_are_the_minimum_of_all_three_terms():
         best = scipy.optimize.minimize(objective, np.log(shares), method="Nelder-Mead").x
         given = {"lambda_theta": 0.1, "penalty": penalty, "rho": 2.0}
         weights = learn_weights(
-            rows, parts, trusted, **given, n_features=2, n_groups=2, groupings=[(0, 1)]
+            rows, named(parts), trusted, **given, n_features=2, n_groups=2, groupings=[(0, 1)]
         )
     np.testing.assert_allclose(weights * shares, np.exp(best) / np.exp(best).sum(), atol=1e-2)
+
+
+def named(parts):
+    return dict(enumerate(parts))
+
+
+@pytest.mark.parametrize("column", ["s", "y"])
+def test_a_client_of_one_group_or_label_keeps_its_weight(column):
+    rng, n = np.random.default_rng(3), 300
+    s = rng.integers(2, size=5 * n)
+    x = rng.normal(size=5 * n) + s
+    y = np.where(x + rng.normal(size=5 * n) > 0.5, 1.0, -1.0)
+    rows = Rows(np.column_stack([x, s, np.ones(5 * n)]), s, y)
+    of = rows.s if column == "s" else rows.y > 0
+    own = np.flatnonzero((np.arange(5 * n) >= n) | (of == 1))  # the first has one kind alone
+    kept = Rows(*(part[own] for part in rows[:3]))
+    first = len(own) - 4 * n
+    ends = [0, first, *(first + k * n for k in (1, 2, 3))]
+    parts = {k: slice(ends[k], ends[k + 1]) for k in range(4)}
+    pooled = Rows(*(part[: ends[-1]] for part in kept[:3]))
+    trusted = Rows(*(part[ends[-1] :] for part in kept[:3]))
+    given = {"lambda_theta": 1e-3, "rho": 0.0, "n_features": 1, "n_groups": 2}
+    weights = learn_weights(pooled, parts, trusted, penalty=None, groupings=[(0, 1)], **given)
+    assert weights[0] > LITTLE
 
 
 def test_groups_show_in_surrogates_alone():
@@ -143,9 +167,11 @@ def test_groups_show_in_surrogates_alone():
     )
     given = {"lambda_theta": 1e-3, "rho": 0.0, "n_features": 1, "n_groups": 2}
     given["groupings"] = [(0, 1)]
-    weights = learn_weights(pooled, parts, trusted, penalty=None, **given)
+    weights = learn_weights(pooled, named(parts), trusted, penalty=None, **given)
     assert weights[0] < LITTLE < 1 < min(weights[1:])
-    of_fair_releases = learn_weights(pooled, parts, trusted, penalty=CovariancePenalty(), **given)
+    of_fair_releases = learn_weights(
+        pooled, named(parts), trusted, penalty=CovariancePenalty(), **given
+    )
     assert of_fair_releases[0] > 0.5
 
 

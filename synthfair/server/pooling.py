@@ -25,7 +25,7 @@ from synthfair.model import LinearModel, Model, Rows, padded
 from synthfair.release.format import Release, name_of
 from synthfair.release.keys import Keys
 from synthfair.release.reading import MAX_CELLS, read_release
-from synthfair.server.trust import learn_weights
+from synthfair.server.trust import LITTLE, learn_weights
 from synthfair.surrogate.frontier import FrontierPoint, GlobalProblem, least_weight
 from synthfair.surrogate.weighted_table import WeightedTable
 from synthfair.trained import TrainedModel, input_names
@@ -333,7 +333,7 @@ def _weighted(
                 )
     trust = learn_weights(
         pooled.rows,
-        [*pooled.parts.values()],
+        pooled.parts,
         make_rows(trusted, n_groups=pooled.n_groups, intercept=pooled.intercept),
         lambda_theta=pooled.lambda_theta,
         penalty=penalty,
@@ -346,7 +346,12 @@ def _weighted(
     if pooled.rows.weight is not None:
         weight = weight * np.asarray(pooled.rows.weight)
     by_name = dict(zip(pooled.parts, trust.tolist(), strict=True))
-    return pooled._replace(rows=pooled.rows._replace(weight=weight), trust=by_name)  # type: ignore[arg-type]
+    # Each client that is compared by itself counts alike there: not those that hardly count here.
+    compared = tuple(name for name in pooled.compared if by_name[name] >= LITTLE)
+    if pooled.compared and not compared:
+        raise InputError("max_client_gap: no client that could be compared is trusted")
+    rows = pooled.rows._replace(weight=weight)  # type: ignore[arg-type]
+    return pooled._replace(rows=rows, trust=by_name, compared=compared)
 
 
 def _clients_with_rows(

@@ -324,7 +324,8 @@ def _surrogate_warnings(
             found.append(
                 f"no weight of the penalty brought the {what} to {most:g}; the model has {gap:.3f}"
             )
-    few = [name for name in pooled.parts if name not in pooled.compared]
+    trusted = [name for name in pooled.parts if pooled.trust.get(name, 1.0) >= LITTLE]
+    few = [name for name in trusted if name not in pooled.compared]
     if few and config.max_client_gap is not None:
         more = f" and {len(few) - MOST_NAMED} more" if len(few) > MOST_NAMED else ""
         found.append(

@@ -32,7 +32,7 @@ in One-Shot Fair Collaborative Machine Learning*, arXiv 2605.08616; this formula
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import jax
@@ -42,6 +42,7 @@ import optax
 
 from synthfair.distill.problem import implicit_vjp
 from synthfair.distill.solvers import Cholesky, Function, Newton, default_tolerance
+from synthfair.errors import InputError
 from synthfair.fairness.penalties import Grouping, Penalty
 from synthfair.model import (
     LinearModel,
@@ -123,7 +124,7 @@ def hypergradient(
 
 def learn_weights(
     rows: Rows,
-    parts: Sequence[slice],
+    parts: Mapping[str, slice],
     trusted: Rows,
     *,
     lambda_theta: float,
@@ -137,7 +138,7 @@ def learn_weights(
 
     Args:
         rows: of all releases.
-        parts: which of them are whose.
+        parts: which of them are whose, by name.
         trusted: rows of the server's own.
         lambda_theta: see :func:`synthfair.model.regularized_loss`.
         penalty: of fair releases, that of their clients; None of surrogates.
@@ -145,9 +146,12 @@ def learn_weights(
         n_features: number of features, the first of the model's inputs; the groups' follow.
         n_groups: number of groups.
         groupings: of each attribute, the group of each of these.
+
+    Raises:
+        InputError: a release's own model diverges.
     """
     weight = np.ones(len(rows.y)) if rows.weight is None else np.asarray(rows.weight, float)
-    owner = np.repeat(np.arange(len(parts)), [part.stop - part.start for part in parts])
+    owner = np.repeat(np.arange(len(parts)), [part.stop - part.start for part in parts.values()])
     shares = np.bincount(owner, weight) / weight.sum()
     # Of many rows of a release, group and label a part stands for all.
     s = np.asarray(rows.s) + n_groups * owner
@@ -174,10 +178,21 @@ def learn_weights(
         # F of the model of each release alone.
         start = jnp.zeros(rows.a.shape[1])
         thetas = [_train(problem, jnp.asarray(shares), start) for problem in problems]
-        alone = jnp.zeros(len(parts))
+        alone, there = jnp.zeros(len(parts)), np.asarray(few.weight) > 0
         for problem, theta, part in zip(problems, thetas, times, strict=True):
             ends = [_train(problem, w, theta) for w in jnp.eye(len(parts))]
-            alone += part * jnp.stack([problem.outer(end) for end in ends])
+            own_loss = jnp.stack([problem.outer(end) for end in ends])
+            # Of one label, or group, nothing can be learned alone: that release is as the others.
+            pair = 2 * np.asarray(owner) + (np.asarray(problem.rows.y) > 0)
+            has = np.bincount(pair[there], minlength=2 * len(parts)).reshape(-1, 2) > 0
+            both = jnp.asarray(has.all(axis=1))
+            others = jnp.sum(jnp.where(both, own_loss, 0.0)) / jnp.maximum(both.sum(), 1)
+            alone += part * jnp.where(both | ~both.any(), own_loss, others)
+        if not (finite := np.isfinite(alone)).all():
+            raise InputError(
+                f"{[*parts][int(np.argmin(finite))]}: a model of its rows alone diverges; leave the"
+                " release out"
+            )
         mu = PULL / len(trusted.y) + rows.a.shape[1] * len(parts) / weight.sum()
 
         @jax.jit

@@ -204,8 +204,8 @@ MUTANTS = [
     Mutant(
         "trusted rows weigh the releases, and the model does not see it",
         "server/pooling.py",
-        "rows=pooled.rows._replace(weight=weight), trust=by_name",
-        "trust=by_name",
+        "return pooled._replace(rows=rows, trust=by_name, compared=compared)",
+        "return pooled._replace(trust=by_name, compared=compared)",
         "test_trust.py",
     ),
     Mutant(
@@ -221,5 +221,19 @@ MUTANTS = [
         "there[part] & (trust.get(name, 1.0) >= LITTLE)",
         "there[part]",
         "test_trust.py",
+    ),
+    Mutant(
+        "a client of one group alone is taken for a false one",
+        "server/trust.py",
+        "jnp.where(both | ~both.any(), own_loss, others)",
+        "own_loss",
+        "test_trust.py",
+    ),
+    Mutant(
+        "who is not trusted has a penalty of its own all the same",
+        "server/pooling.py",
+        "if by_name[name] >= LITTLE)",
+        "if by_name[name] >= 0.0)",
+        "test_client_gap.py",
     ),
 ]
