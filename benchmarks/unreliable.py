@@ -1,6 +1,6 @@
 """Clients that cannot be trusted: what a small trusted table at the server saves.
 
-    python -m benchmarks.unreliable                 # 5 seeds, honest federations 20
+    python -m benchmarks.unreliable runs            # 5 seeds, honest federations 20
 
 Eight clients with up to 2,000 rows each, cut at random; of 2 or 5 of them the rows are false. The
 server has 200 rows of its own (``server --trusted``), which no client has; the rows that are left

@@ -69,7 +69,7 @@ class Influence(NamedTuple):
             differ in how large their scores are.
         accuracy: on the test rows: with the release minus without it. Of surrogates without test
             tables, on the pooled rows of the other releases.
-        spd: the same; not-a-number where a group has no row.
+        spd: the same; of more than two groups between those that have rows.
         converged: whether theta_without is the optimum without the release; else it is Newton's
             first step towards it.
         outlier: whether it stands out from the other releases, ``by`` anything.

@@ -50,7 +50,7 @@ def test_the_commands_run_it_again(served, tmp_path):
     commands = re.search(r"<pre>(.*)</pre>", text, re.DOTALL).group(1).splitlines()
     assert len(commands) == 3
     asked = json.loads((served / "server" / "metrics.json").read_text())["asked"]
-    assert asked == {"by": "weight", "amounts": [5.0]}
+    assert asked == {"by": "weight", "amounts": [5.0], "client_gap": None}
     for command in commands:
         words = shlex.split(command)[2:]
         paths = [str(again / w) if w.endswith((".csv", ".parquet", ".json", "server")) else w

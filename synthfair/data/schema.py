@@ -293,7 +293,7 @@ class Schema(BaseModel):
 
         >>> from synthfair.data.datasets import dataset_schema
         >>> dataset_schema("adult", ("sex", "race")).groups[:2]
-        ('Female x Amer-Indian-Eskimo', 'Female x Asian-Pac-Islander')
+        ('Female x White', 'Female x Asian-Pac-Islander')
         """
         values = [self.categorical(name).categories for name in self.attributes]
         if len(values) == 1:

@@ -310,7 +310,7 @@ def client_gaps(
         >>> for name, gap in client_gaps(clients)["spd"].items():
         ...     print(f"{name}: {gap.value:z.2f} [{gap.low:.2f}, {gap.high:.2f}]")
         a: 0.00 [-0.17, 0.17]
-        b: 0.33 [0.16, 0.48]
+        b: 0.33 [0.16, 0.49]
     """
     settings = {"resamples": 1, "seed": 0, "min_group_rows": max(FEW_ROWS, min_group_rows)}
 
