@@ -41,6 +41,7 @@ of this module.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -314,13 +315,14 @@ def client_gaps(
     """
     settings = {"resamples": 1, "seed": 0, "min_group_rows": max(FEW_ROWS, min_group_rows)}
 
-    def of(rows: Scored, name: str, together: int = 1) -> Metric:
-        return metrics_with_intervals(rows, **settings, by=by, together=together)[name]
+    @cache
+    def measured(client: str, together: int) -> dict[str, Metric]:
+        return metrics_with_intervals(clients[client], **settings, by=by, together=together)
 
     gaps = {}
     for name in METRIC_OF.values():
-        enough = [c for c, rows in clients.items() if not np.isnan(of(rows, name).value)]
-        gaps[name] = {c: of(clients[c], name, len(enough)) for c in enough}
+        enough = [client for client in clients if not np.isnan(measured(client, 1)[name].value)]
+        gaps[name] = {client: measured(client, len(enough))[name] for client in enough}
     return gaps
 
 
