@@ -275,7 +275,9 @@ def ebm(here: Split, setting: AdditiveSetting, seed: int, *, smoke: bool) -> np.
 @lru_cache(maxsize=1)
 def ebm_of(name: str, seed: int, *, smoke: bool) -> Any:
     """The EBM of a split's training rows."""
-    from interpret.glassbox import ExplainableBoostingClassifier
+    from interpret.glassbox import (  # pyright: ignore[reportMissingImports]
+        ExplainableBoostingClassifier,
+    )
 
     here = split(name, seed)
     few: dict[str, Any] = {"outer_bags": BAGS}
