@@ -30,14 +30,14 @@ class SurrogateRelease(NamedTuple):
 
     Attributes:
         release: weighted records that stand in for the client's; the only part to send.
-        left_out: the pairs of group and label with real rows, but fewer than ``k_min``, in words.
-            Private, unless noisy numbers decided.
+        few: the pairs of group and label with fewer than ``k_min`` rows, but some, or with epsilon
+            those that noise hides, in words.
         rate_error: largest difference between a smooth rate of the release's records and of the
             real rows, or with epsilon the noisy one, over the models that were matched. Private.
     """
 
     release: Release
-    left_out: tuple[str, ...]
+    few: tuple[str, ...]
     rate_error: float
 
 
@@ -137,5 +137,5 @@ class SurrogateTask:
         )
         names = tuple(self.schema.features)
         release = Release(header, names, made.records, made.s, made.y, made.weight)
-        left_out = tuple(self.schema.pair(*pair) for pair in made.left_out)
-        return SurrogateRelease(release, left_out, made.rate_error)
+        few = tuple(self.schema.pair(*pair) for pair in made.few)
+        return SurrogateRelease(release, few, made.rate_error)

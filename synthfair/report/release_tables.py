@@ -103,7 +103,7 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     if outcome.release.weight is None:
         return list(_distillation_warnings(cast("Distillation", outcome)))
     outcome = cast("SurrogateRelease", outcome)
-    if not outcome.left_out:
+    if not outcome.few:
         return []
     from synthfair.data.schema import shown
     from synthfair.surrogate.make import REMEDIES
@@ -112,7 +112,7 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     if outcome.release.header.privacy.guarantee:
         least += " and three standard deviations of the noise of their number"
     return [
-        f"left out, so that a model will not know of them: {shown(outcome.left_out)}; each needs"
+        f"left out, so that a model will not know of them: {shown(outcome.few)}; each needs"
         f" {least}. {REMEDIES}"
     ]
 

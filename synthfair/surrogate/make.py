@@ -5,9 +5,10 @@
     pairs         two-way tables on the edges of a tree over columns
     anchors       smooth rates of models of random fair problems on records that are drawn so far
 
-each by cell, which is a pair of group and label. Records are then drawn through the tree, and their
-weights tilted until moments and rates agree, too. How wide the encoding of the columns is does not
-matter.
+each by cell, which is a pair of group and label; or, where a cell has few rows, by label and by
+group in its place, see :mod:`synthfair.surrogate.strata`. Records are then drawn through the tree,
+and their weights tilted until moments and rates agree, too. How wide the encoding of the columns is
+does not matter.
 """
 
 from __future__ import annotations
@@ -36,14 +37,17 @@ from synthfair.surrogate.anchors import self_play, smooth_rates
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.marginals import (
     COARSE,
+    MOST_ROWS,
     Margins,
     associations,
     chow_liu,
     count_sd,
     dependence,
     draw,
+    james_stein,
     make_margins,
     round_to,
+    row_counts,
 )
 from synthfair.surrogate.questions import (
     GRID,
@@ -53,9 +57,11 @@ from synthfair.surrogate.questions import (
     histograms,
     moment_terms,
     on_grid,
+    places,
     table_parts,
     two_way_tables,
 )
+from synthfair.surrogate.strata import Strata, alone, make_strata
 from synthfair.surrogate.tilt import tilt_weights, variance_of
 
 PROBLEMS = 60
@@ -78,7 +84,7 @@ NONE = np.empty(0)
 
 
 class TooFewRowsError(InputError):
-    """No pair of group and label has enough rows."""
+    """No label has enough rows."""
 
 
 class Sums(NamedTuple):
@@ -88,9 +94,9 @@ class Sums(NamedTuple):
         histograms: [2 G, L] numbers of rows of each cell in each level of each column.
         moments: [2 G, m] sums of z_i z_j, i <= j, and of z, of the numbers z in [-1/2, 1/2].
         edges: [p - 1, 2] columns of the tree's edges.
-        pairs: flat, of each edge [C, K_i, K_j] numbers of rows of the C cells that are large.
+        pairs: flat, of each edge [P, K_i, K_j] numbers of rows of the P sets that are drawn from.
         thetas: [Q, n] models; computed from records, not from rows.
-        rates: [C, 2 Q] sums of sigma(q theta'a) - 1/2, for q = 1 and 4.
+        rates: [C, 2 Q] sums of sigma(q theta'a) - 1/2, for q = 1 and 4, by cell of these sets.
     """
 
     histograms: np.ndarray
@@ -109,8 +115,8 @@ class Surrogate(NamedTuple):
         s: [R] groups.
         y: [R] labels, -1 or +1.
         weight: [R] numbers of real rows that each record stands for.
-        left_out: (group, label) of the cells with rows, but fewer than ``k_min``. Private, unless
-            noisy counts decided.
+        few: (group, label) of the cells with fewer than ``k_min`` rows, but some. With epsilon, of
+            those that noise hides.
         rate_error: largest difference, over cells and models, between the mean of a smooth rate
             over the records and over the real rows; with epsilon, over the noisy ones. Private.
     """
@@ -119,7 +125,7 @@ class Surrogate(NamedTuple):
     s: np.ndarray
     y: np.ndarray
     weight: np.ndarray
-    left_out: tuple[tuple[int, float], ...]
+    few: tuple[tuple[int, float], ...]
     rate_error: float
 
     def rows(self, schema: Schema) -> Encoded:
@@ -157,36 +163,59 @@ class Plan:
         """Of the error in each entry of a sum: noise, or rounding."""
         return RARE / 12**0.5 if self._errors is None else self._errors.get(name, 0.0)
 
-    def margins(self, sums: Sums) -> Margins:
-        """One-way tables of the cells that are large enough.
+    def strata(self, sums: Sums) -> Strata:
+        """The sets of cells that all sums are over.
+
+        Where there is noise, each cell is a set of its own; one that noise hides has about as many
+        rows as those of its label and its group lead to.
 
         Raises:
-            TooFewRowsError: no cell is; the message says what can be done.
+            TooFewRowsError: there are too few rows; the message says what can be done.
         """
-        sd, config, schema = self.sd("histograms"), self.config, self.schema
-        found = make_margins(
-            sums.histograms, self.columns, step=self.step, sd=sd, k_min=config.k_min
-        )
-        if len(found.cells):
-            return found
-        if config.epsilon:
+        config, schema = self.config, self.schema
+        rows, groupings = row_counts(sums.histograms, self.columns), [range(self.n_groups)]
+        noise = count_sd(self.columns, self.sd("histograms"))
+        if self.step:
+            rows = np.rint(rows)  # it is an average of the same whole numbers
+            found = make_strata(rows, config.k_min, groupings)
+            if len(found.drawn):
+                return found
+            pairs = [
+                f"{schema.pair(c // 2, 2 * (c % 2) - 1)} has {n:.0f}" for c, n in enumerate(rows)
+            ]
+            raise TooFewRowsError(
+                f"no {schema.label} of {schema.sensitive} has the {config.k_min} rows that"
+                f" k_min asks for: {shown(pairs)}. {REMEDIES}"
+            )
+        few = rows < max(config.k_min, 3 * noise)
+        if few.all():
             raise TooFewRowsError(
                 f"no pair of {schema.sensitive} and {schema.label} has a noisy number of rows that"
-                f" reaches k_min = {config.k_min} and {3 * count_sd(self.columns, sd):.0f}, three"
+                f" reaches k_min = {config.k_min} and {3 * noise:.0f}, three"
                 " standard deviations of its noise. Lower k_min or raise epsilon (both are"
                 " published), make one release of your rows and another organisation's, or merge"
                 " small groups (in the schema, by 'unlisted')"
             )
-        rows = sums.histograms[:, : self.columns[0].size].sum(axis=1)
-        pairs = [f"{schema.pair(c // 2, 2 * (c % 2) - 1)} has {n:.0f}" for c, n in enumerate(rows)]
-        raise TooFewRowsError(
-            f"no pair of {schema.sensitive} and {schema.label} has the {config.k_min} rows that"
-            f" k_min asks for: {shown(pairs)}. {REMEDIES}"
+        table = rows.reshape(-1, 2)
+        groups, labels = (np.maximum(table.sum(axis=a, keepdims=True), 0.0) for a in (1, 0))
+        mixed = james_stein(table, groups * labels / groups.sum(), noise).ravel()
+        rows = np.where(few, mixed, rows)
+        return alone(rows, few, rows > KEEP * noise)
+
+    def margins(self, sums: Sums) -> Margins:
+        """One-way tables of the sets that records are drawn from.
+
+        Raises:
+            TooFewRowsError: as of :meth:`strata`.
+        """
+        sd = self.sd("histograms")
+        return make_margins(
+            sums.histograms, self.strata(sums), self.columns, step=self.step, sd=sd
         )
 
     def records(self, sums: Sums) -> Surrogate:
-        """Records as one-way tables and the tree have them; those of a cell have equal weights."""
-        margins = self.margins(sums)
+        """Records as one-way tables and the tree have them; those of a set have equal weights."""
+        strata, margins = self.strata(sums), self.margins(sums)
         edges, sizes, c = [(int(i), int(j)) for i, j in sums.edges], margins.sizes, len(margins.n)
         shapes = [(c, sizes[i], sizes[j]) for i, j in edges]
         parts = np.split(sums.pairs, np.cumsum([int(np.prod(shape)) for shape in shapes]))
@@ -197,23 +226,27 @@ class Plan:
         sd = self.sd("pairs") or self.sd("tables")
         tables = associations(tables, margins, step=self.step, sd=sd)
         rng = np.random.default_rng(own_seed(self.config.seed, margins))
-        drawn = [draw(i, margins, tables, self.columns, rng) for i in range(c)]
-        size = np.array([len(records) for records in drawn])
-        rows = sums.histograms[:, : self.columns[0].size].sum(axis=1)
-        there = np.ones(len(rows), bool) if self.config.epsilon else rows > 0
-        left_out = np.setdiff1d(np.flatnonzero(there), margins.cells)
+        # The records of a label of the block stand once for each of its groups.
+        where = places(strata.drawn)[strata.cells]
+        copies = np.bincount(where, minlength=c)
+        drawn = [
+            draw(i, margins, tables, self.columns, rng, MOST_ROWS // copies[i]) for i in range(c)
+        ]
+        size = np.array([len(drawn[i]) for i in where])
         return Surrogate(
-            np.concatenate(drawn),
-            np.repeat(margins.cells // 2, size),
-            np.repeat(2.0 * (margins.cells % 2) - 1, size),
-            np.repeat(margins.n / size, size),
-            tuple((int(cell // 2), 2.0 * (cell % 2) - 1) for cell in left_out),
+            np.concatenate([drawn[i] for i in where]),
+            np.repeat(strata.cells // 2, size),
+            np.repeat(2.0 * (strata.cells % 2) - 1, size),
+            np.repeat((margins.n / copies)[where] / size, size),
+            tuple((int(cell // 2), 2.0 * (cell % 2) - 1) for cell in np.flatnonzero(strata.few)),
             np.nan,
         )
 
     def models(self, sums: Sums) -> np.ndarray:
         """[Q, n] of random fair problems on these records."""
         drawn = self.records(sums)
+        if len(self.strata(sums).tilted):  # else groups would be alike
+            drawn = weighted(drawn, sums, self)
         return self_play(
             drawn.rows(self.schema),
             drawn.weight,
@@ -312,14 +345,14 @@ def read_sums(
     found = [*map(answer, first, exact(*first)), NONE][:2]
     sums = Sums(*(values.reshape(2 * n_groups, -1) for values in found))
     try:
-        margins = plan.margins(sums)
+        strata, margins = plan.strata(sums), plan.margins(sums)
     except TooFewRowsError:
         return sums  # the answer that was bought; its surrogate raises the same, however often
 
     # A tree over columns, by how far their two-way tables are from independence.
     if len(columns) > 1:
         show("reading pairs of columns")
-        question = two_way_tables(columns, margins, n_groups)._replace(name="pairs")
+        question = two_way_tables(columns, margins, strata.drawn)._replace(name="pairs")
         (whole,) = exact(question)
         part = table_parts(whole, margins)
         near = table_parts(round_to(whole, plan.step), margins)
@@ -332,8 +365,8 @@ def read_sums(
     show("choosing models whose rates must agree")
     sums = sums._replace(thetas=plan.models(sums))
     show("reading rates")
-    question = anchor_rates(sums.thetas, margins, plan.schema)
-    rates = answer(question, *exact(question)).reshape(len(margins.cells), -1)
+    question = anchor_rates(sums.thetas, strata.asked, plan.schema)
+    rates = answer(question, *exact(question)).reshape(len(strata.asked), -1)
     return sums._replace(rates=rates)
 
 
@@ -347,37 +380,77 @@ def most_numbers(schema: Schema) -> int:
 
 def surrogate_of(sums: Sums, plan: Plan) -> Surrogate:
     """The surrogate that sums give; the same ones always give the same. It sees no rows."""
-    margins, columns, found = plan.margins(sums), plan.columns, plan.records(sums)
-    rows = found.rows(plan.schema.plain)
+    return weighted(plan.records(sums), sums, plan)
+
+
+def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
+    """The records with weights by which moments and rates agree, as far as there are sums.
+
+    Those of a cell are weighted by themselves; those of the block all at once, as each is in two
+    sets, that of its label and that of its group.
+    """
+    strata, margins, columns, ends = plan.strata(sums), plan.margins(sums), plan.columns, plan.columns.ends
+    rows, cell = drawn.rows(plan.schema.plain), 2 * drawn.s + (drawn.y > 0)
+    # What is summed, by record, and the sums by cell: rates; moments; levels, but not those of a
+    # number's values; in the block, their coarse levels, as records were not drawn by group.
+    level, rates = columns.levels(rows), np.zeros((len(strata.rows), 2 * len(sums.thetas)))
+    rates[strata.asked.argmax(axis=1)] = sums.rates if len(sums.thetas) else 0.0
     wide = rows._replace(x=expand(rows.x, plan.schema))
-    level, rates = columns.levels(rows), smooth_rates(wide, sums.thetas, plan.n_groups)
-    moments = moment_terms(columns, rows.x)
-    ends = columns.ends
     of_category = np.repeat([c.categories > 0 for c in columns], np.diff(ends))
     of_category[ends[1:] - 1] |= [c.missing for c in columns]
-    flagged = np.flatnonzero(of_category)  # levels, but not those of a number's values
+    flagged = np.flatnonzero(of_category)
     column = np.searchsorted(ends, flagged, side="right") - 1
-    weight, worst, q = found.weight.copy(), 0.0, rates.shape[1]
-    for c, (cell, n) in enumerate(zip(margins.cells, margins.n, strict=True)):
-        here = np.flatnonzero(2 * found.s + (found.y > 0) == cell)
-        flags = (ends[:-1] + level[here])[:, column] == flagged
-        functions: dict[SumName, tuple[np.ndarray, np.ndarray]] = {
-            "anchors": (rates[here], sums.rates[c]),
-            "column_moments": (moments[here], sums.moments[cell]),
-            "histograms": (flags.astype(float), sums.histograms[cell, flagged]),
-        }
-        f = np.hstack([values for values, _ in functions.values()])
-        target = round_to(np.concatenate([total for _, total in functions.values()]), plan.step) / n
+    flags = ((ends[:-1] + level)[:, column] == flagged).astype(float)
+    functions: list[tuple[SumName, np.ndarray, np.ndarray]] = [
+        ("column_moments", moment_terms(columns, rows.x), sums.moments),
+        ("histograms", flags, sums.histograms[:, flagged]),
+    ]
+    if len(sums.thetas):
+        functions.insert(0, ("anchors", smooth_rates(wide, sums.thetas, plan.n_groups), rates))
+    bins = []
+    for j in np.flatnonzero([not c.categories for c in columns]):
+        one_hot = np.eye(margins.sizes[j])[margins.coarse[j]]
+        by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ one_hot
+        bins.append(("histograms", one_hot[level[:, j]], by_cell))
+
+    sets = np.concatenate([strata.drawn, strata.tilted])
+    n, in_block = round_to(sets @ strata.rows, plan.step), (sets & strata.tilted.any(axis=0)).any(axis=1)
+    weight, worst, q = drawn.weight.copy(), 0.0, rates.shape[1]
+    parts = [np.array([i]) for i in np.flatnonzero(~in_block)]
+    for part in [*parts, *[np.flatnonzero(in_block)] * bool(in_block.any())]:
+        own = functions + bins * (len(part) > 1)
+        here = np.flatnonzero(sets[part][:, cell].any(axis=0))
+        member = sets[part][:, cell[here]]
+        total = n[part[part < len(strata.drawn)]].sum()
+        f = np.hstack([values[here] for _, values, _ in own])
+        by_set = np.hstack([sets[part] @ by_cell for _, _, by_cell in own])
+        target = (round_to(by_set, plan.step) / total).ravel()
         variance = np.concatenate(
             [
-                np.full(len(total), variance_of(plan.sd(name), n, noisy=plan.step == 0))
-                for name, (_, total) in functions.items()
+                np.full(values.shape[1], variance_of(plan.sd(name), size, noisy=plan.step == 0) * (size / total))
+                for size in n[part]
+                for name, values, _ in own
             ]
         )
+        f = np.hstack([f * one[:, None] for one in member])
+        if len(part) > 1:
+            f, target = np.hstack([f, member.T]), np.append(target, n[part] / total)
+            variance = np.append(variance, np.full(len(part), (plan.sd("histograms") / total) ** 2))
+            p = tilt_weights(f, target, variance)
+            # It is told which cells have few rows: no more are made up for them, and no fewer for
+            # others.
+            is_cell = (cell[here][:, None] == strata.cells).astype(float)
+            low, high = strata.bounds(plan.config.k_min) / total
+            mass = p @ is_cell
+            beyond = (mass < low) | (mass > high)
+            f = np.hstack([f, is_cell[:, beyond]])
+            target = np.append(target, np.clip(mass, low, high)[beyond])
+            variance = np.append(variance, np.full(beyond.sum(), 1 / total**2))
         p = tilt_weights(f, target, variance)
-        weight[here] = np.where(n * p < LEAST_WEIGHT, 0.0, n * p)
-        worst = max(worst, abs(p @ f[:, :q] - target[:q]).max())
+        weight[here] = np.where(total * p < LEAST_WEIGHT, 0.0, total * p)
+        off = abs(p @ f - target)[: by_set.size].reshape(len(part), -1)[:, :q] * (total / n[part])[:, None]
+        worst = max(worst, off.max(initial=0.0))
     some = weight > 0
     return Surrogate(
-        found.records[some], found.s[some], found.y[some], weight[some], found.left_out, worst
+        drawn.records[some], drawn.s[some], drawn.y[some], weight[some], drawn.few, worst
     )

@@ -92,11 +92,11 @@ def by_cell(whole: np.ndarray, cell: np.ndarray, cells: int) -> np.ndarray:
     return np.concatenate(sums).astype(object)  # as those of many batches may pass 2^63
 
 
-def two_way_tables(columns: Columns, margins: Margins, n_groups: int) -> Question:
-    """Numbers of rows in the coarse levels of each pair of columns i < j, by large cell."""
-    place, sizes = places(margins, n_groups), margins.sizes
+def two_way_tables(columns: Columns, margins: Margins, drawn: np.ndarray) -> Question:
+    """Numbers of rows in the coarse levels of each pair of columns i < j, by set [C, 2 G]."""
+    place, sizes = places(drawn), margins.sizes
     pairs = list(combinations(range(len(columns)), 2))
-    length = [len(margins.cells) * int(sizes[i] * sizes[j]) for i, j in pairs]
+    length = [len(drawn) * int(sizes[i] * sizes[j]) for i, j in pairs]
 
     def of(rows: Encoded, _: Whole) -> np.ndarray:
         cell = place[2 * rows.s + (rows.y > 0)]
@@ -115,7 +115,7 @@ def two_way_tables(columns: Columns, margins: Margins, n_groups: int) -> Questio
 
 def table_parts(tables: np.ndarray, margins: Margins) -> Callable[[int, int], np.ndarray]:
     """Of the sum of :func:`two_way_tables`, the table [C, K_i, K_j] of columns i and j."""
-    c, sizes = len(margins.cells), margins.sizes
+    c, sizes = len(margins.n), margins.sizes
     pairs = list(combinations(range(len(sizes)), 2))
     ends = np.cumsum([c * int(sizes[i] * sizes[j]) for i, j in pairs])
     parts = dict(zip(pairs, np.split(tables, ends[:-1]), strict=True))
@@ -128,10 +128,10 @@ def table_parts(tables: np.ndarray, margins: Margins) -> Callable[[int, int], np
     return part
 
 
-def anchor_rates(thetas: np.ndarray, margins: Margins, schema: Schema) -> Question:
-    """Sums of smooth rates of models, by large cell."""
-    n_groups = len(schema.groups)
-    place, c = places(margins, n_groups), len(margins.cells)
+def anchor_rates(thetas: np.ndarray, cells: np.ndarray, schema: Schema) -> Question:
+    """Sums of smooth rates of models, by cell, of those of [C, 2 G] that have rows."""
+    n_groups, c = len(schema.groups), len(cells)
+    place = places(cells)
 
     def of(rows: Encoded, whole: Whole) -> np.ndarray:
         cell = place[2 * rows.s + (rows.y > 0)]
@@ -142,8 +142,6 @@ def anchor_rates(thetas: np.ndarray, margins: Margins, schema: Schema) -> Questi
     return Question("anchors", c * 2 * len(thetas), of, models=models)
 
 
-def places(margins: Margins, n_groups: int) -> np.ndarray:
-    """[2 G] of each cell its position among the large ones, or -1."""
-    found = np.full(2 * n_groups, -1)
-    found[margins.cells] = np.arange(len(margins.cells))
-    return found
+def places(sets: np.ndarray) -> np.ndarray:
+    """[2 G] of each cell the set [C, 2 G] that it is in, or -1."""
+    return np.where(sets.any(axis=0), sets.argmax(axis=0), -1)
