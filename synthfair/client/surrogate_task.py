@@ -133,7 +133,11 @@ class SurrogateTask:
         except InputError as error:
             raise type(error)(f"{run.source}: {error}") from error
         header = make_header(
-            self.config, self.schema, model=LinearModel(), guarantee=self.guarantee
+            self.config,
+            self.schema,
+            model=LinearModel(),
+            guarantee=self.guarantee,
+            hides_pairs=bool(made.few) and self.config.epsilon is None,
         )
         names = tuple(self.schema.features)
         release = Release(header, names, made.records, made.s, made.y, made.weight)

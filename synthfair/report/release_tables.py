@@ -108,12 +108,17 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     from synthfair.data.schema import shown
     from synthfair.surrogate.make import REMEDIES
 
-    least = f"{outcome.release.header.config.k_min} rows (k_min)"  # type: ignore[union-attr]
-    if outcome.release.header.privacy.guarantee:
-        least += " and three standard deviations of the noise of their number"
+    header, few = outcome.release.header, shown(outcome.few)
+    if header.config.epsilon is not None:
+        return [
+            f"fewer than {header.config.k_min} rows (k_min), or noise hides how many: {few}. Records"  # type: ignore[union-attr]
+            " of these are as many, and like, as those of their label and their group suggest."
+            f" {REMEDIES}"
+        ]
     return [
-        f"left out, so that a model will not know of them: {shown(outcome.few)}; each needs"
-        f" {least}. {REMEDIES}"
+        f"fewer than {header.config.k_min} rows (k_min): {few}. The release has sums by label and by"  # type: ignore[union-attr]
+        " group in their place, and cannot serve equal opportunity or equalized odds; a group or a"
+        f" label that has too few rows itself counts as the next larger one. {REMEDIES}"
     ]
 
 

@@ -155,7 +155,9 @@ class Pool(NamedTuple):
         capped: releases that claim more rows than a client may have, and how many they claim; they
             count as ``max_rows``.
         max_rows: that a client may have: as set, or MANY_MEDIANS lower medians of the claims.
-        by: groupings that are compared, of several attributes.
+        by: groupings that are compared, of several attributes; or where some rows are not.
+        hiding: surrogates whose pairs of group and label are made up. With a notion by label their
+            rows are of a group of their own, ``n_groups``, which is not compared.
     """
 
     rows: Rows
@@ -171,14 +173,16 @@ class Pool(NamedTuple):
     capped: Mapping[str, float] = {}
     max_rows: float = np.inf
     by: tuple[Grouping, ...] = ()
+    hiding: tuple[str, ...] = ()
 
     @property
     def problem(self) -> GlobalProblem:
         """What is solved over surrogates."""
         if self.penalty is None:
             raise ValueError("fair releases are trained on without a penalty")
+        groups = len(self.by[0]) if self.by else self.n_groups
         return GlobalProblem(
-            self.rows, self.penalty, self.notion, self.n_groups, self.lambda_theta, self.by
+            self.rows, self.penalty, self.notion, groups, self.lambda_theta, self.by
         )
 
 
@@ -251,11 +255,22 @@ def _pool_surrogates(
     records, s, y = pool(releases)
     weight = np.concatenate([*weights.values()])
     table = WeightedTable(encode_records(records, schema), s, y, weight)
-    by = compared_groupings(table, schema, config)
     n_groups, notion = len(schema.groups), config.notion
-    named = named_penalty(config.penalty, notion, config.temperature, n_groups=n_groups, by=by)
+    # Gaps by label are not of rows whose labels go with groups that are made up.
+    hiding = tuple(name for name, release in releases.items() if release.header.hides_pairs)
+    hidden = np.zeros(len(s), bool)
+    for name in hiding if notion != "statistical_parity" and own is None else ():
+        hidden[parts[name]] = True
+    by = compared_groupings(table, schema, config, hidden)
+    rows = table.rows(n_groups=n_groups, intercept=config.intercept)
+    if hidden.any():
+        rows = rows._replace(s=np.where(hidden, n_groups, s))  # type: ignore[arg-type]
+        by = tuple((*grouping, -1) for grouping in by or [(*range(n_groups),)])
+    named = named_penalty(
+        config.penalty, notion, config.temperature, n_groups=n_groups + int(hidden.any()), by=by
+    )
     return Pool(
-        table.rows(n_groups=n_groups, intercept=config.intercept),
+        rows,
         parts,
         name_of(LinearModel()),
         config.intercept,
@@ -268,6 +283,7 @@ def _pool_surrogates(
         capped=capped,
         max_rows=most,
         by=by,
+        hiding=hiding,
     )
 
 
@@ -284,11 +300,12 @@ def _weights(
 
 
 def compared_groupings(
-    table: WeightedTable, schema: Schema, config: ServerConfig
+    table: WeightedTable, schema: Schema, config: ServerConfig, hidden: np.ndarray
 ) -> tuple[Grouping, ...]:
     """The groupings of several attributes, of which small combinations are merged.
 
-    Refuses a pool in which groups cannot be compared, or there is nothing to learn.
+    Refuses a pool in which groups cannot be compared, or there is nothing to learn. Rows that are
+    ``hidden`` [N] are not compared.
     """
     there, notion = table.weight > 0, config.notion
     if len(np.unique(table.y[there])) < 2:
@@ -301,6 +318,8 @@ def compared_groupings(
             " with the negative label": there & (table.y < 0),
         },
     }[notion]
+    among = {which: rows & ~hidden for which, rows in among.items()}
+    made_up = "; pairs of group and label are made up in some releases" if hidden.any() else ""
     sizes = {
         which: np.bincount(table.s[rows], table.weight[rows], minlength=len(schema.groups))
         for which, rows in among.items()
@@ -314,7 +333,7 @@ def compared_groupings(
             if not has.all():
                 raise InputError(
                     f"no release has rows of the group {names[int(np.argmin(has))]!r}{which};"
-                    f" {notion} compares all groups"
+                    f" {notion} compares all groups{made_up}"
                 )
         if len(names) < 2:
             raise InputError(

@@ -275,9 +275,16 @@ def _surrogate_warnings(
             found.append(
                 f"{schema.sensitive_name}={group}: all pooled rows have the label"
                 f" {schema.decisions[int(labels[0] > 0)]}; a penalty moves all groups towards it."
-                " Pairs of group and label with fewer rows than k_min are left out at a client: ask"
+                " Rows of a label with fewer rows than k_min count as the other at a client: ask"
                 " for releases with a lower --k-min, and look at the accuracy"
             )
+    if pooled.hiding and config.notion != "statistical_parity":
+        found.append(
+            f"{', '.join(pooled.hiding)}: some pair of group and label has fewer rows than k_min,"
+            " and how often pairs occur is made up from labels and groups. These rows take part in"
+            f" the loss, but not in {config.notion}: ask for releases with a lower --k-min, or for"
+            " statistical_parity"
+        )
     if config.max_gap is not None and point.gap > config.max_gap:
         found.append(
             f"no weight of the penalty brought the gap on the pooled rows to {config.max_gap:g};"

@@ -61,7 +61,7 @@ from synthfair.surrogate.questions import (
     table_parts,
     two_way_tables,
 )
-from synthfair.surrogate.strata import Strata, alone, make_strata
+from synthfair.surrogate.strata import Strata, alone, count_bounds, make_strata
 from synthfair.surrogate.tilt import tilt_weights, variance_of
 
 PROBLEMS = 60
@@ -96,7 +96,7 @@ class Sums(NamedTuple):
         edges: [p - 1, 2] columns of the tree's edges.
         pairs: flat, of each edge [P, K_i, K_j] numbers of rows of the P sets that are drawn from.
         thetas: [Q, n] models; computed from records, not from rows.
-        rates: [C, 2 Q] sums of sigma(q theta'a) - 1/2, for q = 1 and 4, by cell of these sets.
+        rates: [S, 2 Q] sums of sigma(q theta'a) - 1/2, for q = 1 and 4, by set.
     """
 
     histograms: np.ndarray
@@ -178,6 +178,8 @@ class Plan:
         if self.step:
             rows = np.rint(rows)  # it is an average of the same whole numbers
             found = make_strata(rows, config.k_min, groupings)
+            if len(found.tilted) and self._tells(found, sums.histograms):
+                found = make_strata(rows, config.k_min, [])
             if len(found.drawn):
                 return found
             pairs = [
@@ -200,7 +202,23 @@ class Plan:
         groups, labels = (np.maximum(table.sum(axis=a, keepdims=True), 0.0) for a in (1, 0))
         mixed = james_stein(table, groups * labels / groups.sum(), noise).ravel()
         rows = np.where(few, mixed, rows)
-        return alone(rows, few, rows > KEEP * noise)
+        return alone(rows, few, rows >= 1)
+
+    def _tells(self, strata: Strata, histograms: np.ndarray) -> bool:
+        """Whether a column goes so well with label or group that its levels tell a cell's rows."""
+        margins, ends = make_margins(
+            histograms, strata, self.columns, step=self.step, sd=self.sd("histograms")
+        ), self.columns.ends
+        hidden = strata.tilted.any(axis=0)
+        labels = strata.drawn[(strata.drawn & hidden).any(axis=1)]
+        groups = np.vstack([strata.tilted, labels.any(axis=0) & ~hidden])
+        for begin, end, coarse in zip(ends[:-1], ends[1:], margins.coarse, strict=True):
+            levels = histograms[:, begin:end] @ np.eye(coarse.max() + 1)[coarse]
+            rounded = (round_to(some @ levels, self.step) for some in (labels, groups))
+            low, high = count_bounds(*rounded, self.step)
+            if (high - low).min() < self.config.k_min:
+                return True
+        return False
 
     def margins(self, sums: Sums) -> Margins:
         """One-way tables of the sets that records are drawn from.
@@ -365,8 +383,8 @@ def read_sums(
     show("choosing models whose rates must agree")
     sums = sums._replace(thetas=plan.models(sums))
     show("reading rates")
-    question = anchor_rates(sums.thetas, strata.asked, plan.schema)
-    rates = answer(question, *exact(question)).reshape(len(strata.asked), -1)
+    question = anchor_rates(sums.thetas, strata, plan.schema)
+    rates = answer(question, *exact(question)).reshape(len(strata.sets), -1)
     return sums._replace(rates=rates)
 
 
@@ -389,51 +407,51 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
     Those of a cell are weighted by themselves; those of the block all at once, as each is in two
     sets, that of its label and that of its group.
     """
-    strata, margins, columns, ends = plan.strata(sums), plan.margins(sums), plan.columns, plan.columns.ends
+    strata, margins, columns = plan.strata(sums), plan.margins(sums), plan.columns
+    sets, step, ends = strata.sets, plan.step, columns.ends
     rows, cell = drawn.rows(plan.schema.plain), 2 * drawn.s + (drawn.y > 0)
-    # What is summed, by record, and the sums by cell: rates; moments; levels, but not those of a
-    # number's values; in the block, their coarse levels, as records were not drawn by group.
-    level, rates = columns.levels(rows), np.zeros((len(strata.rows), 2 * len(sums.thetas)))
-    rates[strata.asked.argmax(axis=1)] = sums.rates if len(sums.thetas) else 0.0
-    wide = rows._replace(x=expand(rows.x, plan.schema))
+    # What is summed, by record, and its sums by cell. Of histograms, levels that are no values of
+    # numbers; in the block also coarse levels of these, as records were not drawn by group.
+    level, moments = columns.levels(rows), moment_terms(columns, rows.x)
     of_category = np.repeat([c.categories > 0 for c in columns], np.diff(ends))
     of_category[ends[1:] - 1] |= [c.missing for c in columns]
     flagged = np.flatnonzero(of_category)
     column = np.searchsorted(ends, flagged, side="right") - 1
     flags = ((ends[:-1] + level)[:, column] == flagged).astype(float)
-    functions: list[tuple[SumName, np.ndarray, np.ndarray]] = [
-        ("column_moments", moment_terms(columns, rows.x), sums.moments),
-        ("histograms", flags, sums.histograms[:, flagged]),
-    ]
-    if len(sums.thetas):
-        functions.insert(0, ("anchors", smooth_rates(wide, sums.thetas, plan.n_groups), rates))
-    bins = []
+    in_levels, in_bins = sums.histograms[:, flagged], []
     for j in np.flatnonzero([not c.categories for c in columns]):
-        one_hot = np.eye(margins.sizes[j])[margins.coarse[j]]
-        by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ one_hot
-        bins.append(("histograms", one_hot[level[:, j]], by_cell))
+        bins = np.eye(margins.sizes[j])[margins.coarse[j]]
+        by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ bins
+        in_bins.append(("histograms", bins[level[:, j]], by_cell))
+    wide = rows._replace(x=expand(rows.x, plan.schema))
+    own_rates = smooth_rates(wide, sums.thetas, plan.n_groups) if len(sums.thetas) else None
 
-    sets = np.concatenate([strata.drawn, strata.tilted])
-    n, in_block = round_to(sets @ strata.rows, plan.step), (sets & strata.tilted.any(axis=0)).any(axis=1)
-    weight, worst, q = drawn.weight.copy(), 0.0, rates.shape[1]
+    n, in_block = round_to(sets @ strata.rows, step), (sets & strata.tilted.any(axis=0)).any(axis=1)
+    weight, worst, q = drawn.weight.copy(), 0.0, 2 * len(sums.thetas)
     parts = [np.array([i]) for i in np.flatnonzero(~in_block)]
     for part in [*parts, *[np.flatnonzero(in_block)] * bool(in_block.any())]:
-        own = functions + bins * (len(part) > 1)
-        here = np.flatnonzero(sets[part][:, cell].any(axis=0))
-        member = sets[part][:, cell[here]]
-        total = n[part[part < len(strata.drawn)]].sum()
-        f = np.hstack([values[here] for _, values, _ in own])
-        by_set = np.hstack([sets[part] @ by_cell for _, _, by_cell in own])
-        target = (round_to(by_set, plan.step) / total).ravel()
-        variance = np.concatenate(
-            [
-                np.full(values.shape[1], variance_of(plan.sd(name), size, noisy=plan.step == 0) * (size / total))
-                for size in n[part]
-                for name, values, _ in own
-            ]
-        )
-        f = np.hstack([f * one[:, None] for one in member])
-        if len(part) > 1:
+        block, member = len(part) > 1, sets[part][:, cell]
+        here = np.flatnonzero(member.any(axis=0))
+        member, total = member[:, here], n[part[part < len(strata.drawn)]].sum()
+        terms: list[tuple[np.ndarray, np.ndarray, float]] = []
+        for i, mine in zip(part, member, strict=True):
+            more = in_bins * block
+            own = [("column_moments", moments, sums.moments), ("histograms", flags, in_levels), *more]
+            all_of = [(name, values, sets[i] @ by_cell) for name, values, by_cell in own]
+            if q:
+                as_one = wide._replace(s=np.full_like(wide.s, strata.group[i]))
+                rates = smooth_rates(as_one, sums.thetas, plan.n_groups) if block else own_rates
+                all_of.insert(0, ("anchors", rates, sums.rates[i]))
+            for name, values, sum_of_set in all_of:
+                sd = plan.sd(name)
+                v = variance_of(sd, n[i], noisy=step == 0) * (n[i] / total)
+                if block:
+                    v = V * (sd / total) ** 2 + EXTRA * (n[i] / total)
+                terms.append((values[here] * mine[:, None], round_to(sum_of_set, step) / total, v))
+        f = np.hstack([values for values, _, _ in terms])
+        target = np.concatenate([mean for _, mean, _ in terms])
+        variance = np.repeat([v for _, _, v in terms], [len(mean) for _, mean, _ in terms])
+        if block:
             f, target = np.hstack([f, member.T]), np.append(target, n[part] / total)
             variance = np.append(variance, np.full(len(part), (plan.sd("histograms") / total) ** 2))
             p = tilt_weights(f, target, variance)
@@ -446,11 +464,16 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
             f = np.hstack([f, is_cell[:, beyond]])
             target = np.append(target, np.clip(mass, low, high)[beyond])
             variance = np.append(variance, np.full(beyond.sum(), 1 / total**2))
-        p = tilt_weights(f, target, variance)
+            if beyond.any():
+                p = tilt_weights(f, target, variance)
+        else:
+            p = tilt_weights(f, target, variance)
         weight[here] = np.where(total * p < LEAST_WEIGHT, 0.0, total * p)
-        off = abs(p @ f - target)[: by_set.size].reshape(len(part), -1)[:, :q] * (total / n[part])[:, None]
-        worst = max(worst, off.max(initial=0.0))
+        off = [abs(p @ f[:, :q] - target[:q]).max(initial=0.0)]
+        worst = max([worst, *off])
     some = weight > 0
     return Surrogate(
         drawn.records[some], drawn.s[some], drawn.y[some], weight[some], drawn.few, worst
     )
+EXTRA = 0.005**2
+V = 1.0

@@ -103,9 +103,17 @@ def make_margins(
         summed = round_to(summed, step)
         together = project(summed.sum(axis=0), 1.0)
         fine = np.bincount(coarse).mean() ** 0.5 if step == 0 else 1.0
+        base = np.outer(count, together)
+        if not step:  # what noise hides is as in the cells of the same label, and of the same group
+            for c in np.flatnonzero(strata.few[strata.cells]):
+                alike = np.array([strata.cells % 2, strata.cells // 2])
+                for own in alike == alike[:, [c]]:
+                    all_of = james_stein(summed[own].sum(axis=0), base[own].sum(axis=0), sd * fine * own.sum() ** 0.5)
+                    base[c] *= project(all_of, 1.0) / np.maximum(together, 1e-9)
+                base[c] = project(base[c], count[c])
         rows = [
-            project(james_stein(own, together * n, sd * fine * k**0.5), n)
-            for own, n, k in zip(summed, count, errors, strict=True)
+            project(james_stein(own, other, sd * fine * k**0.5), n)
+            for own, other, n, k in zip(summed, base, count, errors, strict=True)
         ]
         within = _within(round_to(h, step), round_to(pooled, step), coarse, used, sd, errors)
         found.append((coarse, np.array(rows).reshape(len(drawn), size), within))

@@ -15,6 +15,7 @@ from synthfair.privacy.mechanism import SumName
 from synthfair.surrogate.anchors import smooth_rates
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.marginals import Margins
+from synthfair.surrogate.strata import Strata
 
 GRID = 2.0**-20
 """Of numbers that are summed without noise, so that no bit tells in which order rows came."""
@@ -128,18 +129,25 @@ def table_parts(tables: np.ndarray, margins: Margins) -> Callable[[int, int], np
     return part
 
 
-def anchor_rates(thetas: np.ndarray, cells: np.ndarray, schema: Schema) -> Question:
-    """Sums of smooth rates of models, by cell, of those of [C, 2 G] that have rows."""
-    n_groups, c = len(schema.groups), len(cells)
-    place = places(cells)
+def anchor_rates(thetas: np.ndarray, strata: Strata, schema: Schema) -> Question:
+    """Sums of smooth rates of models, by set, of rows as if of the set's group."""
+    n_groups, sets, group = len(schema.groups), strata.sets, strata.group
 
     def of(rows: Encoded, whole: Whole) -> np.ndarray:
-        cell = place[2 * rows.s + (rows.y > 0)]
-        wide = rows._replace(x=expand(rows.x, schema))
-        return by_cell(whole(smooth_rates(wide, thetas, n_groups)), cell, c)
+        cell, wide = 2 * rows.s + (rows.y > 0), rows._replace(x=expand(rows.x, schema))
+
+        def rates(s: np.ndarray) -> np.ndarray:
+            return whole(smooth_rates(wide._replace(s=s), thetas, n_groups))
+
+        alike = np.repeat(np.eye(n_groups, dtype=bool)[group], 2, axis=1)
+        own, found = rates(rows.s), []
+        for one, s, single in zip(sets, group, (sets <= alike).all(axis=1), strict=True):
+            values = own if single else rates(np.full_like(rows.s, s))
+            found.append(values[one[cell]].sum(axis=0))
+        return np.concatenate(found).astype(object)
 
     models = hashlib.sha256(np.ascontiguousarray(thetas, "<f8").data).hexdigest()
-    return Question("anchors", c * 2 * len(thetas), of, models=models)
+    return Question("anchors", len(sets) * 2 * len(thetas), of, models=models)
 
 
 def places(sets: np.ndarray) -> np.ndarray:

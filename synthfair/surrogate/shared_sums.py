@@ -267,8 +267,8 @@ def _exchanges(plan: Plan) -> Generator[tuple[Question, ...], list[np.ndarray], 
         pairs = np.concatenate([part(*edge).ravel() for edge in edges])
         sums = sums._replace(edges=np.array(edges), pairs=pairs)
     thetas = plan.models(sums)
-    (rates,) = yield (anchor_rates(thetas, strata.asked, plan.schema),)
-    return sums._replace(thetas=thetas, rates=rates.reshape(len(strata.asked), -1))
+    (rates,) = yield (anchor_rates(thetas, strata, plan.schema),)
+    return sums._replace(thetas=thetas, rates=rates.reshape(len(strata.sets), -1))
 
 
 def _values(

@@ -23,7 +23,8 @@ class Strata(NamedTuple):
         few: [2 G] cells that have rows, and too few.
         drawn: [P, 2 G] the sets that records are drawn from, without a cell in common: cells, and
             the labels of the block.
-        tilted: [T, 2 G] the groups of the block, whose sums the weights of its records meet.
+        tilted: [T, 2 G] the groups of the block but the largest, the rest; the weights of the
+            block's records meet their sums, too.
         cells: [C] in which there are records. Rows of a group or label of the block with too few
             rows count as those of the largest one in its set.
     """
@@ -35,17 +36,28 @@ class Strata(NamedTuple):
     cells: np.ndarray
 
     @property
-    def asked(self) -> np.ndarray:
-        """[., 2 G] each cell of the sets by itself."""
-        return np.eye(len(self.rows), dtype=bool)[self.drawn.any(axis=0)]
+    def sets(self) -> np.ndarray:
+        """[P + T, 2 G] all of them."""
+        return np.concatenate([self.drawn, self.tilted])
+
+    @property
+    def group(self) -> np.ndarray:
+        """[P + T] as whose rows those of a set are scored: the largest group's that has records.
+
+        A model's score depends on the group, and the sum of scores over a label would tell how many
+        of its rows are whose.
+        """
+        size = np.full(len(self.rows) // 2, -1.0)
+        some = np.unique(self.cells // 2)
+        size[some] = self.rows.reshape(-1, 2)[some].sum(axis=1)
+        return np.array([np.where(s[::2] | s[1::2], size, -2.0).argmax() for s in self.sets])
 
     def bounds(self, k_min: int) -> np.ndarray:
         """[2, C] least and most rows that the records of ``cells`` may stand for.
 
         That follows from which cells have fewer than ``k_min`` rows, or none.
         """
-        sets, small = np.concatenate([self.drawn, self.tilted]), self.rows < k_min
-        told = []
+        sets, small, told = self.sets, self.rows < k_min, []
         for cell in self.cells:
             in_all = sets[sets[:, cell]].all(axis=0)
             large = (in_all & ~small).sum()
@@ -71,6 +83,7 @@ def make_strata(rows: np.ndarray, k_min: int, groupings: Sequence[Sequence[int]]
         rows: [2 G] numbers of rows.
         k_min: k, rows that a set must have.
         groupings: for each sensitive attribute the group of every s; of one, [0, ..., G - 1].
+            Without any there are no sums by group, and all rows count as the largest group's.
 
     Example:
         >>> import numpy as np
@@ -79,7 +92,7 @@ def make_strata(rows: np.ndarray, k_min: int, groupings: Sequence[Sequence[int]]
         >>> strata.drawn.astype(int).tolist()  # two cells, and two labels of groups 0 and 1
         [[0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 1], [1, 0, 1, 0, 0, 0], [0, 1, 0, 1, 0, 0]]
         >>> strata.tilted.astype(int).tolist()
-        [[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0]]
+        [[1, 1, 0, 0, 0, 0]]
     """
     each, every = rows.reshape(-1, 2), np.eye(len(rows), dtype=bool)
     few = (rows > 0) & (rows < k_min)
@@ -100,9 +113,11 @@ def make_strata(rows: np.ndarray, k_min: int, groupings: Sequence[Sequence[int]]
     # Sets of the block, and who stands for each: the last of it, the largest.
     labels, label, inside = _merged(total, k_min), np.arange(len(rows)) % 2, np.repeat(block, 2)
     drawn, tilted, standing = [inside & np.isin(label, own) for own in labels], [], block
+    if not groupings:
+        standing = np.arange(len(block)) == np.where(block, each.sum(axis=1), -1).argmax()
     for of in map(np.asarray, groupings):
         groups = _merged(np.bincount(of[block], each[block].sum(axis=1)), k_min)
-        tilted += [inside & np.repeat(np.isin(of, own), 2) for own in groups if len(groups) > 1]
+        tilted += [inside & np.repeat(np.isin(of, own), 2) for own in groups[:-1]]
         standing = standing & np.isin(of, [own[-1] for own in groups])
     cells = 2 * np.flatnonzero(standing)[:, None] + [own[-1] for own in labels]
     others = (rows > 0) & ~inside
@@ -113,6 +128,22 @@ def make_strata(rows: np.ndarray, k_min: int, groupings: Sequence[Sequence[int]]
         np.array(tilted, bool).reshape(-1, len(rows)),
         np.concatenate([np.flatnonzero(others), cells.ravel()]),
     )
+
+
+def count_bounds(labels: np.ndarray, groups: np.ndarray, step: float) -> np.ndarray:
+    """[2, A, B] least and most rows of each group and label that rounded sums leave open.
+
+    At each level these are Frechet's bounds of what may have been rounded; over levels they add up.
+
+    Args:
+        labels: [B, K] rows of each label of the block at each level of a column, rounded.
+        groups: [A, K] those of each group.
+        step: to multiples of which they are rounded.
+    """
+    y, g, off = labels[None], groups[:, None], step / 2
+    total = np.minimum(labels.sum(axis=0) + len(labels) * off, groups.sum(axis=0) + len(groups) * off)
+    least = np.maximum(g + y - 2 * off - total, 0.0).sum(axis=-1)
+    return np.array([least, (np.minimum(g, y) + off).sum(axis=-1)])
 
 
 def alone(rows: np.ndarray, few: np.ndarray, there: np.ndarray) -> Strata:
