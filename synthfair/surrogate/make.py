@@ -446,7 +446,7 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
                 sd = plan.sd(name)
                 v = variance_of(sd, n[i], noisy=step == 0) * (n[i] / total)
                 if block:
-                    v = V * (sd / total) ** 2 + EXTRA * (n[i] / total)
+                    v = (V if i < len(strata.drawn) else VT) * (sd / total) ** 2 + EXTRA * (n[i] / total)
                 terms.append((values[here] * mine[:, None], round_to(sum_of_set, step) / total, v))
         f = np.hstack([values for values, _, _ in terms])
         target = np.concatenate([mean for _, mean, _ in terms])
@@ -477,3 +477,4 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
     )
 EXTRA = 0.005**2
 V = 1.0
+VT = 1.0

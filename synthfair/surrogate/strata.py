@@ -161,5 +161,6 @@ def _merged(rows: np.ndarray, k_min: int) -> list[list[int]]:
         elif rows[i]:
             sets.append([int(i)])
     if len(sets) > 1 and rows[sets[-1]].sum() < k_min:
-        sets[-2] += sets.pop()
+        last = sets.pop()
+        sets[-1] += last
     return sets
