@@ -126,7 +126,7 @@ class SurrogateTask:
         """The release that sums give; the same ones always give the same. It sees no rows.
 
         Raises:
-            InputError: no pair of group and label has enough rows.
+            InputError: no label has enough rows.
         """
         try:
             made = surrogate_of(measured, Plan(self.config, self.schema))

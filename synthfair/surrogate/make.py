@@ -248,7 +248,7 @@ class Plan:
         where = places(strata.drawn)[strata.cells]
         copies = np.bincount(where, minlength=c)
         drawn = [
-            draw(i, margins, tables, self.columns, rng, MOST_ROWS // copies[i]) for i in range(c)
+            draw(i, margins, tables, self.columns, rng, MOST_ROWS // copies[i], int(FEWB) if copies[i] > 1 else 64) for i in range(c)
         ]
         size = np.array([len(drawn[i]) for i in where])
         return Surrogate(
@@ -304,7 +304,8 @@ def make_surrogate(
         on_stage: called with what is done next, in a few words.
 
     Raises:
-        InputError: no cell has ``config.k_min`` rows, or a noisy number that is large enough.
+        InputError: no label has ``config.k_min`` rows, or no cell a noisy number that is large
+            enough.
 
     Example:
         >>> import synthfair as sf
@@ -478,3 +479,4 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
 EXTRA = 0.005**2
 V = 1.0
 VT = 1.0
+FEWB = 64

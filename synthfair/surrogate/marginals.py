@@ -306,6 +306,7 @@ def draw(
     columns: Columns,
     rng: np.random.Generator,
     most: int,
+    fewest: int = FEWEST_ROWS,
 ) -> np.ndarray:
     """[R, p] records of the c-th set, whose marginals and edges are those that were measured.
 
@@ -313,7 +314,7 @@ def draw(
     their tables; a fine level, and a number in it, are then drawn within each coarse level. The
     records are as many as the set's rows, from 64 to ``most``.
     """
-    p, size = len(columns), int(np.clip(margins.n[c], FEWEST_ROWS, most))
+    p, size = len(columns), int(np.clip(margins.n[c], fewest, most))
     sobol = qmc.Sobol(3 * p, rng=rng)
     u = sobol.random_base2(int(np.ceil(np.log2(size))))[:size]
     level = np.zeros((size, p), int)
