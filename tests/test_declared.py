@@ -86,9 +86,7 @@ def hidden_pair(some=4):
 
 
 def test_sums_by_label_and_by_group_hide_how_often_a_pair_occurs(tmp_path):
-    sent = [
-        released(hidden_pair(some), SURROGATE, tmp_path / str(some)) for some in (4, 1, 8)
-    ]
+    sent = [released(hidden_pair(some), SURROGATE, tmp_path / str(some)) for some in (4, 1, 8)]
     assert sent[1] == sent[0] == sent[2]
     one_more = pd.concat([hidden_pair(), hidden_pair().tail(9)])
     assert released(one_more, SURROGATE, tmp_path / "more") != sent[0]

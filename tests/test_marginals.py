@@ -142,8 +142,9 @@ def test_a_table_that_is_a_tree_is_drawn_again(chain):
     assert {frozenset(edge) for edge in tables} == {frozenset(e) for e in [(0, 2), (1, 2), (2, 3)]}
     for cell in range(4):
         real = levels[2 * rows.s + (rows.y > 0) == cell]
-        drawn = draw(cell, margins, tables, columns, np.random.default_rng(1), 4096)
-        assert len(drawn) == min(len(real), 4096)
+        size = min(len(real), 4096)
+        drawn = draw(cell, margins, tables, columns, np.random.default_rng(1), size=size)
+        assert len(drawn) == size
         for i, j in itertools.combinations(range(4), 2):
             wanted, found = (
                 np.bincount(3 * one[:, i].astype(int) + one[:, j].astype(int), minlength=9)
@@ -209,7 +210,7 @@ def test_numbers_that_one_row_has_change_no_record():
         rows = Encoded(values / 9, np.zeros(len(values), int), np.ones(len(values)))
         first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1)
         margins = make_margins(first, strata_of(first, columns), columns, step=5.0, sd=1.4)
-        return draw(0, margins, {}, columns, np.random.default_rng(0), 4096)
+        return draw(0, margins, {}, columns, np.random.default_rng(0), size=500)
 
     np.testing.assert_array_equal(drawn(4.03, 6), drawn(4, 4))
     assert not np.array_equal(drawn(6, 6, 6), drawn(4, 4, 4))

@@ -9,7 +9,6 @@ import synthfair as sf
 from synthfair.data.batches import BatchesInOrder, in_memory
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Categorical, Numeric
-from synthfair.errors import InputError
 from synthfair.surrogate import make, make_surrogate
 from synthfair.surrogate.anchors import inputs, self_play, smooth_rates
 from synthfair.surrogate.make import Plan, Sums, read_sums, surrogate_of

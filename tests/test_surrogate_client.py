@@ -125,7 +125,9 @@ def test_pairs_with_few_rows_are_named_in_words_with_what_to_do():
     private = sf.SurrogateConfig(epsilon=50.0, delta=1e-3, k_min=60)
     made = sf.distill_table(some, SCHEMA, private)
     said = fit_warnings(made)[0]
-    assert said.startswith("fewer than 60 rows (k_min), or noise hides how many: town=a with paid=no")
+    assert said.startswith(
+        "fewer than 60 rows (k_min), or noise hides how many: town=a with paid=no"
+    )
 
 
 def test_a_client_without_a_pair_is_told_the_rows_of_each_and_what_to_do():

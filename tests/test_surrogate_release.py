@@ -23,8 +23,8 @@ from synthfair.config import load_release_config
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import size
-from synthfair.release import inspect_release, read_release
 from synthfair.fairness.penalties import decision_gaps
+from synthfair.release import inspect_release, read_release
 from synthfair.release.format import Header, make_header, write_release
 from synthfair.report.result_tables import pooled_table
 from synthfair.report.results import read_results

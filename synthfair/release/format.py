@@ -37,8 +37,8 @@ MAX_ABSOLUTE = 1e6
 """Largest feature accepted; encoded features lie in [0, 1] and distilled ones stay near it."""
 
 HIDDEN = (
-    "Some pairs have fewer real rows. In place of such pairs, and of others that would tell of them:"
-    " the same by label and by group, from which it is made up how often each pair occurs."
+    "Some pairs have fewer rows. In place of such pairs, and of others that would tell of them: the"
+    " same by label and by group, from which it is made up how often each pair occurs."
 )
 """Of a surrogate with sums by label and by group, see :mod:`synthfair.surrogate.strata`."""
 

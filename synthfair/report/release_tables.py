@@ -108,17 +108,17 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     from synthfair.data.schema import shown
     from synthfair.surrogate.make import REMEDIES
 
-    header, few = outcome.release.header, shown(outcome.few)
-    if header.config.epsilon is not None:
+    config, few = cast("SurrogateConfig", outcome.release.header.config), shown(outcome.few)
+    if config.epsilon is not None:
         return [
-            f"fewer than {header.config.k_min} rows (k_min), or noise hides how many: {few}. Records"  # type: ignore[union-attr]
-            " of these are as many, and like, as those of their label and their group suggest."
+            f"fewer than {config.k_min} rows (k_min), or noise hides how many: {few}. Records of"
+            " these are as many, and like, as those of their label and their group suggest."
             f" {REMEDIES}"
         ]
     return [
-        f"fewer than {header.config.k_min} rows (k_min): {few}. The release has sums by label and by"  # type: ignore[union-attr]
-        " group in their place, and cannot serve equal opportunity or equalized odds; a group or a"
-        f" label that has too few rows itself counts as the next larger one. {REMEDIES}"
+        f"fewer than {config.k_min} rows (k_min): {few}. The release has sums by label and by"
+        " group in their place, and cannot serve equal opportunity or equalized odds; a group or"
+        f" a label that has too few rows itself counts as the next larger one. {REMEDIES}"
     ]
 
 

@@ -69,7 +69,8 @@ def surrogate_histogram(
         statement={
             "counted": f"records of {len(releases)} surrogates by their weights; no client was"
             " asked again"
-            + f"; in {hiding} of them it is made up which label goes with which group" * (hiding > 0),
+            + f"; in {hiding} of them it is made up which label goes with which group"
+            * (hiding > 0),
             "guarantees_of_the_releases": sorted(claims),
             "decisions": "need a person's group",
         },

@@ -14,7 +14,7 @@ does not matter.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +37,7 @@ from synthfair.surrogate.anchors import self_play, smooth_rates
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.marginals import (
     COARSE,
+    FEWEST_ROWS,
     MOST_ROWS,
     Margins,
     associations,
@@ -79,6 +80,20 @@ REMEDIES = (
     " organisation's, or merge small groups (in the schema, by 'unlisted')"
 )
 """What a client can do whose pairs of group and label have too few rows."""
+
+FEWEST_IN_BLOCK = 512
+"""Records that stand for a label of the block, at least: many sums are met by their weights."""
+
+BY_LABEL, BY_GROUP, LEAST_VARIANCE = 8.0, 1.0, 1e-6
+"""How closely weights of the block meet sums, in variances of rounding, and that of a mean. Records
+were drawn by label, and must follow from sums by group."""
+
+Summed = tuple[SumName, np.ndarray, np.ndarray]
+"""Functions [R, k] of records, and their sums over the rows of cells [2 G, k]."""
+
+Term = tuple[np.ndarray, np.ndarray, float]
+"""Functions [R, k] of records, their means [k] over rows, and the variance of the errors of these.
+"""
 
 NONE = np.empty(0)
 
@@ -206,9 +221,12 @@ class Plan:
 
     def _tells(self, strata: Strata, histograms: np.ndarray) -> bool:
         """Whether a column goes so well with label or group that its levels tell a cell's rows."""
-        margins, ends = make_margins(
-            histograms, strata, self.columns, step=self.step, sd=self.sd("histograms")
-        ), self.columns.ends
+        margins, ends = (
+            make_margins(
+                histograms, strata, self.columns, step=self.step, sd=self.sd("histograms")
+            ),
+            self.columns.ends,
+        )
         hidden = strata.tilted.any(axis=0)
         labels = strata.drawn[(strata.drawn & hidden).any(axis=1)]
         groups = np.vstack([strata.tilted, labels.any(axis=0) & ~hidden])
@@ -227,9 +245,7 @@ class Plan:
             TooFewRowsError: as of :meth:`strata`.
         """
         sd = self.sd("histograms")
-        return make_margins(
-            sums.histograms, self.strata(sums), self.columns, step=self.step, sd=sd
-        )
+        return make_margins(sums.histograms, self.strata(sums), self.columns, step=self.step, sd=sd)
 
     def records(self, sums: Sums) -> Surrogate:
         """Records as one-way tables and the tree have them; those of a set have equal weights."""
@@ -247,10 +263,11 @@ class Plan:
         # The records of a label of the block stand once for each of its groups.
         where = places(strata.drawn)[strata.cells]
         copies = np.bincount(where, minlength=c)
-        drawn = [
-            draw(i, margins, tables, self.columns, rng, MOST_ROWS // copies[i], int(FEWB) if copies[i] > 1 else 64) for i in range(c)
-        ]
-        size = np.array([len(drawn[i]) for i in where])
+        size = np.clip(
+            margins.n, np.where(copies > 1, FEWEST_IN_BLOCK, FEWEST_ROWS), MOST_ROWS // copies
+        ).astype(int)
+        drawn = [draw(i, margins, tables, self.columns, rng, size=int(size[i])) for i in range(c)]
+        size = size[where]
         return Surrogate(
             np.concatenate([drawn[i] for i in where]),
             np.repeat(strata.cells // 2, size),
@@ -408,75 +425,82 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
     Those of a cell are weighted by themselves; those of the block all at once, as each is in two
     sets, that of its label and that of its group.
     """
-    strata, margins, columns = plan.strata(sums), plan.margins(sums), plan.columns
-    sets, step, ends = strata.sets, plan.step, columns.ends
-    rows, cell = drawn.rows(plan.schema.plain), 2 * drawn.s + (drawn.y > 0)
-    # What is summed, by record, and its sums by cell. Of histograms, levels that are no values of
-    # numbers; in the block also coarse levels of these, as records were not drawn by group.
-    level, moments = columns.levels(rows), moment_terms(columns, rows.x)
+    strata, step, sets = plan.strata(sums), plan.step, plan.strata(sums).sets
+    rows, cell, q = drawn.rows(plan.schema.plain), 2 * drawn.s + (drawn.y > 0), len(sums.thetas)
+    wide, (functions, bins) = (
+        rows._replace(x=expand(rows.x, plan.schema)),
+        _summed(rows, sums, plan),
+    )
+    own_rates = smooth_rates(wide, sums.thetas, plan.n_groups) if q else None
+    n, weight, worst = round_to(sets @ strata.rows, step), drawn.weight.copy(), 0.0
+    in_block = (sets & strata.tilted.any(axis=0)).any(axis=1)
+    parts = [np.array([i]) for i in np.flatnonzero(~in_block)]
+    for part in [*parts, *[np.flatnonzero(in_block)] * bool(in_block.any())]:
+        member, block = sets[part][:, cell], len(part) > 1
+        here = np.flatnonzero(member.any(axis=0))
+        total, terms = n[part[part < len(strata.drawn)]].sum(), list[Term]()
+        for i, mine in zip(part, member[:, here], strict=True):
+            own = [(a, f, sets[i] @ by_cell) for a, f, by_cell in functions + bins * block]
+            if q:
+                as_one = wide._replace(s=np.full_like(wide.s, strata.group[i]))
+                rates = smooth_rates(as_one, sums.thetas, plan.n_groups) if block else own_rates
+                own.insert(0, ("anchors", rates, sums.rates[i]))
+            for name, f, of_set in own:
+                sd, share = plan.sd(name), n[i] / total
+                v = variance_of(sd, n[i], noisy=step == 0) * share
+                if block:
+                    close = BY_GROUP if i >= len(strata.drawn) else BY_LABEL
+                    v = close * (sd / total) ** 2 + LEAST_VARIANCE * share
+                terms.append((f[here] * mine[:, None], round_to(of_set, step) / total, v))
+        if block:
+            v = (plan.sd("histograms") / total) ** 2
+            terms += [
+                (f[:, None], n[[i]] / total, v) for i, f in zip(part, member[:, here], strict=True)
+            ]
+        p = _tilted(terms)
+        if block:
+            # It is told which cells have few rows: none of these gets more, and no other fewer.
+            is_cell = (cell[here][:, None] == strata.cells).astype(float)
+            mass, (low, high) = p @ is_cell, strata.bounds(plan.config.k_min) / total
+            beyond = (mass < low) | (mass > high)
+            terms.append((is_cell[:, beyond], np.clip(mass, low, high)[beyond], 1 / total**2))
+            p = _tilted(terms) if beyond.any() else p
+        weight[here] = np.where(total * p < LEAST_WEIGHT, 0.0, total * p)
+        if q:
+            rates_of = terms[: len(part) * len(own) : len(own)]
+            off = np.array([abs(p @ f - mean).max() for f, mean, _ in rates_of])
+            worst = max(worst, (off * total / n[part]).max())
+    some = weight > 0
+    return Surrogate(
+        drawn.records[some], drawn.s[some], drawn.y[some], weight[some], drawn.few, worst
+    )
+
+
+def _summed(rows: Encoded, sums: Sums, plan: Plan) -> tuple[list[Summed], list[Summed]]:
+    """What is summed but rates; and coarse levels of numbers, by which the block is weighted, too.
+
+    Of histograms, levels that are no values of numbers.
+    """
+    columns, ends, coarse = plan.columns, plan.columns.ends, plan.margins(sums).coarse
+    level = columns.levels(rows)
     of_category = np.repeat([c.categories > 0 for c in columns], np.diff(ends))
     of_category[ends[1:] - 1] |= [c.missing for c in columns]
     flagged = np.flatnonzero(of_category)
     column = np.searchsorted(ends, flagged, side="right") - 1
     flags = ((ends[:-1] + level)[:, column] == flagged).astype(float)
-    in_levels, in_bins = sums.histograms[:, flagged], []
+    bins = []
     for j in np.flatnonzero([not c.categories for c in columns]):
-        bins = np.eye(margins.sizes[j])[margins.coarse[j]]
-        by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ bins
-        in_bins.append(("histograms", bins[level[:, j]], by_cell))
-    wide = rows._replace(x=expand(rows.x, plan.schema))
-    own_rates = smooth_rates(wide, sums.thetas, plan.n_groups) if len(sums.thetas) else None
+        one_hot = np.eye(coarse[j].max() + 1)[coarse[j]]
+        by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ one_hot
+        bins.append(("histograms", one_hot[level[:, j]], by_cell))
+    return [
+        ("column_moments", moment_terms(columns, rows.x), sums.moments),
+        ("histograms", flags, sums.histograms[:, flagged]),
+    ], bins
 
-    n, in_block = round_to(sets @ strata.rows, step), (sets & strata.tilted.any(axis=0)).any(axis=1)
-    weight, worst, q = drawn.weight.copy(), 0.0, 2 * len(sums.thetas)
-    parts = [np.array([i]) for i in np.flatnonzero(~in_block)]
-    for part in [*parts, *[np.flatnonzero(in_block)] * bool(in_block.any())]:
-        block, member = len(part) > 1, sets[part][:, cell]
-        here = np.flatnonzero(member.any(axis=0))
-        member, total = member[:, here], n[part[part < len(strata.drawn)]].sum()
-        terms: list[tuple[np.ndarray, np.ndarray, float]] = []
-        for i, mine in zip(part, member, strict=True):
-            more = in_bins * block
-            own = [("column_moments", moments, sums.moments), ("histograms", flags, in_levels), *more]
-            all_of = [(name, values, sets[i] @ by_cell) for name, values, by_cell in own]
-            if q:
-                as_one = wide._replace(s=np.full_like(wide.s, strata.group[i]))
-                rates = smooth_rates(as_one, sums.thetas, plan.n_groups) if block else own_rates
-                all_of.insert(0, ("anchors", rates, sums.rates[i]))
-            for name, values, sum_of_set in all_of:
-                sd = plan.sd(name)
-                v = variance_of(sd, n[i], noisy=step == 0) * (n[i] / total)
-                if block:
-                    v = (V if i < len(strata.drawn) else VT) * (sd / total) ** 2 + EXTRA * (n[i] / total)
-                terms.append((values[here] * mine[:, None], round_to(sum_of_set, step) / total, v))
-        f = np.hstack([values for values, _, _ in terms])
-        target = np.concatenate([mean for _, mean, _ in terms])
-        variance = np.repeat([v for _, _, v in terms], [len(mean) for _, mean, _ in terms])
-        if block:
-            f, target = np.hstack([f, member.T]), np.append(target, n[part] / total)
-            variance = np.append(variance, np.full(len(part), (plan.sd("histograms") / total) ** 2))
-            p = tilt_weights(f, target, variance)
-            # It is told which cells have few rows: no more are made up for them, and no fewer for
-            # others.
-            is_cell = (cell[here][:, None] == strata.cells).astype(float)
-            low, high = strata.bounds(plan.config.k_min) / total
-            mass = p @ is_cell
-            beyond = (mass < low) | (mass > high)
-            f = np.hstack([f, is_cell[:, beyond]])
-            target = np.append(target, np.clip(mass, low, high)[beyond])
-            variance = np.append(variance, np.full(beyond.sum(), 1 / total**2))
-            if beyond.any():
-                p = tilt_weights(f, target, variance)
-        else:
-            p = tilt_weights(f, target, variance)
-        weight[here] = np.where(total * p < LEAST_WEIGHT, 0.0, total * p)
-        off = [abs(p @ f[:, :q] - target[:q]).max(initial=0.0)]
-        worst = max([worst, *off])
-    some = weight > 0
-    return Surrogate(
-        drawn.records[some], drawn.s[some], drawn.y[some], weight[some], drawn.few, worst
-    )
-EXTRA = 0.005**2
-V = 1.0
-VT = 1.0
-FEWB = 64
+
+def _tilted(terms: Sequence[Term]) -> np.ndarray:
+    """Weights, of sum 1, for functions of records, their means, and the variance of errors."""
+    variance = [np.full(len(mean), v) for _, mean, v in terms]
+    f, target = np.hstack([f for f, _, _ in terms]), np.concatenate([mean for _, mean, _ in terms])
+    return tilt_weights(f, target, np.concatenate(variance))

@@ -108,14 +108,18 @@ def make_margins(
             for c in np.flatnonzero(strata.few[strata.cells]):
                 alike = np.array([strata.cells % 2, strata.cells // 2])
                 for own in alike == alike[:, [c]]:
-                    all_of = james_stein(summed[own].sum(axis=0), base[own].sum(axis=0), sd * fine * own.sum() ** 0.5)
+                    all_of = james_stein(
+                        summed[own].sum(axis=0), base[own].sum(axis=0), sd * fine * own.sum() ** 0.5
+                    )
                     base[c] *= project(all_of, 1.0) / np.maximum(together, 1e-9)
                 base[c] = project(base[c], count[c])
         rows = [
             project(james_stein(own, other, sd * fine * k**0.5), n)
             for own, other, n, k in zip(summed, base, count, errors, strict=True)
         ]
-        within = _within(round_to(h, step), round_to(pooled, step), coarse, used, sd, errors)
+        within = _within(
+            round_to(h, step), round_to(pooled, step), coarse, used, sd=sd, errors=errors
+        )
         found.append((coarse, np.array(rows).reshape(len(drawn), size), within))
     return Margins(count, *zip(*found, strict=True))
 
@@ -211,6 +215,7 @@ def _within(
     pooled: np.ndarray,
     coarse: np.ndarray,
     used: np.ndarray,
+    *,
     sd: float,
     errors: np.ndarray,
 ) -> np.ndarray:
@@ -225,7 +230,9 @@ def _within(
         even = np.full(len(here), pooled[here].sum() / len(here))
         common = project(james_stein(pooled[here], even, sd * errors.sum() ** 0.5), 1.0)
         for c, own in enumerate(h[:, here]):
-            found[c, here] = project(james_stein(own, common * own.sum(), sd * errors[c] ** 0.5), 1.0)
+            found[c, here] = project(
+                james_stein(own, common * own.sum(), sd * errors[c] ** 0.5), 1.0
+            )
     return found
 
 
@@ -305,16 +312,15 @@ def draw(
     tables: Mapping[tuple[int, int], np.ndarray],
     columns: Columns,
     rng: np.random.Generator,
-    most: int,
-    fewest: int = FEWEST_ROWS,
+    *,
+    size: int,
 ) -> np.ndarray:
     """[R, p] records of the c-th set, whose marginals and edges are those that were measured.
 
     Sobol points go through the conditional quantiles of the tree, whose edges come in order with
-    their tables; a fine level, and a number in it, are then drawn within each coarse level. The
-    records are as many as the set's rows, from 64 to ``most``.
+    their tables; a fine level, and a number in it, are then drawn within each coarse level.
     """
-    p, size = len(columns), int(np.clip(margins.n[c], fewest, most))
+    p = len(columns)
     sobol = qmc.Sobol(3 * p, rng=rng)
     u = sobol.random_base2(int(np.ceil(np.log2(size))))[:size]
     level = np.zeros((size, p), int)

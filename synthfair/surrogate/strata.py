@@ -141,7 +141,9 @@ def count_bounds(labels: np.ndarray, groups: np.ndarray, step: float) -> np.ndar
         step: to multiples of which they are rounded.
     """
     y, g, off = labels[None], groups[:, None], step / 2
-    total = np.minimum(labels.sum(axis=0) + len(labels) * off, groups.sum(axis=0) + len(groups) * off)
+    total = np.minimum(
+        labels.sum(axis=0) + len(labels) * off, groups.sum(axis=0) + len(groups) * off
+    )
     least = np.maximum(g + y - 2 * off - total, 0.0).sum(axis=-1)
     return np.array([least, (np.minimum(g, y) + off).sum(axis=-1)])
 
