@@ -438,7 +438,7 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
     for part in [*parts, *[np.flatnonzero(in_block)] * bool(in_block.any())]:
         member, block = sets[part][:, cell], len(part) > 1
         here = np.flatnonzero(member.any(axis=0))
-        total, terms = n[part[part < len(strata.drawn)]].sum(), list[Term]()
+        total, terms, rates_of = n[part[part < len(strata.drawn)]].sum(), list[Term](), list[Term]()
         for i, mine in zip(part, member[:, here], strict=True):
             own = [(a, f, sets[i] @ by_cell) for a, f, by_cell in functions + bins * block]
             if q:
@@ -446,12 +446,13 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
                 rates = smooth_rates(as_one, sums.thetas, plan.n_groups) if block else own_rates
                 own.insert(0, ("anchors", rates, sums.rates[i]))
             for name, f, of_set in own:
-                sd, share = plan.sd(name), n[i] / total
-                v = variance_of(sd, n[i], noisy=step == 0) * share
+                sd, share = plan.sd(name), float(n[i] / total)
+                v = variance_of(sd, float(n[i]), noisy=step == 0) * share
                 if block:
                     close = BY_GROUP if i >= len(strata.drawn) else BY_LABEL
                     v = close * (sd / total) ** 2 + LEAST_VARIANCE * share
                 terms.append((f[here] * mine[:, None], round_to(of_set, step) / total, v))
+                rates_of += terms[-1:] * (name == "anchors")
         if block:
             v = (plan.sd("histograms") / total) ** 2
             terms += [
@@ -467,7 +468,6 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
             p = _tilted(terms) if beyond.any() else p
         weight[here] = np.where(total * p < LEAST_WEIGHT, 0.0, total * p)
         if q:
-            rates_of = terms[: len(part) * len(own) : len(own)]
             off = np.array([abs(p @ f - mean).max() for f, mean, _ in rates_of])
             worst = max(worst, (off * total / n[part]).max())
     some = weight > 0
@@ -488,7 +488,7 @@ def _summed(rows: Encoded, sums: Sums, plan: Plan) -> tuple[list[Summed], list[S
     flagged = np.flatnonzero(of_category)
     column = np.searchsorted(ends, flagged, side="right") - 1
     flags = ((ends[:-1] + level)[:, column] == flagged).astype(float)
-    bins = []
+    bins = list[Summed]()
     for j in np.flatnonzero([not c.categories for c in columns]):
         one_hot = np.eye(coarse[j].max() + 1)[coarse[j]]
         by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ one_hot

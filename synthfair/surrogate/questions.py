@@ -141,8 +141,8 @@ def anchor_rates(thetas: np.ndarray, strata: Strata, schema: Schema) -> Question
 
         alike = np.repeat(np.eye(n_groups, dtype=bool)[group], 2, axis=1)
         own, found = rates(rows.s), []
-        for one, s, single in zip(sets, group, (sets <= alike).all(axis=1), strict=True):
-            values = own if single else rates(np.full_like(rows.s, s))
+        for one, s, same in zip(sets, group, alike, strict=True):
+            values = own if (one <= same).all() else rates(np.full_like(rows.s, s))
             found.append(values[one[cell]].sum(axis=0))
         return np.concatenate(found).astype(object)
 

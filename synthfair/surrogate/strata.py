@@ -96,7 +96,7 @@ def make_strata(rows: np.ndarray, k_min: int, groupings: Sequence[Sequence[int]]
     """
     each, every = rows.reshape(-1, 2), np.eye(len(rows), dtype=bool)
     few = (rows > 0) & (rows < k_min)
-    block = few.reshape(-1, 2).any(axis=1)
+    block = np.asarray(few.reshape(-1, 2).any(axis=1))
     if not block.any():
         return alone(rows, few, rows > 0)
 
