@@ -61,6 +61,12 @@ def test_without_small_cells_each_is_a_set():
     assert not len(strata.tilted)
 
 
+def test_groups_join_until_each_label_has_enough_rows():
+    strata = make_strata(np.array([20, 80, 20, 300, 500, 600]), 50, [range(3)])
+    assert strata.drawn.tolist() == [[True, False] * 3, [False, True] * 3]
+    assert len(strata.tilted) == 2
+
+
 def test_small_groups_and_labels_count_as_the_next_larger_ones():
     group = make_strata(np.array([3, 4, 60, 70, 500, 500]), 50, [range(3)])
     assert group.cells.tolist() == [4, 5, 2, 3]
@@ -84,7 +90,8 @@ def test_groups_of_two_attributes_are_sets_of_their_intersections():
 def test_bounds_hold_the_truth_whatever_was_rounded():
     rng = np.random.default_rng(1)
     for _ in range(200):
-        cells = rng.poisson(rng.uniform(0, 40, size=(3, 2, 4)))
+        large = np.array([20, 1, 1])[:, None, None] * np.array([5, 1])[:, None]
+        cells = rng.poisson(large * rng.uniform(0, 2, size=(3, 2, 4)))
         labels, groups = (5 * np.rint(cells.sum(axis=a) / 5) for a in (0, 1))
         low, high = count_bounds(labels, groups, 5.0)
         assert (low <= cells.sum(axis=-1)).all()

@@ -258,16 +258,16 @@ def _pool_surrogates(
     n_groups, notion = len(schema.groups), config.notion
     # Gaps by label are not of rows whose labels go with groups that are made up.
     hiding = tuple(name for name, release in releases.items() if release.header.hides_pairs)
-    hidden = np.zeros(len(s), bool)
+    known = np.ones(len(s), bool)
     for name in hiding if notion != "statistical_parity" and own is None else ():
-        hidden[parts[name]] = True
-    by = compared_groupings(table, schema, config, hidden)
+        known[parts[name]] = False
+    by = compared_groupings(table, schema, config, known)
     rows = table.rows(n_groups=n_groups, intercept=config.intercept)
-    if hidden.any():
-        rows = rows._replace(s=np.where(hidden, n_groups, s))  # type: ignore[arg-type]
+    if not known.all():
+        rows = rows._replace(s=np.where(known, s, n_groups))  # type: ignore[arg-type]
         by = tuple((*grouping, -1) for grouping in by or [(*range(n_groups),)])
     named = named_penalty(
-        config.penalty, notion, config.temperature, n_groups=n_groups + int(hidden.any()), by=by
+        config.penalty, notion, config.temperature, n_groups=n_groups + int(not known.all()), by=by
     )
     return Pool(
         rows,
@@ -300,12 +300,15 @@ def _weights(
 
 
 def compared_groupings(
-    table: WeightedTable, schema: Schema, config: ServerConfig, hidden: np.ndarray
+    table: WeightedTable,
+    schema: Schema,
+    config: ServerConfig,
+    known: np.ndarray | bool = True,  # noqa: FBT001, FBT002
 ) -> tuple[Grouping, ...]:
     """The groupings of several attributes, of which small combinations are merged.
 
-    Refuses a pool in which groups cannot be compared, or there is nothing to learn. Rows that are
-    ``hidden`` [N] are not compared.
+    Refuses a pool in which groups cannot be compared, or there is nothing to learn. Of rows
+    [N] that are not ``known``, pairs of group and label are made up: they are not compared.
     """
     there, notion = table.weight > 0, config.notion
     if len(np.unique(table.y[there])) < 2:
@@ -318,8 +321,8 @@ def compared_groupings(
             " with the negative label": there & (table.y < 0),
         },
     }[notion]
-    among = {which: rows & ~hidden for which, rows in among.items()}
-    made_up = "; pairs of group and label are made up in some releases" if hidden.any() else ""
+    among = {which: rows & known for which, rows in among.items()}
+    made_up = "; pairs of group and label are made up in some releases" * (not np.all(known))
     sizes = {
         which: np.bincount(table.s[rows], table.weight[rows], minlength=len(schema.groups))
         for which, rows in among.items()

@@ -188,7 +188,8 @@ class Plan:
             TooFewRowsError: there are too few rows; the message says what can be done.
         """
         config, schema = self.config, self.schema
-        rows, groupings = row_counts(sums.histograms, self.columns), [range(self.n_groups)]
+        rows = row_counts(sums.histograms, self.columns)
+        groupings = [schema.groupings[name] for name in schema.attributes]
         noise = count_sd(self.columns, self.sd("histograms"))
         if self.step:
             rows = np.rint(rows)  # it is an average of the same whole numbers
@@ -201,13 +202,13 @@ class Plan:
                 f"{schema.pair(c // 2, 2 * (c % 2) - 1)} has {n:.0f}" for c, n in enumerate(rows)
             ]
             raise TooFewRowsError(
-                f"no {schema.label} of {schema.sensitive} has the {config.k_min} rows that"
+                f"no {schema.label} of {schema.sensitive_name} has the {config.k_min} rows that"
                 f" k_min asks for: {shown(pairs)}. {REMEDIES}"
             )
         few = rows < max(config.k_min, 3 * noise)
         if few.all():
             raise TooFewRowsError(
-                f"no pair of {schema.sensitive} and {schema.label} has a noisy number of rows that"
+                f"no pair of {schema.sensitive_name} and {schema.label} has a noisy number of rows that"
                 f" reaches k_min = {config.k_min} and {3 * noise:.0f}, three"
                 " standard deviations of its noise. Lower k_min or raise epsilon (both are"
                 " published), make one release of your rows and another organisation's, or merge"
@@ -232,8 +233,8 @@ class Plan:
         groups = np.vstack([strata.tilted, labels.any(axis=0) & ~hidden])
         for begin, end, coarse in zip(ends[:-1], ends[1:], margins.coarse, strict=True):
             levels = histograms[:, begin:end] @ np.eye(coarse.max() + 1)[coarse]
-            rounded = (round_to(some @ levels, self.step) for some in (labels, groups))
-            low, high = count_bounds(*rounded, self.step)
+            by_label, by_group = (round_to(some @ levels, self.step) for some in (labels, groups))
+            low, high = count_bounds(by_label, by_group, self.step)
             if (high - low).min() < self.config.k_min:
                 return True
         return False
@@ -431,8 +432,9 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
         rows._replace(x=expand(rows.x, plan.schema)),
         _summed(rows, sums, plan),
     )
-    own_rates = smooth_rates(wide, sums.thetas, plan.n_groups) if q else None
-    n, weight, worst = round_to(sets @ strata.rows, step), drawn.weight.copy(), 0.0
+    own_rates = smooth_rates(wide, sums.thetas, plan.n_groups) if q else rows.x
+    weight, worst = drawn.weight.copy(), 0.0
+    n = np.append(plan.margins(sums).n, round_to(strata.tilted @ strata.rows, step))
     in_block = (sets & strata.tilted.any(axis=0)).any(axis=1)
     parts = [np.array([i]) for i in np.flatnonzero(~in_block)]
     for part in [*parts, *[np.flatnonzero(in_block)] * bool(in_block.any())]:
@@ -440,7 +442,9 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
         here = np.flatnonzero(member.any(axis=0))
         total, terms, rates_of = n[part[part < len(strata.drawn)]].sum(), list[Term](), list[Term]()
         for i, mine in zip(part, member[:, here], strict=True):
-            own = [(a, f, sets[i] @ by_cell) for a, f, by_cell in functions + bins * block]
+            own: list[Summed] = [
+                (name, f, sets[i] @ by_cell) for name, f, by_cell in functions + bins * block
+            ]
             if q:
                 as_one = wide._replace(s=np.full_like(wide.s, strata.group[i]))
                 rates = smooth_rates(as_one, sums.thetas, plan.n_groups) if block else own_rates
