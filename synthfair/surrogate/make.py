@@ -63,7 +63,7 @@ from synthfair.surrogate.questions import (
     two_way_tables,
 )
 from synthfair.surrogate.strata import Strata, alone, count_bounds, make_strata
-from synthfair.surrogate.tilt import tilt_weights, variance_of
+from synthfair.surrogate.tilt import FLOOR, tilt_weights, variance_of
 
 PROBLEMS = 60
 """Random fair problems of a surrogate without epsilon."""
@@ -80,13 +80,6 @@ REMEDIES = (
     " organisation's, or merge small groups (in the schema, by 'unlisted')"
 )
 """What a client can do whose pairs of group and label have too few rows."""
-
-FEWEST_IN_BLOCK = 512
-"""Records that stand for a label of the block, at least: many sums are met by their weights."""
-
-BY_LABEL, BY_GROUP, LEAST_VARIANCE = 8.0, 1.0, 1e-6
-"""How closely weights of the block meet sums, in variances of rounding, and that of a mean. Records
-were drawn by label, and must follow from sums by group."""
 
 Summed = tuple[SumName, np.ndarray, np.ndarray]
 """Functions [R, k] of records, and their sums over the rows of cells [2 G, k]."""
@@ -230,10 +223,11 @@ class Plan:
         )
         hidden = strata.tilted.any(axis=0)
         labels = strata.drawn[(strata.drawn & hidden).any(axis=1)]
-        groups = np.vstack([strata.tilted, labels.any(axis=0) & ~hidden])
         for begin, end, coarse in zip(ends[:-1], ends[1:], margins.coarse, strict=True):
             levels = histograms[:, begin:end] @ np.eye(coarse.max() + 1)[coarse]
-            by_label, by_group = (round_to(some @ levels, self.step) for some in (labels, groups))
+            by_label, by_group = (
+                round_to(some @ levels, self.step) for some in (labels, strata.tilted)
+            )
             low, high = count_bounds(by_label, by_group, self.step)
             if (high - low).min() < self.config.k_min:
                 return True
@@ -264,9 +258,7 @@ class Plan:
         # The records of a label of the block stand once for each of its groups.
         where = places(strata.drawn)[strata.cells]
         copies = np.bincount(where, minlength=c)
-        size = np.clip(
-            margins.n, np.where(copies > 1, FEWEST_IN_BLOCK, FEWEST_ROWS), MOST_ROWS // copies
-        ).astype(int)
+        size = np.clip(margins.n, FEWEST_ROWS, MOST_ROWS // copies).astype(int)
         drawn = [draw(i, margins, tables, self.columns, rng, size=int(size[i])) for i in range(c)]
         size = size[where]
         return Surrogate(
@@ -452,9 +444,8 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
             for name, f, of_set in own:
                 sd, share = plan.sd(name), float(n[i] / total)
                 v = variance_of(sd, float(n[i]), noisy=step == 0) * share
-                if block:
-                    close = BY_GROUP if i >= len(strata.drawn) else BY_LABEL
-                    v = close * (sd / total) ** 2 + LEAST_VARIANCE * share
+                if block:  # nothing was drawn by group: as close as rounding lets see
+                    v = ((sd / float(n[i])) ** 2 + FLOOR**2) * share
                 terms.append((f[here] * mine[:, None], round_to(of_set, step) / total, v))
                 rates_of += terms[-1:] * (name == "anchors")
         if block:

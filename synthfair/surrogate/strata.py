@@ -23,8 +23,7 @@ class Strata(NamedTuple):
         few: [2 G] cells that have rows, and too few.
         drawn: [P, 2 G] the sets that records are drawn from, without a cell in common: cells, and
             the labels of the block.
-        tilted: [T, 2 G] the groups of the block but the largest, the rest; the weights of the
-            block's records meet their sums, too.
+        tilted: [T, 2 G] the groups of the block, whose sums the weights of its records meet, too.
         cells: [C] in which there are records. Rows of a group or label of the block with too few
             rows count as those of the largest one in its set.
     """
@@ -92,7 +91,7 @@ def make_strata(rows: np.ndarray, k_min: int, groupings: Sequence[Sequence[int]]
         >>> strata.drawn.astype(int).tolist()  # two cells, and two labels of groups 0 and 1
         [[0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 1], [1, 0, 1, 0, 0, 0], [0, 1, 0, 1, 0, 0]]
         >>> strata.tilted.astype(int).tolist()
-        [[1, 1, 0, 0, 0, 0]]
+        [[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0]]
     """
     each, every = rows.reshape(-1, 2), np.eye(len(rows), dtype=bool)
     few = (rows > 0) & (rows < k_min)
@@ -117,7 +116,7 @@ def make_strata(rows: np.ndarray, k_min: int, groupings: Sequence[Sequence[int]]
         standing = np.arange(len(block)) == np.where(block, each.sum(axis=1), -1).argmax()
     for of in map(np.asarray, groupings):
         groups = _merged(np.bincount(of[block], each[block].sum(axis=1)), k_min)
-        tilted += [inside & np.repeat(np.isin(of, own), 2) for own in groups[:-1]]
+        tilted += [inside & np.repeat(np.isin(of, own), 2) for own in groups if len(groups) > 1]
         standing = standing & np.isin(of, [own[-1] for own in groups])
     cells = 2 * np.flatnonzero(standing)[:, None] + [own[-1] for own in labels]
     others = (rows > 0) & ~inside
