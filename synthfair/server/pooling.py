@@ -303,7 +303,7 @@ def compared_groupings(
     table: WeightedTable,
     schema: Schema,
     config: ServerConfig,
-    known: np.ndarray | bool = True,  # noqa: FBT001, FBT002
+    known: np.ndarray | bool = True,
 ) -> tuple[Grouping, ...]:
     """The groupings of several attributes, of which small combinations are merged.
 

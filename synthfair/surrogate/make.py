@@ -201,8 +201,8 @@ class Plan:
         few = rows < max(config.k_min, 3 * noise)
         if few.all():
             raise TooFewRowsError(
-                f"no pair of {schema.sensitive_name} and {schema.label} has a noisy number of rows that"
-                f" reaches k_min = {config.k_min} and {3 * noise:.0f}, three"
+                f"no pair of {schema.sensitive_name} and {schema.label} has a noisy number of rows"
+                f" that reaches k_min = {config.k_min} and {3 * noise:.0f}, three"
                 " standard deviations of its noise. Lower k_min or raise epsilon (both are"
                 " published), make one release of your rows and another organisation's, or merge"
                 " small groups (in the schema, by 'unlisted')"
@@ -215,12 +215,8 @@ class Plan:
 
     def _tells(self, strata: Strata, histograms: np.ndarray) -> bool:
         """Whether a column goes so well with label or group that its levels tell a cell's rows."""
-        margins, ends = (
-            make_margins(
-                histograms, strata, self.columns, step=self.step, sd=self.sd("histograms")
-            ),
-            self.columns.ends,
-        )
+        sd, ends = self.sd("histograms"), self.columns.ends
+        margins = make_margins(histograms, strata, self.columns, step=self.step, sd=sd)
         hidden = strata.tilted.any(axis=0)
         labels = strata.drawn[(strata.drawn & hidden).any(axis=1)]
         for begin, end, coarse in zip(ends[:-1], ends[1:], margins.coarse, strict=True):
