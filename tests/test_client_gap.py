@@ -83,6 +83,7 @@ def test_the_largest_gap_of_a_client_is_met_and_one_with_few_rows_is_left_out(
     # Both limits hold at once.
     both = make_pool(releases, SCHEMA, sf.ServerConfig(max_client_gap=0.1, max_gap=0.05))
     strict = train_pool(both, SCHEMA)[1]
+    assert strict is not None
     assert strict.gap <= 0.05 < point.gap
     assert strict.client_gap <= 0.1
 
@@ -198,6 +199,7 @@ def test_metrics_json_says_what_was_asked_and_the_command_asks_for_it_again(serv
     asked = run.asked
     assert (asked.by, asked.amounts, asked.client_gap) == ("gap", (), 0.1)
     assert (asked.max_gap, asked.client_limit, asked.fairness) == (None, 0.1, True)
+    assert run.metrics.server is not None
     assert run.metrics.server.penalty == "selection_rate"
     assert "--max-client-gap 0.1" in commands(run.metrics)[-1]
     assert "--penalty" not in commands(run.metrics)[-1]
