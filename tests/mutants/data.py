@@ -328,8 +328,8 @@ MUTANTS = [
     Mutant(
         "of several groupings the first gap counts",
         "fairness/intervals.py",
-        "parts = [rows.grouped(grouping) for grouping in by] or [rows]\n\n",
-        "parts = [rows.grouped(grouping) for grouping in by[:1]] or [rows]\n\n",
+        "parts = [rows.grouped(grouping) for grouping in by] or [rows]\n    tail",
+        "parts = [rows.grouped(grouping) for grouping in by[:1]] or [rows]\n    tail",
         "test_attributes.py",
     ),
     Mutant(
