@@ -129,8 +129,7 @@ def client_sums(
     the shares alike. What is held grows with N, not with N times the number of clients.
     """
     weights = strata(rows.y, notion).astype(terms.dtype)
-    if rows.weight is not None:
-        weights = weights * rows.weight
+    weights = weights * (1.0 if rows.weight is None else rows.weight)
 
     def by_client(numbers: jax.Array) -> jax.Array:
         by_index = jax.ops.segment_sum(numbers.T, rows.s, clients * n_groups)
