@@ -75,7 +75,7 @@ MUTANTS = [
     ),
     Mutant(
         "a gap whose interval crosses the limit passes",
-        "report/answer.py",
+        "fairness/intervals.py",
         "if gap.high <= limit:",
         "if gap.value <= limit:",
         "test_answer.py",
