@@ -124,9 +124,9 @@ MUTANTS = [
     ),
     Mutant(
         "of several clients' gaps the largest as the limit",
-        "report/overview.py",
-        "return min(self.asked.amounts)",
-        "return max(self.asked.amounts)",
+        "config/target.py",
+        "return min(self.amounts)",
+        "return max(self.amounts)",
         "test_report_overview.py",
     ),
     Mutant(
