@@ -230,8 +230,8 @@ MUTANTS = [
     Mutant(
         "bisection keeps the weight that misses the gap",
         "surrogate/frontier.py",
-        "(middle, missed) if _meets(middle, max_gap) else (met, middle)",
-        "(met, middle) if _meets(middle, max_gap) else (middle, missed)",
+        "(middle, missed) if _meets(middle, limits) else (met, middle)",
+        "(met, middle) if _meets(middle, limits) else (middle, missed)",
         "test_frontier.py",
     ),
     Mutant(
