@@ -69,8 +69,8 @@ MUTANTS = [
     Mutant(
         "each client is looked at as if it were the only one",
         "fairness/intervals.py",
-        "tail = TAIL / together",
-        "tail = TAIL",
+        "or [rows], TAIL / together",
+        "or [rows], TAIL",
         "test_intervals.py",
     ),
     Mutant(
