@@ -328,8 +328,8 @@ MUTANTS = [
     Mutant(
         "of several groupings the first gap counts",
         "fairness/intervals.py",
-        "parts = [rows.grouped(grouping) for grouping in by] or [rows]\n    tail",
-        "parts = [rows.grouped(grouping) for grouping in by[:1]] or [rows]\n    tail",
+        "parts, tail = [rows.grouped(grouping) for grouping in by] or [rows], TAIL / together",
+        "parts, tail = [rows.grouped(one) for one in by[:1]] or [rows], TAIL / together",
         "test_attributes.py",
     ),
     Mutant(
