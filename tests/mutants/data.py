@@ -342,15 +342,15 @@ MUTANTS = [
     Mutant(
         "the server compares combinations whatever is asked for",
         "server/pooling.py",
-        "compared = schema.compared(config.groups_by, np.min",
-        "compared = schema.compared(None, np.min",
+        "in schema.compared(config.groups_by, fewest, least).items():",
+        "in schema.compared(None, fewest, least).items():",
         "test_attributes.py",
     ),
     Mutant(
         "an estimator compares combinations whatever is asked for",
         "sklearn/keywords.py",
-        'given["groups_by"] = tuple(map(group_column, self.groups_by))',
-        'given["groups_by"] = None',
+        'given["groups_by"] = tuple(',
+        'given["groups_by"] = None and tuple(',
         "test_attributes.py",
     ),
     Mutant(

@@ -461,8 +461,8 @@ MUTANTS = [
     Mutant(
         "made-up labels are compared between groups",
         "server/pooling.py",
-        "grouped[parts[name]] = n_groups",
-        "grouped[parts[name]] = s[parts[name]]",
+        "by = tuple((*grouping, -1) for grouping in by or [tuple(range(n_groups))])",
+        "by = tuple((*grouping, 0) for grouping in by or [tuple(range(n_groups))])",
         "test_surrogate_release.py",
     ),
     Mutant(
