@@ -43,20 +43,53 @@ def shuffled(rows):
     return mixed.assign(note=[f"person {i}" for i in range(len(rows))])
 
 
-def another_of_few(rows):
-    """One row more in a cell that is left out, with values of its own."""
-    return pd.concat([rows, rows[rows.town == "c"].head(1).assign(income=99.0, home="other")])
+def next_larger(rows):
+    """The town whose sums are told together with those of the small one."""
+    return rows[rows.town != "c"].town.value_counts().idxmin()
 
 
 def others_of_few(rows):
-    return rows.assign(income=np.where(rows.town == "c", 3.0, rows.income))
+    """The rows of the small town and as many of the next larger one, exchanged."""
+    town, larger = rows.town.copy(), next_larger(rows)
+    for label in rows.paid.unique():
+        few, many = (rows.index[(rows.town == t) & (rows.paid == label)] for t in ("c", larger))
+        town[few], town[many[: len(few)]] = larger, "c"
+    return rows.assign(town=town)
 
 
-def none_of_few(rows):
-    return rows[rows.town != "c"]
+def labels_of_few(rows):
+    """Another number of rows of the small town has the first label."""
+    label, town = rows.paid.iloc[0], rows.town.copy()
+    town[rows.index[(rows.town == "c") & (rows.paid == label)][:1]] = next_larger(rows)
+    town[rows.index[(rows.town == next_larger(rows)) & (rows.paid != label)][:1]] = "c"
+    return rows.assign(town=town)
 
 
-FEW = [another_of_few, others_of_few, none_of_few]
+FEW = [others_of_few, labels_of_few]
+
+
+def hidden_pair(some=4):
+    """Rows of which a town has few that are paid: sums by label and by town are in their place.
+
+    For each of a few rows, another one has the same values but for town and label; ``some`` have
+    exchanged their labels.
+    """
+    rows = make_table(600, n_groups=3)
+    paid, town = rows.paid == "yes", rows.town == "c"
+    rows = rows[~town | ~paid].reset_index(drop=True).assign(note="")
+    one = rows.index[(rows.town == "c")][:8]
+    other = rows.index[(rows.town == next_larger(rows)) & (rows.paid == "yes")][:8]
+    features = ["income", "age", "home"]
+    rows.loc[other, features] = rows.loc[one, features].to_numpy()
+    rows.loc[one[:some], "paid"], rows.loc[other[:some], "paid"] = "yes", "no"
+    return rows
+
+
+def test_sums_by_label_and_by_group_hide_how_often_a_pair_occurs(tmp_path):
+    sent = [released(hidden_pair(some), SURROGATE, tmp_path / str(some)) for some in (4, 1, 8)]
+    assert sent[1] == sent[0] == sent[2]
+    one_more = pd.concat([hidden_pair(), hidden_pair().tail(9)])
+    assert released(one_more, SURROGATE, tmp_path / "more") != sent[0]
 
 
 def released(rows, config, folder, **options):
@@ -92,15 +125,15 @@ def test_a_release_does_not_depend_on_what_it_does_not_declare(config, changes, 
     assert released(richer, config, tmp_path / "richer", **options) != sent
 
 
-def test_a_seed_that_depends_on_cells_that_are_left_out_is_seen(monkeypatch, tmp_path):
-    """Planted: a seed by the number of all rows."""
+def test_a_seed_that_depends_on_a_cell_that_is_hidden_is_seen(monkeypatch, tmp_path):
+    """Planted: a seed by the number of rows of a town."""
     from synthfair.surrogate import make
 
     sent = []
-    for change in (shuffled, another_of_few):
+    for change in (shuffled, labels_of_few):
         rows = change(some_table())
-        by_all_rows = len(rows)
-        monkeypatch.setattr(make, "own_seed", lambda *_, seed=by_all_rows: seed)
+        by_town = int(((rows.town == "c") & (rows.paid == "yes")).sum())
+        monkeypatch.setattr(make, "own_seed", lambda *_, seed=by_town: seed)
         sent.append(released(rows, SURROGATE, tmp_path / change.__name__))
     assert sent[0] != sent[1]
 

@@ -21,6 +21,7 @@ from synthfair.surrogate.marginals import (
     james_stein,
     make_margins,
     project,
+    row_counts,
 )
 from synthfair.surrogate.questions import (
     anchor_rates,
@@ -30,6 +31,7 @@ from synthfair.surrogate.questions import (
     table_parts,
     two_way_tables,
 )
+from synthfair.surrogate.strata import make_strata
 
 RNG = np.random.default_rng(0)
 
@@ -116,14 +118,19 @@ def chain_rows(n=20_000):
     return encode(table, CHAIN), np.stack([levels[f"c{i}"] for i in range(4)], axis=1)
 
 
+def strata_of(first, columns, k_min=5):
+    return make_strata(np.rint(row_counts(first, columns)), k_min, [range(2)])
+
+
 @pytest.fixture(scope="module")
 def chain():
     """Rows, their columns, one-way tables without noise, and all two-way tables."""
     rows, levels = chain_rows()
     columns = Columns.of(CHAIN, private=True)
     first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1).astype(float)
-    margins = make_margins(first, columns, step=0.0, sd=0.0, k_min=5)
-    part = table_parts(two_way_tables(columns, margins, 2).of(rows, on_grid), margins)
+    strata = strata_of(first, columns)
+    margins = make_margins(first, strata, columns, step=0.0, sd=0.0)
+    part = table_parts(two_way_tables(columns, margins, strata.drawn).of(rows, on_grid), margins)
     edges = chow_liu(dependence(part, margins, lambda off: abs(off).sum()))
     tables = associations({edge: part(*edge) for edge in edges}, margins, step=0.0, sd=0.0)
     return rows, levels, columns, margins, tables
@@ -135,8 +142,9 @@ def test_a_table_that_is_a_tree_is_drawn_again(chain):
     assert {frozenset(edge) for edge in tables} == {frozenset(e) for e in [(0, 2), (1, 2), (2, 3)]}
     for cell in range(4):
         real = levels[2 * rows.s + (rows.y > 0) == cell]
-        drawn = draw(cell, margins, tables, columns, np.random.default_rng(1))
-        assert len(drawn) == min(len(real), 4096)
+        size = min(len(real), 4096)
+        drawn = draw(cell, margins, tables, columns, np.random.default_rng(1), size=size)
+        assert len(drawn) == size
         for i, j in itertools.combinations(range(4), 2):
             wanted, found = (
                 np.bincount(3 * one[:, i].astype(int) + one[:, j].astype(int), minlength=9)
@@ -165,7 +173,7 @@ def odds_ratio(table):
 def test_association_that_noise_hides_in_a_cell_is_that_of_all_cells():
     """Raking keeps the odds ratio: of a small cell without association, and a large one with it."""
     half, coarse = np.array([[20.0, 20.0], [2000.0, 2000.0]]), np.arange(2)
-    margins = Margins(coarse, half.sum(axis=1), (coarse,) * 2, (half,) * 2, (half,) * 2)
+    margins = Margins(half.sum(axis=1), (coarse,) * 2, (half,) * 2, (half,) * 2)
     table = np.array([[[10.0, 10], [10, 10]], [[1500.0, 500], [500, 1500]]])
     pooled = odds_ratio(table.sum(axis=0))
     for sd, own in [(12.0, pooled), (0.01, 1.0)]:
@@ -178,7 +186,7 @@ def test_coarse_levels_are_few_in_order_and_of_rows_that_are_many():
     columns = Columns.of(make_schema(), private=False)
     rows = encode(make_table(5000), make_schema())
     first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1)
-    margins = make_margins(first, columns, step=5.0, sd=1.4, k_min=5)
+    margins = make_margins(first, strata_of(first, columns), columns, step=5.0, sd=1.4)
     for column, coarse, counts in zip(columns, margins.coarse, margins.rows, strict=True):
         assert len(np.unique(coarse)) == coarse.max() + 1 <= COARSE + column.missing
         np.testing.assert_allclose(counts.sum(axis=1), margins.n)
@@ -191,19 +199,6 @@ def test_coarse_levels_are_few_in_order_and_of_rows_that_are_many():
         assert within.shape == (4, column.size)
 
 
-@pytest.mark.parametrize(("k_min", "cells"), [(50, [0, 1, 3]), (5, [0, 1, 2, 3]), (5000, [])])
-def test_cells_below_k_min_are_left_out(k_min, cells):
-    rows = encode(make_table(2000), make_schema())
-    keep = (2 * rows.s + (rows.y > 0) != 2) | (np.arange(2000) % 50 == 0)
-    rows = Encoded(*(field[keep] for field in rows))
-    columns = Columns.of(make_schema(), private=False)
-    first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1)
-    margins = make_margins(first, columns, step=5.0, sd=1.4, k_min=k_min)
-    assert margins.cells.tolist() == cells
-    counts = np.bincount(2 * rows.s + (rows.y > 0))[cells]
-    assert margins.n.tolist() == (5 * np.rint(counts / 5)).tolist()
-
-
 def test_numbers_that_one_row_has_change_no_record():
     """Nor do the mistakes between whole numbers: what is rounded, or too few, is as if not there."""
     number = {"k": Numeric(lower=0, upper=9), "s": CHAIN.columns["s"], "y": CHAIN.columns["y"]}
@@ -214,8 +209,8 @@ def test_numbers_that_one_row_has_change_no_record():
         values = np.concatenate([np.repeat([0, 4, 9], [300, 295, 10]), rest])[:, None]
         rows = Encoded(values / 9, np.zeros(len(values), int), np.ones(len(values)))
         first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1)
-        margins = make_margins(first, columns, step=5.0, sd=1.4, k_min=50)
-        return draw(0, margins, {}, columns, np.random.default_rng(0))
+        margins = make_margins(first, strata_of(first, columns), columns, step=5.0, sd=1.4)
+        return draw(0, margins, {}, columns, np.random.default_rng(0), size=500)
 
     np.testing.assert_array_equal(drawn(4.03, 6), drawn(4, 4))
     assert not np.array_equal(drawn(6, 6, 6), drawn(4, 4, 4))
@@ -245,12 +240,12 @@ def plain_sums(rows, columns, margins, thetas):
 def test_sums_are_those_of_loops_and_add_up_over_batches_in_any_order():
     schema = make_schema()
     rows, columns = encode(make_table(400), schema), Columns.of(schema, private=True)
-    margins = make_margins(
-        histograms(columns, 2).of(rows, on_grid).reshape(4, -1), columns, step=5, sd=1, k_min=5
-    )
+    first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1)
+    strata = strata_of(first, columns)
+    margins = make_margins(first, strata, columns, step=5, sd=1)
     thetas = RNG.normal(size=(3, 9))
-    questions = [column_moments(columns, 2), anchor_rates(thetas, margins, schema)]
-    questions += [histograms(columns, 2), two_way_tables(columns, margins, 2)]
+    questions = [column_moments(columns, 2), anchor_rates(thetas, strata, schema)]
+    questions += [histograms(columns, 2), two_way_tables(columns, margins, strata.drawn)]
     whole = [question.of(rows, on_grid) for question in questions]
     assert [len(one) for one in whole] == [question.length for question in questions]
     (moments, rates), counts, pairs = plain_sums(rows, columns, margins, thetas)

@@ -247,19 +247,27 @@ def test_with_little_noise_it_is_near_the_rows():
         np.testing.assert_allclose(np.cov(x.T, bias=True, aweights=weight), wanted, atol=0.015)
 
 
-def test_small_cells_are_left_out_by_their_noisy_count():
-    keep = ~((LARGE.s == 1) & (LARGE.y > 0)) | (np.arange(4000) % 100 == 0)
-    found = made_of(part(LARGE, keep), epsilon=20.0)
-    assert found.left_out == ((1, 1.0),)
-    assert set(zip(found.s, found.y, strict=True)) == {(0, -1), (0, 1), (1, -1)}
+def rows_of(found, s, y):
+    return found.weight[(found.s == s) & (found.y == y)].sum()
+
+
+def test_a_cell_that_noise_hides_has_about_its_rows():
+    keep = ~((LARGE.s == 1) & (LARGE.y > 0)) | (np.arange(4000) % 50 == 0)
+    found, rows = made_of(part(LARGE, keep), epsilon=20.0), part(LARGE, keep)
+    assert found.few == ((1, 1.0),)
+    real = ((rows.s == 1) & (rows.y > 0)).sum()
+    assert 10 < real < 50
+    assert rows_of(found, 1, 1.0) == pytest.approx(real, abs=9)
     said = r"pair of .* reaches k_min = 50 and \d+, .* Lower k_min or raise"
     with pytest.raises(InputError, match=said):
         made_of(part(LARGE, slice(20)), epsilon=20.0)
 
 
-def test_a_cell_without_rows_is_named_as_any_other_that_is_left_out():
+def test_a_group_without_rows_has_hardly_any():
+    """Whether there are some, noise hides; it is named as any other that it hides."""
     found = made_of(part(LARGE, LARGE.s == 0), epsilon=20.0)
-    assert found.left_out == ((1, -1.0), (1, 1.0))
+    assert found.few == ((1, -1.0), (1, 1.0))
+    assert rows_of(found, 1, 1.0) + rows_of(found, 1, -1.0) < 9
 
 
 def test_rows_of_another_precision_are_refused():

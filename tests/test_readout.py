@@ -81,7 +81,7 @@ class Cell:
         self.f, self.n, self.m = np.hstack([moments, rates]), self.weight.sum(), moments.shape[1]
         sds = [plan.sd("column_moments")] * self.m + [plan.sd("anchors")] * rates.shape[1]
         self.variance = np.array([variance_of(sd, self.n, noisy=False) for sd in sds])
-        large = plan.margins(sums).cells.tolist().index(cell)
+        large = plan.strata(sums).cells.tolist().index(cell)
         wanted = np.append(sums.moments[cell], sums.rates[large])
         self.wanted = plan.step * np.rint(wanted / plan.step)
         self.met = self.weight @ self.f
@@ -207,7 +207,7 @@ def counts_read(rows, schema, step=5):
     margins, ends = plan.margins(sums), plan.columns.ends
     known = small = 0
     for begin, end, coarse in zip(ends[:-1], ends[1:], margins.coarse, strict=True):
-        table = sums.histograms[margins.cells, begin:end].astype(int)
+        table = sums.histograms[plan.strata(sums).drawn.any(axis=0), begin:end].astype(int)
         at = np.arange(table.size).reshape(table.shape)
         groups = [*at.reshape(-1, 1), *at, *at.T]  # each level, each cell, all cells together
         for level in range(coarse.max() + 1):

@@ -9,7 +9,6 @@ import synthfair as sf
 from synthfair.data.batches import BatchesInOrder, in_memory
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Categorical, Numeric
-from synthfair.errors import InputError
 from synthfair.surrogate import make, make_surrogate
 from synthfair.surrogate.anchors import inputs, self_play, smooth_rates
 from synthfair.surrogate.make import Plan, Sums, read_sums, surrogate_of
@@ -41,7 +40,7 @@ def made_of(rows, config=CONFIG, schema=SCHEMA):
 def assert_same(one, other):
     for field in ("records", "s", "y", "weight"):
         assert getattr(one, field).tobytes() == getattr(other, field).tobytes()
-    assert one.left_out == other.left_out
+    assert one.few == other.few
 
 
 def cell_of(rows):
@@ -116,7 +115,7 @@ def test_records_have_the_means_and_products_of_the_rows(made):
         np.testing.assert_allclose((x[:, :2].T * weight) @ x[:, :2], wanted, atol=0.04)
     assert 0 < made.rate_error < 0.03
     assert (made.weight > 0).all()
-    assert made.left_out == ()
+    assert made.few == ()
 
 
 def test_weights_bring_what_a_tree_cannot_hold():
@@ -217,7 +216,7 @@ def test_clients_with_one_group_label_or_cell_have_a_surrogate(keep):
     assert np.unique(cell_of(found)).tolist() == cells.tolist()
     stands_for = np.bincount(cell_of(found), found.weight)[cells]
     assert stands_for == pytest.approx(5 * np.rint(counts / 5))
-    assert found.left_out == ()
+    assert found.few == ()
     assert found.rate_error < 0.1
 
 
@@ -239,23 +238,9 @@ def test_schemas_of_numbers_or_of_one_column_have_a_surrogate():
         np.testing.assert_allclose(mean, x.mean(axis=0), atol=0.05)
 
 
-def test_small_cells_are_left_out_and_too_few_rows_refused_with_what_helps():
-    order = np.argsort(cell_of(ROWS), kind="stable")
-    ends = np.searchsorted(cell_of(ROWS)[order], range(4))
-    few = [order[end : end + n] for end, n in zip(ends, (60, 49, 50, 1), strict=True)]
-    found = made_of(part(ROWS, np.concatenate(few)))
-    assert found.left_out == ((0, 1.0), (1, 1.0))
-    assert np.unique(cell_of(found)).tolist() == [0, 2]
-    others = [few[0], few[1][:3], few[2], order[ends[3] :][:40]]
-    assert_same(made_of(part(ROWS, np.concatenate(others))), found)  # whatever these hold
-    said = r"no pair of town and paid has the 50 rows that k_min asks for: .*Lower k_min"
-    with pytest.raises(InputError, match=said):
-        made_of(part(ROWS, few[1]))
-
-
 def test_records_are_as_many_as_rows_within_bounds(made, monkeypatch):
     assert len(made.weight) == 1200
-    monkeypatch.setattr("synthfair.surrogate.marginals.MOST_ROWS", 100)
+    monkeypatch.setattr(make, "MOST_ROWS", 100)
     small = made_of(ROWS)
     assert np.bincount(cell_of(small)).tolist() == [100] * 4
     assert small.weight.sum() == pytest.approx(1200)

@@ -23,8 +23,9 @@ from synthfair.config import load_release_config
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import size
+from synthfair.fairness.penalties import decision_gaps
 from synthfair.release import inspect_release, read_release
-from synthfair.release.format import make_header, write_release
+from synthfair.release.format import Header, make_header, write_release
 from synthfair.report.result_tables import pooled_table
 from synthfair.report.results import read_results
 from synthfair.report.text_table import plain_text
@@ -329,7 +330,7 @@ def test_kinds_do_not_mix_and_settings_of_surrogates_are_not_read_for_fair_ones(
 def test_a_group_that_nobody_has_is_named(tables):
     table = make_table(200)
     only = sf.distill_table(table[table["town"] == "a"], SCHEMA, CONFIG).release
-    with pytest.raises(InputError, match="no release has rows of the group 'b'"):
+    with pytest.raises(InputError, match="no release has rows of the group 'town=b'"):
         make_pool({"c0": only}, SCHEMA)
 
 
@@ -658,3 +659,62 @@ def test_a_fair_table_that_trainers_could_not_use_is_not_written(folder, monkeyp
     served = run_server(folder)
     assert not (folder / "server" / "fair_table.parquet").exists()
     assert any("fair_table.parquet is not written" in line for line in served.warnings)
+
+
+@pytest.fixture(scope="module")
+def hiding():
+    """Of a client with ten rows of one pair, in place of which there are sums of label and town."""
+    table = make_table(700, seed=3)
+    few = table.index[(table.town == "b") & (table.paid == "yes")][10:]
+    return sf.distill_table(table.drop(few), SCHEMA, sf.SurrogateConfig(k_min=20)).release
+
+
+def test_a_release_declares_that_pairs_are_made_up(tmp_path, releases, hiding):
+    told = [name for name, release in releases.items() if release.header.hides_pairs]
+    assert hiding.header.hides_pairs
+    assert len(told) < len(releases)
+    write_release(hiding, tmp_path / "hiding.parquet")
+    found = sf.release.inspect_release(tmp_path / "hiding.parquet", schema=SCHEMA)
+    assert found.fits
+    assert "by label and by group" in found.release.header.privacy.discloses[-1]
+    said = hiding.header.model_dump()
+    for config in ({"epsilon": 1.0, "delta": 1e-5}, {"k_min": 21}):
+        with pytest.raises(ValueError, match="must say what these settings mean"):
+            Header.model_validate({**said, "config": {**said["config"], **config}})
+
+
+@pytest.mark.parametrize("notion", ["equal_opportunity", "equalized_odds"])
+@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
+def test_labels_of_made_up_pairs_are_not_compared_between_groups(releases, hiding, notion, penalty):
+    config = sf.ServerConfig(notion=notion, penalty=penalty)
+    releases = {n: one for n, one in releases.items() if not one.header.hides_pairs}
+    others = make_pool(releases, SCHEMA, config)
+    pooled = make_pool({**releases, "hiding": hiding}, SCHEMA, config)
+    scores = np.random.default_rng(0).normal(size=len(pooled.rows.y))
+    mine = slice(len(others.rows.y))
+    with jax.enable_x64(True):
+        wanted = float(others.penalty(jnp.asarray(scores[mine]), others.rows))
+        problem = pooled.problem
+        found = float(problem.penalty(jnp.asarray(scores), problem.rows))
+        assert found == pytest.approx(wanted)
+        found = problem.point(5.0)
+        scores = jnp.asarray(np.asarray(others.rows.a) @ found.theta)
+        gap = decision_gaps(scores, others.rows, notion=notion, n_groups=2).max()
+        assert found.gap == pytest.approx(float(gap))
+    parity = make_pool({**releases, "hiding": hiding}, SCHEMA)
+    assert parity.unpaired == ()
+    np.testing.assert_array_equal(parity.rows.s, pooled.rows.s)
+    np.testing.assert_array_equal(pooled.rows.a, parity.rows.a)  # the loss has them
+    with pytest.raises(InputError, match="pairs of group and label are made up in some"):
+        make_pool({"alone": hiding}, SCHEMA, config)
+
+
+def test_the_server_says_which_releases_are_not_compared(folder, hiding):
+    write_release(hiding, folder / "hiding.parquet")
+    paths = sorted(path for path in folder.glob("*.parquet"))
+    made = serve(paths, folder / "schema.json", [], folder / "out",
+                 sf.ServerConfig(notion="equal_opportunity"))  # fmt: skip
+    (said,) = [warning for warning in made.warnings if "made up" in warning]
+    assert f"{folder / 'hiding.parquet'}: some pair of group and label has fewer" in said
+    parity = serve(paths, folder / "schema.json", [], folder / "out", sf.ServerConfig(), force=True)
+    assert not any("made up" in warning for warning in parity.warnings)

@@ -99,8 +99,8 @@ def distill_table(
 
     Raises:
         InputError: the table does not fit the schema, or cannot be distilled with these settings,
-            or diverges. A fair release needs both labels and all groups; a surrogate needs one pair
-            of group and label with ``config.k_min`` rows.
+            or diverges. A fair release needs both labels and all groups; a surrogate needs
+            ``config.k_min`` rows with one label.
         KeyboardInterrupt: after the checkpoint, if any, is written.
 
     Example:

@@ -30,14 +30,14 @@ class SurrogateRelease(NamedTuple):
 
     Attributes:
         release: weighted records that stand in for the client's; the only part to send.
-        left_out: the pairs of group and label with real rows, but fewer than ``k_min``, in words.
-            Private, unless noisy numbers decided.
+        few: the pairs of group and label with fewer than ``k_min`` rows, but some, or with epsilon
+            those that noise hides, in words.
         rate_error: largest difference between a smooth rate of the release's records and of the
             real rows, or with epsilon the noisy one, over the models that were matched. Private.
     """
 
     release: Release
-    left_out: tuple[str, ...]
+    few: tuple[str, ...]
     rate_error: float
 
 
@@ -126,16 +126,20 @@ class SurrogateTask:
         """The release that sums give; the same ones always give the same. It sees no rows.
 
         Raises:
-            InputError: no pair of group and label has enough rows.
+            InputError: no label has enough rows.
         """
         try:
             made = surrogate_of(measured, Plan(self.config, self.schema))
         except InputError as error:
             raise type(error)(f"{run.source}: {error}") from error
         header = make_header(
-            self.config, self.schema, model=LinearModel(), guarantee=self.guarantee
+            self.config,
+            self.schema,
+            model=LinearModel(),
+            guarantee=self.guarantee,
+            hides_pairs=bool(made.few) and self.config.epsilon is None,
         )
         names = tuple(self.schema.features)
         release = Release(header, names, made.records, made.s, made.y, made.weight)
-        left_out = tuple(self.schema.pair(*pair) for pair in made.left_out)
-        return SurrogateRelease(release, left_out, made.rate_error)
+        few = tuple(self.schema.pair(*pair) for pair in made.few)
+        return SurrogateRelease(release, few, made.rate_error)

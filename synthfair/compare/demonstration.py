@@ -34,8 +34,8 @@ FAIR = DistillConfig(rho_o=30.0, penalty="selection_rate")
 """Settings of the fair releases."""
 
 SURROGATE = SurrogateConfig(k_min=10)
-"""Settings of the surrogates. The table is small: with the default k_min of 50 the city would leave
-out its refused applicants."""
+"""Settings of the surrogates. The table is small: with the default k_min of 50 the city would hide
+how often its groups are refused."""
 
 SHARED = ("penalty", "notion", "temperature", "lambda_theta", "intercept")
 """Settings of fairness that clients choose for fair releases, and the server for surrogates."""

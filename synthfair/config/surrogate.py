@@ -37,9 +37,10 @@ class SurrogateConfig(BaseModel):
     k_min: int = Field(
         default=50,
         ge=5,
-        description="Pairs of group and label with fewer real rows are left out, as sums over a few"
-        " rows would give them away. With epsilon, noisy counts are compared, also with three"
-        " standard deviations of their noise.",
+        description="Least real rows of a sum. Where a pair of group and label has fewer, sums by"
+        " label and by group stand in its place, as its own would give a few rows away. With"
+        " epsilon, of a pair whose noisy count is less, or less than three standard deviations of"
+        " its noise, label and group say about how many rows it has.",
     )
     epsilon: float | None = Field(
         default=None,

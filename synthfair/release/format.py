@@ -36,6 +36,12 @@ HEADER_KEY, SIGNATURE_KEY = b"synthfair", b"synthfair.release.signature"
 MAX_ABSOLUTE = 1e6
 """Largest feature accepted; encoded features lie in [0, 1] and distilled ones stay near it."""
 
+HIDDEN = (
+    "Some pairs have fewer rows. In place of such pairs, and of others that would tell of them: the"
+    " same by label and by group, from which it is made up how often each pair occurs."
+)
+"""Of a surrogate with sums by label and by group, see :mod:`synthfair.surrogate.strata`."""
+
 SEEDED_NOISE = "The noise came from a fixed seed, for tests: anybody can subtract it."
 
 MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e9
@@ -60,6 +66,11 @@ class Header(BaseModel):
         """``fair``: rows that train a fair model without a penalty; ``surrogate``: with weights."""
         return "surrogate" if isinstance(self.config, SurrogateConfig) else "fair"
 
+    @property
+    def hides_pairs(self) -> bool:
+        """Whether records of a surrogate have pairs of group and label that are made up."""
+        return HIDDEN in self.privacy.discloses
+
     @model_validator(mode="after")
     def _follows_from_settings(self) -> Header:
         if self.format != FORMATS[self.kind]:
@@ -68,8 +79,10 @@ class Header(BaseModel):
         settings = (config.epsilon, config.delta, config.relation)
         if guarantee and (guarantee.epsilon, guarantee.delta, guarantee.relation) != settings:
             raise ValueError("the privacy statement claims another guarantee than the settings")
-        expected = disclosures(config, private=guarantee is not None)
-        if self.privacy.discloses != expected:
+        private = guarantee is not None
+        expected = disclosures(config, private=private)
+        hidden = disclosures(config, private=private, hides_pairs=True)
+        if self.privacy.discloses not in (expected, hidden):
             raise ValueError(f"the privacy statement must say what these settings mean: {expected}")
         return self
 
@@ -125,6 +138,7 @@ def make_header(
     model: object,
     penalty: object = None,
     guarantee: Guarantee | None = None,
+    hides_pairs: bool = False,
 ) -> Header:
     """The metadata of a release.
 
@@ -135,12 +149,13 @@ def make_header(
         penalty: of the outer objective; only its name enters. A surrogate has none: its server
             chooses one.
         guarantee: of differential privacy, or None: then nothing is claimed.
+        hides_pairs: of a surrogate, as :func:`disclosures` takes it.
 
     Raises:
         InputError: model or penalty has no name.
         ValueError: the guarantee is not that of the settings.
     """
-    discloses = disclosures(config, private=guarantee is not None)
+    discloses = disclosures(config, private=guarantee is not None, hides_pairs=hides_pairs)
     kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
     return Header(
         format=FORMATS[kind],  # type: ignore[arg-type]
@@ -154,7 +169,10 @@ def make_header(
 
 
 def disclosures(
-    config: DistillConfig | SurrogateConfig, *, private: bool | None = None
+    config: DistillConfig | SurrogateConfig,
+    *,
+    private: bool | None = None,
+    hides_pairs: bool = False,
 ) -> tuple[str, ...]:
     """Lists what a release made with these settings discloses about the real rows.
 
@@ -164,6 +182,8 @@ def disclosures(
         config: its settings.
         private: whether its noise protects anything; not so where it came from a fixed seed. If not
             given, whether the settings ask for it.
+        hides_pairs: whether pairs of group and label have fewer rows than a surrogate without
+            epsilon may tell of.
     """
     # Noise that protects bounds what can be learned, whatever the kind.
     has_epsilon = config.epsilon is not None
@@ -189,6 +209,7 @@ def disclosures(
             " are rounded to multiples of 5 rows. No differential privacy is claimed; not"
             " anonymous.",
             fewer,
+            *[HIDDEN] * hides_pairs,
         )
     # A fair release without a guarantee, by its settings.
     lines = [

@@ -103,17 +103,22 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     if outcome.release.weight is None:
         return list(_distillation_warnings(cast("Distillation", outcome)))
     outcome = cast("SurrogateRelease", outcome)
-    if not outcome.left_out:
+    if not outcome.few:
         return []
     from synthfair.data.schema import shown
     from synthfair.surrogate.make import REMEDIES
 
-    least = f"{outcome.release.header.config.k_min} rows (k_min)"  # type: ignore[union-attr]
-    if outcome.release.header.privacy.guarantee:
-        least += " and three standard deviations of the noise of their number"
+    config, few = cast("SurrogateConfig", outcome.release.header.config), shown(outcome.few)
+    if config.epsilon is not None:
+        return [
+            f"fewer than {config.k_min} rows (k_min), or noise hides how many: {few}. Records of"
+            " these are as many, and like, as those of their label and their group suggest."
+            f" {REMEDIES}"
+        ]
     return [
-        f"left out, so that a model will not know of them: {shown(outcome.left_out)}; each needs"
-        f" {least}. {REMEDIES}"
+        f"fewer than {config.k_min} rows (k_min): {few}. The release has sums by label and by"
+        " group in their place, and cannot serve equal opportunity or equalized odds; a group or"
+        f" a label that has too few rows itself counts as the next larger one. {REMEDIES}"
     ]
 
 

@@ -163,6 +163,8 @@ class Pool(NamedTuple):
         by: groupings that are compared, of several attributes.
         left_out: names of their groups that have too few rows to be compared.
         trust: what a row of each release counts, by name; none without trusted rows.
+        unpaired: surrogates whose pairs of group and label are made up, so that a penalty by label
+            does not compare their rows.
     """
 
     rows: Rows
@@ -182,22 +184,30 @@ class Pool(NamedTuple):
     by: tuple[Grouping, ...] = ()
     left_out: tuple[str, ...] = ()
     trust: Mapping[str, float] = {}
+    unpaired: tuple[str, ...] = ()
 
     @property
     def problem(self) -> GlobalProblem:
         """What is solved over surrogates."""
         if self.penalty is None:
             raise ValueError("fair releases are trained on without a penalty")
-        rows, penalty, clients = self.rows, self.penalty, len(self.compared)
+        # Within the problem, rows that are not compared are of a group of their own; and where each
+        # client's gap counts, an index tells the client as well.
+        n_groups, by, clients = self.n_groups, self.by, len(self.compared)
+        s, penalty = np.array(self.rows.s), self.penalty
+        if self.unpaired:
+            for name in self.unpaired:
+                s[self.parts[name]] = n_groups
+            by = tuple((*grouping, -1) for grouping in by or [tuple(range(n_groups))])
+            n_groups += 1
         if clients:
-            s = np.asarray(rows.s) + clients * self.n_groups
+            s += clients * n_groups
             for i, name in enumerate(self.compared):
-                s[self.parts[name]] -= (clients - i) * self.n_groups
-            rows = rows._replace(s=s)  # type: ignore[arg-type]
-            penalty = replace(cast(Any, penalty), clients=clients)
-        return GlobalProblem(
-            rows, penalty, self.notion, self.n_groups, self.lambda_theta, self.by, clients
-        )
+                s[self.parts[name]] -= (clients - i) * n_groups
+        if self.unpaired or clients:
+            penalty = replace(cast(Any, penalty), n_groups=n_groups, by=by, clients=clients)
+        rows = self.rows._replace(s=s)  # type: ignore[arg-type]
+        return GlobalProblem(rows, penalty, self.notion, n_groups, self.lambda_theta, by, clients)
 
 
 def make_pool(
@@ -275,12 +285,19 @@ def _pool_surrogates(
     records, s, y = pool(releases)
     weight = np.concatenate([*weights.values()])
     table = WeightedTable(encode_records(records, schema), s, y, weight)
-    by, left_out = compared_groupings(table, schema, config)
     n_groups, notion, compared = len(schema.groups), config.notion, ()
+    # Gaps by label are not of rows whose labels go with groups that are made up.
+    by_label = notion != "statistical_parity" and own is None
+    unpaired = tuple(n for n, one in releases.items() if by_label and one.header.hides_pairs)
+    known = np.ones(len(s), bool)
+    for name in unpaired:
+        known[parts[name]] = False
+    by, left_out = compared_groupings(table, schema, config, known)
     if config.max_client_gap is not None:
         if own is not None:
             raise InputError(f"{name_of(own)}: max_client_gap takes a penalty of the settings")
-        compared = _clients_with_rows(table, parts, config, by or (tuple(range(n_groups)),))
+        paired = {name: part for name, part in parts.items() if name not in unpaired}
+        compared = _clients_with_rows(table, paired, config, by or (tuple(range(n_groups)),))
     named = named_penalty(config.penalty, notion, config.temperature, n_groups=n_groups, by=by)
     return Pool(
         table.rows(n_groups=n_groups, intercept=config.intercept),
@@ -299,6 +316,7 @@ def _pool_surrogates(
         max_rows=most,
         by=by,
         left_out=left_out,
+        unpaired=unpaired,
     )
 
 
@@ -386,14 +404,18 @@ def _weights(
 
 
 def compared_groupings(
-    table: WeightedTable, schema: Schema, config: ServerConfig
+    table: WeightedTable,
+    schema: Schema,
+    config: ServerConfig,
+    known: np.ndarray | bool = True,
 ) -> tuple[tuple[Grouping, ...], tuple[str, ...]]:
     """The groupings of several attributes, and the names of groups with too few rows, left out.
 
     Small combinations are merged, see :meth:`synthfair.data.schema.Schema.compared`; too few are
     fewer than :data:`~synthfair.fairness.intervals.FEW_ROWS` or ``config.min_group_rows``, of the
     rows that the notion compares. Of one attribute there is no grouping, and no group may be
-    without rows.
+    without rows. Of rows [N] that are not ``known``, pairs of group and label are made up: they are
+    not compared.
 
     Raises:
         InputError: groups cannot be compared, or there is nothing to learn.
@@ -409,6 +431,8 @@ def compared_groupings(
             " with the negative label": there & (table.y < 0),
         },
     }[notion]
+    among = {which: rows & known for which, rows in among.items()}
+    made_up = "; pairs of group and label are made up in some releases" * (not np.all(known))
     sizes = {
         which: np.bincount(table.s[rows], table.weight[rows], minlength=len(schema.groups))
         for which, rows in among.items()
@@ -420,7 +444,7 @@ def compared_groupings(
             if not rows.all():
                 raise InputError(
                     f"no release has rows of the group {schema.groups[int(np.argmin(rows))]!r}"
-                    f"{which}; {notion} compares all groups"
+                    f"{which}; {notion} compares all groups{made_up}"
                 )
         return (), ()
     by, left_out, least = [], [], max(FEW_ROWS, config.min_group_rows)

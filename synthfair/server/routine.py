@@ -312,9 +312,16 @@ def _surrogate_warnings(
             found.append(
                 f"{schema.sensitive_name}={group}: all pooled rows have the label"
                 f" {schema.decisions[int(labels[0] > 0)]}; a penalty moves all groups towards it."
-                " Pairs of group and label with fewer rows than k_min are left out at a client: ask"
+                " Rows of a label with fewer rows than k_min count as the other at a client: ask"
                 " for releases with a lower --k-min, and look at the accuracy"
             )
+    if pooled.unpaired:
+        found.append(
+            f"{', '.join(pooled.unpaired)}: some pair of group and label has fewer rows than k_min,"
+            " and how often pairs occur is made up from labels and groups. These rows take part in"
+            f" the loss, but not in {config.notion}: ask for releases with a lower --k-min, or for"
+            " statistical_parity"
+        )
     limits = {
         "gap on the pooled rows": (point.gap, config.max_gap),
         "largest gap of a client on its pooled rows": (point.client_gap, config.max_client_gap),

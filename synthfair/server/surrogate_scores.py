@@ -59,6 +59,7 @@ def surrogate_histogram(
     counts = np.diff(np.rint(np.cumsum(counts, axis=-1)), prepend=0.0).astype(int)
 
     guarantees = (release.header.privacy.guarantee for release in releases.values())
+    hiding = sum(release.header.hides_pairs for release in releases.values())
     claims = {f"epsilon = {g.epsilon:g}, delta = {g.delta:g}" if g else "none" for g in guarantees}
     return ScoreHistogram(
         schema_hash=schema.hash,
@@ -67,7 +68,9 @@ def surrogate_histogram(
         counts=counts.tolist(),
         statement={
             "counted": f"records of {len(releases)} surrogates by their weights; no client was"
-            " asked again",
+            " asked again"
+            + f"; in {hiding} of them it is made up which label goes with which group"
+            * (hiding > 0),
             "guarantees_of_the_releases": sorted(claims),
             "decisions": "need a person's group",
         },

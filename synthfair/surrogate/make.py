@@ -5,15 +5,16 @@
     pairs         two-way tables on the edges of a tree over columns
     anchors       smooth rates of models of random fair problems on records that are drawn so far
 
-each by cell, which is a pair of group and label. Records are then drawn through the tree, and their
-weights tilted until moments and rates agree, too. How wide the encoding of the columns is does not
-matter.
+each by cell, which is a pair of group and label; or, where a cell has few rows, by label and by
+group in its place, see :mod:`synthfair.surrogate.strata`. Records are then drawn through the tree,
+and their weights tilted until moments and rates agree, too. How wide the encoding of the columns is
+does not matter.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,14 +37,18 @@ from synthfair.surrogate.anchors import self_play, smooth_rates
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.marginals import (
     COARSE,
+    FEWEST_ROWS,
+    MOST_ROWS,
     Margins,
     associations,
     chow_liu,
     count_sd,
     dependence,
     draw,
+    james_stein,
     make_margins,
     round_to,
+    row_counts,
 )
 from synthfair.surrogate.questions import (
     GRID,
@@ -53,10 +58,12 @@ from synthfair.surrogate.questions import (
     histograms,
     moment_terms,
     on_grid,
+    places,
     table_parts,
     two_way_tables,
 )
-from synthfair.surrogate.tilt import tilt_weights, variance_of
+from synthfair.surrogate.strata import Strata, alone, count_bounds, make_strata
+from synthfair.surrogate.tilt import FLOOR, tilt_weights, variance_of
 
 PROBLEMS = 60
 """Random fair problems of a surrogate without epsilon."""
@@ -74,11 +81,18 @@ REMEDIES = (
 )
 """What a client can do whose pairs of group and label have too few rows."""
 
+Summed = tuple[SumName, np.ndarray, np.ndarray]
+"""Functions [R, k] of records, and their sums over the rows of cells [2 G, k]."""
+
+Term = tuple[np.ndarray, np.ndarray, float]
+"""Functions [R, k] of records, their means [k] over rows, and the variance of the errors of these.
+"""
+
 NONE = np.empty(0)
 
 
 class TooFewRowsError(InputError):
-    """No pair of group and label has enough rows."""
+    """No label has enough rows."""
 
 
 class Sums(NamedTuple):
@@ -88,9 +102,9 @@ class Sums(NamedTuple):
         histograms: [2 G, L] numbers of rows of each cell in each level of each column.
         moments: [2 G, m] sums of z_i z_j, i <= j, and of z, of the numbers z in [-1/2, 1/2].
         edges: [p - 1, 2] columns of the tree's edges.
-        pairs: flat, of each edge [C, K_i, K_j] numbers of rows of the C cells that are large.
+        pairs: flat, of each edge [P, K_i, K_j] numbers of rows of the P sets that are drawn from.
         thetas: [Q, n] models; computed from records, not from rows.
-        rates: [C, 2 Q] sums of sigma(q theta'a) - 1/2, for q = 1 and 4.
+        rates: [S, 2 Q] sums of sigma(q theta'a) - 1/2, for q = 1 and 4, by set.
     """
 
     histograms: np.ndarray
@@ -109,8 +123,8 @@ class Surrogate(NamedTuple):
         s: [R] groups.
         y: [R] labels, -1 or +1.
         weight: [R] numbers of real rows that each record stands for.
-        left_out: (group, label) of the cells with rows, but fewer than ``k_min``. Private, unless
-            noisy counts decided.
+        few: (group, label) of the cells with fewer than ``k_min`` rows, but some. With epsilon, of
+            those that noise hides.
         rate_error: largest difference, over cells and models, between the mean of a smooth rate
             over the records and over the real rows; with epsilon, over the noisy ones. Private.
     """
@@ -119,7 +133,7 @@ class Surrogate(NamedTuple):
     s: np.ndarray
     y: np.ndarray
     weight: np.ndarray
-    left_out: tuple[tuple[int, float], ...]
+    few: tuple[tuple[int, float], ...]
     rate_error: float
 
     def rows(self, schema: Schema) -> Encoded:
@@ -157,36 +171,76 @@ class Plan:
         """Of the error in each entry of a sum: noise, or rounding."""
         return RARE / 12**0.5 if self._errors is None else self._errors.get(name, 0.0)
 
-    def margins(self, sums: Sums) -> Margins:
-        """One-way tables of the cells that are large enough.
+    def strata(self, sums: Sums) -> Strata:
+        """The sets of cells that all sums are over.
+
+        Where there is noise, each cell is a set of its own; one that noise hides has about as many
+        rows as those of its label and its group lead to.
 
         Raises:
-            TooFewRowsError: no cell is; the message says what can be done.
+            TooFewRowsError: there are too few rows; the message says what can be done.
         """
-        sd, config, schema = self.sd("histograms"), self.config, self.schema
-        found = make_margins(
-            sums.histograms, self.columns, step=self.step, sd=sd, k_min=config.k_min
-        )
-        if len(found.cells):
-            return found
-        if config.epsilon:
+        config, schema = self.config, self.schema
+        rows = row_counts(sums.histograms, self.columns)
+        groupings = [schema.groupings[name] for name in schema.attributes]
+        noise = count_sd(self.columns, self.sd("histograms"))
+        if self.step:
+            rows = np.rint(rows)  # it is an average of the same whole numbers
+            found = make_strata(rows, config.k_min, groupings)
+            if len(found.tilted) and self._tells(found, sums.histograms):
+                found = make_strata(rows, config.k_min, [])
+            if len(found.drawn):
+                return found
+            pairs = [
+                f"{schema.pair(c // 2, 2 * (c % 2) - 1)} has {n:.0f}" for c, n in enumerate(rows)
+            ]
             raise TooFewRowsError(
-                f"no pair of {schema.sensitive} and {schema.label} has a noisy number of rows that"
-                f" reaches k_min = {config.k_min} and {3 * count_sd(self.columns, sd):.0f}, three"
+                f"no {schema.label} of {schema.sensitive_name} has the {config.k_min} rows that"
+                f" k_min asks for: {shown(pairs)}. {REMEDIES}"
+            )
+        few = rows < max(config.k_min, 3 * noise)
+        if few.all():
+            raise TooFewRowsError(
+                f"no pair of {schema.sensitive_name} and {schema.label} has a noisy number of rows"
+                f" that reaches k_min = {config.k_min} and {3 * noise:.0f}, three"
                 " standard deviations of its noise. Lower k_min or raise epsilon (both are"
                 " published), make one release of your rows and another organisation's, or merge"
                 " small groups (in the schema, by 'unlisted')"
             )
-        rows = sums.histograms[:, : self.columns[0].size].sum(axis=1)
-        pairs = [f"{schema.pair(c // 2, 2 * (c % 2) - 1)} has {n:.0f}" for c, n in enumerate(rows)]
-        raise TooFewRowsError(
-            f"no pair of {schema.sensitive} and {schema.label} has the {config.k_min} rows that"
-            f" k_min asks for: {shown(pairs)}. {REMEDIES}"
-        )
+        table = rows.reshape(-1, 2)
+        groups, labels = (np.maximum(table.sum(axis=a, keepdims=True), 0.0) for a in (1, 0))
+        mixed = james_stein(table, groups * labels / groups.sum(), noise).ravel()
+        rows = np.where(few, mixed, rows)
+        return alone(rows, few, rows >= 1)
+
+    def _tells(self, strata: Strata, histograms: np.ndarray) -> bool:
+        """Whether a column goes so well with label or group that its levels tell a cell's rows."""
+        sd, ends = self.sd("histograms"), self.columns.ends
+        margins = make_margins(histograms, strata, self.columns, step=self.step, sd=sd)
+        hidden = strata.tilted.any(axis=0)
+        labels = strata.drawn[(strata.drawn & hidden).any(axis=1)]
+        for begin, end, coarse in zip(ends[:-1], ends[1:], margins.coarse, strict=True):
+            levels = histograms[:, begin:end] @ np.eye(coarse.max() + 1)[coarse]
+            by_label, by_group = (
+                round_to(some @ levels, self.step) for some in (labels, strata.tilted)
+            )
+            low, high = count_bounds(by_label, by_group, self.step)
+            if (high - low).min() < self.config.k_min:
+                return True
+        return False
+
+    def margins(self, sums: Sums) -> Margins:
+        """One-way tables of the sets that records are drawn from.
+
+        Raises:
+            TooFewRowsError: as of :meth:`strata`.
+        """
+        sd = self.sd("histograms")
+        return make_margins(sums.histograms, self.strata(sums), self.columns, step=self.step, sd=sd)
 
     def records(self, sums: Sums) -> Surrogate:
-        """Records as one-way tables and the tree have them; those of a cell have equal weights."""
-        margins = self.margins(sums)
+        """Records as one-way tables and the tree have them; those of a set have equal weights."""
+        strata, margins = self.strata(sums), self.margins(sums)
         edges, sizes, c = [(int(i), int(j)) for i, j in sums.edges], margins.sizes, len(margins.n)
         shapes = [(c, sizes[i], sizes[j]) for i, j in edges]
         parts = np.split(sums.pairs, np.cumsum([int(np.prod(shape)) for shape in shapes]))
@@ -197,23 +251,26 @@ class Plan:
         sd = self.sd("pairs") or self.sd("tables")
         tables = associations(tables, margins, step=self.step, sd=sd)
         rng = np.random.default_rng(own_seed(self.config.seed, margins))
-        drawn = [draw(i, margins, tables, self.columns, rng) for i in range(c)]
-        size = np.array([len(records) for records in drawn])
-        rows = sums.histograms[:, : self.columns[0].size].sum(axis=1)
-        there = np.ones(len(rows), bool) if self.config.epsilon else rows > 0
-        left_out = np.setdiff1d(np.flatnonzero(there), margins.cells)
+        # The records of a label of the block stand once for each of its groups.
+        where = places(strata.drawn)[strata.cells]
+        copies = np.bincount(where, minlength=c)
+        size = np.clip(margins.n, FEWEST_ROWS, MOST_ROWS // copies).astype(int)
+        drawn = [draw(i, margins, tables, self.columns, rng, size=int(size[i])) for i in range(c)]
+        size = size[where]
         return Surrogate(
-            np.concatenate(drawn),
-            np.repeat(margins.cells // 2, size),
-            np.repeat(2.0 * (margins.cells % 2) - 1, size),
-            np.repeat(margins.n / size, size),
-            tuple((int(cell // 2), 2.0 * (cell % 2) - 1) for cell in left_out),
+            np.concatenate([drawn[i] for i in where]),
+            np.repeat(strata.cells // 2, size),
+            np.repeat(2.0 * (strata.cells % 2) - 1, size),
+            np.repeat((margins.n / copies)[where] / size, size),
+            tuple((int(cell // 2), 2.0 * (cell % 2) - 1) for cell in np.flatnonzero(strata.few)),
             np.nan,
         )
 
     def models(self, sums: Sums) -> np.ndarray:
         """[Q, n] of random fair problems on these records."""
         drawn = self.records(sums)
+        if len(self.strata(sums).tilted):  # else groups would be alike
+            drawn = weighted(drawn, sums, self)
         return self_play(
             drawn.rows(self.schema),
             drawn.weight,
@@ -253,7 +310,8 @@ def make_surrogate(
         on_stage: called with what is done next, in a few words.
 
     Raises:
-        InputError: no cell has ``config.k_min`` rows, or a noisy number that is large enough.
+        InputError: no label has ``config.k_min`` rows, or no cell a noisy number that is large
+            enough.
 
     Example:
         >>> import synthfair as sf
@@ -312,14 +370,14 @@ def read_sums(
     found = [*map(answer, first, exact(*first)), NONE][:2]
     sums = Sums(*(values.reshape(2 * n_groups, -1) for values in found))
     try:
-        margins = plan.margins(sums)
+        strata, margins = plan.strata(sums), plan.margins(sums)
     except TooFewRowsError:
         return sums  # the answer that was bought; its surrogate raises the same, however often
 
     # A tree over columns, by how far their two-way tables are from independence.
     if len(columns) > 1:
         show("reading pairs of columns")
-        question = two_way_tables(columns, margins, n_groups)._replace(name="pairs")
+        question = two_way_tables(columns, margins, strata.drawn)._replace(name="pairs")
         (whole,) = exact(question)
         part = table_parts(whole, margins)
         near = table_parts(round_to(whole, plan.step), margins)
@@ -332,8 +390,8 @@ def read_sums(
     show("choosing models whose rates must agree")
     sums = sums._replace(thetas=plan.models(sums))
     show("reading rates")
-    question = anchor_rates(sums.thetas, margins, plan.schema)
-    rates = answer(question, *exact(question)).reshape(len(margins.cells), -1)
+    question = anchor_rates(sums.thetas, strata, plan.schema)
+    rates = answer(question, *exact(question)).reshape(len(strata.sets), -1)
     return sums._replace(rates=rates)
 
 
@@ -347,37 +405,93 @@ def most_numbers(schema: Schema) -> int:
 
 def surrogate_of(sums: Sums, plan: Plan) -> Surrogate:
     """The surrogate that sums give; the same ones always give the same. It sees no rows."""
-    margins, columns, found = plan.margins(sums), plan.columns, plan.records(sums)
-    rows = found.rows(plan.schema.plain)
-    wide = rows._replace(x=expand(rows.x, plan.schema))
-    level, rates = columns.levels(rows), smooth_rates(wide, sums.thetas, plan.n_groups)
-    moments = moment_terms(columns, rows.x)
-    ends = columns.ends
-    of_category = np.repeat([c.categories > 0 for c in columns], np.diff(ends))
-    of_category[ends[1:] - 1] |= [c.missing for c in columns]
-    flagged = np.flatnonzero(of_category)  # levels, but not those of a number's values
-    column = np.searchsorted(ends, flagged, side="right") - 1
-    weight, worst, q = found.weight.copy(), 0.0, rates.shape[1]
-    for c, (cell, n) in enumerate(zip(margins.cells, margins.n, strict=True)):
-        here = np.flatnonzero(2 * found.s + (found.y > 0) == cell)
-        flags = (ends[:-1] + level[here])[:, column] == flagged
-        functions: dict[SumName, tuple[np.ndarray, np.ndarray]] = {
-            "anchors": (rates[here], sums.rates[c]),
-            "column_moments": (moments[here], sums.moments[cell]),
-            "histograms": (flags.astype(float), sums.histograms[cell, flagged]),
-        }
-        f = np.hstack([values for values, _ in functions.values()])
-        target = round_to(np.concatenate([total for _, total in functions.values()]), plan.step) / n
-        variance = np.concatenate(
-            [
-                np.full(len(total), variance_of(plan.sd(name), n, noisy=plan.step == 0))
-                for name, (_, total) in functions.items()
+    return weighted(plan.records(sums), sums, plan)
+
+
+def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
+    """The records with weights by which moments and rates agree, as far as there are sums.
+
+    Those of a cell are weighted by themselves; those of the block all at once, as each is in two
+    sets, that of its label and that of its group.
+    """
+    strata, step, sets = plan.strata(sums), plan.step, plan.strata(sums).sets
+    rows, cell, q = drawn.rows(plan.schema.plain), 2 * drawn.s + (drawn.y > 0), len(sums.thetas)
+    wide, (functions, bins) = (
+        rows._replace(x=expand(rows.x, plan.schema)),
+        _summed(rows, sums, plan),
+    )
+    own_rates = smooth_rates(wide, sums.thetas, plan.n_groups) if q else rows.x
+    weight, worst = drawn.weight.copy(), 0.0
+    n = np.append(plan.margins(sums).n, round_to(strata.tilted @ strata.rows, step))
+    in_block = (sets & strata.tilted.any(axis=0)).any(axis=1)
+    parts = [np.array([i]) for i in np.flatnonzero(~in_block)]
+    for part in [*parts, *[np.flatnonzero(in_block)] * bool(in_block.any())]:
+        member, block = sets[part][:, cell], len(part) > 1
+        here = np.flatnonzero(member.any(axis=0))
+        total, terms, rates_of = n[part[part < len(strata.drawn)]].sum(), list[Term](), list[Term]()
+        for i, mine in zip(part, member[:, here], strict=True):
+            own: list[Summed] = [
+                (name, f, sets[i] @ by_cell) for name, f, by_cell in functions + bins * block
             ]
-        )
-        p = tilt_weights(f, target, variance)
-        weight[here] = np.where(n * p < LEAST_WEIGHT, 0.0, n * p)
-        worst = max(worst, abs(p @ f[:, :q] - target[:q]).max())
+            if q:
+                as_one = wide._replace(s=np.full_like(wide.s, strata.group[i]))
+                rates = smooth_rates(as_one, sums.thetas, plan.n_groups) if block else own_rates
+                own.insert(0, ("anchors", rates, sums.rates[i]))
+            for name, f, of_set in own:
+                sd, share = plan.sd(name), float(n[i] / total)
+                v = variance_of(sd, float(n[i]), noisy=step == 0) * share
+                if block:  # nothing was drawn by group: as close as rounding lets see
+                    v = ((sd / float(n[i])) ** 2 + FLOOR**2) * share
+                terms.append((f[here] * mine[:, None], round_to(of_set, step) / total, v))
+                rates_of += terms[-1:] * (name == "anchors")
+        if block:
+            v = (plan.sd("histograms") / total) ** 2
+            terms += [
+                (f[:, None], n[[i]] / total, v) for i, f in zip(part, member[:, here], strict=True)
+            ]
+        p = _tilted(terms)
+        if block:
+            # It is told which cells have few rows: none of these gets more, and no other fewer.
+            is_cell = (cell[here][:, None] == strata.cells).astype(float)
+            mass, (low, high) = p @ is_cell, strata.bounds(plan.config.k_min) / total
+            beyond = (mass < low) | (mass > high)
+            terms.append((is_cell[:, beyond], np.clip(mass, low, high)[beyond], 1 / total**2))
+            p = _tilted(terms) if beyond.any() else p
+        weight[here] = np.where(total * p < LEAST_WEIGHT, 0.0, total * p)
+        if q:
+            off = np.array([abs(p @ f - mean).max() for f, mean, _ in rates_of])
+            worst = max(worst, (off * total / n[part]).max())
     some = weight > 0
     return Surrogate(
-        found.records[some], found.s[some], found.y[some], weight[some], found.left_out, worst
+        drawn.records[some], drawn.s[some], drawn.y[some], weight[some], drawn.few, worst
     )
+
+
+def _summed(rows: Encoded, sums: Sums, plan: Plan) -> tuple[list[Summed], list[Summed]]:
+    """What is summed but rates; and coarse levels of numbers, by which the block is weighted, too.
+
+    Of histograms, levels that are no values of numbers.
+    """
+    columns, ends, coarse = plan.columns, plan.columns.ends, plan.margins(sums).coarse
+    level = columns.levels(rows)
+    of_category = np.repeat([c.categories > 0 for c in columns], np.diff(ends))
+    of_category[ends[1:] - 1] |= [c.missing for c in columns]
+    flagged = np.flatnonzero(of_category)
+    column = np.searchsorted(ends, flagged, side="right") - 1
+    flags = ((ends[:-1] + level)[:, column] == flagged).astype(float)
+    bins = list[Summed]()
+    for j in np.flatnonzero([not c.categories for c in columns]):
+        one_hot = np.eye(coarse[j].max() + 1)[coarse[j]]
+        by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ one_hot
+        bins.append(("histograms", one_hot[level[:, j]], by_cell))
+    return [
+        ("column_moments", moment_terms(columns, rows.x), sums.moments),
+        ("histograms", flags, sums.histograms[:, flagged]),
+    ], bins
+
+
+def _tilted(terms: Sequence[Term]) -> np.ndarray:
+    """Weights, of sum 1, for functions of records, their means, and the variance of errors."""
+    variance = [np.full(len(mean), v) for _, mean, v in terms]
+    f, target = np.hstack([f for f, _, _ in terms]), np.concatenate([mean for _, mean, _ in terms])
+    return tilt_weights(f, target, np.concatenate(variance))

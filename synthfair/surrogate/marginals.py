@@ -1,6 +1,7 @@
 """Marginals of a table's columns, as far as noise and rounding leave them, and rows of the same.
 
-A cell is a pair of group and label. What is here sees no rows, only sums over them that have noise,
+A cell is a pair of group and label; what is said of sets of cells is mostly of single ones, see
+:mod:`synthfair.surrogate.strata`. What is here sees no rows, only sums over them that have noise,
 or are rounded.
 """
 
@@ -14,6 +15,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from synthfair.surrogate.levels import Columns
+from synthfair.surrogate.strata import Strata
 
 COARSE = 16
 """Levels of a column, at most, in two-way tables."""
@@ -27,7 +29,7 @@ MOST_ENTRIES = 2**20
 RAKINGS = 25
 
 MOST_ROWS = 4096
-"""Records that stand for a cell, at most."""
+"""Records that stand for a cell, or for a label of the block, at most."""
 
 FEWEST_ROWS = 64
 
@@ -36,17 +38,15 @@ Edges = list[tuple[int, int]]
 
 
 class Margins(NamedTuple):
-    """One-way tables of the C cells that are large enough.
+    """One-way tables of the C sets of cells that records are drawn from.
 
     Attributes:
-        cells: [C] twice the group, and one more for the label +1.
         n: [C] numbers of rows.
         coarse: by column, [L] the coarse level of each fine one.
         rows: by column, [C, K] numbers of rows by coarse level; they add up to ``n``.
         within: by column, [C, L] share of each fine level in the rows of its coarse level.
     """
 
-    cells: np.ndarray
     n: np.ndarray
     coarse: tuple[np.ndarray, ...]
     rows: tuple[np.ndarray, ...]
@@ -59,36 +59,30 @@ class Margins(NamedTuple):
 
 
 def make_margins(
-    histograms: np.ndarray, columns: Columns, *, step: float, sd: float, k_min: int
+    histograms: np.ndarray, strata: Strata, columns: Columns, *, step: float, sd: float
 ) -> Margins:
     """From a histogram of each column in each cell.
 
-    What noise hides in a cell is that of all cells together: see :func:`james_stein`.
+    What noise hides in a set of cells is that of all sets together: see :func:`james_stein`.
 
     Args:
         histograms: [2 G, L] numbers of rows; levels of one column after the other.
+        strata: of which one-way tables are made, for each of ``drawn``.
         columns: public.
         step: numbers of rows are used as rounded to multiples of this; 0 if they have noise.
         sd: standard deviation of the error of each.
-        k_min: rows that a cell must have; with noise, also three standard deviations of it, see
-            :func:`count_sd`.
     """
     parts = np.split(histograms, columns.ends[1:-1], axis=1)
-    size = np.array([part.shape[1] for part in parts])
-    # Each column counts the same rows; where there is noise, the fewer levels the less of it.
-    totals = np.stack([part.sum(axis=1) for part in parts])
-    count = (totals / size[:, None]).sum(axis=0) / (1 / size).sum()
-    least = k_min - 0.5 if step else max(k_min, 3 * count_sd(columns, sd))  # whole, but for floats
-    cells = np.flatnonzero(count >= least)
-    count, found = round_to(count[cells], step), []
-    if not len(cells):
-        return Margins(cells, count, (), (), ())
+    drawn = strata.drawn
+    count, found = round_to(drawn @ strata.rows, step), []
+    # How many errors are in a set's sum: it is rounded as a whole, but has the noise of each cell.
+    errors = np.ones(len(drawn)) if step else drawn.sum(axis=1)
     most = max(
         2, min(COARSE, int((2 * MOST_ENTRIES / (len(histograms) * len(columns) ** 2)) ** 0.5))
     )
     for column, part in zip(columns, parts, strict=True):
-        h = part[cells].copy()
-        pooled, noise, used = h.sum(axis=0), sd * len(cells) ** 0.5, np.ones(h.shape[1], bool)
+        h = drawn @ part
+        pooled, noise, used = h.sum(axis=0), sd * errors.sum() ** 0.5, np.ones(h.shape[1], bool)
         if column.whole:  # between whole numbers: hardly any rows, or noise
             between = np.pad(column.width > 0, (0, int(column.missing)))
             least = 3 * noise * (1.0 if step else between.sum() ** 0.5)
@@ -104,18 +98,38 @@ def make_margins(
         if step and not column.categories:  # levels of few rows would all be empty
             cut = np.diff(round_to(np.cumsum(pooled), step), prepend=0.0)
         coarse = _coarse(cut, bool(column.categories), column.missing, most, noise)
-        k = coarse.max() + 1
-        summed = np.stack([np.bincount(coarse, one, minlength=k) for one in h])
+        size = coarse.max() + 1
+        summed = np.stack([np.bincount(coarse, one, minlength=size) for one in h])
         summed = round_to(summed, step)
         together = project(summed.sum(axis=0), 1.0)
         fine = np.bincount(coarse).mean() ** 0.5 if step == 0 else 1.0
+        base = np.outer(count, together)
+        if not step:  # what noise hides is as in the cells of the same label, and of the same group
+            for c in np.flatnonzero(strata.few[strata.cells]):
+                alike = np.array([strata.cells % 2, strata.cells // 2])
+                for own in alike == alike[:, [c]]:
+                    all_of = james_stein(
+                        summed[own].sum(axis=0), base[own].sum(axis=0), sd * fine * own.sum() ** 0.5
+                    )
+                    base[c] *= project(all_of, 1.0) / np.maximum(together, 1e-9)
+                base[c] = project(base[c], count[c])
         rows = [
-            project(james_stein(own, together * n, sd * fine), n)
-            for own, n in zip(summed, count, strict=True)
+            project(james_stein(own, other, sd * fine * k**0.5), n)
+            for own, other, n, k in zip(summed, base, count, errors, strict=True)
         ]
-        within = _within(round_to(h, step), round_to(pooled, step), coarse, used, sd)
-        found.append((coarse, np.array(rows).reshape(len(cells), k), within))
-    return Margins(cells, count, *zip(*found, strict=True))
+        within = _within(
+            round_to(h, step), round_to(pooled, step), coarse, used, sd=sd, errors=errors
+        )
+        found.append((coarse, np.array(rows).reshape(len(drawn), size), within))
+    return Margins(count, *zip(*found, strict=True))
+
+
+def row_counts(histograms: np.ndarray, columns: Columns) -> np.ndarray:
+    """[2 G] numbers of rows; each column counts the same, the fewer levels the less noise."""
+    parts = np.split(histograms, columns.ends[1:-1], axis=1)
+    size = np.array([part.shape[1] for part in parts])
+    totals = np.stack([part.sum(axis=1) for part in parts])
+    return (totals / size[:, None]).sum(axis=0) / (1 / size).sum()
 
 
 def count_sd(columns: Columns, sd: float) -> float:
@@ -197,9 +211,15 @@ def _coarse(
 
 
 def _within(
-    h: np.ndarray, pooled: np.ndarray, coarse: np.ndarray, used: np.ndarray, sd: float
+    h: np.ndarray,
+    pooled: np.ndarray,
+    coarse: np.ndarray,
+    used: np.ndarray,
+    *,
+    sd: float,
+    errors: np.ndarray,
 ) -> np.ndarray:
-    """[C, L] shares of fine levels in their coarse level: the cell's, those of all cells, or even.
+    """[C, L] shares of fine levels in their coarse level: the set's, those of all sets, or even.
 
     Each as far as noise allows.
     """
@@ -208,9 +228,11 @@ def _within(
         here = np.flatnonzero((coarse == k) & used)
         here = here if len(here) else np.flatnonzero(coarse == k)
         even = np.full(len(here), pooled[here].sum() / len(here))
-        common = project(james_stein(pooled[here], even, sd * len(h) ** 0.5), 1.0)
+        common = project(james_stein(pooled[here], even, sd * errors.sum() ** 0.5), 1.0)
         for c, own in enumerate(h[:, here]):
-            found[c, here] = project(james_stein(own, common * own.sum(), sd), 1.0)
+            found[c, here] = project(
+                james_stein(own, common * own.sum(), sd * errors[c] ** 0.5), 1.0
+            )
     return found
 
 
@@ -290,14 +312,15 @@ def draw(
     tables: Mapping[tuple[int, int], np.ndarray],
     columns: Columns,
     rng: np.random.Generator,
+    *,
+    size: int,
 ) -> np.ndarray:
-    """[R, p] records of the c-th cell, whose marginals and edges are those that were measured.
+    """[R, p] records of the c-th set, whose marginals and edges are those that were measured.
 
     Sobol points go through the conditional quantiles of the tree, whose edges come in order with
-    their tables; a fine level, and a number in it, are then drawn within each coarse level. The
-    records are as many as the cell's rows, from 64 to 4,096.
+    their tables; a fine level, and a number in it, are then drawn within each coarse level.
     """
-    p, size = len(columns), int(np.clip(margins.n[c], FEWEST_ROWS, MOST_ROWS))
+    p = len(columns)
     sobol = qmc.Sobol(3 * p, rng=rng)
     u = sobol.random_base2(int(np.ceil(np.log2(size))))[:size]
     level = np.zeros((size, p), int)

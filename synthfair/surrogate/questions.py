@@ -15,6 +15,7 @@ from synthfair.privacy.mechanism import SumName
 from synthfair.surrogate.anchors import smooth_rates
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.marginals import Margins
+from synthfair.surrogate.strata import Strata
 
 GRID = 2.0**-20
 """Of numbers that are summed without noise, so that no bit tells in which order rows came."""
@@ -92,11 +93,11 @@ def by_cell(whole: np.ndarray, cell: np.ndarray, cells: int) -> np.ndarray:
     return np.concatenate(sums).astype(object)  # as those of many batches may pass 2^63
 
 
-def two_way_tables(columns: Columns, margins: Margins, n_groups: int) -> Question:
-    """Numbers of rows in the coarse levels of each pair of columns i < j, by large cell."""
-    place, sizes = places(margins, n_groups), margins.sizes
+def two_way_tables(columns: Columns, margins: Margins, drawn: np.ndarray) -> Question:
+    """Numbers of rows in the coarse levels of each pair of columns i < j, by set [C, 2 G]."""
+    place, sizes = places(drawn), margins.sizes
     pairs = list(combinations(range(len(columns)), 2))
-    length = [len(margins.cells) * int(sizes[i] * sizes[j]) for i, j in pairs]
+    length = [len(drawn) * int(sizes[i] * sizes[j]) for i, j in pairs]
 
     def of(rows: Encoded, _: Whole) -> np.ndarray:
         cell = place[2 * rows.s + (rows.y > 0)]
@@ -115,7 +116,7 @@ def two_way_tables(columns: Columns, margins: Margins, n_groups: int) -> Questio
 
 def table_parts(tables: np.ndarray, margins: Margins) -> Callable[[int, int], np.ndarray]:
     """Of the sum of :func:`two_way_tables`, the table [C, K_i, K_j] of columns i and j."""
-    c, sizes = len(margins.cells), margins.sizes
+    c, sizes = len(margins.n), margins.sizes
     pairs = list(combinations(range(len(sizes)), 2))
     ends = np.cumsum([c * int(sizes[i] * sizes[j]) for i, j in pairs])
     parts = dict(zip(pairs, np.split(tables, ends[:-1]), strict=True))
@@ -128,22 +129,27 @@ def table_parts(tables: np.ndarray, margins: Margins) -> Callable[[int, int], np
     return part
 
 
-def anchor_rates(thetas: np.ndarray, margins: Margins, schema: Schema) -> Question:
-    """Sums of smooth rates of models, by large cell."""
-    n_groups = len(schema.groups)
-    place, c = places(margins, n_groups), len(margins.cells)
+def anchor_rates(thetas: np.ndarray, strata: Strata, schema: Schema) -> Question:
+    """Sums of smooth rates of models, by set, of rows as if of the set's group."""
+    n_groups, sets, group = len(schema.groups), strata.sets, strata.group
 
     def of(rows: Encoded, whole: Whole) -> np.ndarray:
-        cell = place[2 * rows.s + (rows.y > 0)]
-        wide = rows._replace(x=expand(rows.x, schema))
-        return by_cell(whole(smooth_rates(wide, thetas, n_groups)), cell, c)
+        cell, wide = 2 * rows.s + (rows.y > 0), rows._replace(x=expand(rows.x, schema))
+
+        def rates(s: np.ndarray) -> np.ndarray:
+            return whole(smooth_rates(wide._replace(s=s), thetas, n_groups))
+
+        alike = np.repeat(np.eye(n_groups, dtype=bool)[group], 2, axis=1)
+        own, found = rates(rows.s), []
+        for one, s, same in zip(sets, group, alike, strict=True):
+            values = own if (one <= same).all() else rates(np.full_like(rows.s, s))
+            found.append(values[one[cell]].sum(axis=0))
+        return np.concatenate(found).astype(object)
 
     models = hashlib.sha256(np.ascontiguousarray(thetas, "<f8").data).hexdigest()
-    return Question("anchors", c * 2 * len(thetas), of, models=models)
+    return Question("anchors", len(sets) * 2 * len(thetas), of, models=models)
 
 
-def places(margins: Margins, n_groups: int) -> np.ndarray:
-    """[2 G] of each cell its position among the large ones, or -1."""
-    found = np.full(2 * n_groups, -1)
-    found[margins.cells] = np.arange(len(margins.cells))
-    return found
+def places(sets: np.ndarray) -> np.ndarray:
+    """[2 G] of each cell the set [C, 2 G] that it is in, or -1."""
+    return np.where(sets.any(axis=0), sets.argmax(axis=0), -1)

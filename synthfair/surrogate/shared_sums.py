@@ -254,9 +254,9 @@ def _exchanges(plan: Plan) -> Generator[tuple[Question, ...], list[np.ndarray], 
     first += [column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
     found = yield tuple(first)
     sums = Sums(*(part.reshape(2 * n_groups, -1) for part in [*found, NONE][:2]))
-    margins = plan.margins(sums)
+    strata, margins = plan.strata(sums), plan.margins(sums)
     if len(columns) > 1:
-        (tables,) = yield (two_way_tables(columns, margins, n_groups),)
+        (tables,) = yield (two_way_tables(columns, margins, strata.drawn),)
         part, sd = table_parts(tables, margins), plan.sd("tables")
 
         def clear(off: np.ndarray) -> float:
@@ -267,8 +267,8 @@ def _exchanges(plan: Plan) -> Generator[tuple[Question, ...], list[np.ndarray], 
         pairs = np.concatenate([part(*edge).ravel() for edge in edges])
         sums = sums._replace(edges=np.array(edges), pairs=pairs)
     thetas = plan.models(sums)
-    (rates,) = yield (anchor_rates(thetas, margins, plan.schema),)
-    return sums._replace(thetas=thetas, rates=rates.reshape(len(margins.cells), -1))
+    (rates,) = yield (anchor_rates(thetas, strata, plan.schema),)
+    return sums._replace(thetas=thetas, rates=rates.reshape(len(strata.sets), -1))
 
 
 def _values(

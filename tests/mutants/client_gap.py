@@ -48,8 +48,8 @@ MUTANTS = [
     Mutant(
         "rows of clients that are left out are the last one's",
         "server/pooling.py",
-        "s = np.asarray(rows.s) + clients * self.n_groups",
-        "s = np.asarray(rows.s) + (clients - 1) * self.n_groups",
+        "s += clients * n_groups",
+        "s += (clients - 1) * n_groups",
         "test_client_gap.py",
     ),
     Mutant(

@@ -34,8 +34,8 @@ MUTANTS = [
     Mutant(
         "models see the plain columns of records",
         "surrogate/make.py",
-        "wide = rows._replace(x=expand(rows.x, plan.schema))",
-        "wide = rows._replace(x=np.pad(rows.x, ((0, 0), (0, expand(rows.x, plan.schema).shape[1] - rows.x.shape[1]))))",
+        "rows._replace(x=expand(rows.x, plan.schema))",
+        "rows._replace(x=np.pad(rows.x, ((0, 0), (0, expand(rows.x, plan.schema).shape[1] - rows.x.shape[1]))))",
         "test_bases.py",
     ),
     Mutant(
@@ -97,8 +97,8 @@ MUTANTS = [
     Mutant(
         "numbers of rows are exact",
         "surrogate/marginals.py",
-        "count, found = round_to(count[cells], step), []",
-        "count, found = count[cells], []",
+        "count, found = round_to(drawn @ strata.rows, step), []",
+        "count, found = drawn @ strata.rows, []",
         "test_surrogate.py",
     ),
     Mutant(
@@ -139,8 +139,8 @@ MUTANTS = [
     Mutant(
         "targets are sums as they are",
         "surrogate/make.py",
-        "target = round_to(np.concatenate([total for _, total in functions.values()]), plan.step) / n",
-        "target = np.concatenate([total for _, total in functions.values()]) / n",
+        "terms.append((f[here] * mine[:, None], round_to(of_set, step) / total, v))",
+        "terms.append((f[here] * mine[:, None], of_set / total, v))",
         "test_readout.py",
     ),
     Mutant(
@@ -167,8 +167,8 @@ MUTANTS = [
     Mutant(
         "a cell's records have weights that add up to one",
         "surrogate/make.py",
-        "weight[here] = np.where(n * p < LEAST_WEIGHT, 0.0, n * p)",
-        "weight[here] = np.where(n * p < LEAST_WEIGHT, 0.0, p)",
+        "weight[here] = np.where(total * p < LEAST_WEIGHT, 0.0, total * p)",
+        "weight[here] = np.where(total * p < LEAST_WEIGHT, 0.0, p)",
         "test_surrogate.py",
     ),
     Mutant(
@@ -200,10 +200,10 @@ MUTANTS = [
         "test_private_surrogate.py",
     ),
     Mutant(
-        "noise decides which cells have rows",
+        "a cell that noise hides is left out",
         "surrogate/make.py",
-        "there = np.ones(len(rows), bool) if self.config.epsilon else rows > 0",
-        "there = rows > 0",
+        "return alone(rows, few, rows >= 1)",
+        "return alone(rows, few, ~few)",
         "test_private_surrogate.py",
     ),
     Mutant(
@@ -408,5 +408,68 @@ MUTANTS = [
         "rows.sum(of).astype(object) * (round(1 / terms.grid) if question.counts else 1)",
         "rows.sum(of).astype(object)",
         "test_secure_surrogate.py",
+    ),
+    Mutant(
+        "sums of scores over a label tell whose its rows are",
+        "surrogate/questions.py",
+        "values = own if (one <= same).all() else rates(np.full_like(rows.s, s))",
+        "values = own",
+        "test_declared.py",
+    ),
+    Mutant(
+        "a small cell has sums beside those of its label and group",
+        "surrogate/strata.py",
+        "if not block.any():",
+        "if (rows > 0).all():",
+        "test_strata.py",
+    ),
+    Mutant(
+        "a group with few rows has sums of its own",
+        "surrogate/strata.py",
+        "if sets and rows[sets[-1]].sum() < k_min:",
+        "if False:",
+        "test_strata.py",
+    ),
+    Mutant(
+        "a block ends before its labels have enough rows",
+        "surrogate/strata.py",
+        "if block.sum() > 1 and (total[total > 0] >= k_min).all():",
+        "if block.sum() > 1:",
+        "test_strata.py",
+    ),
+    Mutant(
+        "a column that is the label tells the cells",
+        "surrogate/make.py",
+        "if (high - low).min() < self.config.k_min:",
+        "if False:",
+        "test_strata.py",
+    ),
+    Mutant(
+        "bounds forget what rounding hides",
+        "surrogate/strata.py",
+        "least = np.maximum(g + y - 2 * off - total, 0.0).sum(axis=-1)",
+        "least = np.maximum(g + y - labels.sum(axis=0), 0.0).sum(axis=-1)",
+        "test_strata.py",
+    ),
+    Mutant(
+        "more rows are made up for a small cell than it can have",
+        "surrogate/make.py",
+        "p = _tilted(terms) if beyond.any() else p",
+        "p = p + 0.0",
+        "test_strata.py",
+    ),
+    Mutant(
+        "made-up labels are compared between groups",
+        "server/pooling.py",
+        "by = tuple((*grouping, -1) for grouping in by or [tuple(range(n_groups))])",
+        "by = tuple((*grouping, 0) for grouping in by or [tuple(range(n_groups))])",
+        "test_surrogate_release.py",
+    ),
+    Mutant(
+        "a release with made-up pairs does not declare it",
+        "release/format.py",
+        "return HIDDEN in self.privacy.discloses",
+        "return False",
+        "test_surrogate_release.py",
     ),
 ]
