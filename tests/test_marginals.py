@@ -119,7 +119,7 @@ def chain_rows(n=20_000):
 
 
 def strata_of(first, columns, k_min=5):
-    return make_strata(np.rint(row_counts(first, columns)), k_min, [range(2)])
+    return make_strata(np.rint(row_counts(first, columns)), k_min)
 
 
 @pytest.fixture(scope="module")

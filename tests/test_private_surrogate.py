@@ -254,7 +254,7 @@ def rows_of(found, s, y):
 def test_a_cell_that_noise_hides_has_about_its_rows():
     keep = ~((LARGE.s == 1) & (LARGE.y > 0)) | (np.arange(4000) % 50 == 0)
     found, rows = made_of(part(LARGE, keep), epsilon=20.0), part(LARGE, keep)
-    assert found.few == ((1, 1.0),)
+    assert found.hidden == ((1, 1.0),)
     real = ((rows.s == 1) & (rows.y > 0)).sum()
     assert 10 < real < 50
     assert rows_of(found, 1, 1.0) == pytest.approx(real, abs=9)
@@ -266,7 +266,7 @@ def test_a_cell_that_noise_hides_has_about_its_rows():
 def test_a_group_without_rows_has_hardly_any():
     """Whether there are some, noise hides; it is named as any other that it hides."""
     found = made_of(part(LARGE, LARGE.s == 0), epsilon=20.0)
-    assert found.few == ((1, -1.0), (1, 1.0))
+    assert found.hidden == ((1, -1.0), (1, 1.0))
     assert rows_of(found, 1, 1.0) + rows_of(found, 1, -1.0) < 9
 
 

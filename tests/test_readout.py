@@ -23,10 +23,7 @@ from benchmarks.disclosure import (
 from synthfair.data.batches import in_memory
 from synthfair.data.schema import Numeric, encoded_as
 from synthfair.surrogate import make
-from synthfair.surrogate.anchors import smooth_rates
-from synthfair.surrogate.make import Plan, read_sums, surrogate_of
-from synthfair.surrogate.questions import moment_terms
-from synthfair.surrogate.tilt import variance_of
+from synthfair.surrogate.make import Plan, read_sums, surrogate_of, weight_terms
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -70,21 +67,22 @@ def cell_of(rows):
     return 2 * rows.s + (rows.y > 0)
 
 
-class Cell:
-    """What whoever has a file and knows the models computes of a cell: functions and weights."""
+class Part:
+    """What whoever has a file and knows the models computes of records weighted together."""
 
-    def __init__(self, file, sums, plan, cell):
-        rows = file.rows(plan.schema)
-        here = cell_of(rows) == cell
-        rows, self.weight = type(rows)(*(field[here] for field in rows)), file.weight[here]
-        moments, rates = moment_terms(plan.columns, rows.x), smooth_rates(rows, sums.thetas, 2)
-        self.f, self.n, self.m = np.hstack([moments, rates]), self.weight.sum(), moments.shape[1]
-        sds = [plan.sd("column_moments")] * self.m + [plan.sd("anchors")] * rates.shape[1]
-        self.variance = np.array([variance_of(sd, self.n, noisy=False) for sd in sds])
-        large = plan.strata(sums).cells.tolist().index(cell)
-        wanted = np.append(sums.moments[cell], sums.rates[large])
-        self.wanted = plan.step * np.rint(wanted / plan.step)
-        self.met = self.weight @ self.f
+    def __init__(self, file, here, total, terms):
+        self.weight, self.total, self.terms = file.weight[here], total, terms
+        self.f = np.hstack([term.f for term in terms])
+        self.wanted = np.concatenate([term.mean for term in terms])
+        self.variance = np.concatenate([np.full(len(term.mean), term.v) for term in terms])
+        p = self.weight / self.weight.sum()
+        self.met, self.log = p @ self.f, np.log(p)
+
+    def columns(self, name, of):
+        """Of the functions those of a sum over a set."""
+        ends = np.cumsum([len(term.mean) for term in self.terms])
+        mine = [term.name == name and term.of == of for term in self.terms]
+        return np.flatnonzero(np.repeat(mine, np.diff(ends, prepend=0)))
 
     def solved(self, some):
         """Directions [r, k] in which targets ``some`` [k] are determined, if all others are known.
@@ -92,32 +90,42 @@ class Cell:
         And the sums over rows in these directions.
         """
         others = np.setdiff1d(np.arange(len(self.met)), some)
-        slopes = (self.wanted - self.met)[others] / (self.n * self.variance[others])
-        rest = np.log(self.weight) - self.f[:, others] @ slopes
+        slopes = (self.wanted - self.met)[others] / self.variance[others]
+        rest = self.log - self.f[:, others] @ slopes
         f = self.f[:, some] - self.f[:, some].mean(axis=0)
         u, size, directions = np.linalg.svd(f, full_matrices=False)
         seen = size > 1e-8 * max(size[0], 1e-8)
         slope = (u.T @ (rest - rest.mean()))[seen] / size[seen]
         directions = directions[seen]
-        return directions, directions @ self.met[some] + self.n * self.variance[0] * slope
+        means = directions @ self.met[some] + self.variance[some[0]] * slope
+        return directions, self.total * means
 
 
-def persons_read(cell, k, numbers, column):
+def sets_of(file, sums, plan, rows):
+    """Each set with its part, its records, and the real rows of it."""
+    strata, real, mine = plan.strata(sums), cell_of(rows), cell_of(file)
+    for here, total, terms in weight_terms(file, sums, plan):
+        for i in sorted({term.of for term in terms}):
+            yield Part(file, here, total, terms), i, strata.sets[i][mine], strata.sets[i][real]
+
+
+def persons_read(part, i, k, numbers, column):
     """Whether one value or two are solved for, where all other rows of a column are at a constant.
 
     From the sums of z^2 and z; or for one value from a combination of these, if the records do not
     tell more.
     """
     constant, others = singled_out(column)
-    i, j = np.triu_indices(numbers)
-    directions, total = cell.solved([np.flatnonzero((i == k) & (j == k))[0], len(i) + k])
+    a, b = np.triu_indices(numbers)
+    moments, n = part.columns("column_moments", i), len(column)
+    directions, total = part.solved(moments[[np.flatnonzero((a == k) & (b == k))[0], len(a) + k]])
     if len(total) == 2:
-        second, first = np.linalg.solve(directions, total) / cell.n
-        guesses = solved(cell.n, first + 0.5, second - first**2, constant)[len(others) - 1]
+        second, first = np.linalg.solve(directions, total) / n
+        guesses = solved(n, first + 0.5, second - first**2, constant)[len(others) - 1]
         return np.allclose(guesses, others, rtol=0, atol=4 * STEP)
     if len(total) == len(others) == 1:
         a, b = directions[0]
-        rest = (cell.n - 1) * (a * (constant - 0.5) ** 2 + b * (constant - 0.5))
+        rest = (n - 1) * (a * (constant - 0.5) ** 2 + b * (constant - 0.5))
         roots = np.roots([a, b, rest - total[0]]).real + 0.5
         return np.abs(roots - others[0]).min() < 4 * STEP
     return False
@@ -127,15 +135,14 @@ def numbers_read(rows, schema, k_min):
     """How many values of persons: from the sums that are solved for, and from the file alone."""
     file, sums, plan = file_of(rows, schema, k_min)
     numeric, found = numeric_features(schema), 0
-    for place in np.unique(cell_of(file)):
-        real, cell = rows.x[cell_of(rows) == place][:, numeric], Cell(file, sums, plan, place)
+    for part, i, here, there in sets_of(file, sums, plan, rows):
+        real = rows.x[there][:, numeric]
         assert len(real) >= k_min
         found += sum(
-            persons_read(cell, k, len(numeric), column)
+            persons_read(part, i, k, len(numeric), column)
             for k, column in enumerate(np.rint(real / STEP).T * STEP)
             if singled_out(column)
         )
-        here = cell_of(file) == place
         found += read_out(file.rows(schema).x[here][:, numeric], file.weight[here], real)
     return found
 
@@ -143,12 +150,15 @@ def numbers_read(rows, schema, k_min):
 @needs_data
 def test_sums_are_solved_for_and_are_multiples_of_five_rows(clients):
     """The attack works: the sums that it finds are the rounded ones, where records tell them."""
-    file, sums, plan = file_of(clients[0][0], clients[1], 50)
-    cell = Cell(file, sums, plan, 2)
-    directions, found = cell.solved(np.arange(cell.m))
-    np.testing.assert_allclose(found, directions @ cell.wanted[: cell.m], atol=1e-3)
+    rows, schema = clients
+    file, sums, plan = file_of(rows[0], schema, 10)
+    part, i, *_ = next(sets_of(file, sums, plan, rows[0]))
+    some = part.columns("column_moments", i)
+    directions, found = part.solved(some)
+    np.testing.assert_allclose(found, directions @ part.wanted[some] * part.total, atol=1e-3)
     assert len(found) > 10
-    assert np.abs(found - directions @ sums.moments[2]).max() > 0.5
+    exact = plan.strata(sums).sets[i] @ sums.moments
+    assert np.abs(found - directions @ exact).max() > 0.5
 
 
 @needs_data
@@ -171,11 +181,12 @@ def records_read(clients, k_min=50):
     widths = [len(encoded_as(*column)) for column in schema.features.items()]
     column, found = np.repeat(np.arange(len(widths)), widths), 0
     for rows in parts:
-        file, _, _ = file_of(rows, schema, k_min)
-        for cell in np.unique(cell_of(file)):
-            here, real = cell_of(file) == cell, rows.x[cell_of(rows) == cell]
+        file, sums, plan = file_of(rows, schema, k_min)
+        for _, _, here, there in sets_of(file, sums, plan, rows):
             x = file.rows(schema).x[here]
-            found += read_records(x, file.weight[here], real, numeric_features(schema), column)
+            found += read_records(
+                x, file.weight[here], rows.x[there], numeric_features(schema), column
+            )
     return found
 
 

@@ -237,7 +237,7 @@ class TestSurrogate:
     def test_a_cell_too_small_at_every_client_is_there(self):
         """Of 20 clients each has fewer rows of a cell than k_min; all together have enough."""
         config = settings(epsilon=50.0, k_min=50)
-        assert make_secure_surrogate(clients(20), config, SCHEMA).surrogate.few == ()
+        assert make_secure_surrogate(clients(20), config, SCHEMA).surrogate.hidden == ()
 
     def test_a_schema_of_one_column_has_two_exchanges(self):
         roles = ("income", "town", "paid")

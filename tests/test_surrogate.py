@@ -9,6 +9,7 @@ import synthfair as sf
 from synthfair.data.batches import BatchesInOrder, in_memory
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Categorical, Numeric
+from synthfair.errors import InputError
 from synthfair.surrogate import make, make_surrogate
 from synthfair.surrogate.anchors import inputs, self_play, smooth_rates
 from synthfair.surrogate.make import Plan, Sums, read_sums, surrogate_of
@@ -40,7 +41,8 @@ def made_of(rows, config=CONFIG, schema=SCHEMA):
 def assert_same(one, other):
     for field in ("records", "s", "y", "weight"):
         assert getattr(one, field).tobytes() == getattr(other, field).tobytes()
-    assert one.few == other.few
+    assert one.hidden == other.hidden
+    assert one.left_out == other.left_out
 
 
 def cell_of(rows):
@@ -115,7 +117,7 @@ def test_records_have_the_means_and_products_of_the_rows(made):
         np.testing.assert_allclose((x[:, :2].T * weight) @ x[:, :2], wanted, atol=0.04)
     assert 0 < made.rate_error < 0.03
     assert (made.weight > 0).all()
-    assert made.few == ()
+    assert made.hidden == made.left_out == ()
 
 
 def test_weights_bring_what_a_tree_cannot_hold():
@@ -216,7 +218,7 @@ def test_clients_with_one_group_label_or_cell_have_a_surrogate(keep):
     assert np.unique(cell_of(found)).tolist() == cells.tolist()
     stands_for = np.bincount(cell_of(found), found.weight)[cells]
     assert stands_for == pytest.approx(5 * np.rint(counts / 5))
-    assert found.few == ()
+    assert found.hidden == found.left_out == ()
     assert found.rate_error < 0.1
 
 
@@ -236,6 +238,20 @@ def test_schemas_of_numbers_or_of_one_column_have_a_surrogate():
         assert found.weight.sum() == pytest.approx(1200)
         mean = found.weight @ found.rows(schema).x / 1200
         np.testing.assert_allclose(mean, x.mean(axis=0), atol=0.05)
+
+
+def test_small_groups_are_left_out_and_too_few_rows_refused_with_what_helps():
+    order = np.argsort(cell_of(ROWS), kind="stable")
+    ends = np.searchsorted(cell_of(ROWS)[order], range(4))
+    few = [order[end : end + n] for end, n in zip(ends, (60, 70, 39, 10), strict=True)]
+    found = made_of(part(ROWS, np.concatenate(few)))
+    assert found.left_out == ((1, -1.0), (1, 1.0))
+    assert np.unique(cell_of(found)).tolist() == [0, 1]
+    others = [*few[:2], few[2][:3], order[ends[3] :][:40]]
+    assert_same(made_of(part(ROWS, np.concatenate(others))), found)  # whatever these hold
+    said = r"no pair of town and paid, nor .* 50 rows that k_min asks for: .*Lower k_min"
+    with pytest.raises(InputError, match=said):
+        made_of(part(ROWS, few[2]))
 
 
 def test_records_are_as_many_as_rows_within_bounds(made, monkeypatch):

@@ -130,6 +130,15 @@ def test_pairs_with_few_rows_are_named_in_words_with_what_to_do():
     )
 
 
+def test_groups_that_are_left_out_are_named_in_words():
+    table = make_table(600)
+    few = table.drop(index=table.index[table["town"] == "a"][20:])
+    (said,) = fit_warnings(sf.distill_table(few, SCHEMA, CONFIG.model_copy(update={"k_min": 21})))
+    assert said.startswith("left out, so that a model will not know of them: town=a with paid=no")
+    assert "so has its group" in said
+    assert "Lower k_min (--k-min" in said
+
+
 def test_a_client_without_a_pair_is_told_the_rows_of_each_and_what_to_do():
     table = make_table(60)
     counts = table.groupby(["town", "paid"]).size()

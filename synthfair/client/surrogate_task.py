@@ -30,14 +30,16 @@ class SurrogateRelease(NamedTuple):
 
     Attributes:
         release: weighted records that stand in for the client's; the only part to send.
-        few: the pairs of group and label with fewer than ``k_min`` rows, but some, or with epsilon
-            those that noise hides, in words.
+        hidden: the pairs of group and label with rows, but fewer than ``k_min``, of which sums by
+            label and by group know, in words; or with epsilon those that noise hides.
+        left_out: those of which no sum knows. Private.
         rate_error: largest difference between a smooth rate of the release's records and of the
             real rows, or with epsilon the noisy one, over the models that were matched. Private.
     """
 
     release: Release
-    few: tuple[str, ...]
+    hidden: tuple[str, ...]
+    left_out: tuple[str, ...]
     rate_error: float
 
 
@@ -137,9 +139,11 @@ class SurrogateTask:
             self.schema,
             model=LinearModel(),
             guarantee=self.guarantee,
-            hides_pairs=bool(made.few) and self.config.epsilon is None,
+            hides_pairs=bool(made.hidden) and self.config.epsilon is None,
         )
         names = tuple(self.schema.features)
         release = Release(header, names, made.records, made.s, made.y, made.weight)
-        few = tuple(self.schema.pair(*pair) for pair in made.few)
-        return SurrogateRelease(release, few, made.rate_error)
+        pairs = (
+            tuple(self.schema.pair(*pair) for pair in some) for some in (made.hidden, made.left_out)
+        )
+        return SurrogateRelease(release, *pairs, made.rate_error)

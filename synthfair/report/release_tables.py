@@ -103,23 +103,31 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     if outcome.release.weight is None:
         return list(_distillation_warnings(cast("Distillation", outcome)))
     outcome = cast("SurrogateRelease", outcome)
-    if not outcome.few:
+    if not outcome.hidden and not outcome.left_out:
         return []
     from synthfair.data.schema import shown
     from synthfair.surrogate.make import REMEDIES
 
-    config, few = cast("SurrogateConfig", outcome.release.header.config), shown(outcome.few)
+    config, hidden = cast("SurrogateConfig", outcome.release.header.config), shown(outcome.hidden)
     if config.epsilon is not None:
         return [
-            f"fewer than {config.k_min} rows (k_min), or noise hides how many: {few}. Records of"
+            f"fewer than {config.k_min} rows (k_min), or noise hides how many: {hidden}. Records of"
             " these are as many, and like, as those of their label and their group suggest."
             f" {REMEDIES}"
         ]
-    return [
-        f"fewer than {config.k_min} rows (k_min): {few}. The release has sums by label and by"
-        " group in their place, and cannot serve equal opportunity or equalized odds; a group or"
-        f" a label that has too few rows itself counts as the next larger one. {REMEDIES}"
-    ]
+    lines = []
+    if outcome.hidden:
+        lines.append(
+            f"fewer than {config.k_min} rows (k_min): {hidden}. The release has sums by label and"
+            " by group in their place, and cannot serve equal opportunity or equalized odds"
+        )
+    if outcome.left_out:
+        lines.append(
+            f"left out, so that a model will not know of them: {shown(outcome.left_out)}; each has"
+            f" fewer than {config.k_min} rows (k_min), and so has its group, or sums by label and"
+            " by group would tell how many"
+        )
+    return [*lines[:-1], f"{lines[-1]}. {REMEDIES}"]
 
 
 def _distillation_warnings(distillation: Distillation) -> Iterator[str]:

@@ -14,7 +14,7 @@ does not matter.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -62,7 +62,7 @@ from synthfair.surrogate.questions import (
     table_parts,
     two_way_tables,
 )
-from synthfair.surrogate.strata import Strata, alone, count_bounds, make_strata
+from synthfair.surrogate.strata import Strata, alone, frechet_bounds, make_strata
 from synthfair.surrogate.tilt import FLOOR, tilt_weights, variance_of
 
 PROBLEMS = 60
@@ -81,18 +81,11 @@ REMEDIES = (
 )
 """What a client can do whose pairs of group and label have too few rows."""
 
-Summed = tuple[SumName, np.ndarray, np.ndarray]
-"""Functions [R, k] of records, and their sums over the rows of cells [2 G, k]."""
-
-Term = tuple[np.ndarray, np.ndarray, float]
-"""Functions [R, k] of records, their means [k] over rows, and the variance of the errors of these.
-"""
-
 NONE = np.empty(0)
 
 
 class TooFewRowsError(InputError):
-    """No label has enough rows."""
+    """No pair of group and label, and no label, has enough rows."""
 
 
 class Sums(NamedTuple):
@@ -123,8 +116,9 @@ class Surrogate(NamedTuple):
         s: [R] groups.
         y: [R] labels, -1 or +1.
         weight: [R] numbers of real rows that each record stands for.
-        few: (group, label) of the cells with fewer than ``k_min`` rows, but some. With epsilon, of
-            those that noise hides.
+        hidden: (group, label) of the cells with rows, but fewer than ``k_min``, of which sums by
+            label and by group know; with epsilon, of those that noise hides. Private without.
+        left_out: those of which no sum knows. Private.
         rate_error: largest difference, over cells and models, between the mean of a smooth rate
             over the records and over the real rows; with epsilon, over the noisy ones. Private.
     """
@@ -133,12 +127,33 @@ class Surrogate(NamedTuple):
     s: np.ndarray
     y: np.ndarray
     weight: np.ndarray
-    few: tuple[tuple[int, float], ...]
+    hidden: tuple[tuple[int, float], ...]
+    left_out: tuple[tuple[int, float], ...]
     rate_error: float
 
     def rows(self, schema: Schema) -> Encoded:
         """The records as a model sees them, without weights."""
         return Encoded(encode_records(self.records, schema), self.s, self.y)
+
+
+class Term(NamedTuple):
+    """What weights of records must meet of the sums over a set of cells.
+
+    Attributes:
+        name: of the sums.
+        of: the set, of :attr:`~synthfair.surrogate.strata.Strata.sets`.
+        share: of the set in the rows of all records that are weighted together.
+        f: [r, k] functions of these records, 0 outside the set.
+        mean: [k] of the functions, over the real rows.
+        v: variance of the errors of each mean.
+    """
+
+    name: SumName
+    of: int
+    share: float
+    f: np.ndarray
+    mean: np.ndarray
+    v: float
 
 
 class Plan:
@@ -182,21 +197,21 @@ class Plan:
         """
         config, schema = self.config, self.schema
         rows = row_counts(sums.histograms, self.columns)
-        groupings = [schema.groupings[name] for name in schema.attributes]
         noise = count_sd(self.columns, self.sd("histograms"))
         if self.step:
             rows = np.rint(rows)  # it is an average of the same whole numbers
-            found = make_strata(rows, config.k_min, groupings)
-            if len(found.tilted) and self._tells(found, sums.histograms):
-                found = make_strata(rows, config.k_min, [])
+            found, least = make_strata(rows, config.k_min), 2
+            while self._tells(found, sums.histograms):
+                least += 1
+                found = make_strata(rows, config.k_min, least)
             if len(found.drawn):
                 return found
             pairs = [
                 f"{schema.pair(c // 2, 2 * (c % 2) - 1)} has {n:.0f}" for c, n in enumerate(rows)
             ]
             raise TooFewRowsError(
-                f"no {schema.label} of {schema.sensitive_name} has the {config.k_min} rows that"
-                f" k_min asks for: {shown(pairs)}. {REMEDIES}"
+                f"no pair of {schema.sensitive_name} and {schema.label}, nor all with one label,"
+                f" have the {config.k_min} rows that k_min asks for: {shown(pairs)}. {REMEDIES}"
             )
         few = rows < max(config.k_min, 3 * noise)
         if few.all():
@@ -211,21 +226,28 @@ class Plan:
         groups, labels = (np.maximum(table.sum(axis=a, keepdims=True), 0.0) for a in (1, 0))
         mixed = james_stein(table, groups * labels / groups.sum(), noise).ravel()
         rows = np.where(few, mixed, rows)
-        return alone(rows, few, rows >= 1)
+        return alone(rows, rows >= 1)._replace(hidden=few, left_out=np.zeros_like(few))
 
     def _tells(self, strata: Strata, histograms: np.ndarray) -> bool:
-        """Whether a column goes so well with label or group that its levels tell a cell's rows."""
+        """Whether a column goes so well with label or group that its levels tell a cell's rows.
+
+        By Frechet's bounds at each level of which there are sums by group: categories, and coarse
+        levels of numbers.
+        """
+        groups = strata.tilted
+        if not len(groups):
+            return False
+        inside, size = groups.any(axis=0), len(strata.rows)
+        labels = np.array([inside & (np.arange(size) % 2 == y) for y in (0, 1)])
+        few = np.asarray((groups & strata.hidden).any(axis=1))
         sd, ends = self.sd("histograms"), self.columns.ends
         margins = make_margins(histograms, strata, self.columns, step=self.step, sd=sd)
-        hidden = strata.tilted.any(axis=0)
-        labels = strata.drawn[(strata.drawn & hidden).any(axis=1)]
-        for begin, end, coarse in zip(ends[:-1], ends[1:], margins.coarse, strict=True):
-            levels = histograms[:, begin:end] @ np.eye(coarse.max() + 1)[coarse]
-            by_label, by_group = (
-                round_to(some @ levels, self.step) for some in (labels, strata.tilted)
-            )
-            low, high = count_bounds(by_label, by_group, self.step)
-            if (high - low).min() < self.config.k_min:
+        for j, column in enumerate(self.columns):
+            levels = histograms[:, ends[j] : ends[j + 1]]
+            if not column.categories:
+                levels = levels @ np.eye(margins.coarse[j].max() + 1)[margins.coarse[j]]
+            least, most = frechet_bounds(labels @ levels, groups @ levels)
+            if (most - least)[few].min() < self.config.k_min:
                 return True
         return False
 
@@ -262,7 +284,8 @@ class Plan:
             np.repeat(strata.cells // 2, size),
             np.repeat(2.0 * (strata.cells % 2) - 1, size),
             np.repeat((margins.n / copies)[where] / size, size),
-            tuple((int(cell // 2), 2.0 * (cell % 2) - 1) for cell in np.flatnonzero(strata.few)),
+            pairs_of(strata.hidden),
+            pairs_of(strata.left_out),
             np.nan,
         )
 
@@ -278,6 +301,11 @@ class Plan:
             n_groups=self.n_groups,
             seed=own_seed(self.config.seed, self.margins(sums)),
         )
+
+
+def pairs_of(cells: np.ndarray) -> tuple[tuple[int, float], ...]:
+    """(group, label) of these of all cells [2 G]."""
+    return tuple((int(cell // 2), 2.0 * (cell % 2) - 1) for cell in np.flatnonzero(cells))
 
 
 def own_seed(seed: int, margins: Margins) -> int:
@@ -414,84 +442,70 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
     Those of a cell are weighted by themselves; those of the block all at once, as each is in two
     sets, that of its label and that of its group.
     """
-    strata, step, sets = plan.strata(sums), plan.step, plan.strata(sums).sets
-    rows, cell, q = drawn.rows(plan.schema.plain), 2 * drawn.s + (drawn.y > 0), len(sums.thetas)
-    wide, (functions, bins) = (
-        rows._replace(x=expand(rows.x, plan.schema)),
-        _summed(rows, sums, plan),
-    )
-    own_rates = smooth_rates(wide, sums.thetas, plan.n_groups) if q else rows.x
     weight, worst = drawn.weight.copy(), 0.0
-    n = np.append(plan.margins(sums).n, round_to(strata.tilted @ strata.rows, step))
-    in_block = (sets & strata.tilted.any(axis=0)).any(axis=1)
-    parts = [np.array([i]) for i in np.flatnonzero(~in_block)]
-    for part in [*parts, *[np.flatnonzero(in_block)] * bool(in_block.any())]:
-        member, block = sets[part][:, cell], len(part) > 1
-        here = np.flatnonzero(member.any(axis=0))
-        total, terms, rates_of = n[part[part < len(strata.drawn)]].sum(), list[Term](), list[Term]()
-        for i, mine in zip(part, member[:, here], strict=True):
-            own: list[Summed] = [
-                (name, f, sets[i] @ by_cell) for name, f, by_cell in functions + bins * block
-            ]
-            if q:
-                as_one = wide._replace(s=np.full_like(wide.s, strata.group[i]))
-                rates = smooth_rates(as_one, sums.thetas, plan.n_groups) if block else own_rates
-                own.insert(0, ("anchors", rates, sums.rates[i]))
-            for name, f, of_set in own:
-                sd, share = plan.sd(name), float(n[i] / total)
-                v = variance_of(sd, float(n[i]), noisy=step == 0) * share
-                if block:  # nothing was drawn by group: as close as rounding lets see
-                    v = ((sd / float(n[i])) ** 2 + FLOOR**2) * share
-                terms.append((f[here] * mine[:, None], round_to(of_set, step) / total, v))
-                rates_of += terms[-1:] * (name == "anchors")
-        if block:
-            v = (plan.sd("histograms") / total) ** 2
-            terms += [
-                (f[:, None], n[[i]] / total, v) for i, f in zip(part, member[:, here], strict=True)
-            ]
-        p = _tilted(terms)
-        if block:
-            # It is told which cells have few rows: none of these gets more, and no other fewer.
-            is_cell = (cell[here][:, None] == strata.cells).astype(float)
-            mass, (low, high) = p @ is_cell, strata.bounds(plan.config.k_min) / total
-            beyond = (mass < low) | (mass > high)
-            terms.append((is_cell[:, beyond], np.clip(mass, low, high)[beyond], 1 / total**2))
-            p = _tilted(terms) if beyond.any() else p
+    for here, total, terms in weight_terms(drawn, sums, plan):
+        f, target = np.hstack([term.f for term in terms]), np.concatenate([t.mean for t in terms])
+        p = tilt_weights(f, target, np.concatenate([np.full(len(t.mean), t.v) for t in terms]))
         weight[here] = np.where(total * p < LEAST_WEIGHT, 0.0, total * p)
-        if q:
-            off = np.array([abs(p @ f - mean).max() for f, mean, _ in rates_of])
-            worst = max(worst, (off * total / n[part]).max())
+        for term in terms:
+            if term.name == "anchors" and len(term.mean):
+                worst = max(worst, abs(p @ term.f - term.mean).max() / term.share)
     some = weight > 0
-    return Surrogate(
-        drawn.records[some], drawn.s[some], drawn.y[some], weight[some], drawn.few, worst
-    )
+    return drawn._replace(
+        records=drawn.records[some], s=drawn.s[some], y=drawn.y[some], weight=weight[some],
+        rate_error=worst,
+    )  # fmt: skip
 
 
-def _summed(rows: Encoded, sums: Sums, plan: Plan) -> tuple[list[Summed], list[Summed]]:
-    """What is summed but rates; and coarse levels of numbers, by which the block is weighted, too.
+def weight_terms(
+    drawn: Surrogate, sums: Sums, plan: Plan
+) -> Iterator[tuple[np.ndarray, float, list[Term]]]:
+    """The records [r] that are weighted together, their number of real rows, and what is met."""
+    strata, columns = plan.strata(sums), plan.columns
+    sets, margins, q, ends = strata.sets, plan.margins(sums), len(sums.thetas), columns.ends
+    n = np.append(margins.n, round_to(strata.tilted @ strata.rows, plan.step))
+    rows, cell = drawn.rows(plan.schema.plain), 2 * drawn.s + (drawn.y > 0)
+    wide = rows._replace(x=expand(rows.x, plan.schema))
+    own_rates = smooth_rates(wide, sums.thetas, plan.n_groups) if q else rows.x[:, :0]
 
-    Of histograms, levels that are no values of numbers.
-    """
-    columns, ends, coarse = plan.columns, plan.columns.ends, plan.margins(sums).coarse
+    # Of histograms, levels that are no values of numbers; in the block coarse ones of these, too.
     level = columns.levels(rows)
     of_category = np.repeat([c.categories > 0 for c in columns], np.diff(ends))
     of_category[ends[1:] - 1] |= [c.missing for c in columns]
     flagged = np.flatnonzero(of_category)
     column = np.searchsorted(ends, flagged, side="right") - 1
     flags = ((ends[:-1] + level)[:, column] == flagged).astype(float)
-    bins = list[Summed]()
-    for j in np.flatnonzero([not c.categories for c in columns]):
-        one_hot = np.eye(coarse[j].max() + 1)[coarse[j]]
-        by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ one_hot
-        bins.append(("histograms", one_hot[level[:, j]], by_cell))
-    return [
+    functions: list[tuple[SumName, np.ndarray, np.ndarray]] = [
         ("column_moments", moment_terms(columns, rows.x), sums.moments),
         ("histograms", flags, sums.histograms[:, flagged]),
-    ], bins
+    ]
+    coarse = list[tuple[SumName, np.ndarray, np.ndarray]]()
+    for j in np.flatnonzero([not c.categories for c in columns]):
+        one_hot = np.eye(margins.coarse[j].max() + 1)[margins.coarse[j]]
+        by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ one_hot
+        coarse.append(("histograms", one_hot[level[:, j]], by_cell))
 
-
-def _tilted(terms: Sequence[Term]) -> np.ndarray:
-    """Weights, of sum 1, for functions of records, their means, and the variance of errors."""
-    variance = [np.full(len(mean), v) for _, mean, v in terms]
-    f, target = np.hstack([f for f, _, _ in terms]), np.concatenate([mean for _, mean, _ in terms])
-    return tilt_weights(f, target, np.concatenate(variance))
+    for part in strata.parts:
+        member, block = sets[part][:, cell], len(part) > 1
+        here, total = (
+            np.flatnonzero(member.any(axis=0)),
+            float(n[part[part < len(margins.n)]].sum()),
+        )
+        terms = list[Term]()
+        for i, inside in zip(part, member[:, here, None], strict=True):
+            rates, share = own_rates, float(n[i]) / total
+            if block and q:
+                as_one = wide._replace(s=np.full_like(wide.s, strata.group[i]))
+                rates = smooth_rates(as_one, sums.thetas, plan.n_groups)
+            of_set = [(name, f, sets[i] @ by_cell) for name, f, by_cell in functions]
+            if block:  # how many rows there are, too
+                of_set += [(name, f, sets[i] @ by_cell) for name, f, by_cell in coarse]
+                terms.append(Term("histograms", i, share, inside * 1.0, n[[i]] / total, total**-2))
+            for name, f, found in [("anchors", rates, sums.rates[i] if q else NONE), *of_set]:
+                sd = plan.sd(name)
+                v = variance_of(sd, float(n[i]), noisy=plan.step == 0)
+                if block:  # nothing was drawn by group: as close as rounding lets see
+                    v = (sd / float(n[i])) ** 2 + FLOOR**2
+                mean = round_to(found, plan.step) / total
+                terms.append(Term(name, i, share, f[here] * inside, mean, v * share))
+        yield here, total, terms

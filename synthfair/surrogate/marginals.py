@@ -105,7 +105,7 @@ def make_margins(
         fine = np.bincount(coarse).mean() ** 0.5 if step == 0 else 1.0
         base = np.outer(count, together)
         if not step:  # what noise hides is as in the cells of the same label, and of the same group
-            for c in np.flatnonzero(strata.few[strata.cells]):
+            for c in np.flatnonzero(strata.hidden[strata.cells]):
                 alike = np.array([strata.cells % 2, strata.cells // 2])
                 for own in alike == alike[:, [c]]:
                     all_of = james_stein(
