@@ -9,7 +9,7 @@ from conftest import make_schema, make_table
 import synthfair as sf
 from synthfair.data.batches import in_memory
 from synthfair.data.schema import Categorical
-from synthfair.surrogate import make
+from synthfair.surrogate import make, strata
 from synthfair.surrogate.make import Plan, read_sums, surrogate_of
 from synthfair.surrogate.questions import moment_terms
 from synthfair.surrogate.strata import frechet_bounds, make_strata
@@ -20,24 +20,36 @@ K = 4
 def some_tables(groups, number):
     """Numbers of rows of which some are few, but not all of a group or label."""
     rng = np.random.default_rng(groups)
-    rows = rng.integers(0, {2: 9, 3: 6}[groups], size=(100 * number, 2 * groups))
-    return [each for each in rows if len(make_strata(each, K).tilted)][:number]
+    rows = rng.integers(0, {2: 12, 3: 7}[groups], size=(100 * number, 2 * groups))
+    return [each for each in rows if len(few_cells(each))][:number]
 
 
-@pytest.mark.parametrize(("groups", "number"), [(2, 40), (3, 4)])
-def test_whoever_knows_all_sums_and_the_rule_knows_no_small_cell(groups, number):
+def few_cells(rows):
+    """Cells with few rows of groups that have enough."""
+    size = np.repeat(rows.reshape(-1, 2).sum(axis=1), 2)
+    return np.flatnonzero((rows > 0) & (rows < K) & (size >= K))
+
+
+@pytest.mark.parametrize("minor", [2, 20])
+@pytest.mark.parametrize(("groups", "number"), [(2, 40), (3, 6)])
+def test_whoever_knows_all_sums_and_the_rule_knows_no_small_cell(
+    groups, number, minor, monkeypatch
+):
     """Of all tables with the same sums whose sets are the same, by brute force."""
-    every = np.array(list(itertools.product(range({2: 17, 3: 9}[groups]), repeat=2 * groups)))
-    tables = some_tables(groups, number)
-    assert len(tables) == number
-    for rows in tables:
-        strata = make_strata(rows, K)
-        told = strata.sets.astype(int)
+    monkeypatch.setattr(strata, "MINOR", minor)
+    every = np.array(list(itertools.product(range({2: 19, 3: 9}[groups]), repeat=2 * groups)))
+    blocks = 0
+    for rows in some_tables(groups, number):
+        found = make_strata(rows, K)
+        told = found.sets.astype(int)
         assert (told @ rows >= K).all()
         alike = every[(every @ told.T == told @ rows).all(axis=1)]
-        same = np.array([one for one in alike if same_sets(make_strata(one, K), strata)])
-        for cell in np.flatnonzero(strata.hidden):
-            assert np.ptp(same[:, cell]) >= K - 2  # 1 to K - 1, if one knew that it is few
+        alike = alike[(alike[:, ~found.sets.any(axis=0)] < 2 * K).all(axis=1)]
+        same = [one for one in alike if same_sets(make_strata(one, K), found)]
+        blocks += len(found.tilted) > 0
+        for cell in few_cells(rows):
+            assert len({one[cell] for one in same}) >= K - 1
+    assert blocks > number / 8
 
 
 def same_sets(one, other):
@@ -83,6 +95,14 @@ def test_groups_and_labels_with_too_few_rows_are_left_out():
     assert label.cells.tolist() == [1, 3]
     assert label.left_out.tolist() == [True, False] * 2
     assert not len(make_strata(np.array([30, 30, 0, 0]), 50).cells)
+
+
+def test_cells_with_hardly_any_rows_are_left_out():
+    rows = np.array([20, 2000, 1500, 3000])
+    assert make_strata(rows, 50).left_out.tolist() == [True, False, False, False]
+    assert len(make_strata(rows - [0, 1100, 0, 0], 50).tilted)  # 2 % of the group
+    boundary = make_strata(np.array([20, 2000, 990, 3000]), 50)  # with its rows, 1,010 of the label
+    assert boundary.cells.tolist() == [2, 3]
 
 
 def test_bounds_of_numbers_of_rows():

@@ -100,7 +100,7 @@ def distill_table(
     Raises:
         InputError: the table does not fit the schema, or cannot be distilled with these settings,
             or diverges. A fair release needs both labels and all groups; a surrogate needs
-            ``config.k_min`` rows with one label.
+            ``config.k_min`` rows of one pair of them, or of two groups and both labels.
         KeyboardInterrupt: after the checkpoint, if any, is written.
 
     Example:

@@ -128,7 +128,7 @@ class SurrogateTask:
         """The release that sums give; the same ones always give the same. It sees no rows.
 
         Raises:
-            InputError: no label has enough rows.
+            InputError: too few rows.
         """
         try:
             made = surrogate_of(measured, Plan(self.config, self.schema))
@@ -143,7 +143,7 @@ class SurrogateTask:
         )
         names = tuple(self.schema.features)
         release = Release(header, names, made.records, made.s, made.y, made.weight)
-        pairs = (
+        hidden, left_out = (
             tuple(self.schema.pair(*pair) for pair in some) for some in (made.hidden, made.left_out)
         )
-        return SurrogateRelease(release, *pairs, made.rate_error)
+        return SurrogateRelease(release, hidden, left_out, made.rate_error)

@@ -359,6 +359,7 @@ def _weighted(
         n_features=len(schema.encoded_names),
         n_groups=pooled.n_groups,
         groupings=schema.groupings_by(schema.attributes),
+        unpaired=[name for name, release in releases.items() if release.header.hides_pairs],
     )
     weight = np.repeat(trust, [part.stop - part.start for part in pooled.parts.values()])
     if pooled.rows.weight is not None:
@@ -453,7 +454,7 @@ def compared_groupings(
         if len(large.names) < 2:
             raise InputError(
                 f"groups by {name!r}: fewer than two have the {least} rows that a rate needs; they"
-                " cannot be compared"
+                f" cannot be compared{made_up}"
             )
         by.append(large.grouping)
         left_out += [name for name in groups.names if name not in large.names]

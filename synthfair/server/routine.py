@@ -332,7 +332,7 @@ def _surrogate_warnings(
                 f"no weight of the penalty brought the {what} to {most:g}; the model has {gap:.3f}"
             )
     trusted = [name for name in pooled.parts if pooled.trust.get(name, 1.0) >= LITTLE]
-    few = [name for name in trusted if name not in pooled.compared]
+    few = [n for n in trusted if n not in pooled.compared and n not in pooled.unpaired]
     if few and config.max_client_gap is not None:
         more = f" and {len(few) - MOST_NAMED} more" if len(few) > MOST_NAMED else ""
         found.append(

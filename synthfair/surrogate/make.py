@@ -85,7 +85,7 @@ NONE = np.empty(0)
 
 
 class TooFewRowsError(InputError):
-    """No pair of group and label, and no label, has enough rows."""
+    """No pair of group and label has enough rows, nor have two groups and both labels."""
 
 
 class Sums(NamedTuple):
@@ -145,7 +145,7 @@ class Term(NamedTuple):
         share: of the set in the rows of all records that are weighted together.
         f: [r, k] functions of these records, 0 outside the set.
         mean: [k] of the functions, over the real rows.
-        v: variance of the errors of each mean.
+        v: variance of the errors of each mean, as far as they count.
     """
 
     name: SumName
@@ -210,8 +210,9 @@ class Plan:
                 f"{schema.pair(c // 2, 2 * (c % 2) - 1)} has {n:.0f}" for c, n in enumerate(rows)
             ]
             raise TooFewRowsError(
-                f"no pair of {schema.sensitive_name} and {schema.label}, nor all with one label,"
-                f" have the {config.k_min} rows that k_min asks for: {shown(pairs)}. {REMEDIES}"
+                f"no pair of {schema.sensitive_name} and {schema.label} has the {config.k_min} rows"
+                f" that k_min asks for, nor have two {schema.sensitive_name} and both"
+                f" {schema.label}: {shown(pairs)}. {REMEDIES}"
             )
         few = rows < max(config.k_min, 3 * noise)
         if few.all():
@@ -229,27 +230,26 @@ class Plan:
         return alone(rows, rows >= 1)._replace(hidden=few, left_out=np.zeros_like(few))
 
     def _tells(self, strata: Strata, histograms: np.ndarray) -> bool:
-        """Whether a column goes so well with label or group that its levels tell a cell's rows.
+        """Whether columns go so well with label or group that their levels tell a cell's rows.
 
         By Frechet's bounds at each level of which there are sums by group: categories, and coarse
-        levels of numbers.
+        levels of numbers. Of the numbers 1 to k_min - 1 all columns together must leave half.
         """
-        groups = strata.tilted
+        groups, k_min = strata.tilted, self.config.k_min
         if not len(groups):
             return False
         inside, size = groups.any(axis=0), len(strata.rows)
         labels = np.array([inside & (np.arange(size) % 2 == y) for y in (0, 1)])
-        few = np.asarray((groups & strata.hidden).any(axis=1))
         sd, ends = self.sd("histograms"), self.columns.ends
-        margins = make_margins(histograms, strata, self.columns, step=self.step, sd=sd)
+        margins, bounds = make_margins(histograms, strata, self.columns, step=self.step, sd=sd), []
         for j, column in enumerate(self.columns):
             levels = histograms[:, ends[j] : ends[j + 1]]
             if not column.categories:
                 levels = levels @ np.eye(margins.coarse[j].max() + 1)[margins.coarse[j]]
-            least, most = frechet_bounds(labels @ levels, groups @ levels)
-            if (most - least)[few].min() < self.config.k_min:
-                return True
-        return False
+            bounds.append(frechet_bounds(labels @ levels, groups @ levels))
+        least, most = np.moveaxis(np.array(bounds), 1, 0)
+        left = np.minimum(most.min(axis=0), k_min - 1) - np.maximum(least.max(axis=0), 1) + 1
+        return bool(left.ravel()[strata.hidden[inside]].min() < k_min / 2)
 
     def margins(self, sums: Sums) -> Margins:
         """One-way tables of the sets that records are drawn from.
@@ -338,8 +338,8 @@ def make_surrogate(
         on_stage: called with what is done next, in a few words.
 
     Raises:
-        InputError: no label has ``config.k_min`` rows, or no cell a noisy number that is large
-            enough.
+        InputError: no cell has ``config.k_min`` rows, nor have two groups and both labels; or with
+            epsilon no cell's noisy number is large enough.
 
     Example:
         >>> import synthfair as sf
@@ -442,13 +442,14 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
     Those of a cell are weighted by themselves; those of the block all at once, as each is in two
     sets, that of its label and that of its group.
     """
-    weight, worst = drawn.weight.copy(), 0.0
+    weight, worst, strata = drawn.weight.copy(), 0.0, plan.strata(sums)
     for here, total, terms in weight_terms(drawn, sums, plan):
         f, target = np.hstack([term.f for term in terms]), np.concatenate([t.mean for t in terms])
         p = tilt_weights(f, target, np.concatenate([np.full(len(t.mean), t.v) for t in terms]))
         weight[here] = np.where(total * p < LEAST_WEIGHT, 0.0, total * p)
         for term in terms:
-            if term.name == "anchors" and len(term.mean):
+            noise = plan.config.epsilon and strata.hidden[strata.sets[term.of]].any()
+            if term.name == "anchors" and len(term.mean) and not noise:
                 worst = max(worst, abs(p @ term.f - term.mean).max() / term.share)
     some = weight > 0
     return drawn._replace(

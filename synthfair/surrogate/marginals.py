@@ -106,11 +106,11 @@ def make_margins(
         base = np.outer(count, together)
         if not step:  # what noise hides is as in the cells of the same label, and of the same group
             for c in np.flatnonzero(strata.hidden[strata.cells]):
-                alike = np.array([strata.cells % 2, strata.cells // 2])
-                for own in alike == alike[:, [c]]:
-                    all_of = james_stein(
-                        summed[own].sum(axis=0), base[own].sum(axis=0), sd * fine * own.sum() ** 0.5
-                    )
+                kin = np.array([strata.cells % 2, strata.cells // 2])
+                for own in kin == kin[:, [c]]:
+                    expected = np.outer(count[own], together).sum(axis=0)
+                    noise_of = sd * fine * own.sum() ** 0.5
+                    all_of = james_stein(summed[own].sum(axis=0), expected, noise_of)
                     base[c] *= project(all_of, 1.0) / np.maximum(together, 1e-9)
                 base[c] = project(base[c], count[c])
         rows = [

@@ -132,6 +132,7 @@ def table_parts(tables: np.ndarray, margins: Margins) -> Callable[[int, int], np
 def anchor_rates(thetas: np.ndarray, strata: Strata, schema: Schema) -> Question:
     """Sums of smooth rates of models, by set, of rows as if of the set's group."""
     n_groups, sets, group = len(schema.groups), strata.sets, strata.group
+    labels = np.flatnonzero(strata.drawn.sum(axis=1) > 1)  # of the block, and scored as one group
 
     def of(rows: Encoded, whole: Whole) -> np.ndarray:
         cell, wide = 2 * rows.s + (rows.y > 0), rows._replace(x=expand(rows.x, schema))
@@ -139,12 +140,13 @@ def anchor_rates(thetas: np.ndarray, strata: Strata, schema: Schema) -> Question
         def rates(s: np.ndarray) -> np.ndarray:
             return whole(smooth_rates(wide._replace(s=s), thetas, n_groups))
 
-        alike = np.repeat(np.eye(n_groups, dtype=bool)[group], 2, axis=1)
-        own, found = rates(rows.s), []
-        for one, s, same in zip(sets, group, alike, strict=True):
-            values = own if (one <= same).all() else rates(np.full_like(rows.s, s))
-            found.append(values[one[cell]].sum(axis=0))
-        return np.concatenate(found).astype(object)
+        values = [rates(rows.s)] * len(sets)
+        for i in labels:
+            values[i] = (
+                values[labels[0]] if i > labels[0] else rates(np.full_like(rows.s, group[i]))
+            )
+        sums = [each[one[cell]].sum(axis=0) for each, one in zip(values, sets, strict=True)]
+        return np.concatenate(sums).astype(object)
 
     models = hashlib.sha256(np.ascontiguousarray(thetas, "<f8").data).hexdigest()
     return Question("anchors", len(sets) * 2 * len(thetas), of, models=models)

@@ -4,7 +4,8 @@ A cell is a pair of group and label. A cell with enough rows is a set of its own
 cells that have rows, but fewer, are a *block*, with as many others as it takes: in place of the
 sums over its cells there are those over each of its labels, and over each of its groups. None of
 these has fewer rows than is allowed, and no difference of them is a sum over a cell (complementary
-suppression: Hundepool et al. 2012, *Statistical Disclosure Control*, chapter 4).
+suppression: Hundepool et al. 2012, *Statistical Disclosure Control*, chapter 4). That costs how
+label and group go together in the block, so that cells with hardly any rows are rather left out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+
+MINOR = 20
+"""Times the least number of rows that label and group of a cell have that is rather left out."""
 
 
 class Strata(NamedTuple):
@@ -54,9 +58,13 @@ class Strata(NamedTuple):
 def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
     """The sets of cells for these numbers of rows.
 
-    The block starts with the groups that have a cell with too few rows. The next larger groups join
-    until there are at least two, and each label has enough rows. Groups that have too few rows in
-    all are left out, and so are all cells with too few where no block has enough.
+    The block starts with the groups that are no larger than the largest in which a cell has too few
+    rows. The next larger groups join until there are at least two, and each label has enough rows.
+    Groups that have too few rows in all are left out.
+
+    All cells with too few rows are left out where no block has enough; or where each is less than a
+    twentieth of its label's rows in the block, and of its group's. Where that depends on the cell's
+    own rows, their groups are left out, or it would tell of them.
 
     That hides the cells: with n rows in the block, and at least k in each of its groups and labels,
     the number of rows in group s with label y, of which n_s and n_y are told, may be anything from
@@ -79,26 +87,33 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
         >>> strata.tilted.astype(int).tolist()
         [[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0]]
     """
-    each, few = rows.reshape(-1, 2), (rows > 0) & (rows < k_min)
-    size = each.sum(axis=1)
-    block = few.reshape(-1, 2).any(axis=1) & (size >= k_min)
-
-    def is_enough() -> bool:
-        return bool(block.sum() >= least and each[block].sum(axis=0).min() >= k_min)
-
+    each = rows.reshape(-1, 2)
+    size, few = each.sum(axis=1), (each > 0) & (each < k_min)
+    large, affected = size >= k_min, few.any(axis=1) & (size >= k_min)
+    block = large & (size <= size[affected].max(initial=0))
     for s in np.argsort(size, kind="stable"):
-        if block.any() and not is_enough():
-            block[s] |= size[s] >= k_min
-    if not is_enough():
+        if block.sum() < least or each[block].sum(axis=0).min() < k_min:
+            block[s] |= large[s] and affected.any()
+    if block.sum() < least or each[block].sum(axis=0).min() < k_min:
         return alone(rows, rows >= k_min)
+
+    # Whether all cells with few rows are minor, with their own rows and without.
+    minor = []
+    for part in (each, each * ~few):
+        most = np.minimum(part[block].sum(axis=0), part.sum(axis=1)[:, None])
+        minor.append((most >= MINOR * k_min)[few & block[:, None]].all())
+    if all(minor):
+        return alone(rows, rows >= k_min)
+    if any(minor):
+        return alone(rows, (rows >= k_min) & ~np.repeat(affected, 2))
 
     single = alone(rows, (rows >= k_min) & ~np.repeat(block, 2))
     inside, label, every = np.repeat(block, 2), np.arange(len(rows)) % 2, np.arange(len(block))
     return Strata(
         rows,
         np.concatenate([single.cells, np.flatnonzero(inside)]),
-        few & inside,
-        few & ~inside,
+        few.ravel() & inside,
+        few.ravel() & ~inside,
         np.concatenate([single.drawn, [inside & (label == y) for y in (0, 1)]]),
         np.repeat(np.eye(len(block), dtype=bool)[block], 2, axis=1),
         np.concatenate([single.group, [np.where(block, size, -1).argmax()] * 2, every[block]]),
