@@ -249,7 +249,7 @@ def test_small_groups_are_left_out_and_too_few_rows_refused_with_what_helps():
     assert np.unique(cell_of(found)).tolist() == [0, 1]
     others = [*few[:2], few[2][:3], order[ends[3] :][:40]]
     assert_same(made_of(part(ROWS, np.concatenate(others))), found)  # whatever these hold
-    said = r"no pair of town and paid, nor .* 50 rows that k_min asks for: .*Lower k_min"
+    said = r"no pair of town and paid has the 50 rows that k_min asks for, nor .*Lower k_min"
     with pytest.raises(InputError, match=said):
         made_of(part(ROWS, few[2]))
 

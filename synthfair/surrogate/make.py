@@ -211,8 +211,8 @@ class Plan:
             ]
             raise TooFewRowsError(
                 f"no pair of {schema.sensitive_name} and {schema.label} has the {config.k_min} rows"
-                f" that k_min asks for, nor have two {schema.sensitive_name} and both"
-                f" {schema.label}: {shown(pairs)}. {REMEDIES}"
+                f" that k_min asks for, nor have two groups and both labels: {shown(pairs)}."
+                f" {REMEDIES}"
             )
         few = rows < max(config.k_min, 3 * noise)
         if few.all():
