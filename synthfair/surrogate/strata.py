@@ -91,10 +91,10 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
     size, few = each.sum(axis=1), (each > 0) & (each < k_min)
     large, affected = size >= k_min, few.any(axis=1) & (size >= k_min)
     block = large & (size <= size[affected].max(initial=0))
-    for s in np.argsort(size, kind="stable"):
-        if block.sum() < least or each[block].sum(axis=0).min() < k_min:
-            block[s] |= large[s] and affected.any()
-    if block.sum() < least or each[block].sum(axis=0).min() < k_min:
+    waiting = [s for s in np.argsort(size, kind="stable") if large[s] & affected.any() & ~block[s]]
+    while (short := block.sum() < least or each[block].sum(axis=0).min() < k_min) and waiting:
+        block[waiting.pop(0)] = True
+    if short:
         return alone(rows, rows >= k_min)
 
     # Whether all cells with few rows are minor, with their own rows and without.

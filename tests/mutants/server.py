@@ -197,7 +197,7 @@ MUTANTS = [
     Mutant(
         "a model of the group is told the group",
         "server/trust.py",
-        "= np.asarray(rows.y)[:, None]",
+        "= label[:, None]",
         "+= 0.0",
         "test_trust.py",
     ),
