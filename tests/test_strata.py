@@ -30,7 +30,7 @@ def few_cells(rows):
     return np.flatnonzero((rows > 0) & (rows < K) & (size >= K))
 
 
-@pytest.mark.parametrize("minor", [2, 20])
+@pytest.mark.parametrize("minor", [2, 5])
 @pytest.mark.parametrize(("groups", "number"), [(2, 40), (3, 6)])
 def test_whoever_knows_all_sums_and_the_rule_knows_no_small_cell(
     groups, number, minor, monkeypatch
@@ -98,10 +98,10 @@ def test_groups_and_labels_with_too_few_rows_are_left_out():
 
 
 def test_cells_with_hardly_any_rows_are_left_out():
-    rows = np.array([20, 2000, 1500, 3000])
+    rows = np.array([20, 500, 400, 3000])
     assert make_strata(rows, 50).left_out.tolist() == [True, False, False, False]
-    assert len(make_strata(rows - [0, 1100, 0, 0], 50).tilted)  # 2 % of the group
-    boundary = make_strata(np.array([20, 2000, 990, 3000]), 50)  # with its rows, 1,010 of the label
+    assert len(make_strata(rows - [0, 300, 0, 0], 50).tilted)
+    boundary = make_strata(np.array([20, 500, 240, 3000]), 50)  # with its rows, 260 of the label
     assert boundary.cells.tolist() == [2, 3]
 
 

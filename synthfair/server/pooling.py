@@ -359,7 +359,6 @@ def _weighted(
         n_features=len(schema.encoded_names),
         n_groups=pooled.n_groups,
         groupings=schema.groupings_by(schema.attributes),
-        unpaired=[name for name, release in releases.items() if release.header.hides_pairs],
     )
     weight = np.repeat(trust, [part.stop - part.start for part in pooled.parts.values()])
     if pooled.rows.weight is not None:

@@ -286,7 +286,8 @@ def _hardly_count(pooled: Pool, names: Sequence[str]) -> tuple[str, ...]:
     return (
         f"{', '.join(few[:5])}{more}: a row counts for less than {LITTLE:g} rows, as the model does"
         " better on the trusted rows without. Ask the sites whether groups, labels and units are"
-        " right; their people may also be others than those of the trusted rows",
+        " right; their people may also be others than those of the trusted rows, or their pairs of"
+        " group and label be made up (`inspect` says so)",
     )
 
 

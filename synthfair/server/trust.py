@@ -133,7 +133,6 @@ def learn_weights(
     n_features: int,
     n_groups: int,
     groupings: Sequence[Grouping],
-    unpaired: Sequence[str] = (),
 ) -> np.ndarray:
     """[K] what a row of each release counts, w_k / share_k; all together as much as before.
 
@@ -147,8 +146,6 @@ def learn_weights(
         n_features: number of features, the first of the model's inputs; the groups' follow.
         n_groups: number of groups.
         groupings: of each attribute, the group of each of these.
-        unpaired: names of releases whose pairs of group and label are made up: the models of groups
-            do not see their labels.
 
     Raises:
         InputError: a release's own model diverges.
@@ -160,13 +157,11 @@ def learn_weights(
     s = np.asarray(rows.s) + n_groups * owner
     few = padded(thinned(rows._replace(s=s, weight=weight)))  # type: ignore[arg-type]
     owner, few, own = few.s // n_groups, few._replace(s=few.s % n_groups), padded(trusted)
-    made_up = np.isin(owner, [i for i, name in enumerate(parts) if name in unpaired])
 
-    def of_group(rows: Rows, grouping: Grouping, group: int, made_up: np.ndarray | bool) -> Rows:
+    def of_group(rows: Rows, grouping: Grouping, group: int) -> Rows:
         """Whether a row is of the group is its label, and the label is an input in its place."""
         a, is_in = np.array(rows.a), np.array(grouping)[rows.s] == group
-        label = np.where(made_up, 0.0, np.asarray(rows.y))
-        a[:, n_features : n_features + n_groups - 1] = label[:, None]
+        a[:, n_features : n_features + n_groups - 1] = np.asarray(rows.y)[:, None]
         return rows._replace(a=a, y=np.where(is_in, 1.0, -1.0))  # type: ignore[arg-type]
 
     with jax.enable_x64(True):
@@ -174,9 +169,7 @@ def learn_weights(
         groups = [(each, g) for each in groupings for g in range(1, max(each) + 1)]
         pairs, times = [(few, own)], [1.0]
         if penalty is None:
-            pairs += [
-                (of_group(few, *each, made_up), of_group(own, *each, False)) for each in groups
-            ]
+            pairs += [(of_group(few, *each), of_group(own, *each)) for each in groups]
             times += [1 / len(groups)] * len(groups)
         problems = [
             WeightProblem(each, owner, shares, held, lambda_theta, rho, penalty)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-MINOR = 20
+MINOR = 5
 """Times the least number of rows that label and group of a cell have that is rather left out."""
 
 
@@ -63,7 +63,7 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
     Groups that have too few rows in all are left out.
 
     All cells with too few rows are left out where no block has enough; or where each is less than a
-    twentieth of its label's rows in the block, and of its group's. Where that depends on the cell's
+    fifth of its label's rows in the block, and of its group's. Where that depends on the cell's
     own rows, their groups are left out, or it would tell of them.
 
     That hides the cells: with n rows in the block, and at least k in each of its groups and labels,

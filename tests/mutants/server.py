@@ -197,7 +197,7 @@ MUTANTS = [
     Mutant(
         "a model of the group is told the group",
         "server/trust.py",
-        "= label[:, None]",
+        "= np.asarray(rows.y)[:, None]",
         "+= 0.0",
         "test_trust.py",
     ),

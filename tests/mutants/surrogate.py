@@ -412,8 +412,8 @@ MUTANTS = [
     Mutant(
         "sums of scores over a label tell whose its rows are",
         "surrogate/questions.py",
-        "values[i] = values[labels[0]] if i > labels[0] else rates(np.full_like(rows.s, group[i]))",
-        "pass",
+        "for i in labels:\n",
+        "for i in ():\n",
         "test_declared.py",
     ),
     Mutant(
