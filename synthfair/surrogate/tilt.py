@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import solve
 
 SLACK = 100.0
 """By which the variance of noise counts more than a row's divergence, or weights would chase it."""
@@ -17,6 +18,15 @@ STEPS = 60
 def variance_of(sd: float, rows: float, *, noisy: bool) -> float:
     """Of a mean over a cell's rows, whose sum has noise or is rounded; and by sampling."""
     return (SLACK if noisy else 1.0) * (sd / rows) ** 2 + FLOOR**2 + 1 / (4 * rows)
+
+
+def _solve(a: np.ndarray, variance: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """X [m] of (a'a + diag(variance)) x = b, for a [R, m]; by Woodbury's identity if R < m."""
+    if len(a) > len(b):
+        return solve(a.T @ a + np.diag(variance), b, assume_a="pos")
+    small = a / variance
+    inside = solve(np.eye(len(a)) + small @ a.T, small @ b, assume_a="pos")
+    return b / variance - small.T @ inside
 
 
 def tilt_weights(f: np.ndarray, target: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -46,9 +56,7 @@ def tilt_weights(f: np.ndarray, target: np.ndarray, variance: np.ndarray) -> np.
 
     value, gradient, p = dual(at)
     for _ in range(STEPS):
-        mean = p @ f
-        hessian = (f * p[:, None]).T @ f - np.outer(mean, mean) + np.diag(variance)
-        step, length = -np.linalg.solve(hessian, gradient), 1.0
+        step, length = -_solve(p[:, None] ** 0.5 * (f - p @ f), variance, gradient), 1.0
         fall = gradient @ step
         while dual(at + length * step)[0] > value + 1e-4 * length * fall and length > 1e-6:
             length /= 2
