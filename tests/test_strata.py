@@ -30,13 +30,13 @@ def few_cells(rows):
     return np.flatnonzero((rows > 0) & (rows < K) & (size >= K))
 
 
-@pytest.mark.parametrize("minor", [2, 5])
+@pytest.mark.parametrize("large", [6, 30])
 @pytest.mark.parametrize(("groups", "number"), [(2, 40), (3, 6)])
 def test_whoever_knows_all_sums_and_the_rule_knows_no_small_cell(
-    groups, number, minor, monkeypatch
+    groups, number, large, monkeypatch
 ):
     """Of all tables with the same sums whose sets are the same, by brute force."""
-    monkeypatch.setattr(strata, "MINOR", minor)
+    monkeypatch.setattr(strata, "LARGE", large)
     every = np.array(list(itertools.product(range({2: 19, 3: 9}[groups]), repeat=2 * groups)))
     blocks = 0
     for rows in some_tables(groups, number):
@@ -78,7 +78,7 @@ def test_without_small_cells_each_is_a_set():
 
 
 def test_groups_join_until_each_label_has_enough_rows():
-    rows = np.array([20, 80, 20, 300, 500, 600])
+    rows = np.array([20, 80, 20, 300, 400, 600])
     strata = make_strata(rows, 50)
     assert strata.drawn.tolist() == [[True, False] * 3, [False, True] * 3]
     assert len(strata.tilted) == 3
@@ -97,11 +97,11 @@ def test_groups_and_labels_with_too_few_rows_are_left_out():
     assert not len(make_strata(np.array([30, 30, 0, 0]), 50).cells)
 
 
-def test_cells_with_hardly_any_rows_are_left_out():
-    rows = np.array([20, 500, 400, 3000])
+def test_of_a_large_block_cells_with_few_rows_are_left_out():
+    rows = np.array([20, 100, 400, 1000])
     assert make_strata(rows, 50).left_out.tolist() == [True, False, False, False]
-    assert len(make_strata(rows - [0, 300, 0, 0], 50).tilted)
-    boundary = make_strata(np.array([20, 500, 240, 3000]), 50)  # with its rows, 260 of the label
+    assert len(make_strata(rows - [0, 0, 0, 100], 50).tilted)
+    boundary = make_strata(rows - [0, 0, 0, 10], 50)  # 1,510 rows, and 1,490 without the 20
     assert boundary.cells.tolist() == [2, 3]
 
 

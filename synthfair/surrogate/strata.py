@@ -5,7 +5,7 @@ cells that have rows, but fewer, are a *block*, with as many others as it takes:
 sums over its cells there are those over each of its labels, and over each of its groups. None of
 these has fewer rows than is allowed, and no difference of them is a sum over a cell (complementary
 suppression: Hundepool et al. 2012, *Statistical Disclosure Control*, chapter 4). That costs how
-label and group go together in the block, so that cells with hardly any rows are rather left out.
+label and group go together in the block, so that of a large one cells with few rows are left out.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-MINOR = 5
-"""Times the least number of rows that label and group of a cell have that is rather left out."""
+LARGE = 30
+"""Times the least number of rows that a sum is over: a block with so many rows is not made."""
 
 
 class Strata(NamedTuple):
@@ -62,9 +62,9 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
     rows. The next larger groups join until there are at least two, and each label has enough rows.
     Groups that have too few rows in all are left out.
 
-    All cells with too few rows are left out where no block has enough; or where each is less than a
-    fifth of its label's rows in the block, and of its group's. Where that depends on the cell's
-    own rows, their groups are left out, or it would tell of them.
+    All cells with too few rows are left out where no block has enough, or where it is so large that
+    they hardly count. Where it is large by their own rows alone, their groups are left out, or that
+    would tell of them.
 
     That hides the cells: with n rows in the block, and at least k in each of its groups and labels,
     the number of rows in group s with label y, of which n_s and n_y are told, may be anything from
@@ -97,14 +97,9 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
     if short:
         return alone(rows, rows >= k_min)
 
-    # Whether all cells with few rows are minor, with their own rows and without.
-    minor = []
-    for part in (each, each * ~few):
-        most = np.minimum(part[block].sum(axis=0), part.sum(axis=1)[:, None])
-        minor.append((most >= MINOR * k_min)[few & block[:, None]].all())
-    if all(minor):
+    if (each * ~few)[block].sum() >= LARGE * k_min:
         return alone(rows, rows >= k_min)
-    if any(minor):
+    if size[block].sum() >= LARGE * k_min:
         return alone(rows, (rows >= k_min) & ~np.repeat(affected, 2))
 
     single = alone(rows, (rows >= k_min) & ~np.repeat(block, 2))

@@ -452,10 +452,10 @@ MUTANTS = [
         "test_strata.py",
     ),
     Mutant(
-        "whether a cell is minor tells of its rows",
+        "whether a block is large tells of its few rows",
         "surrogate/strata.py",
-        "if any(minor):",
-        "if False:",
+        "if (each * ~few)[block].sum() >= LARGE * k_min:",
+        "if size[block].sum() >= LARGE * k_min:",
         "test_strata.py",
     ),
     Mutant(
