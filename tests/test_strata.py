@@ -17,39 +17,40 @@ from synthfair.surrogate.strata import frechet_bounds, make_strata
 K = 4
 
 
-def some_tables(groups, number):
-    """Numbers of rows of which some are few, but not all of a group or label."""
-    rng = np.random.default_rng(groups)
-    rows = rng.integers(0, {2: 12, 3: 7}[groups], size=(100 * number, 2 * groups))
-    return [each for each in rows if len(few_cells(each))][:number]
+TABLES = {
+    "pairs": [[3, 9, 8, 2], [1, 9, 8, 9], [2, 3, 3, 8], [3, 2, 9, 3], [1, 3, 9, 9], [2, 8, 1, 9]],
+    "equal groups": [[1, 3, 4, 0, 4, 0], [2, 2, 4, 0, 4, 0]],
+    "larger groups with few": [[3, 7, 3, 5, 4, 4], [1, 7, 5, 3, 4, 4]],
+    "who joins": [[3, 7, 4, 4, 5, 5], [1, 6, 4, 4, 8, 2]],
+    "labels": [[3, 5, 1, 4, 2, 4], [1, 1, 6, 2, 5, 5]],
+}
+"""Numbers of rows of which some are few."""
 
 
-def few_cells(rows):
-    """Cells with few rows of groups that have enough."""
-    size = np.repeat(rows.reshape(-1, 2).sum(axis=1), 2)
-    return np.flatnonzero((rows > 0) & (rows < K) & (size >= K))
-
-
-@pytest.mark.parametrize("large", [6, 30])
-@pytest.mark.parametrize(("groups", "number"), [(2, 40), (3, 6)])
-def test_whoever_knows_all_sums_and_the_rule_knows_no_small_cell(
-    groups, number, large, monkeypatch
-):
+@pytest.mark.parametrize("large", [5, 7, 60])
+@pytest.mark.parametrize("kind", TABLES)
+def test_whoever_knows_all_sums_and_the_rule_knows_no_small_cell(kind, large, monkeypatch):
     """Of all tables with the same sums whose sets are the same, by brute force."""
     monkeypatch.setattr(strata, "LARGE", large)
-    every = np.array(list(itertools.product(range({2: 19, 3: 9}[groups]), repeat=2 * groups)))
-    blocks = 0
-    for rows in some_tables(groups, number):
-        found = make_strata(rows, K)
-        told = found.sets.astype(int)
-        assert (told @ rows >= K).all()
-        alike = every[(every @ told.T == told @ rows).all(axis=1)]
-        alike = alike[(alike[:, ~found.sets.any(axis=0)] < 2 * K).all(axis=1)]
-        same = [one for one in alike if same_sets(make_strata(one, K), found)]
-        blocks += len(found.tilted) > 0
-        for cell in few_cells(rows):
-            assert len({one[cell] for one in same}) >= K - 1
-    assert blocks > number / 8
+    for rows in np.array(TABLES[kind]):
+        found, few = make_strata(rows, K), np.flatnonzero((rows > 0) & (rows < K))
+        sets = found.sets.astype(int)
+        assert (sets @ rows >= K).all()
+        same = [one for one in tables_with(sets, rows) if same_sets(make_strata(one, K), found)]
+        for cell in few:
+            values = {int(one[cell]) for one in same}
+            hidden = found.sets.any(axis=0)[cell]
+            assert len(values) >= K - 1 if hidden else values >= {*range(1, K)}
+
+
+def tables_with(sets, rows):
+    """All tables with the same sums over sets; of a cell without sums up to K + 1."""
+    told = sets.any(axis=0)
+    tops = np.where(
+        told, [max((s @ rows for s in sets if s[c]), default=0) for c in range(len(rows))], K + 1
+    )
+    every = np.array(list(itertools.product(*(range(int(top) + 1) for top in tops))))
+    return every[(every @ sets.T == sets @ rows).all(axis=1)]
 
 
 def same_sets(one, other):
@@ -97,11 +98,15 @@ def test_groups_and_labels_with_too_few_rows_are_left_out():
     assert not len(make_strata(np.array([30, 30, 0, 0]), 50).cells)
 
 
-def test_of_a_large_block_cells_with_few_rows_are_left_out():
-    rows = np.array([20, 100, 400, 1000])
+def test_all_groups_up_to_the_largest_with_few_rows_are_in_the_block():
+    assert len(make_strata(np.array([49, 500, 49, 300, 100, 100]), 50).tilted) == 3
+
+
+def test_of_a_large_table_cells_with_few_rows_are_left_out():
+    rows = np.array([20, 100, 400, 2500])
     assert make_strata(rows, 50).left_out.tolist() == [True, False, False, False]
     assert len(make_strata(rows - [0, 0, 0, 100], 50).tilted)
-    boundary = make_strata(rows - [0, 0, 0, 10], 50)  # 1,510 rows, and 1,490 without the 20
+    boundary = make_strata(rows - [0, 0, 0, 10], 50)  # 3,010 rows, and 2,990 without the 20
     assert boundary.cells.tolist() == [2, 3]
 
 
@@ -142,13 +147,13 @@ def _few_problems():
 
 
 @pytest.mark.parametrize("copy", ["town", "paid"])
-def test_where_a_column_tells_group_or_label_the_pair_is_left_out(copy):
+def test_where_a_column_tells_group_or_label_the_group_is_left_out(copy):
     rows, schema = hidden(copy)
     plan, sums = plan_and_sums(sf.encode(rows, schema), schema)
     found = surrogate_of(sums, plan)
     assert not len(plan.strata(sums).tilted)
-    assert found.left_out == ((1, 1.0),)
-    assert not ((found.s == 1) & (found.y == 1)).any()
+    assert found.left_out == ((1, -1.0), (1, 1.0))
+    assert not (found.s == 1).any()
 
 
 def test_records_have_the_sums_of_labels_and_of_groups():

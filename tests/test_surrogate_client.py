@@ -135,7 +135,7 @@ def test_groups_that_are_left_out_are_named_in_words():
     few = table.drop(index=table.index[table["town"] == "a"][20:])
     (said,) = fit_warnings(sf.distill_table(few, SCHEMA, CONFIG.model_copy(update={"k_min": 21})))
     assert said.startswith("left out, so that a model will not know of them: town=a with paid=no")
-    assert "so has its group" in said
+    assert "each has fewer than 21 rows (k_min), or would tell" in said
     assert "Lower k_min (--k-min" in said
 
 

@@ -37,8 +37,9 @@ MAX_ABSOLUTE = 1e6
 """Largest feature accepted; encoded features lie in [0, 1] and distilled ones stay near it."""
 
 HIDDEN = (
-    "Some pairs have fewer rows. In place of such pairs, and of others that would tell of them: the"
-    " same by label and by group, from which it is made up how often each pair occurs."
+    "Some pairs have fewer rows. These, and others that would tell of them, have no sums of their"
+    " own, but sums by label and by group over all of them, from which how often each occurs is"
+    " estimated."
 )
 """Of a surrogate with sums by label and by group, see :mod:`synthfair.surrogate.strata`."""
 
@@ -194,7 +195,7 @@ def disclosures(
         )
     if isinstance(config, SurrogateConfig):
         pairs = f"each pair of group and label with at least {config.k_min} real rows"
-        fewer = "Which pairs have fewer rows, or none."
+        fewer = "Which pairs are missing: they have fewer rows, or none, or protect such a pair."
         if has_epsilon:
             return (
                 f"Of {pairs}, with noise: how many they are, how each column is distributed, and"

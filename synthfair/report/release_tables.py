@@ -124,8 +124,7 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     if outcome.left_out:
         lines.append(
             f"left out, so that a model will not know of them: {shown(outcome.left_out)}; each has"
-            f" fewer than {config.k_min} rows (k_min), and so has its group, or sums by label and"
-            " by group would tell how many"
+            f" fewer than {config.k_min} rows (k_min), or would tell how many such a pair has"
         )
     return [*lines[:-1], f"{lines[-1]}. {REMEDIES}"]
 

@@ -211,8 +211,8 @@ class Plan:
             ]
             raise TooFewRowsError(
                 f"no pair of {schema.sensitive_name} and {schema.label} has the {config.k_min} rows"
-                f" that k_min asks for, nor have two groups and both labels: {shown(pairs)}."
-                f" {REMEDIES}"
+                " that k_min asks for, nor have two groups and both labels; or all groups are left"
+                f" out, as others would tell of pairs that have not: {shown(pairs)}. {REMEDIES}"
             )
         few = rows < max(config.k_min, 3 * noise)
         if few.all():

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-LARGE = 30
-"""Times the least number of rows that a sum is over: a block with so many rows is not made."""
+LARGE = 60
+"""Times the least number of rows that a sum is over: a table of so many rows has no block."""
 
 
 class Strata(NamedTuple):
@@ -58,20 +58,22 @@ class Strata(NamedTuple):
 def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
     """The sets of cells for these numbers of rows.
 
-    The block starts with the groups that are no larger than the largest in which a cell has too few
-    rows. The next larger groups join until there are at least two, and each label has enough rows.
-    Groups that have too few rows in all are left out.
+    By size, the block has all groups up to the last in which a cell has too few rows. The next
+    larger ones join until there are at least two, and each label has enough rows. Groups that have
+    too few rows in all are left out.
 
-    All cells with too few rows are left out where no block has enough, or where it is so large that
-    they hardly count. Where it is large by their own rows alone, their groups are left out, or that
-    would tell of them.
+    Where even all groups together are fewer than ``least``, or have too few rows of a label, cells
+    with too few rows are left out; and so they are of a large table, in which they hardly count.
+    Where the table is large with their rows alone, or columns would tell of them (``least`` > 2),
+    their groups are left out whole: else the decision would tell how many rows they have.
 
-    That hides the cells: with n rows in the block, and at least k in each of its groups and labels,
-    the number of rows in group s with label y, of which n_s and n_y are told, may be anything from
+    A block hides cells: with n rows in it, and at least k in each of its groups and labels, the
+    number of rows in group s with label y, of which n_s and n_y are told, may be anything from
 
-        max(0, n_s + n_y - n) to min(n_s, n_y),    which are min(n_s, n_y, n - n_s, n - n_y) >= k
+        max(0, n_s + n_y - n) to min(n_s, n_y),    which differ by min(n_s, n_y, n - n_s, n - n_y)
 
-    apart (Frechet's bounds). That there is a block tells that one of its cells has 1 to k - 1 rows.
+    and so by k at least (Frechet's bounds). That there is a block tells that at least one of its
+    cells has 1 to k - 1 rows, and that no group outside has such a cell.
 
     Args:
         rows: [2 G] numbers of rows.
@@ -90,17 +92,15 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
     each = rows.reshape(-1, 2)
     size, few = each.sum(axis=1), (each > 0) & (each < k_min)
     large, affected = size >= k_min, few.any(axis=1) & (size >= k_min)
-    block = large & (size <= size[affected].max(initial=0))
-    waiting = [s for s in np.argsort(size, kind="stable") if large[s] & affected.any() & ~block[s]]
+    order = [s for s in np.argsort(size, kind="stable") if large[s]]
+    first = max((i + 1 for i, s in enumerate(order) if affected[s]), default=0)
+    block, waiting = np.isin(np.arange(len(size)), order[:first]), order[first:] * (first > 0)
     while (short := block.sum() < least or each[block].sum(axis=0).min() < k_min) and waiting:
         block[waiting.pop(0)] = True
-    if short:
-        return alone(rows, rows >= k_min)
-
-    if (each * ~few)[block].sum() >= LARGE * k_min:
-        return alone(rows, rows >= k_min)
-    if size[block].sum() >= LARGE * k_min:
-        return alone(rows, (rows >= k_min) & ~np.repeat(affected, 2))
+    certain = (each * ~few)[large].sum() >= LARGE * k_min
+    if certain or size[large].sum() >= LARGE * k_min or short:
+        whole = not certain and (least > 2 or not short)
+        return alone(rows, (rows >= k_min) & ~(whole & np.repeat(affected, 2)))
 
     single = alone(rows, (rows >= k_min) & ~np.repeat(block, 2))
     inside, label, every = np.repeat(block, 2), np.arange(len(rows)) % 2, np.arange(len(block))

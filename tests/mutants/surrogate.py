@@ -447,15 +447,15 @@ MUTANTS = [
     Mutant(
         "a smaller group outside the block tells which cells are few",
         "surrogate/strata.py",
-        "block = large & (size <= size[affected].max(initial=0))",
-        "block = affected.copy()",
+        "block, waiting = np.isin(np.arange(len(size)), order[:first]), order[first:] * (first > 0)",
+        "block, waiting = affected.copy(), [s for s in order if not affected[s]] * (first > 0)",
         "test_strata.py",
     ),
     Mutant(
-        "whether a block is large tells of its few rows",
+        "whether a table is large tells of its few rows",
         "surrogate/strata.py",
-        "if (each * ~few)[block].sum() >= LARGE * k_min:",
-        "if size[block].sum() >= LARGE * k_min:",
+        "certain = (each * ~few)[large].sum() >= LARGE * k_min",
+        "certain = size[large].sum() >= LARGE * k_min",
         "test_strata.py",
     ),
     Mutant(
