@@ -147,13 +147,13 @@ def _few_problems():
 
 
 @pytest.mark.parametrize("copy", ["town", "paid"])
-def test_where_a_column_tells_group_or_label_the_group_is_left_out(copy):
+def test_where_a_column_tells_group_or_label_the_pair_is_left_out(copy):
     rows, schema = hidden(copy)
     plan, sums = plan_and_sums(sf.encode(rows, schema), schema)
     found = surrogate_of(sums, plan)
     assert not len(plan.strata(sums).tilted)
-    assert found.left_out == ((1, -1.0), (1, 1.0))
-    assert not (found.s == 1).any()
+    assert found.left_out == ((1, 1.0),)
+    assert not ((found.s == 1) & (found.y == 1)).any()
 
 
 def test_records_have_the_sums_of_labels_and_of_groups():

@@ -64,8 +64,8 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
 
     Where even all groups together are fewer than ``least``, or have too few rows of a label, cells
     with too few rows are left out; and so they are of a large table, in which they hardly count.
-    Where the table is large with their rows alone, or columns would tell of them (``least`` > 2),
-    their groups are left out whole: else the decision would tell how many rows they have.
+    Where the table is large with their rows alone, their groups are left out whole: else the
+    decision would tell how many rows they have.
 
     A block hides cells: with n rows in it, and at least k in each of its groups and labels, the
     number of rows in group s with label y, of which n_s and n_y are told, may be anything from
@@ -78,7 +78,7 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
     Args:
         rows: [2 G] numbers of rows.
         k_min: k, rows that a set must have.
-        least: groups that a block must have.
+        least: groups that a block must have; more where columns would tell of fewer.
 
     Example:
         >>> import numpy as np
@@ -99,8 +99,8 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
         block[waiting.pop(0)] = True
     certain = (each * ~few)[large].sum() >= LARGE * k_min
     if certain or size[large].sum() >= LARGE * k_min or short:
-        whole = not certain and (least > 2 or not short)
-        return alone(rows, (rows >= k_min) & ~(whole & np.repeat(affected, 2)))
+        whole = affected & (not certain and not short)
+        return alone(rows, (rows >= k_min) & ~np.repeat(whole, 2))
 
     single = alone(rows, (rows >= k_min) & ~np.repeat(block, 2))
     inside, label, every = np.repeat(block, 2), np.arange(len(rows)) % 2, np.arange(len(block))
