@@ -367,7 +367,7 @@ def test_a_federation_that_cannot_be():
     for model, clients, complaint in (
         (lonely, S, r"client 'a': column 'sensitive_features', .* holds only \['a'\]"),
         (lonely, Y, r"client 'no': column 'y' holds only 'no'"),
-        (tiny, few, "client 'few': no pair of .* has the 5 rows that k_min asks for: .*=a with"),
+        (tiny, few, "client 'few': no pair of .* has the 5 rows that k_min asks for, .*=a with"),
         (lonely, np.where(few == "few", None, few), "clients, row 1: missing"),
         (lonely, np.where(few == "few", np.nan, 1.0), "clients, row 1: missing"),
         (lonely, few[:5], "clients: of shape .*5,"),

@@ -148,8 +148,8 @@ def james_stein(own: np.ndarray, other: np.ndarray, sd: float) -> np.ndarray:
     other + max(0, 1 - k sd^2 / |own - other|^2) (own - other)        of k numbers.
     """
     difference = own - other
-    noise = difference.size * sd**2
-    return other + max(0.0, 1 - noise / max((difference**2).sum(), 1e-300)) * difference
+    size, noise = (difference**2).sum(), difference.size * sd**2
+    return other + (1 - noise / size if size > noise else 0.0) * difference
 
 
 def project(counts: np.ndarray, total: float) -> np.ndarray:
