@@ -140,11 +140,9 @@ def anchor_rates(thetas: np.ndarray, strata: Strata, schema: Schema) -> Question
         def rates(s: np.ndarray) -> np.ndarray:
             return whole(smooth_rates(wide._replace(s=s), thetas, n_groups))
 
-        values = [rates(rows.s)] * len(sets)
-        for i in labels:
-            values[i] = (
-                values[labels[0]] if i > labels[0] else rates(np.full_like(rows.s, group[i]))
-            )
+        own = rates(rows.s)
+        as_one = rates(np.full_like(rows.s, group[labels[0]])) if len(labels) else own
+        values = [as_one if i in labels else own for i in range(len(sets))]
         sums = [each[one[cell]].sum(axis=0) for each, one in zip(values, sets, strict=True)]
         return np.concatenate(sums).astype(object)
 

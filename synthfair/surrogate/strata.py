@@ -5,7 +5,7 @@ cells that have rows, but fewer, are a *block*, with as many others as it takes:
 sums over its cells there are those over each of its labels, and over each of its groups. None of
 these has fewer rows than is allowed, and no difference of them is a sum over a cell (complementary
 suppression: Hundepool et al. 2012, *Statistical Disclosure Control*, chapter 4). That costs how
-label and group go together in the block, so that of a large one cells with few rows are left out.
+label and group go together in the block, so that in a large table such cells are left out.
 """
 
 from __future__ import annotations

@@ -412,8 +412,8 @@ MUTANTS = [
     Mutant(
         "sums of scores over a label tell whose its rows are",
         "surrogate/questions.py",
-        "for i in labels:\n",
-        "for i in ():\n",
+        "values = [as_one if i in labels else own for i in range(len(sets))]",
+        "values = [own] * len(sets)",
         "test_declared.py",
     ),
     Mutant(
