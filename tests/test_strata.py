@@ -19,7 +19,7 @@ K = 4
 
 TABLES = {
     "pairs": [[3, 9, 8, 2], [1, 9, 8, 9], [2, 3, 3, 8], [3, 2, 9, 3], [1, 3, 9, 9], [2, 8, 1, 9]],
-    "equal groups": [[1, 3, 4, 0, 4, 0], [2, 2, 4, 0, 4, 0]],
+    "equal groups": [[1, 3, 4, 0, 4, 0], [1, 5, 4, 2, 3, 3]],
     "larger groups with few": [[3, 7, 3, 5, 4, 4], [1, 7, 5, 3, 4, 4]],
     "who joins": [[3, 7, 4, 4, 5, 5], [1, 6, 4, 4, 8, 2]],
     "labels": [[3, 5, 1, 4, 2, 4], [1, 1, 6, 2, 5, 5]],
@@ -160,7 +160,7 @@ def test_records_have_the_sums_of_labels_and_of_groups():
     rows, schema = hidden()
     rows = sf.encode(rows, schema)
     plan, sums = plan_and_sums(rows, schema)
-    found, cell = surrogate_of(sums, plan), 2 * rows.s + (rows.y > 0)
+    found = surrogate_of(sums, plan)
     assert found.hidden == ((1, 1.0),)
     assert found.left_out == ()
     made, moments = found.rows(schema), moment_terms(plan.columns, rows.x)
@@ -171,4 +171,3 @@ def test_records_have_the_sums_of_labels_and_of_groups():
             assert found.weight[mine].sum() == pytest.approx((real == value).sum(), abs=5)
             wanted = moments[real == value].sum(axis=0)
             np.testing.assert_allclose(found.weight[mine] @ terms[mine], wanted, atol=6)
-    assert (cell == 3).sum() == 20

@@ -38,10 +38,10 @@ class SurrogateConfig(BaseModel):
         default=50,
         ge=5,
         description="Least real rows of a sum. Where a pair of group and label has fewer, sums by"
-        " label and by group stand in its place, as its own would give a few rows away; a group or"
-        " a label with fewer is left out. With epsilon, of a pair whose noisy count is less, or"
-        " less than three standard deviations of its noise, label and group say about how many"
-        " rows it has.",
+        " label and by group stand in its place, as its own would give a few rows away; in tables"
+        " of 60 times as many rows, and of groups or labels with fewer, it is left out. With"
+        " epsilon, of a pair whose noisy count is less, or less than three standard deviations of"
+        " its noise, label and group say about how many rows it has.",
     )
     epsilon: float | None = Field(
         default=None,

@@ -183,8 +183,7 @@ def disclosures(
         config: its settings.
         private: whether its noise protects anything; not so where it came from a fixed seed. If not
             given, whether the settings ask for it.
-        hides_pairs: whether pairs of group and label have fewer rows than a surrogate without
-            epsilon may tell of.
+        hides_pairs: whether sums by label and by group stand in place of those of some pairs.
     """
     # Noise that protects bounds what can be learned, whatever the kind.
     has_epsilon = config.epsilon is not None

@@ -313,8 +313,8 @@ def _surrogate_warnings(
             found.append(
                 f"{schema.sensitive_name}={group}: all pooled rows have the label"
                 f" {schema.decisions[int(labels[0] > 0)]}; a penalty moves all groups towards it."
-                " Labels with fewer rows than k_min are left out at a client: ask for releases"
-                " with a lower --k-min, and look at the accuracy"
+                " Pairs of group and label with few rows may be left out at a client: ask for"
+                " releases with a lower --k-min, and look at the accuracy"
             )
     if pooled.unpaired:
         found.append(

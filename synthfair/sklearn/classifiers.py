@@ -285,7 +285,8 @@ class SingleShotClassifier(_LinearClassifier):
         n_synthetic: rows of each fair release; if None, 200 for each pair of group and class.
         steps: of each client's optimiser, at most, for fair releases.
         k_min: least rows of a client that a sum in its surrogate is over; where a pair of group and
-            class has fewer, sums by class and by group stand in its place.
+            class has fewer, sums by class and by group stand in its place, or, at a client of 60
+            times as many rows, it is left out.
         exchanges: of exact sums over each client's rows after the surrogates, which lead towards
             the model of all rows in one place; 0 for one upload alone.
         bounds: public (lower, upper) of the numbers, by column name or index; or one pair for all;

@@ -119,8 +119,9 @@ class Surrogate(NamedTuple):
         hidden: (group, label) of the cells with rows, but fewer than ``k_min``, of which sums by
             label and by group know; with epsilon, of those that noise hides. Private without.
         left_out: those of which no sum knows. Private.
-        rate_error: largest difference, over cells and models, between the mean of a smooth rate
-            over the records and over the real rows; with epsilon, over the noisy ones. Private.
+        rate_error: largest difference, over models and sets of cells that noise does not hide,
+            between the mean of a smooth rate over the records and over the real rows; with epsilon,
+            over the noisy ones. Private.
     """
 
     records: np.ndarray
@@ -212,7 +213,7 @@ class Plan:
             raise TooFewRowsError(
                 f"no pair of {schema.sensitive_name} and {schema.label} has the {config.k_min} rows"
                 " that k_min asks for, nor have two groups and both labels; or all groups are left"
-                f" out, as others would tell of pairs that have not: {shown(pairs)}. {REMEDIES}"
+                f" out, as they would tell of the pairs that have not: {shown(pairs)}. {REMEDIES}"
             )
         few = rows < max(config.k_min, 3 * noise)
         if few.all():
@@ -238,8 +239,7 @@ class Plan:
         groups, k_min = strata.tilted, self.config.k_min
         if not len(groups):
             return False
-        inside, size = groups.any(axis=0), len(strata.rows)
-        labels = np.array([inside & (np.arange(size) % 2 == y) for y in (0, 1)])
+        inside, labels = groups.any(axis=0), strata.drawn[-2:]
         sd, ends = self.sd("histograms"), self.columns.ends
         margins, bounds = make_margins(histograms, strata, self.columns, step=self.step, sd=sd), []
         for j, column in enumerate(self.columns):
@@ -488,14 +488,12 @@ def weight_terms(
 
     for part in strata.parts:
         member, block = sets[part][:, cell], len(part) > 1
-        here, total = (
-            np.flatnonzero(member.any(axis=0)),
-            float(n[part[part < len(margins.n)]].sum()),
-        )
+        here = np.flatnonzero(member.any(axis=0))
+        total = float(n[part[part < len(margins.n)]].sum())
         terms = list[Term]()
         for i, inside in zip(part, member[:, here, None], strict=True):
             rates, share = own_rates, float(n[i]) / total
-            if block and q:
+            if block and q and i < len(margins.n):  # a label, whose rows are scored as one group's
                 as_one = wide._replace(s=np.full_like(wide.s, strata.group[i]))
                 rates = smooth_rates(as_one, sums.thetas, plan.n_groups)
             of_set = [(name, f, sets[i] @ by_cell) for name, f, by_cell in functions]

@@ -1,8 +1,9 @@
 """Sets of cells that a surrogate's sums are over, so that no sum tells of few rows.
 
-A cell is a pair of group and label. A cell with enough rows is a set of its own. The groups of
-cells that have rows, but fewer, are a *block*, with as many others as it takes: in place of the
-sums over its cells there are those over each of its labels, and over each of its groups. None of
+A cell is a pair of group and label. A cell with enough rows is a set of its own. Of cells that
+have rows, but fewer, there is a *block*: all groups by size up to the last with such a cell, and
+more until its labels have enough. In place of the sums over its cells there are those over each of
+its labels, and over each of its groups. None of
 these has fewer rows than is allowed, and no difference of them is a sum over a cell (complementary
 suppression: Hundepool et al. 2012, *Statistical Disclosure Control*, chapter 4). That costs how
 label and group go together in the block, so that in a large table such cells are left out.
@@ -24,7 +25,7 @@ class Strata(NamedTuple):
     Attributes:
         rows: [2 G] numbers of rows of cells, as far as noise lets see.
         cells: [C] in which there are records.
-        hidden: [2 G] cells among these whose own sums are too small, or hidden by noise.
+        hidden: [2 G] cells whose own sums are too small, or hidden by noise.
         left_out: [2 G] cells that have rows, of which no sum knows.
         drawn: [P, 2 G] the sets that records are drawn from, without a cell in common: cells, and
             the labels of the block.
@@ -64,7 +65,7 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
 
     Where even all groups together are fewer than ``least``, or have too few rows of a label, cells
     with too few rows are left out; and so they are of a large table, in which they hardly count.
-    Where the table is large with their rows alone, their groups are left out whole: else the
+    Where the table is large only with their rows, their groups are left out whole: else the
     decision would tell how many rows they have.
 
     A block hides cells: with n rows in it, and at least k in each of its groups and labels, the
@@ -98,7 +99,7 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
     while (short := block.sum() < least or each[block].sum(axis=0).min() < k_min) and waiting:
         block[waiting.pop(0)] = True
     certain = (each * ~few)[large].sum() >= LARGE * k_min
-    if certain or size[large].sum() >= LARGE * k_min or short:
+    if size[large].sum() >= LARGE * k_min or short:
         whole = affected & (not certain and not short)
         return alone(rows, (rows >= k_min) & ~np.repeat(whole, 2))
 

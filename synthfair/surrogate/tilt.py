@@ -21,7 +21,7 @@ def variance_of(sd: float, rows: float, *, noisy: bool) -> float:
 
 
 def _solve(a: np.ndarray, variance: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """X [m] of (a'a + diag(variance)) x = b, for a [R, m]; by Woodbury's identity if R < m."""
+    """The solution [m] of (a'a + diag(variance)) x = b; a: [R, m]; if R <= m by Woodbury's rule."""
     if len(a) > len(b):
         return solve(a.T @ a + np.diag(variance), b, assume_a="pos")
     small = a / variance

@@ -30,7 +30,7 @@ CODES: dict[ServerCode, str] = {
     "schema": "it has another schema",
     "settings": "the method does not allow the settings",
     "kind": "this kind of answer is beyond its limits",
-    "k_min": "so few rows of a pair of group and label are beyond its limits",
+    "k_min": "so few rows of a sum are beyond its limits",
     "epsilon": "this epsilon or delta, or none, is beyond its limits",
     "rounds": "so many rounds are beyond its limits, or of the job's own",
     "rows": "the job's least_rows is above that of its limits, or these have none",

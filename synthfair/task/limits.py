@@ -65,8 +65,8 @@ class Limits(BaseModel):
             with other settings reveals more of them, and no ledger bounds that.
         least_epsilon_left: of the ledger's limit, what must be left after a job; above 0, the
             ledger must have a limit (``python -m synthfair ledger``).
-        k_min: least rows of a pair of group and label in a surrogate, and of a group in exact sums
-            that the server sees.
+        k_min: least rows that a sum in a surrogate is over, and of a group in exact sums that the
+            server sees.
         most_rounds: of training in which a report may leave without noise of the site's own, over
             all jobs: then the server sees it, also where the server adds noise for all others.
         least_rows: that the table has at least, a public number. Training with an epsilon whose
