@@ -308,7 +308,7 @@ UNRELIABLE = Experiment(
         UnreliableSetting("law_school_race", "fair releases", "reversed", 2, "trusted"),
     ),
     seeds=20, most_seeds=lambda setting: math.inf if setting.bad == 0 else 5,
-    sources=lambda setting: SOURCES[TASKS[setting.table][0]], behind=behind, default=False,
+    sources=lambda setting: SOURCES[TASKS[setting.table][0]], behind=behind,
 )  # fmt: skip
 
 EXPERIMENTS = (UNRELIABLE,)
