@@ -32,10 +32,10 @@ MUTANTS = [
         "test_without_epsilon.py",
     ),
     Mutant(
-        "the costs of an epsilon are others than the runs'",
+        "a surrogate is warned of as a fair release",
         "report/release_tables.py",
-        '"surrogate": "0.1 to 1.0 points',
-        '"surrogate": "0.0 to 0.1 points',
+        'kind = "fair" if isinstance(config, DistillConfig) else "surrogate"',
+        'kind = "fair"',
         "test_without_epsilon.py",
     ),
     Mutant(
