@@ -114,6 +114,7 @@ def run_rows(setting: ManyRows, _seed: int, *, smoke: bool) -> Usage:
         return watch(
             "synthfair.client", "--schema", schema, "--data", data, "--n-synthetic", 2000,
             "--steps", 5 if smoke else 1000, "--output", folder / "release.parquet",
+            "--without-epsilon",
         )  # fmt: skip
 
 

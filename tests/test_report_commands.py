@@ -98,6 +98,8 @@ def test_commands_name_all_that_differs_from_the_defaults(tmp_path):
         in_file = file if "--config" in command else None
         flags = {key: bound.arguments["settings"].get(key) for key in type(config).model_fields}
         assert load_distill_config(in_file, **flags) == config
+        assert bound.arguments["without_epsilon"]
+    assert "--without-epsilon" not in client_command("a", sf.DistillConfig(epsilon=1, delta=1e-6))
 
 
 def test_compare_goes_on_where_it_stopped(tmp_path, capsys):

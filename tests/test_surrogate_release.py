@@ -441,8 +441,9 @@ def test_a_client_that_turns_a_group_round_is_flagged_and_refused_by_its_influen
 def test_settings_of_the_other_kind_are_refused(tmp_path):
     file = tmp_path / "s.toml"
     file.write_text('release = "surrogate"\nk_min = 20\n')
-    assert load_release_config(file) == sf.SurrogateConfig(k_min=20)
-    assert load_release_config(None, release="surrogate", seed=3) == sf.SurrogateConfig(seed=3)
+    assert load_release_config(file) == (sf.SurrogateConfig(k_min=20), False)
+    seeded = load_release_config(None, release="surrogate", seed=3)
+    assert seeded == (sf.SurrogateConfig(seed=3), False)
     with pytest.raises(InputError, match="rho_o: not read for a surrogate release; fairness is"):
         load_release_config(file, rho_o=1.0)
     with pytest.raises(InputError, match="k_min: not read for a fair release"):

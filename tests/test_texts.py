@@ -21,6 +21,7 @@ from benchmarks.two_phase import WIDE
 from synthfair.cli import main
 from synthfair.data.datasets import configs_folder
 from synthfair.data.schema import parse_schema
+from synthfair.report.release_tables import COSTS
 
 ROOT = configs_folder().parent
 README = ROOT / "README.md"
@@ -107,6 +108,12 @@ def test_files_and_modules_that_are_named_exist(page):
 def test_numbers_are_those_of_the_committed_runs(page):
     """If not: python -m benchmarks texts."""
     assert same_text(TEXT[page], texts.with_results(TEXT[page]))
+
+
+def test_costs_of_an_epsilon_that_a_client_warns_of_are_those_of_the_committed_runs():
+    """If not: python -m benchmarks texts writes them into docs/privacy.md; put them into COSTS."""
+    for kind, cost in COSTS.items():
+        assert f"| {kind} | {cost} |" in texts.block("decision")
 
 
 def test_a_block_with_another_number_is_seen():

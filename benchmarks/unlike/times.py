@@ -52,6 +52,7 @@ def run_client(setting: ClientSetting, _seed: int, *, smoke: bool) -> Usage:
         return watch(
             "synthfair.client", "--release", "surrogate", "--data", data,
             "--schema", folder / "schema.json", "--output", folder / "release.parquet",
+            "--without-epsilon",
         )  # fmt: skip
 
 

@@ -49,6 +49,7 @@ def client(
     history: Path | None = None,
     ledger: LedgerFile | None = None,
     insecure_noise_seed: NoiseSeed | None = None,
+    without_epsilon: bool = False,
     **settings: Any,
 ) -> None:
     r"""Distil a private table into one release file.
@@ -68,9 +69,10 @@ def client(
 
         python -m synthfair.client --data DIR/client_0_train.csv \
             --schema DIR/schema.json --release surrogate \
-            --output DIR/client_0.parquet
+            --without-epsilon --output DIR/client_0.parquet
 
-    With --epsilon 1 --delta 1e-6 a release of either kind is differentially private.
+    With --epsilon 1 --delta 1e-6 a release of either kind is differentially private. From version
+    1.0 on, --epsilon or --without-epsilon must be given; until then a warning says what that means.
 
     After surrogates, --answer takes the question of python -m synthfair.server --refine and writes
     the sums over this table that it asks for, which no epsilon covers: whoever asks can find out
@@ -99,9 +101,14 @@ def client(
         accept_risk: Write the release even if it holds copies of real rows; the file says so.
         history: CSV to write every step to, for the curves of a report made in house; its name must
             end in .history.csv. Private: do not send it.
+        without_epsilon: The decision that nothing is guaranteed. It is also a key of the
+            configuration, which --epsilon overrides; releases do not tell.
     """
-    settings_of_release = load_release_config(
-        config, release="surrogate" if answer else release, **settings
+    settings_of_release, is_decided = load_release_config(
+        config,
+        release="surrogate" if answer else release,
+        without_epsilon=without_epsilon,
+        **settings,
     )
     check_inputs(schema, data, *filter(None, [sign, answer]))
     surrogate = isinstance(settings_of_release, SurrogateConfig)
@@ -144,9 +151,12 @@ def client(
         return
 
     # The release, with a bar; where a person has to answer, the bar makes room.
-    from synthfair.cli.show import distilling_bar, say, stage_bar
+    from synthfair.cli.show import distilling_bar, say, stage_bar, warn
     from synthfair.jax_setup import start_jax
+    from synthfair.report.release_tables import no_epsilon_warning
 
+    if settings_of_release.epsilon is None and not is_decided:
+        warn(no_epsilon_warning(settings_of_release))
     start_jax()
     from synthfair.client import Options, RefusedReleaseError, distill_file
 

@@ -27,23 +27,34 @@ RELEASES: dict[str, type[DistillConfig] | type[SurrogateConfig]] = {
 }
 """Settings of each kind of release."""
 
+WITHOUT_EPSILON = "without_epsilon"
+"""Key of a file by which a client decides against an epsilon. It is no setting, as releases with
+and without that key are the same."""
+
 
 def load_distill_config(path: Path | None = None, **overrides: Any) -> DistillConfig:
     """Settings from a TOML file (or the defaults), with overrides that are not None on top.
 
+    The file may have the key ``without_epsilon``, which is no setting.
+
     Raises:
         InputError: unreadable file, unknown key, or a value that is not allowed.
     """
-    return load_settings(DistillConfig, path, overrides)
+    return load_settings(DistillConfig, path, overrides, leave_out={WITHOUT_EPSILON})
 
 
 def load_release_config(
-    path: Path | None = None, *, release: str | None = None, **overrides: Any
-) -> DistillConfig | SurrogateConfig:
-    """Loads the settings of a release of either kind.
+    path: Path | None = None,
+    *,
+    release: str | None = None,
+    without_epsilon: bool = False,
+    **overrides: Any,
+) -> tuple[DistillConfig | SurrogateConfig, bool]:
+    """Loads the settings of a release of either kind, and whether it is decided to have no epsilon.
 
-    The kind is ``release``, or that key of the file, or fair. Raises as above; and where a setting
-    of the other kind is given.
+    The kind is ``release``, or that key of the file, or fair. The decision is ``without_epsilon``,
+    or that key of the file, unless the overrides have an epsilon. Raises as above; and where a
+    setting of the other kind is given, or both an epsilon and the decision against one.
     """
     settings = {} if path is None else read_toml(path)
     kind = release or settings.get("release", "fair")
@@ -59,7 +70,16 @@ def load_release_config(
             + ("; fairness is chosen at the server" if kind == "surrogate" else "")
         )
     settings_of_kind = {key: value for key, value in overrides.items() if key in fields}
-    return load_settings(RELEASES[kind], path, settings_of_kind, leave_out={"release"})
+    leave_out = {"release", WITHOUT_EPSILON}
+    config = load_settings(RELEASES[kind], path, settings_of_kind, leave_out=leave_out)
+    key = settings.get(WITHOUT_EPSILON, False)
+    if not isinstance(key, bool):
+        raise InputError(f"{path}: {WITHOUT_EPSILON}: must be true or false; got {key!r}")
+    is_decided = without_epsilon or (key and overrides.get("epsilon") is None)
+    if is_decided and config.epsilon is not None:
+        source = path if {WITHOUT_EPSILON, "epsilon"} & settings.keys() else "flags"
+        raise InputError(f"{source}: {WITHOUT_EPSILON}, and epsilon = {config.epsilon:g}: give one")
+    return config, is_decided
 
 
 def load_server_config(**overrides: Any) -> ServerConfig:

@@ -75,6 +75,7 @@ def client_command(
         schema="schema.json",
         output=f"{client}.parquet",
         sign=key,
+        without_epsilon=True if config.epsilon is None else None,
         settings=changed_settings(config),
         file=f"{client}.toml",
     )

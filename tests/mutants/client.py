@@ -4,6 +4,41 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "nobody is asked to decide on an epsilon",
+        "cli/client.py",
+        "        warn(no_epsilon_warning(settings_of_release))\n",
+        "        pass\n",
+        "test_without_epsilon.py",
+    ),
+    Mutant(
+        "who gives an epsilon is told that there is none",
+        "cli/client.py",
+        "if settings_of_release.epsilon is None and not is_decided:",
+        "if not is_decided:",
+        "test_without_epsilon.py",
+    ),
+    Mutant(
+        "a decision against an epsilon and an epsilon go together",
+        "config/loading.py",
+        "if is_decided and config.epsilon is not None:",
+        "if False:",
+        "test_without_epsilon.py",
+    ),
+    Mutant(
+        "an epsilon does not override the key of a configuration",
+        "config/loading.py",
+        '(key and overrides.get("epsilon") is None)',
+        "key",
+        "test_without_epsilon.py",
+    ),
+    Mutant(
+        "a surrogate is warned of as a fair release",
+        "report/release_tables.py",
+        'kind = "fair" if isinstance(config, DistillConfig) else "surrogate"',
+        'kind = "fair"',
+        "test_without_epsilon.py",
+    ),
+    Mutant(
         "clipped values of a surrogate are said after its sums are bought",
         "client/from_file.py",
         "        on_rows(clipping)\n",

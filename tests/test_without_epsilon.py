@@ -1,0 +1,101 @@
+"""A release without an epsilon asks for a decision, on the command line alone."""
+
+import pytest
+from conftest import make_schema, make_table
+
+import synthfair as sf
+from synthfair.cli import main
+from synthfair.config import load_distill_config, load_release_config
+from synthfair.errors import InputError
+from synthfair.report.release_tables import COSTS
+
+KINDS = {
+    "fair": ["--n-synthetic", "24", "--steps", "20", "--hold-out", "0"],
+    "surrogate": ["--release", "surrogate", "--k-min", "10"],
+}
+DISCLOSED = {
+    "fair": "at least as much as a model trained on the rows",
+    "surrogate": "nearly how many rows each group and label has",
+}
+PRIVATE = ["--epsilon", "100", "--delta", "1e-6"]  # hardly any noise, as rows are few
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make_table(200).to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "schema.json").write_text(make_schema().to_json())
+    (tmp_path / "without.toml").write_text("without_epsilon = true")
+    return tmp_path
+
+
+def run_client(folder, name, *flags):
+    files = ["--data", f"{folder}/rows.csv", "--schema", f"{folder}/schema.json"]
+    return main(["client", *files, "--output", f"{folder}/{name}.parquet", *flags])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_warned_of_once_unless_it_is_decided_and_no_release_tells(folder, capsys, kind):
+    def warned(name, *flags):
+        assert run_client(folder, name, *KINDS[kind], *flags) == 0
+        return " ".join(capsys.readouterr().err.split())
+
+    said = warned("open")
+    assert said.count("warning: without epsilon the file discloses") == 1
+    assert DISCLOSED[kind] in said
+    assert f"--epsilon 1 --delta 1e-6 bounds that, and costs {COSTS[kind]};" in said
+    assert "From version 1.0 on, --epsilon or --without-epsilon must be given" in said
+    config = ["--config", f"{folder}/without.toml"]
+    for name, flags in {"flag": ["--without-epsilon"], "key": config}.items():
+        assert "without epsilon" not in warned(name, *flags)
+        decided, undecided = (folder / f"{one}.parquet" for one in (name, "open"))
+        assert decided.read_bytes() == undecided.read_bytes()
+    assert "without epsilon" not in warned("private", *config, *PRIVATE)
+
+
+def test_python_is_not_warned(recwarn):
+    sf.distill_table(make_table(200), make_schema(), sf.SurrogateConfig(k_min=10))
+    assert not [one for one in recwarn if "epsilon" in str(one.message)]
+
+
+def test_an_epsilon_and_the_decision_against_one_are_refused(folder, capsys):
+    assert run_client(folder, "r", "--without-epsilon", *PRIVATE) == 2
+    assert "flags: without_epsilon, and epsilon = 100: give one" in capsys.readouterr().err
+    assert not (folder / "r.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "is_decided"),
+    [
+        ("", {}, False),
+        ("without_epsilon = false", {}, False),
+        ("without_epsilon = true", {}, True),
+        ("", {"without_epsilon": True}, True),
+        ("without_epsilon = true", {"epsilon": 1.0, "delta": 1e-6}, False),
+        ("epsilon = 1.0\ndelta = 1e-6", {}, False),
+    ],
+)
+def test_the_decision_is_a_flag_or_a_key_that_an_epsilon_overrides(
+    tmp_path, text, given, is_decided
+):
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    config, found = load_release_config(file, **given)
+    assert found is is_decided
+    settings = {key: value for key, value in given.items() if key != "without_epsilon"}
+    assert config == load_distill_config(file, **settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "complaint"),
+    [
+        ("without_epsilon = true\nepsilon = 1.0\ndelta = 1e-6", {}, "c.toml: .* give one"),
+        ("epsilon = 1.0\ndelta = 1e-6", {"without_epsilon": True}, "c.toml: .* give one"),
+        ("without_epsilon = 1", {}, "c.toml: without_epsilon: must be true or false; got 1"),
+        ('without_epsilon = "no"', {}, "must be true or false; got 'no'"),
+    ],
+)
+def test_a_contradiction_or_no_answer_is_refused(tmp_path, text, given, complaint):
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=complaint):
+        load_release_config(file, **given)
