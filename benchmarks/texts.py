@@ -18,12 +18,14 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
 from benchmarks import additive as additive_models
 from benchmarks import adult_fpfl as adult
 from benchmarks import methods as rounds
 from benchmarks import unlike_bias as biased_clients
 from benchmarks import unreliable as clients_at_fault
+from benchmarks.audit import CONFIDENCE, DELTA, OpenValues, bounds
 from benchmarks.disclosure import disclosure_lines
 from benchmarks.findings import NO, NOTHING, YES, nothing_learned, of_learned, verdict_of
 from benchmarks.harness import ROOT, committed, written
@@ -39,6 +41,7 @@ from benchmarks.two_phase import whole_wide
 from benchmarks.unlike.one_noise import one_noise_lines
 from benchmarks.unlike.training import PENALTIES
 from synthfair.files import write_text
+from synthfair.privacy.accounting import discrete_mu_for
 
 BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
@@ -166,6 +169,37 @@ def decision(surrogates: Runs, fair: Runs) -> list[object]:
                 f"{delta * (kind == 'fair')}"
             )))  # fmt: skip
     return lines if len(lines) == len(settings) else []
+
+
+def audit(private: Runs, exact: Runs) -> Parts:
+    """Attacks on files with epsilon, by counts of all runs; and on files without, means of runs."""
+    lines, without = [], []
+    for (target, epsilon, quiet), both in private.by("target", "epsilon", "quiet").items():
+        aucs, rates, least, most = [], [], [], (0.0, 0.0)
+        for own in both.by("kind").values():
+            sums = [sum(own.values(name)) for name in ("hits", "ins", "alarms", "outs")]
+            hits, ins, alarms, outs = sums
+            most = bounds(ins, ins, 0, outs)
+            aucs.append(own.mean("auc").text(".2f"))
+            rates.append(f"{hits / ins:.2f} : {alarms / outs:.2f}")
+            least.append([f"{one:.1f}{' **above**' * (one > epsilon)}" for one in bounds(*sums)])
+        allowed = norm.cdf(discrete_mu_for(epsilon, DELTA) / 2**0.5)
+        name = f"{target}, noise divided by {quiet}" if quiet > 1 else target
+        any_noise, gaussian = zip(*least, strict=True)
+        cells = f"{' / '.join(aucs)} ({allowed:.2f})", " / ".join(rates)
+        found = [(gaussian, most[1]), (any_noise, most[0])]
+        shown = [f"{' / '.join(values)} ({largest:.1f})" for values, largest in found]
+        lines.append((name, epsilon, *cells, *shown))
+    for target, both in exact.by("target").items():
+        each = [[own.mean(name) for name in OpenValues._fields] for own in both.by("kind").values()]
+        aucs, found, changed = zip(*each, strict=True)
+        texts = (
+            " / ".join(one.text(".2f") for one in aucs),
+            " / ".join(f"{one.mean:.4f}" for one in found),
+            " / ".join(f"{one.mean:.0%}" for one in changed),
+        )
+        without.append((target, *texts))
+    return {"rows": lines if exact else [], "without": without, "confidence": CONFIDENCE}
 
 
 def methods(every: Runs) -> Parts:
@@ -352,6 +386,7 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "table2": (table2, "table2 table2"), "covariance": (covariance_lines, "table2 covariance"),
     "epsilon": (epsilon, "privacy"), "decision": (decision, "records", "privacy"),
     "disclosure": (disclosure_lines, "disclosure"),
+    "audit": (audit, "audit private", "audit open"),
     "trainers": (trainers_lines, "trainers"), "any_learner": (any_learner_lines, "records"),
     "additive": (additive, "additive"), "unreliable": (unreliable, "unreliable"),
     "methods": (methods, "methods"), "fpfl": (fpfl, "adult_fpfl"),

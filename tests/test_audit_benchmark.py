@@ -1,0 +1,135 @@
+"""The benchmark's attack on files: it finds a planted bug, and does not pass a true epsilon."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom, norm
+
+import synthfair as sf
+from benchmarks import audit, texts
+from benchmarks.audit import AuditSetting, OpenValues, PrivateValues
+from benchmarks.runs import Run, Runs
+from synthfair.data.schema import Categorical, Numeric, Schema
+from synthfair.privacy import queries
+from synthfair.privacy.accounting import epsilon_of, mu_for
+from synthfair.surrogate import make
+
+SCHEMA = Schema(
+    name="small",
+    label="y",
+    positive=1,
+    sensitive="s",
+    columns={
+        "a": Numeric(lower=0, upper=1),
+        "b": Categorical(categories=("u", "v")),
+        "s": Categorical(categories=("f", "m")),
+        "y": Categorical(categories=(0, 1)),
+    },
+)
+RNG = np.random.default_rng(0)
+CHOICES = {"b": ["u", "v"], "s": ["f", "m"], "y": [0, 1]}
+TABLE = pd.DataFrame(
+    {"a": RNG.random(400)} | {name: RNG.choice(some, 400) for name, some in CHOICES.items()}
+)
+ROW = pd.DataFrame([{"a": 1.0, "b": "v", "s": "m", "y": 0}])
+FAIR = sf.DistillConfig(epsilon=1.0, delta=1e-6, private_steps=2, n_synthetic=40)
+SURROGATE = sf.SurrogateConfig(epsilon=1.0, delta=1e-6)
+
+
+def least_epsilon(config, files=64):
+    """It is too high at most once in 1,000."""
+    return audit.bounds(*audit.attack(TABLE, ROW, SCHEMA, config, files)[1:], confidence=0.999)[1]
+
+
+@pytest.mark.parametrize("config", [FAIR, SURROGATE], ids=["fair", "surrogate"])
+def test_the_attack_finds_noise_that_is_too_small(monkeypatch, config):
+    """As if sums over 400 rows were means."""
+    monkeypatch.setattr(audit, "QUIET", 400)
+    for module in (queries, make):
+        monkeypatch.setattr(module, "NoisySum", audit.quiet_sum)
+    assert least_epsilon(config) > 1
+
+
+def test_the_attack_does_not_pass_a_true_epsilon():
+    assert least_epsilon(FAIR) <= 1
+
+
+def test_bounds_without_an_error_are_those_of_the_rule_for_none_in_n():
+    most = 1 - 0.005 ** (1 / 50)
+    low, gaussian = audit.bounds(50, 50, 0, 50)
+    assert low == pytest.approx(np.log((1 - most) / most), rel=1e-4)
+    assert gaussian == pytest.approx(epsilon_of(float(2 * norm.isf(most)), audit.DELTA))
+    assert audit.bounds(0, 50, 50, 50) == audit.bounds(25, 50, 25, 50) == (0, 0)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_bounds_pass_the_best_attack_on_gaussian_noise_as_seldom_as_they_say(epsilon):
+    """The chance of all counts by which they would, summed."""
+    n, mu = 24, mu_for(epsilon, audit.DELTA)
+    rate = norm.sf(mu / 2)  # of false alarms, and of misses
+    chance = binom.pmf(np.arange(n + 1), n, rate)
+    above = sum(
+        chance[alarms] * chance[misses]
+        for alarms in range(n + 1)
+        for misses in range(n + 1)
+        if chance[alarms] * chance[misses] > 1e-9
+        and max(audit.bounds(n - misses, n, alarms, n, confidence=0.9)) > epsilon
+    )
+    assert 0 < above <= 0.1
+
+
+def test_the_ratio_tells_two_gaussians_apart_as_well_as_can_be():
+    rng, inside = np.random.default_rng(0), np.arange(4000)[:, None] % 2 > 0
+    spread = np.array([[1.0, 0.9], [0.0, 0.1]])
+    numbers = rng.normal(size=(4000, 1, 2)) @ spread + 0.15 * inside[:, :, None] * [0, 1]
+    score, truth = audit.guesses(numbers, inside)
+    shift = np.linalg.norm(np.array([0, 0.15]) @ np.linalg.inv(spread))
+    found = (score[truth][:, None] > score[~truth]).mean()
+    assert found == pytest.approx(norm.cdf(shift / 2**0.5), abs=0.03)
+
+
+def test_a_record_like_the_target_adds_its_own_terms():
+    made = sf.distill_table(TABLE, SCHEMA, sf.SurrogateConfig()).release
+    rows, known = sf.encode(ROW, SCHEMA), sf.encode(TABLE, SCHEMA)
+    more = {"x": [1.0, 1.0], "s": 1, "y": -1.0, "weight": 3.0}
+    added = {name: np.concatenate([getattr(made, name), [one]]) for name, one in more.items()}
+    other = replace(made, **added)
+    change = (audit.told(other, rows, known, SCHEMA) - audit.told(made, rows, known, SCHEMA))[0, :6]
+    # One row, two columns, one pair of them; 1/4 + 1/4, and its square; 2^2 by likeness.
+    assert change == pytest.approx([3, 6, 3, 1.5, 0.75, 12])
+
+
+def test_targets_are_of_the_pool_and_clients_rows_are_not():
+    for kind in ("random", "farthest"):
+        targets, rest = audit.targets_of(kind, 3)
+        assert len({*targets}) == audit.TARGETS
+        assert not {*targets} & {*rest}
+
+
+def test_the_page_counts_all_runs_together_and_marks_what_is_above():
+    def runs(setting, *values):
+        return [Run(setting, seed, value) for seed, value in enumerate(values)]
+
+    weak, perfect = PrivateValues(0.5, 8, 16, 8, 16), PrivateValues(1.0, 16, 16, 0, 16)
+    private = Runs(
+        run
+        for quiet, value in ((1, weak), (30, perfect))
+        for kind in audit.KINDS
+        for run in runs(AuditSetting(kind, 8.0, "extreme", quiet), *[value] * 4)
+    )
+    exact = Runs(
+        run
+        for kind in audit.KINDS
+        for run in runs(AuditSetting(kind, np.inf, "random"), OpenValues(0.52, 0.002, 1.0))
+    )
+    parts = texts.audit(private, exact)
+    usual, quiet = parts["rows"]
+    most = f"{audit.bounds(64, 64, 0, 64)[1]:.1f}"
+    both = "0.50 ± 0.00 / 0.50 ± 0.00 (0.86)", "0.50 : 0.50 / 0.50 : 0.50"
+    assert usual[:4] == ("extreme", 8.0, *both)
+    assert usual[4] == f"0.0 / 0.0 ({most})"
+    assert quiet[0] == "extreme, noise divided by 30"
+    assert quiet[4] == f"{most} **above** / {most} **above** ({most})"
+    assert parts["without"] == [("random", "0.52 / 0.52", "0.0020 / 0.0020", "100% / 100%")]
