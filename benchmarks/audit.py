@@ -65,7 +65,7 @@ def inputs(rows: sf.Encoded) -> np.ndarray:
     return np.column_stack([rows.x, rows.s, np.ones(len(rows.y))])
 
 
-def told(
+def statistics_of(
     release: sf.Release, targets: sf.Encoded, known: sf.Encoded, schema: sf.Schema
 ) -> np.ndarray:
     """[K, 8] what a file says of each target, in numbers that the target's row would change.
@@ -102,7 +102,7 @@ def guesses(numbers: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.nda
     which are fitted to the first half, less each target's mean over files without it.
 
     Args:
-        numbers: [F, K, m] of each file and target, see :func:`told`.
+        numbers: [F, K, m] of each file and target, see :func:`statistics_of`.
         inside: [F, K] whether the target is in the file.
     """
     half = len(numbers) // 2
@@ -209,7 +209,7 @@ def attack(
         noise = seeded(files * config.seed + i // 2) if i < files // 2 else system_entropy
         rows = pd.concat([others, target]) if there else others
         release = sf.distill_table(rows, schema, config, noise=noise).release
-        numbers.append(told(release, row, known, schema))
+        numbers.append(statistics_of(release, row, known, schema))
     score, truth = guesses(np.array(numbers), inside[:, None])
     auc, n = round(float(roc_auc_score(truth, score)), 4), len(truth) // 2
     return PrivateValues(auc, int((score[truth] > 0).sum()), n, int((score[~truth] > 0).sum()), n)
@@ -253,7 +253,9 @@ def run_open(setting: AuditSetting, seed: int, *, smoke: bool) -> OpenValues:
         members.append(~members[-1] if i % 2 else rng.permutation(TARGETS) < TARGETS // 2)
         others = rng.choice(rest, ROWS - TARGETS // 2, replace=False)
         own = table.iloc[np.concatenate([others, targets[members[-1]]])]
-        numbers.append(told(sf.distill_table(own, schema, config).release, rows, encoded, schema))
+        numbers.append(
+            statistics_of(sf.distill_table(own, schema, config).release, rows, encoded, schema)
+        )
     score, truth = guesses(np.array(numbers), np.array(members))
     least = np.sort(score[~truth])[::-1][int(RARE * (~truth).sum())]
 

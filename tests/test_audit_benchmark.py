@@ -96,7 +96,10 @@ def test_a_record_like_the_target_adds_its_own_terms():
     more = {"x": [1.0, 1.0], "s": 1, "y": -1.0, "weight": 3.0}
     added = {name: np.concatenate([getattr(made, name), [one]]) for name, one in more.items()}
     other = replace(made, **added)
-    change = (audit.told(other, rows, known, SCHEMA) - audit.told(made, rows, known, SCHEMA))[0, :6]
+    change = (
+        audit.statistics_of(other, rows, known, SCHEMA)
+        - audit.statistics_of(made, rows, known, SCHEMA)
+    )[0, :6]
     # One row, two columns, one pair of them; 1/4 + 1/4, and its square; 2^2 by likeness.
     assert change == pytest.approx([3, 6, 3, 1.5, 0.75, 12])
 
