@@ -47,10 +47,11 @@ from synthfair.surrogate import make
 from synthfair.surrogate.levels import Columns
 
 KINDS = {"surrogate": sf.SurrogateConfig, "fair": sf.DistillConfig}
-"""Of files."""
+"""Kinds of files, and their settings."""
 
 ROWS, FILES, DELTA, CONFIDENCE = 600, 64, 1e-6, 0.99
-"""Of a client; of a run, of which half are shadow files; and of bounds, both rates together."""
+"""The rows of a client; the files of a run, half of them shadow files; delta; and the
+confidence of a bound, both rates together."""
 
 TARGETS, POOL, COMPARED, RARE = 64, 1200, 10, 0.001
 """Without epsilon: targets, the rows that they are drawn from, those whose file with and without
@@ -122,7 +123,8 @@ def bounds(
     With rates of false alarms a and of misses b, (epsilon, delta)-DP asks for
     1 - delta - b <= exp(epsilon) a, and for the same with a and b exchanged; mu-GDP for
     Phi^-1(1 - a) - Phi^-1(b) <= mu. Both are put at the upper ends of their intervals, which are
-    right for the mean rates of several runs, too (Hoeffding 1956).
+    right for the mean rates of several runs, too (Hoeffding 1956), as both
+    conditions are convex.
     """
     each, counts = (1 + confidence) / 2, ((alarms, outs), (ins - hits, ins))
     a, b = (float(beta.ppf(each, k + 1, n - k)) if k < n else 1.0 for k, n in counts)
@@ -274,7 +276,18 @@ def behind(setting: AuditSetting) -> tuple[object, ...]:
     """The settings of a file, and of the attack."""
     config = setting.config
     version = [surrogates_version(config.epsilon)] * (setting.kind == "surrogate")
-    return *version, config, getattr(config, "k_min", None), ROWS, FILES, TARGETS, COMPARED, QUIET
+    return (
+        *version,
+        config,
+        getattr(config, "k_min", None),
+        ROWS,
+        FILES,
+        TARGETS,
+        POOL,
+        COMPARED,
+        RARE,
+        QUIET,
+    )
 
 
 ATTACKED = (1.0, "extreme", 1), (8.0, "extreme", 1), (8.0, "random", 1), (8.0, "extreme", QUIET)

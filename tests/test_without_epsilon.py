@@ -40,9 +40,11 @@ def test_it_is_warned_of_once_unless_it_is_decided_and_no_release_tells(folder, 
         return " ".join(capsys.readouterr().err.split())
 
     said = warned("open")
-    assert said.count("warning: without epsilon the file discloses") == 1
+    assert said.count("warning: without epsilon no row is protected, and the file discloses") == 1
     assert DISCLOSED[kind] in said
-    assert f"--epsilon 1 --delta 1e-6 bounds that, and costs {COSTS[kind]};" in said
+    assert (
+        f"--epsilon 1 --delta 1e-6 protects each row, at a cost of {COSTS[kind]} on public" in said
+    )
     assert "From version 1.0 on, --epsilon or --without-epsilon must be given" in said
     config = ["--config", f"{folder}/without.toml"]
     for name, flags in {"flag": ["--without-epsilon"], "key": config}.items():
@@ -59,7 +61,10 @@ def test_python_is_not_warned(recwarn):
 
 def test_an_epsilon_and_the_decision_against_one_are_refused(folder, capsys):
     assert run_client(folder, "r", "--without-epsilon", *PRIVATE) == 2
-    assert "flags: without_epsilon, and epsilon = 100: give one" in capsys.readouterr().err
+    assert (
+        "flags: without_epsilon and epsilon = 100 exclude each other; give one"
+        in capsys.readouterr().err
+    )
     assert not (folder / "r.parquet").exists()
 
 
@@ -88,8 +93,12 @@ def test_the_decision_is_a_flag_or_a_key_that_an_epsilon_overrides(
 @pytest.mark.parametrize(
     ("text", "given", "complaint"),
     [
-        ("without_epsilon = true\nepsilon = 1.0\ndelta = 1e-6", {}, "c.toml: .* give one"),
-        ("epsilon = 1.0\ndelta = 1e-6", {"without_epsilon": True}, "c.toml: .* give one"),
+        ("without_epsilon = true\nepsilon = 1.0\ndelta = 1e-6", {}, "c.toml: .* exclude"),
+        (
+            "epsilon = 1.0\ndelta = 1e-6",
+            {"without_epsilon": True},
+            "flags and .*c.toml: .* exclude",
+        ),
         ("without_epsilon = 1", {}, "c.toml: without_epsilon: must be true or false; got 1"),
         ('without_epsilon = "no"', {}, "must be true or false; got 'no'"),
     ],

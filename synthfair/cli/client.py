@@ -101,8 +101,9 @@ def client(
         accept_risk: Write the release even if it holds copies of real rows; the file says so.
         history: CSV to write every step to, for the curves of a report made in house; its name must
             end in .history.csv. Private: do not send it.
-        without_epsilon: The decision that nothing is guaranteed. It is also a key of the
-            configuration, which --epsilon overrides; releases do not tell.
+        without_epsilon: Makes a release without epsilon on purpose: nothing about a single row is
+            guaranteed, and nothing warns of it. Also a key of the configuration, which --epsilon
+            overrides.
     """
     settings_of_release, is_decided = load_release_config(
         config,

@@ -77,8 +77,11 @@ def load_release_config(
         raise InputError(f"{path}: {WITHOUT_EPSILON}: must be true or false; got {key!r}")
     is_decided = without_epsilon or (key and overrides.get("epsilon") is None)
     if is_decided and config.epsilon is not None:
-        source = path if {WITHOUT_EPSILON, "epsilon"} & settings.keys() else "flags"
-        raise InputError(f"{source}: {WITHOUT_EPSILON}, and epsilon = {config.epsilon:g}: give one")
+        places = "flags" if path is None else f"flags and {path}"
+        raise InputError(
+            f"{places}: {WITHOUT_EPSILON} and epsilon = {config.epsilon:g} exclude each other; give"
+            " one"
+        )
     return config, is_decided
 
 

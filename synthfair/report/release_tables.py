@@ -30,12 +30,12 @@ SLACK = 0.005
 """The most that a gap may rise without a warning."""
 
 COSTS = {
-    "fair": "-0.2 to 0.4 points of accuracy and moves SPD by 1.2 to 1.6 on 2 public tables"
-    " with delta = 1 / N^1.1",
-    "surrogate": "0.1 to 1.0 points of accuracy and moves SPD by 0.3 to 5.4 on 4 public tables",
+    "fair": "up to 0.4 points of accuracy and 1.6 of SPD",
+    "surrogate": "up to 1.0 points of accuracy and 5.4 of SPD",
 }
-"""What epsilon = 1 costs each kind of release, over settings. ``python -m benchmarks texts`` writes
-the same into docs/privacy.md, from the runs of benchmarks.privacy and benchmarks.records."""
+"""What epsilon = 1 costs each kind of release, at most over settings; a point is a hundredth.
+``python -m benchmarks texts`` writes the same into docs/privacy.md, from the runs of
+benchmarks.privacy and benchmarks.records."""
 
 
 def clipping_table(clipping: Clipping) -> Table | None:
@@ -67,9 +67,10 @@ def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
         " distributed",
     }
     return (
-        f"without epsilon the file discloses {disclosed[kind]}. --epsilon 1 --delta 1e-6 bounds"
-        f" that, and costs {COSTS[kind]}; a smaller delta or table costs more. From version 1.0 on,"
-        " --epsilon or --without-epsilon must be given (a key of the configuration, too)"
+        f"without epsilon no row is protected, and the file discloses {disclosed[kind]}."
+        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {COSTS[kind]} on public tables;"
+        " clients with few rows lose more. From version 1.0 on, --epsilon or --without-epsilon must"
+        " be given"
     )
 
 
