@@ -15,7 +15,7 @@ the system's. Rates of success, with the intervals of Clopper and Pearson, bound
 
 ``open``: files without epsilon. An attacker who knows all other rows makes both files that there
 may be, and compares. One who knows the target and the population, but not the client's rows, makes
-files of other rows of the population, each with half of all targets (Carlini et al. 2022).
+files of rows drawn anew from the population, each with half of all targets (Carlini et al. 2022).
 """
 
 from __future__ import annotations
@@ -123,8 +123,7 @@ def bounds(
     With rates of false alarms a and of misses b, (epsilon, delta)-DP asks for
     1 - delta - b <= exp(epsilon) a, and for the same with a and b exchanged; mu-GDP for
     Phi^-1(1 - a) - Phi^-1(b) <= mu. Both are put at the upper ends of their intervals, which are
-    right for the mean rates of several runs, too (Hoeffding 1956), as both
-    conditions are convex.
+    right for the mean rates of several runs, too (Hoeffding 1956), as both conditions are convex.
     """
     each, counts = (1 + confidence) / 2, ((alarms, outs), (ins - hits, ins))
     a, b = (float(beta.ppf(each, k + 1, n - k)) if k < n else 1.0 for k, n in counts)

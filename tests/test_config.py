@@ -2,12 +2,15 @@ import re
 from typing import get_args, get_type_hints
 
 import pytest
+from pydantic import ValidationError
 
+import synthfair as sf
 from synthfair.cli import make_app
 from synthfair.cli.train import Settings
 from synthfair.config import (
     DistillConfig,
     load_distill_config,
+    load_release_config,
     load_server_config,
 )
 from synthfair.data.datasets import configs_folder
@@ -129,3 +132,26 @@ def test_server_settings():
     assert load_server_config(seed=3).seed == 3
     with pytest.raises(InputError, match="resamples"):
         load_server_config(resamples=0)
+
+
+def test_settings_of_the_other_kind_are_refused(tmp_path):
+    file = tmp_path / "s.toml"
+    file.write_text('release = "surrogate"\nk_min = 20\n')
+    assert load_release_config(file) == (sf.SurrogateConfig(k_min=20), False)
+    seeded = load_release_config(None, release="surrogate", seed=3)
+    assert seeded == (sf.SurrogateConfig(seed=3), False)
+    with pytest.raises(InputError, match="rho_o: not read for a surrogate release; fairness is"):
+        load_release_config(file, rho_o=1.0)
+    with pytest.raises(InputError, match="k_min: not read for a fair release"):
+        load_release_config(None, k_min=3)
+
+
+def test_one_weight_or_one_gap_is_asked_for():
+    with pytest.raises(ValidationError, match="rho, max_gap: give one"):
+        sf.ServerConfig(rho=1.0, max_gap=0.1)
+
+
+@pytest.mark.parametrize("settings", [{}, {"rho": 3.0}, {"max_gap": 0.1}])
+def test_settings_are_read_again_as_they_were_written(settings):
+    asked = sf.ServerConfig(**settings)
+    assert sf.ServerConfig.model_validate_json(asked.model_dump_json()) == asked

@@ -19,7 +19,6 @@ from weighted_rows import unlike_tables
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.config import load_release_config
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import size
@@ -438,18 +437,6 @@ def test_a_client_that_turns_a_group_round_is_flagged_and_refused_by_its_influen
         refuse_influence(found, 50.0, 0.1)
 
 
-def test_settings_of_the_other_kind_are_refused(tmp_path):
-    file = tmp_path / "s.toml"
-    file.write_text('release = "surrogate"\nk_min = 20\n')
-    assert load_release_config(file) == (sf.SurrogateConfig(k_min=20), False)
-    seeded = load_release_config(None, release="surrogate", seed=3)
-    assert seeded == (sf.SurrogateConfig(seed=3), False)
-    with pytest.raises(InputError, match="rho_o: not read for a surrogate release; fairness is"):
-        load_release_config(file, rho_o=1.0)
-    with pytest.raises(InputError, match="k_min: not read for a fair release"):
-        load_release_config(None, k_min=3)
-
-
 def test_the_commands_go_from_unlike_clients_to_a_fair_model(folder, capsys):
     for name in ("c0", "c1", "c2"):
         (folder / f"{name}.parquet").unlink()
@@ -576,17 +563,6 @@ def test_settings_that_are_none_are_refused_in_a_sentence(tmp_path, releases, co
     body = json.loads(releases["c0"].header.model_dump_json()) | {"config": json.loads(config)}
     with pytest.raises(ValidationError):
         Header.model_validate_json(json.dumps(body))
-
-
-def test_one_weight_or_one_gap_is_asked_for():
-    with pytest.raises(ValidationError, match="rho, max_gap: give one"):
-        sf.ServerConfig(rho=1.0, max_gap=0.1)
-
-
-@pytest.mark.parametrize("settings", [{}, {"rho": 3.0}, {"max_gap": 0.1}])
-def test_settings_are_read_again_as_they_were_written(settings):
-    asked = sf.ServerConfig(**settings)
-    assert sf.ServerConfig.model_validate_json(asked.model_dump_json()) == asked
 
 
 def test_clients_of_one_label_are_let_pass_as_nobody_else_has_theirs(folder):
