@@ -216,7 +216,7 @@ def fingerprint(*settings: object) -> str:
 
 def surrogates_version(epsilon: float | None) -> str:
     """Of how surrogates are made, for :func:`fingerprint`; another one for each change of bytes."""
-    return "records" if epsilon else "records of rounded cells"
+    return "records of levels with a floor" if epsilon else "records of rounded cells"
 
 
 def _changed(settings: Any) -> object:

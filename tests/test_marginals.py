@@ -13,11 +13,13 @@ from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.marginals import (
     COARSE,
+    FEW,
     Margins,
     associations,
     chow_liu,
     dependence,
     draw,
+    few_levels,
     james_stein,
     make_margins,
     project,
@@ -197,6 +199,44 @@ def test_coarse_levels_are_few_in_order_and_of_rows_that_are_many():
         shares = np.stack([np.bincount(coarse, one, minlength=coarse.max() + 1) for one in within])
         np.testing.assert_allclose(shares, 1.0)
         assert within.shape == (4, column.size)
+
+
+def test_few_levels_are_unions_of_coarse_ones_with_the_same_rows():
+    columns = Columns.of(make_schema(), private=True)
+    rows = encode(make_table(5000), make_schema())
+    first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1).astype(float)
+    margins = make_margins(first, strata_of(first, columns), columns, step=0.0, sd=1.0)
+    few = few_levels(margins, columns)
+    assert margins.sizes.max() > FEW + 1
+    for own, coarse, fewer, counts in zip(
+        margins.rows, margins.coarse, few.coarse, few.rows, strict=True
+    ):
+        assert counts.shape[1] == fewer.max() + 1 <= FEW + 1  # and a missing value
+        union = {int(k): set(fewer[coarse == k]) for k in coarse}
+        assert all(len(levels) == 1 for levels in union.values())
+        of = np.array([union[k].pop() for k in range(own.shape[1])])
+        wanted = np.stack([own[:, of == k].sum(axis=1) for k in range(counts.shape[1])], axis=1)
+        np.testing.assert_allclose(counts, wanted)
+
+
+ONE = CHAIN.model_copy(update={"columns": {k: CHAIN.columns[k] for k in ("c0", "s", "y")}})
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected", "least", "most"),
+    [
+        (-20.0, 40.0, 9.0, 25.0),  # of 25 or so, noise of sd 20 may explain that there are none
+        (0.0, 4000.0, 0.0, 60.0),  # of 4,000 it may not
+        (4100.0, 4000.0, 4000.0, 4200.0),
+    ],
+)
+def test_a_level_keeps_what_noise_may_have_taken(lost, expected, least, most):
+    """Rows of level c at one label of a group, with noise; the other cells have as expected."""
+    first = np.array([[4000.0, 4000.0, expected]] * 4)
+    first[3, 2] = lost
+    columns = Columns.of(ONE, private=True)
+    margins = make_margins(first, strata_of(first, columns), columns, step=0.0, sd=20.0)
+    assert least <= margins.rows[0][3, 2] <= most
 
 
 def test_numbers_that_one_row_has_change_no_record():

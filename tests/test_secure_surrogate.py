@@ -28,10 +28,11 @@ ALARM = 1e-6
 
 SCHEMA = make_schema()
 ROWS = sf.encode(make_table(2000), SCHEMA)
-NAMES = ["histograms", "column_moments", "tables", "anchors"]
-BEFORE = [0, 0, 2, 3]
+NAMES = ["histograms", "column_moments", "tables", "pairs", "anchors"]
+BEFORE = [0, 0, 2, 3, 4]
 """Sums that are opened before each of them."""
-NORMS = {"histograms": 3, "column_moments": 3 / 16 + 2 / 4, "tables": 3, "anchors": 20 / 4}
+COUNTS = {"histograms": 3, "tables": 3, "pairs": 2}
+NORMS = COUNTS | {"column_moments": 3 / 16 + 2 / 4, "anchors": 20 / 4}
 """Squares: two numbers and a category; ten models at two temperatures."""
 
 
@@ -84,13 +85,14 @@ def own_sums(name, rows, opened, config=None):
 
 
 class TestSums:
-    def test_come_in_three_exchanges(self, opened):
+    def test_come_in_four_exchanges(self, opened):
         for count, names in [
             (0, NAMES[:2]),
             (1, NAMES[1:2]),
             (2, NAMES[2:3]),
-            (3, NAMES[3:]),
-            (4, []),
+            (3, NAMES[3:4]),
+            (4, NAMES[4:]),
+            (5, []),
         ]:
             asked = next_sums(opened[:count], settings(), SCHEMA, clients=9)
             assert [what.name for what in asked] == names
@@ -122,7 +124,7 @@ class TestSums:
         config, opened = of_relation
         for what, _ in opened:
             times = 1 if config.relation == "add_or_remove" else 4
-            times = 2 if times == 4 and what.name in ("histograms", "tables") else times
+            times = 2 if times == 4 and what.name in COUNTS else times
             assert 1 <= what.square * what.step**2 / (times * NORMS[what.name]) < 1.001
             assert what.relation == config.relation
 
@@ -158,14 +160,14 @@ class TestSums:
         ],
     )
     def test_a_planner_who_asks_for_another_sum_is_refused(self, opened, changes, complaint):
-        for at in (1, 3):
+        for at in (1, 4):
             what = opened[at][0].model_copy(update=changes)
             with pytest.raises(InputError, match=complaint):
                 client_sums(what, in_memory(ROWS), opened[: BEFORE[at]], settings(), SCHEMA)
 
     def test_a_sum_of_another_exchange_is_refused(self, opened):
         """Also one that was opened before: twice would cost twice."""
-        anchors, histograms = opened[3][0], opened[0][0]
+        anchors, histograms = opened[4][0], opened[0][0]
         for what, before, following in [
             (anchors, [], r"\['histograms', 'column_moments'\]"),
             (anchors, opened[:2], r"\['tables'\]"),
@@ -179,7 +181,7 @@ class TestSums:
 class TestNoise:
     def test_all_sums_together_give_the_epsilon_of_one_aggregator(self, of_relation):
         mus = [(what.square / what.variance) ** 0.5 for what, _ in of_relation[1]]
-        assert len(mus) == 4
+        assert len(mus) == 5
         assert delta_of(math.hypot(*mus), 8.0) == pytest.approx(1e-5, rel=1e-6)
         assert discrete_delta_of(math.hypot(*mus), 8.0) <= 1e-5 * (1 + 1e-9)
 
@@ -239,6 +241,15 @@ class TestSurrogate:
         config = settings(epsilon=50.0, k_min=50)
         assert make_secure_surrogate(clients(20), config, SCHEMA).surrogate.hidden == ()
 
+    def test_columns_that_go_together_are_joined(self):
+        """One number equals the other, and is never missing."""
+        x = ROWS.x.copy()
+        x[:, 1], x[:, 2] = x[:, 0], 0
+        rows = clients(2, ROWS._replace(x=x))
+        made = make_secure_surrogate(rows, settings(), SCHEMA).surrogate
+        a, b = made.rows(SCHEMA).x[:, :2].T
+        assert np.corrcoef(a, b)[0, 1] > 0.5
+
     def test_a_schema_of_one_column_has_two_exchanges(self):
         roles = ("income", "town", "paid")
         schema = SCHEMA.model_copy(update={"columns": {n: SCHEMA.columns[n] for n in roles}})
@@ -253,7 +264,7 @@ class TestSurrogate:
         assert (found["clients"], found["relation"]) == (3, "add_or_remove")
         assert "any single aggregator" in found["holds_against"]
         assert "one process" in found["simulated"]
-        assert len(found["sums"]) == 4
+        assert len(found["sums"]) == 5
         assert sum(one["rho"] for one in found["sums"]) == pytest.approx(mu_for(8.0, 1e-5) ** 2 / 2)
 
     def test_noise_that_anybody_can_repeat_guarantees_nothing(self):
@@ -319,7 +330,7 @@ class TestByFiles:
             surrogate_from_sums(opened, settings(**other), SCHEMA)
 
     def test_what_does_not_fit_is_refused(self, opened):
-        first, moments, tables, last = opened
+        first, moments, tables, pairs, last = opened
         fewer = last[1]._replace(statement=last[1].statement | {"clients": 2})
         louder = first[1]._replace(variance=first[1].variance * 4)
         weaker = moments[0].model_copy(update={"square": 1})
@@ -327,14 +338,15 @@ class TestByFiles:
             ([], r"sums: \['histograms', 'column_moments'\] are missing"),
             ([first], r"sums: \['column_moments'\] are missing"),
             ([first, moments], r"sums: \['tables'\] are missing"),
-            ([first, moments, tables], r"sums: \['anchors'\] are missing"),
+            ([first, moments, tables], r"sums: \['pairs'\] are missing"),
+            ([first, moments, tables, pairs], r"sums: \['anchors'\] are missing"),
             ([*opened, last], "sums: anchors is more than the settings ask for"),
-            ([moments, first, tables, last], "settings and schema ask for"),
-            ([first, first, tables, last], "settings and schema ask for"),
+            ([moments, first, tables, pairs, last], "settings and schema ask for"),
+            ([first, first, tables, pairs, last], "settings and schema ask for"),
             ([(first[0], moments[1]), moments], "histograms: the total is of another sum"),
             ([(first[0], louder), moments], "histograms: the total is of another sum"),
             ([first, (weaker, moments[1])], "square 1; settings and schema ask for"),
-            ([first, moments, tables, (last[0], fewer)], "of the same clients"),
+            ([first, moments, tables, pairs, (last[0], fewer)], "of the same clients"),
         ]:
             with pytest.raises(InputError, match=complaint):
                 surrogate_from_sums(given, settings(), SCHEMA)

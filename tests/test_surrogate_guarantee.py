@@ -118,7 +118,7 @@ def test_rows_that_definitions_allow_are_rounded_and_never_shortened(schema, rel
 def test_the_whole_budget_is_shared_among_what_there_is(schema, relation, common_tree):
     p, numbers = len(schema.features), any(c is NUMBER for c in schema.features.values())
     shares = {"histograms": 175, "column_moments": 200 * numbers, "anchors": 300}
-    shares |= {"tables": 325} if common_tree else {"tree": 50, "pairs": 275}
+    shares |= {"tables" if common_tree else "tree": 50, "pairs": 275}
     if p == 1:
         shares = {k: v for k, v in shares.items() if k not in ("tree", "pairs", "tables")}
     shares = {name: share for name, share in shares.items() if share}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ import synthfair as sf
 from benchmarks.harness import Experiment, surrogates_version
 from benchmarks.runs import AccuracySpd, Runs
 from benchmarks.showing import page
-from benchmarks.unlike.clients import CONFIGS, Cut, accuracy_and_spd, federation, surrogates
+from benchmarks.unlike.clients import CONFIGS, TASKS, Cut, accuracy_and_spd, federation, surrogates
 from benchmarks.unlike.training import MAIN, METHODS, trained
 from synthfair.data.batches import in_memory
 from synthfair.data.datasets import SOURCES
@@ -23,16 +22,17 @@ DRAWS = 2
 
 
 class NoiseSetting(NamedTuple):
-    """Clients of Dutch, and whose noise there is."""
+    """One of :data:`TASKS`, cut into clients by Dirichlet(0.3), and whose noise there is."""
 
+    task: str
     clients: int
-    split: str
     noise: str
 
 
 def run_noise(setting: NoiseSetting, seed: int, *, smoke: bool) -> AccuracySpd:
     """Sizes of the differences to central training without privacy; one draw of the noise."""
-    cut = Cut("dutch", setting.clients, setting.split, seed // DRAWS)
+    split = "0.3" if setting.clients > 1 else "alike"
+    cut = Cut(setting.task, setting.clients, split, seed // DRAWS)
     central = METHODS["central"].train(cut, MAIN, smoke=smoke)
     clients = federation(cut)
     if setting.noise == "one each":
@@ -56,14 +56,22 @@ def one_noise_lines(runs: Runs) -> Iterator[tuple[object, ...]]:
         yield *setting, *(f"{np.mean(some):.4f} ({max(some):.4f})" for some in values)
 
 
-SPLITS, NOISES = ("alike", "0.3"), ("one each", "one for all")
+TABLES = ("dutch", "law_school_race", "adult")
+CLIENTS = {"one each": (1, 4, 20), "one for all": (4, 20, 100)}
+SETTINGS = tuple(
+    NoiseSetting(task, clients, noise)
+    for task in TABLES
+    for noise, some in CLIENTS.items()
+    for clients in some
+)
+"""One client has the rows of all: the least that noise can cost."""
 
 ONE_NOISE = Experiment(
     name="one_noise",
-    settings=tuple(NoiseSetting(*one) for one in product((4, 20), SPLITS, NOISES)), run=run_noise,
+    settings=SETTINGS, run=run_noise,
     summary=lambda runs: {
         "one_noise.md": page("unlike/one_noise", runs, rows=one_noise_lines(runs))
     },
-    seeds=3 * DRAWS, sources=lambda _: SOURCES["dutch"],
+    seeds=3 * DRAWS, sources=lambda setting: SOURCES[TASKS[setting.task][0]],
     behind=lambda _: (surrogates_version(1.0), CONFIGS["private"]), default=False,
 )  # fmt: skip

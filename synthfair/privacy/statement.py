@@ -61,13 +61,13 @@ SHARES_WITH_RATES: Mapping[MechanismName, float] = {
 SHARES_OF_SURROGATES: Mapping[MechanismName, float] = {
     "histograms": 0.175,
     "tree": 0.05,
+    "tables": 0.05,
     "pairs": 0.275,
-    "tables": 0.325,
     "column_moments": 0.2,
     "anchors": 0.3,
 }
 """Shares of mu^2 of a surrogate, in proportion: the others share what is absent. "tables" stand in
-for the tree and its pairs."""
+for the tree where many clients choose one."""
 
 PRIVATE_PROBLEMS = 10
 """Fair problems at whose models a private surrogate has smooth rates, two each."""
@@ -114,7 +114,7 @@ def make_guarantee(
         config: of a release of either kind, with epsilon and delta.
         schema: public; its bounds are all that sensitivities rely on.
         common_tree: whether a surrogate's tree must be one of many clients, chosen from a sum of
-            all their tables of two columns: then these tables are released, and nothing is chosen.
+            all their tables of two columns: then these tables are released, too.
 
     Raises:
         ValueError: epsilon and delta are not given.
@@ -201,10 +201,9 @@ def term_bounds(
     p, m = len(schema.features), sum(isinstance(c, Numeric) for c in schema.features.values())
     pairs, rates = p * (p - 1) // 2, 2 * PRIVATE_PROBLEMS
     bounds = {"histograms": (p**0.5, p)}
-    if p > 1 and common_tree:
-        bounds["tables"] = pairs**0.5, pairs
-    elif p > 1:
-        bounds |= {"tree": (1.0, 1), "pairs": ((p - 1) ** 0.5, p - 1)}
+    if p > 1:
+        bounds |= {"tables": (pairs**0.5, pairs)} if common_tree else {"tree": (1.0, 1)}
+        bounds |= {"pairs": ((p - 1) ** 0.5, p - 1)}
     if m:
         products = m * (m + 1) // 2
         bounds["column_moments"] = (products / 16 + m / 4) ** 0.5, products + m

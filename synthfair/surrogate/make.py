@@ -270,8 +270,7 @@ class Plan:
             edge: part.reshape(shape)
             for edge, part, shape in zip(edges, parts, shapes, strict=False)
         }
-        sd = self.sd("pairs") or self.sd("tables")
-        tables = associations(tables, margins, step=self.step, sd=sd)
+        tables = associations(tables, margins, step=self.step, sd=self.sd("pairs"))
         rng = np.random.default_rng(own_seed(self.config.seed, margins))
         # The records of a label of the block stand once for each of its groups.
         where = places(strata.drawn)[strata.cells]

@@ -26,6 +26,17 @@ RARE_CATEGORY = 0.01
 MOST_ENTRIES = 2**20
 """Of all two-way tables of all cells; wide schemas have fewer coarse levels."""
 
+FEW = 4
+"""Levels of a column, at most, in the tables by which many clients choose one tree."""
+
+LEAST_SHARE = 0.4
+"""Of the rows expected at a level: it has at least so many, where noise may explain that there are
+fewer. Else records of a rare level that lost one label to noise would say much of that label."""
+
+SHRUNK = 0.5
+"""Part of the noise by which levels are moved to the expected ones: all of it, as James and Stein
+move numbers whose errors count alike, hides how levels differ."""
+
 RAKINGS = 25
 
 MOST_ROWS = 4096
@@ -113,15 +124,31 @@ def make_margins(
                     all_of = james_stein(summed[own].sum(axis=0), expected, noise_of)
                     base[c] *= project(all_of, 1.0) / np.maximum(together, 1e-9)
                 base[c] = project(base[c], count[c])
-        rows = [
-            project(james_stein(own, other, sd * fine * k**0.5), n)
-            for own, other, n, k in zip(summed, base, count, errors, strict=True)
-        ]
+        rows = []
+        for own, expected, n, k in zip(summed, base, count, errors, strict=True):
+            shrunk = 1.0 if step else SHRUNK**0.5
+            moved = project(james_stein(own, expected, shrunk * sd * fine * k**0.5), n)
+            if not step:
+                explained = np.maximum(own, 0.0) + 2 * sd * fine * k**0.5
+                moved = np.maximum(moved, np.minimum(LEAST_SHARE * expected, explained))
+            rows.append(project(moved, n))
         within = _within(
             round_to(h, step), round_to(pooled, step), coarse, used, sd=sd, errors=errors
         )
         found.append((coarse, np.array(rows).reshape(len(drawn), size), within))
     return Margins(count, *zip(*found, strict=True))
+
+
+def few_levels(margins: Margins, columns: Columns) -> Margins:
+    """The same with at most :data:`FEW` levels of a column, and no shares of fine levels."""
+    coarse, rows = [], []
+    for column, own, counts in zip(columns, margins.coarse, margins.rows, strict=True):
+        missing = column.missing and not column.categories
+        fewer = _coarse(counts.sum(axis=0), bool(column.categories), missing, FEW, 0.0)
+        size = fewer.max() + 1
+        coarse.append(fewer[own])
+        rows.append(np.stack([np.bincount(fewer, one, minlength=size) for one in counts]))
+    return Margins(margins.n, tuple(coarse), tuple(rows), ())
 
 
 def row_counts(histograms: np.ndarray, columns: Columns) -> np.ndarray:

@@ -14,7 +14,7 @@ from synthfair.data.schema import Schema
 from synthfair.privacy.mechanism import SumName
 from synthfair.surrogate.anchors import smooth_rates
 from synthfair.surrogate.levels import Columns
-from synthfair.surrogate.marginals import Margins
+from synthfair.surrogate.marginals import Edges, Margins
 from synthfair.surrogate.strata import Strata
 
 GRID = 2.0**-20
@@ -93,10 +93,15 @@ def by_cell(whole: np.ndarray, cell: np.ndarray, cells: int) -> np.ndarray:
     return np.concatenate(sums).astype(object)  # as those of many batches may pass 2^63
 
 
-def two_way_tables(columns: Columns, margins: Margins, drawn: np.ndarray) -> Question:
-    """Numbers of rows in the coarse levels of each pair of columns i < j, by set [C, 2 G]."""
+def two_way_tables(
+    columns: Columns, margins: Margins, drawn: np.ndarray, edges: Edges | None = None
+) -> Question:
+    """Numbers of rows in the coarse levels of pairs of columns, by set [C, 2 G].
+
+    The pairs are the edges of a tree, or all i < j.
+    """
     place, sizes = places(drawn), margins.sizes
-    pairs = list(combinations(range(len(columns)), 2))
+    pairs = list(combinations(range(len(columns)), 2)) if edges is None else edges
     length = [len(drawn) * int(sizes[i] * sizes[j]) for i, j in pairs]
 
     def of(rows: Encoded, _: Whole) -> np.ndarray:
@@ -111,11 +116,11 @@ def two_way_tables(columns: Columns, margins: Margins, drawn: np.ndarray) -> Que
             ]
         )
 
-    return Question("tables", sum(length), of, counts=True)
+    return Question("tables" if edges is None else "pairs", sum(length), of, counts=True)
 
 
 def table_parts(tables: np.ndarray, margins: Margins) -> Callable[[int, int], np.ndarray]:
-    """Of the sum of :func:`two_way_tables`, the table [C, K_i, K_j] of columns i and j."""
+    """Of the sum of all :func:`two_way_tables`, the table [C, K_i, K_j] of columns i and j."""
     c, sizes = len(margins.n), margins.sizes
     pairs = list(combinations(range(len(sizes)), 2))
     ends = np.cumsum([c * int(sizes[i] * sizes[j]) for i, j in pairs])

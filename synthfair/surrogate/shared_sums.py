@@ -4,9 +4,10 @@ Each client sums over its own rows, in whole numbers. The sums are added up by s
 :mod:`synthfair.secure`: nobody sees a client's, and two aggregators add noise to the total, each of
 them enough by itself. So K clients have the noise of two, in place of K.
 
-What is summed next depends on what has been opened: first how columns are distributed, then tables
-of all pairs of columns, as the tree over columns must be one for all, and last the smooth rates of
-models on records that anybody can draw by then. By files, for parties on machines of their own:
+What is summed next depends on what has been opened: first how columns are distributed; then tables
+of all pairs of columns at few levels, from which everybody chooses the same tree; then tables of
+the tree's pairs at all coarse levels; and last the smooth rates of models on records that anybody
+can draw by then. By files, for parties on machines of their own:
 tasks for each of :func:`next_sums`; uploads of :func:`client_sums`; and, when there are no more,
 what was opened, to :func:`surrogate_from_sums`. :func:`make_secure_surrogate` simulates all of them
 in one process.
@@ -33,7 +34,7 @@ from synthfair.privacy.statement import make_guarantee
 from synthfair.secure.opening import NoisyTotal, noisy_sum
 from synthfair.secure.summands import RowSums
 from synthfair.surrogate.make import NONE, Plan, Sums, Surrogate, surrogate_of
-from synthfair.surrogate.marginals import chow_liu, dependence
+from synthfair.surrogate.marginals import chow_liu, dependence, few_levels
 from synthfair.surrogate.questions import (
     Question,
     anchor_rates,
@@ -256,15 +257,16 @@ def _exchanges(plan: Plan) -> Generator[tuple[Question, ...], list[np.ndarray], 
     sums = Sums(*(part.reshape(2 * n_groups, -1) for part in [*found, NONE][:2]))
     strata, margins = plan.strata(sums), plan.margins(sums)
     if len(columns) > 1:
-        (tables,) = yield (two_way_tables(columns, margins, strata.drawn),)
-        part, sd = table_parts(tables, margins), plan.sd("tables")
+        few = few_levels(margins, columns)
+        (tables,) = yield (two_way_tables(columns, few, strata.drawn),)
+        part, sd = table_parts(tables, few), plan.sd("tables")
 
         def clear(off: np.ndarray) -> float:
             """By how much its square exceeds that of noise."""
             return float(((off / sd) ** 2 - 1).sum() / off.size**0.5)
 
-        edges = chow_liu(dependence(part, margins, clear))
-        pairs = np.concatenate([part(*edge).ravel() for edge in edges])
+        edges = chow_liu(dependence(part, few, clear))
+        (pairs,) = yield (two_way_tables(columns, margins, strata.drawn, edges),)
         sums = sums._replace(edges=np.array(edges), pairs=pairs)
     thetas = plan.models(sums)
     (rates,) = yield (anchor_rates(thetas, strata, plan.schema),)

@@ -109,6 +109,27 @@ MUTANTS = [
         "test_surrogate.py",
     ),
     Mutant(
+        "a level loses all its rows to noise",
+        "surrogate/marginals.py",
+        "np.minimum(LEAST_SHARE * expected, explained)",
+        "np.minimum(0.0 * expected, explained)",
+        "test_marginals.py",
+    ),
+    Mutant(
+        "a level keeps rows that no noise explains",
+        "surrogate/marginals.py",
+        "np.minimum(LEAST_SHARE * expected, explained)",
+        "LEAST_SHARE * expected",
+        "test_marginals.py",
+    ),
+    Mutant(
+        "the common tree joins the least dependent columns",
+        "surrogate/shared_sums.py",
+        "edges = chow_liu(dependence(part, few, clear))",
+        "edges = chow_liu(-dependence(part, few, clear))",
+        "test_secure_surrogate.py",
+    ),
+    Mutant(
         "weights forget the errors of targets",
         "surrogate/tilt.py",
         "return float(value), p @ f + variance * at, p",
