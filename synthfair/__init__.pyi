@@ -14,6 +14,7 @@ from . import (
 from .client import Distillation, distill_clients, distill_table
 from .config import DistillConfig, ServerConfig, SurrogateConfig
 from .data.datasets import load_dataset
+from .data.draft import draft_schema
 from .data.encode import Encoded, encode
 from .data.partition import partition
 from .data.schema import Schema, read_schema
@@ -51,6 +52,7 @@ __all__ = [
     "data",
     "distill_clients",
     "distill_table",
+    "draft_schema",
     "encode",
     "evaluate",
     "fairness",
