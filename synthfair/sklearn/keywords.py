@@ -75,7 +75,7 @@ class FairEstimator(BaseEstimator):
 
     def _checked(self, kind: type[_Config], settings: dict[str, Any]) -> _Config:
         try:
-            return kind(**settings)
+            return kind.model_validate(settings)
         except ValidationError as error:
             raise refusal(type(self).__name__, error) from error
 
