@@ -25,6 +25,7 @@ from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from .federated.methods import TrainConfig
 from .model import LinearModel, Rows
 from .release import Release, write_release
+from .report.plots import plot_groups, plot_tradeoff, write_report
 from .report.shapes import plot_shapes, shapes
 from .scoring import predict
 from .server import pool_and_train, pool_records, read_releases
@@ -60,7 +61,9 @@ __all__ = [
     "load_dataset",
     "measure",
     "partition",
+    "plot_groups",
     "plot_shapes",
+    "plot_tradeoff",
     "pool_and_train",
     "pool_records",
     "postprocess",
@@ -78,4 +81,5 @@ __all__ = [
     "surrogate",
     "write_model",
     "write_release",
+    "write_report",
 ]
