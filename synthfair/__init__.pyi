@@ -14,6 +14,7 @@ from . import (
 from .client import Distillation, distill_clients, distill_table
 from .config import DistillConfig, ServerConfig, SurrogateConfig
 from .data.datasets import load_dataset
+from .data.draft import draft_schema
 from .data.encode import Encoded, encode
 from .data.partition import partition
 from .data.schema import Schema, read_schema
@@ -24,6 +25,7 @@ from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from .federated.methods import TrainConfig
 from .model import LinearModel, Rows
 from .release import Release, write_release
+from .report.plots import plot_groups, plot_tradeoff, write_report
 from .report.shapes import plot_shapes, shapes
 from .scoring import predict
 from .server import pool_and_train, pool_records, read_releases
@@ -51,6 +53,7 @@ __all__ = [
     "data",
     "distill_clients",
     "distill_table",
+    "draft_schema",
     "encode",
     "evaluate",
     "fairness",
@@ -58,7 +61,9 @@ __all__ = [
     "load_dataset",
     "measure",
     "partition",
+    "plot_groups",
     "plot_shapes",
+    "plot_tradeoff",
     "pool_and_train",
     "pool_records",
     "postprocess",
@@ -76,4 +81,5 @@ __all__ = [
     "surrogate",
     "write_model",
     "write_release",
+    "write_report",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -52,6 +52,6 @@ def _sentence(problem) -> str:  # noqa: ANN001 - pydantic's ErrorDetails, not im
     return problem["msg"].removeprefix("Value error, ")
 
 
-def _value_text(value: object) -> str:
-    text = repr(value)
+def _value_text(value: Any) -> str:
+    text = repr(value.item() if type(value).__module__ == "numpy" and value.ndim == 0 else value)
     return f"; got {text if len(text) <= 60 else text[:57] + '...'}"

@@ -86,6 +86,12 @@ class Evaluation(NamedTuple):
     client_gaps: Mapping[str, Mapping[str, Metric]] = {}
     by: Sequence[tuple[int, ...]] = ()
 
+    def __repr__(self) -> str:
+        """The metrics over all rows with their intervals, in a line."""
+        found = [(name, m) for name, m in self.overall.items() if np.isfinite(m.value)]
+        said = (f"{name} {m.value:.3f} [{m.low:.3f}, {m.high:.3f}]" for name, m in found)
+        return f"Evaluation({self.n_test:,} rows: {', '.join(said)})"
+
     @property
     def labelled(self) -> bool:
         """Whether the test rows have labels."""
@@ -116,7 +122,7 @@ def file_names(paths: Sequence[Path]) -> list[str]:
 
 def evaluate(
     model: TrainedModel,
-    tables: Mapping[str, pd.DataFrame | Encoded],
+    tables: pd.DataFrame | Encoded | Mapping[str, pd.DataFrame | Encoded],
     config: ServerConfig | None = None,
     *,
     sources: Sequence[Path] | None = None,
@@ -130,7 +136,8 @@ def evaluate(
 
     Args:
         model: its schema encodes the tables.
-        tables: by name, which stands in ``per_client``; or encoded, see :func:`encode_tests`.
+        tables: one, or several by name, which stands in ``per_client``; rows may be encoded, see
+            :func:`encode_tests`.
         config: of intervals, and of the groups that count.
         sources: files of the tables, for errors; their names if not given.
 
@@ -151,10 +158,12 @@ def evaluate(
         ...     schema=schema, version="0", loss="logistic", intercept=True, inputs=inputs,
         ...     theta=(0.0,) * 38 + (1.0,), gradient_norm=None, converged=None,
         ... )
-        >>> overall = sf.evaluate(model, {"all": table}, sf.ServerConfig(resamples=10)).overall
+        >>> overall = sf.evaluate(model, table, sf.ServerConfig(resamples=10)).overall
         >>> round(overall["accuracy"].value, 3), overall["spd"].value
         (0.877, 0.0)
     """
+    if isinstance(tables, Encoded) or not isinstance(tables, Mapping):
+        tables = {"table": tables}
     return evaluate_scores(_scores(model, tables, sources), config, schema=model.schema_)
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.config.rules import STRICT
 from synthfair.data.bases import Steps
-from synthfair.data.encode import expand
+from synthfair.data.encode import encode_inputs, expand
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as
 from synthfair.errors import InputError, refusal
 from synthfair.files import parse_json, read_bytes, validated, write_json
@@ -24,6 +24,7 @@ from synthfair.postprocess.decision import GroupDecision
 from synthfair.postprocess.histogram import ScoreHistogram
 
 if TYPE_CHECKING:
+    import pandas as pd
     from onnx import ModelProto
     from sklearn.pipeline import Pipeline
 
@@ -120,6 +121,26 @@ class TrainedModel(BaseModel):
         if self.decision is None:
             return (scores > 0).astype(float)
         return self.decision.probabilities(scores, s)
+
+    def predict(self, table: pd.DataFrame) -> np.ndarray:
+        """[N] the decision for each row, a value of the label; see :func:`synthfair.predict`.
+
+        Raises:
+            InputError: the table does not fit the schema; or decisions are drawn by coins, which
+                need the ids of :func:`synthfair.predict`.
+        """
+        x, s = encode_inputs(table, self.schema_, source="table")
+        negative, positive = self.schema_.decisions
+        return np.where(self.decide(self.scores(x, s), s), positive, negative)
+
+    def __repr__(self) -> str:
+        """Its schema's name, size and loss, in a line."""
+        layers = f", {len(self.hidden)} hidden layers" if self.hidden else ""
+        by_group = ", decides by group" if self.decision else ""
+        name, n, solved = self.schema_.name, len(self.inputs), f"converged={self.converged}"
+        return f"TrainedModel({name}, {n} inputs{layers}, {self.loss}{by_group}, {solved})"
+
+    __str__ = __repr__
 
     def require_counted(self, histogram: ScoreHistogram) -> None:
         """Refuses a histogram of another schema or another model's scores. Raises InputError."""

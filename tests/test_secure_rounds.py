@@ -59,7 +59,7 @@ class TestWithoutNoise:
         assert 0 < np.abs(plain - secure).max() < 1e-7  # 4 rounds of 20 reports, half a step each
 
     def test_without_a_clip_nothing_is_summed_by_shares(self):
-        with pytest.raises(ValidationError, match="secure needs clip"):
+        with pytest.raises(InputError, match="secure needs clip"):
             sf.TrainConfig(secure=True)
 
     def test_an_interrupted_run_reaches_the_same_numbers(self):

@@ -93,6 +93,11 @@ class Distillation(NamedTuple):
     resumed_at: int = 0
     baseline: Baseline | None = None
 
+    def __repr__(self) -> str:
+        """The release and how well it was computed, in a line."""
+        solved = f"inner_converged={self.inner_converged}, outer_converged={self.outer_converged}"
+        return f"Distillation({self.release!r}, {solved})"
+
     @property
     def config(self) -> DistillConfig:
         """The settings."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from synthfair.client.distillation import Distillation, distill_prepared
 from synthfair.client.fair_task import FairTask
 from synthfair.client.run import Progress, Run
 from synthfair.config import DistillConfig, SurrogateConfig
+from synthfair.config.rules import PenaltyName
 from synthfair.data.batches import Batches, RealRows, in_memory
 from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.schema import Schema
@@ -32,7 +33,7 @@ def distill_table(
     *,
     release: Literal["fair"] = "fair",
     model: Model | None = None,
-    penalty: Penalty | None = None,
+    penalty: Penalty | PenaltyName | None = None,
     optimizer: optax.GradientTransformation | None = None,
     noise: RandomBytes = system_entropy,
     source: str = "table",
@@ -59,9 +60,13 @@ def distill_table(
     config: DistillConfig | SurrogateConfig | None = None,
     *,
     release: Literal["fair", "surrogate"] | None = None,
+    model: Model | None = None,
+    penalty: Penalty | PenaltyName | None = None,
+    optimizer: optax.GradientTransformation | None = None,
     noise: RandomBytes = system_entropy,
     source: str = "table",
-    **fair: Any,
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
 ) -> Distillation | SurrogateRelease:
     """Distils a private table into a release.
 
@@ -84,18 +89,20 @@ def distill_table(
         schema: public; the same for all clients.
         config: settings; the defaults if not given.
         release: its kind; that of the settings if not given.
+        model: of a fair release, another than the linear model with the logistic loss; with
+            epsilon, a linear one.
+        penalty: of a fair release, another than ``config.penalty``: a name, or a function of scores
+            and rows. For a function ``config.notion`` only chooses the covariance that is shown;
+            with epsilon, it is one of those that come with synthfair.
+        optimizer: of a fair release's synthetic features, such as ``optax.adabelief(1e-2)``, in
+            place of ``config.optimizer`` and ``config.learning_rate``; clients of one process that
+            are given the same object share a compilation.
         noise: where the bytes of noise come from; other than the system's, it protects nothing, and
             the release says so.
         source: what to call the table in errors.
-        **fair: of fair releases only. ``model``: another than the linear model with the logistic
-            loss; with epsilon, a linear one. ``penalty``: another than ``config.penalty``;
-            ``config.notion`` then only chooses the covariance that is shown; with epsilon, one of
-            those that come with synthfair. ``optimizer``: of the synthetic features, such as
-            ``optax.adabelief(1e-2)``, in place of ``config.optimizer`` and
-            ``config.learning_rate``; clients of one process that are given the same object share a
-            compilation. ``progress``: called between chunks of steps. ``checkpoint``: name next to
-            which an interrupted run is saved, and continued from; with an optimizer, only by a run
-            with the same one.
+        progress: of a fair release, called between chunks of steps.
+        checkpoint: of a fair release, name next to which an interrupted run is saved, and continued
+            from; with an optimizer, only by a run with the same one.
 
     Raises:
         InputError: the table does not fit the schema, or cannot be distilled with these settings,
@@ -119,8 +126,10 @@ def distill_table(
     if release not in (None, kind):
         raise InputError(f"release = {release!r}: the settings are those of a {kind} release")
     if kind == "surrogate":
-        if fair:
-            raise InputError(f"{', '.join(fair)}: not used for a surrogate; the server trains")
+        fair = {"model": model, "penalty": penalty, "optimizer": optimizer}
+        fair |= {"progress": progress, "checkpoint": checkpoint}
+        if given := [name for name, value in fair.items() if value is not None]:
+            raise InputError(f"{', '.join(given)}: not used for a surrogate; the server trains")
         rows = table
         if hasattr(table, "columns"):
             frame = cast("pd.DataFrame", table)
@@ -128,9 +137,13 @@ def distill_table(
         settings = cast(SurrogateConfig, config or SurrogateConfig())
         return surrogate_release(cast(Batches, rows), schema, settings, noise=noise, source=source)
     real = encode_own(cast("pd.DataFrame", table), schema, source=source)
+    settings = cast(DistillConfig, config or DistillConfig())
+    if isinstance(penalty, str):
+        settings, penalty = settings.replace(penalty=penalty), None
     return distill_rows(
-        real, schema, cast("DistillConfig | None", config), noise=noise, source=source, **fair
-    )
+        real, schema, settings, model=model, penalty=penalty, optimizer=optimizer, noise=noise,
+        source=source, progress=progress, checkpoint=checkpoint,
+    )  # fmt: skip
 
 
 def distill_rows(

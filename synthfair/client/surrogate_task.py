@@ -42,6 +42,10 @@ class SurrogateRelease(NamedTuple):
     left_out: tuple[str, ...]
     rate_error: float
 
+    def __repr__(self) -> str:
+        """The release, in a line."""
+        return f"SurrogateRelease({self.release!r})"
+
 
 class SurrogateRows(NamedTuple):
     """A client's rows, read as a stream. Private.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from synthfair.config.rules import (
     LARGEST_EPSILON,
     LEAST_DELTA,
     LEAST_EPSILON,
-    STRICT,
     GroupsBy,
     Notion,
+    PenaltyName,
     Relation,
     Seed,
+    Settings,
 )
 from synthfair.config.target import Target
 
@@ -31,15 +32,14 @@ WITHOUT_FLAGS = frozenset((
 """Settings that are keys of a configuration alone, and no flags of the command line."""
 
 
-class DistillConfig(BaseModel):
+class DistillConfig(Settings):
     """Settings of one client's distillation. Symbols as in Wu et al. (2024)."""
-
-    model_config = STRICT
 
     rho_o: float = Field(
         default=10.0,
         ge=0,
-        description="Weight of the fairness penalty on real rows; 0 is plain distillation.",
+        description="Weight of the fairness penalty on real rows; 0 is plain distillation. The key"
+        " may be rho, as the server calls it.",
     )
     max_gap: float | None = Field(
         default=None,
@@ -59,7 +59,7 @@ class DistillConfig(BaseModel):
         " of each label.",
     )
     groups_by: tuple[str, ...] | None = GroupsBy
-    penalty: Literal["covariance", "selection_rate"] = Field(
+    penalty: PenaltyName = Field(
         default="covariance",
         description="What is penalised: covariance of group and score, or the smooth"
         " selection-rate gap.",
@@ -189,6 +189,8 @@ class DistillConfig(BaseModel):
         """
         if not isinstance(data, dict):
             return data
+        if "rho" in data and "rho_o" not in data:  # as the server calls it
+            data = {"rho_o" if key == "rho" else key: value for key, value in data.items()}
         if data.get("max_gap") is not None:
             data = {"penalty": "selection_rate", **data}
         return data if data.get("epsilon") is None else {"start": "middle", **data}

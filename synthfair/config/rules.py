@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from synthfair.errors import refusal
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 """Validation of all that is read from outside: no other keys, and no value of another type, such as
@@ -35,11 +37,50 @@ GroupsBy = Field(
 )
 """Groupings of several sensitive attributes."""
 
-Notion = Literal["statistical_parity", "equal_opportunity", "equalized_odds"]
-"""Rows in which groups are compared: all; those with the positive label; those of each label."""
+Notion = Annotated[
+    Literal["statistical_parity", "equal_opportunity", "equalized_odds"],
+    BeforeValidator(lambda name: "statistical_parity" if name == "demographic_parity" else name),
+]
+"""Rows in which groups are compared: all; those with the positive label; those of each label.
+``demographic_parity`` is another name for the first."""
+
+PenaltyName = Literal["covariance", "selection_rate"]
+"""The penalties that come with synthfair."""
 
 Relation = Literal["add_or_remove", "replace"]
 """The neighbouring relation: one table has a row more than the other, or one row is another."""
 
 WeightMethod = Literal["published", "kamiran_calders"]
 """The goal of weights: pairs of group and label weigh the same; or the two become independent."""
+
+
+class Settings(BaseModel):
+    """Settings that are validated once, and show what differs from the defaults.
+
+    Raises:
+        InputError: a value out of range or an unknown key, in a line each.
+    """
+
+    model_config = STRICT
+
+    if not TYPE_CHECKING:  # type checkers know the fields
+
+        def __init__(self, **values: Any) -> None:  # noqa: D107
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise refusal(type(self).__name__, error) from None
+
+        # What is read from a file is validated without it, and its errors name the file.
+        __init__.__pydantic_base_init__ = True
+
+    def replace(self, **values: Any) -> Self:
+        """The same settings with other values, which are validated."""
+        return type(self)(**self.model_dump(exclude_unset=True) | values)
+
+    def __repr__(self) -> str:
+        """The call that makes the same."""
+        given = self.model_dump(exclude_defaults=True)
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
+
+    __str__ = __repr__

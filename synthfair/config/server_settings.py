@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import (
-    BaseModel,
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
 
-from synthfair.config.rules import STRICT, GroupsBy, Notion, Seed
+from synthfair.config.rules import GroupsBy, Notion, PenaltyName, Seed, Settings
 from synthfair.config.target import Target
 
 FOR_SURROGATES = (
@@ -25,7 +24,7 @@ GAPS = "max_gap", "max_client_gap"
 """Gaps that a weight is looked for."""
 
 
-class ServerConfig(BaseModel):
+class ServerConfig(Settings):
     """Settings of the server: of its report, and, for surrogates, of fairness.
 
     Raises:
@@ -36,8 +35,6 @@ class ServerConfig(BaseModel):
         >>> sf.ServerConfig(max_gap=0.05).penalty
         'selection_rate'
     """
-
-    model_config = STRICT
 
     resamples: int = Field(
         default=1000,
@@ -95,7 +92,7 @@ class ServerConfig(BaseModel):
         " largest gap of a client to it. A client with few rows of some group (fewer than 30, or"
         " than min_group_rows) is left out, and named.",
     )
-    penalty: Literal["covariance", "selection_rate"] = Field(
+    penalty: PenaltyName = Field(
         default="covariance",
         description="Surrogates: what is penalised: covariance of group and score, or the smooth"
         " selection-rate gap.",

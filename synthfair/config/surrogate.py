@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from synthfair.config.distill import DistillConfig
 from synthfair.config.rules import (
     LARGEST_EPSILON,
     LEAST_DELTA,
     LEAST_EPSILON,
-    STRICT,
     Relation,
     Seed,
+    Settings,
 )
 
 
-class SurrogateConfig(BaseModel):
+class SurrogateConfig(Settings):
     """Settings of a surrogate release. Nothing in it is a choice of fairness: that is the server's.
 
     A cell is a pair of group and label.
@@ -30,8 +30,6 @@ class SurrogateConfig(BaseModel):
         >>> sf.SurrogateConfig(epsilon=1.0, delta=1e-6).k_min
         50
     """
-
-    model_config = STRICT
 
     release: Literal["surrogate"] = Field(default="surrogate", description="Kind of the release.")
     k_min: int = Field(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,7 +14,16 @@ import numpy as np
 import pandas as pd
 
 from synthfair.data.encode import as_numbers
-from synthfair.data.schema import LEAST_WIDTH, MISSING_VALUES, MOST_WIDTH, Value, blanks_hint, shown
+from synthfair.data.schema import (
+    LEAST_WIDTH,
+    MISSING_VALUES,
+    MOST_WIDTH,
+    Schema,
+    Value,
+    blanks_hint,
+    parse_schema,
+    shown,
+)
 from synthfair.errors import InputError
 
 WARNING = (
@@ -33,6 +43,9 @@ KNOTS = 6
 
 SKEWED = 0.8
 """Share of values in the lowest tenth of a range from 0, from which on steps are drafted."""
+
+_POSITIVE = ("1", "1.0", "true", "yes")
+"""Texts, in small letters, of values that are taken for the positive label."""
 
 _MARKS = ("", "?", ".", "na", "n/a", "#n/a", "<na>", "nan", "null")
 """Texts, in small letters and without blanks around, that are taken for a missing value."""
@@ -180,6 +193,59 @@ def draft_table(
         columns[column] = ColumnDraft({"categories": entry}, "categories", cause)
     one_or_more = attributes[0] if len(attributes) == 1 else attributes
     return Draft(name, label, one_or_more, columns, missing)
+
+
+def draft_schema(
+    table: pd.DataFrame,
+    *,
+    label: str,
+    sensitive: str | Sequence[str],
+    positive: Value | Sequence[Value] | None = None,
+) -> Schema:
+    """A schema from the rows of one table, to try things out.
+
+    Bounds and categories are read off the rows, which a UserWarning says: a schema is published,
+    and the same for all clients. Before rows are sent, write one that a codebook, laws or scales
+    say, with ``python -m synthfair schema``.
+
+    Args:
+        table: one row a person.
+        label: a column of two or more values.
+        sensitive: another one, or several.
+        positive: the value of the label, or several, that is the favourable decision; 1, True or
+            "yes" where it is not given.
+
+    Raises:
+        InputError: label or sensitive is no column, or has too many values; or it is not clear
+            which value of the label is positive.
+
+    Example:
+        >>> import warnings
+        >>> import synthfair as sf
+        >>> table, _ = sf.load_dataset("loanapp")
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore", UserWarning)
+        ...     schema = sf.draft_schema(table, label="approve", sensitive="white")
+        >>> schema
+        Schema(table: 29 features, label approve = 1, sensitive white)
+    """
+    draft = draft_table(table, "table", label, sensitive, missing=find_missing(table))
+    if positive is None:
+        named = [str(one) for one in draft.label_values if str(one).lower() in _POSITIVE]
+        if len(named) != 1:
+            raise InputError(
+                f"positive: say which values of {label!r} are the favourable decision; there are"
+                f" {shown(draft.label_values)}"
+            )
+    else:
+        named = [str(one) for one in np.atleast_1d(np.array(positive, object))]
+    draft.choose_positive(named)
+    warnings.warn(
+        "draft_schema: bounds and categories were read off the rows. A schema is published: review"
+        " it with a codebook before you send a release",
+        stacklevel=2,
+    )
+    return parse_schema(draft.to_json(reviewed=True), source="the drafted schema")
 
 
 def require_rows_and_header(table: pd.DataFrame, *, source: str) -> None:

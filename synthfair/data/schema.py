@@ -271,6 +271,16 @@ class Schema(BaseModel):
                 raise ValueError(f"column {name!r}: {sorted(words)} are also missing_values")
         return self
 
+    def __repr__(self) -> str:
+        """Its columns by their roles, in a line."""
+        label, positive = self.label, self.positive
+        return (
+            f"Schema({self.name}: {len(self.features)} features, label {label} = {positive!r},"
+            f" sensitive {self.sensitive_name})"
+        )
+
+    __str__ = __repr__
+
     @property
     def features(self) -> dict[str, Numeric | Categorical]:
         """The columns that are neither label nor sensitive attribute."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-from pydantic import BaseModel, Field, ModelWrapValidatorHandler, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
-from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Target
-from synthfair.config.rules import Seed
+from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Target
+from synthfair.config.rules import Seed, Settings
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord
 from synthfair.federated.cohorts import Cohorts
@@ -65,7 +65,7 @@ class TrainingPlan(NamedTuple):
         return self.protection if isinstance(self.protection, SecureSums) else None
 
 
-class TrainConfig(BaseModel):
+class TrainConfig(Settings):
     """Settings of a method that trains in rounds: those that the method reads, and no others.
 
     ``TrainConfig(method="two_phase", ...)`` makes the settings of the method that is named. Flags
@@ -90,8 +90,6 @@ class TrainConfig(BaseModel):
         >>> type(config).__name__, config.reads("memory")
         ('TwoPhaseSettings', False)
     """
-
-    model_config = STRICT
 
     method: Any = "fpfl"  # each method has a literal of its own
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(), strict=False, max_length=20)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
@@ -113,10 +113,28 @@ class Release:
     weight: np.ndarray | None = None
     signature: Signature | None = field(default=None, kw_only=True)
 
+    def __repr__(self) -> str:
+        """Its kind, size and epsilon, in a line."""
+        epsilon = self.header.config.epsilon
+        rows = f"{len(self.y):,} rows x {len(self.names)} columns"
+        if self.weight is not None:
+            rows += f" for {self.weight.sum():,.0f} real rows"
+        said = f"epsilon = {epsilon:g}" if epsilon else "no epsilon"
+        return f"Release({self.header.kind}, {rows}, {said})"
+
     @cached_property
     def fingerprint(self) -> bytes:
         """sha256 of the rows, whatever the metadata: the same rows twice are the same release."""
         return rows_digest(self.x, self.s, self.y, self.weight)
+
+
+class HasRelease(Protocol):
+    """What came of a client's computation, with the release in it."""
+
+    @property
+    def release(self) -> Release:
+        """What may be sent."""
+        ...
 
 
 def name_of(part: object) -> str:

@@ -22,6 +22,9 @@ from synthfair.report.answer import Headline, without_penalty
 from synthfair.report.overview import Overview, Summary
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+    from synthfair.postprocess.histogram import LabelCounts
     from synthfair.run_files import FrontierLine
 
 MOST_GROUPS, MOST_ALONE, MOST_METHODS = 6, 4, 9
@@ -119,7 +122,17 @@ class Figure:
         self.series.append(Series(name, x, y, line, size, hollow))
 
     def svg(self) -> str:
-        """SVG text; the same numbers give the same bytes.
+        """SVG text; the same numbers give the same bytes. Raises as :meth:`draw`."""
+        canvas, file = self.draw(), io.StringIO()
+        import matplotlib.style
+
+        with matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of letters that the reader's fonts have
+            canvas.savefig(file, format="svg", metadata={"Date": None, "Title": self.title})
+        return file.getvalue()
+
+    def draw(self) -> Canvas:
+        """The figure, by matplotlib.
 
         Raises:
             InputError: matplotlib is not installed.
@@ -131,7 +144,6 @@ class Figure:
 
         names = [textwrap.fill(series.name, 60) for series in self.series]
         rows = sum(name.count("\n") + 1 for name in names)
-        file = io.StringIO()
         with matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of letters that the reader's fonts have
             canvas = Canvas(figsize=(4.8, 3.0 + 0.17 * rows), layout="constrained")
@@ -166,8 +178,7 @@ class Figure:
             legend = canvas.legend(keys, [""] * len(keys), loc="outside lower left")
             for text, name in zip(legend.get_texts(), names, strict=True):
                 text.set_text(name)  # a legend would leave out a name that begins with _
-            canvas.savefig(file, format="svg", metadata={"Date": None, "Title": self.title})
-        return file.getvalue()
+        return canvas
 
 
 def _with_bounds(values: Sequence[float | Metric]) -> np.ndarray:
@@ -229,6 +240,21 @@ def largest_groups(rates: Mapping[str, Rates]) -> list[str]:
     """The groups that are drawn, those with most rows, in their own order."""
     ranked = sorted(rates, key=lambda group: -rates[group].n)[:MOST_GROUPS]
     return [group for group in rates if group in ranked]
+
+
+def group_metrics(rates: Rates, labels: Sequence[LabelCounts]) -> dict[str, Metric]:
+    """Rates of a group, with intervals where their rows are counted; by label at each client."""
+    rows = {"selection_rate": rates.n, "error_rate": rates.n}
+    if labels:
+        rows["true_positive_rate"] = sum(one.positive for one in labels)
+        rows["false_positive_rate"] = sum(one.negative for one in labels)
+    shares = {name: getattr(rates, name) for name in RATES}
+    return {
+        name: rate_interval(p * rows[name], rows[name])
+        if name in rows
+        else Metric(p, np.nan, np.nan)
+        for name, p in shares.items()
+    }
 
 
 def group_figure(rates: Mapping[str, Mapping[str, Metric]]) -> Figure:

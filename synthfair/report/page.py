@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from math import isnan, nan
+from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import synthfair
-from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, rate_interval, size, verdict
-from synthfair.fairness.metrics import Metric, Rates
+from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, size, verdict
+from synthfair.fairness.metrics import Metric
 from synthfair.files import require_distinct, require_free, write_text
 from synthfair.measure.estimate import FEW
-from synthfair.postprocess.histogram import LabelCounts, ScoreCounts
+from synthfair.postprocess.histogram import ScoreCounts
 from synthfair.release.format import disclosures
 from synthfair.report.answer import Headline, answer
 from synthfair.report.commands import commands
@@ -24,6 +24,7 @@ from synthfair.report.figures import (
     answer_figure,
     can_draw,
     group_figure,
+    group_metrics,
     largest_groups,
 )
 from synthfair.report.gaps import gap_table
@@ -191,7 +192,7 @@ def _view(result: Result, max_gap: float | None) -> View:
     # What the rows of groups and clients meet with.
     counts = [] if run.rows is None else [*run.rows.values()]
     rates = {
-        group: _rates(of, [client[group] for client in counts])
+        group: group_metrics(of, [client[group] for client in counts])
         for group, of in run.by_group.items()
     }
     largest = {group: rates[group] for group in largest_groups(run.by_group)}
@@ -253,7 +254,7 @@ def _add_attributes_and_clients(view: View, gap: str, max_gap: float | None) -> 
         title, titles = "Metrics by attribute", [t for t in names.values() if t != "accuracy"]
         tables[title] = Table(("groups by", *titles), rows)
         groups = {name: of for part in run.groupings.values() for name, of in part.rates.items()}
-        rows = [(name, int(of.n), *_rates(of, []).values()) for name, of in groups.items()]
+        rows = [(name, int(of.n), *group_metrics(of, []).values()) for name, of in groups.items()]
         view.folds[title] = Table(("group", "rows", *RATES.values()), rows)
     parts = [("all clients", run), *run.per_client.items()]  # a client may be called so, too
     rows = [(client, *(getattr(part, name) for name in names)) for client, part in parts]
@@ -296,19 +297,6 @@ def _add_scores(view: View, scores: Mapping[str, ScoreCounts], gap: str) -> None
     view.tables[title] = Table((*columns, "calibration error"), rows)
     rows = [(group, *one) for group, (bins, _, _) in groups.items() for one in bins]
     view.folds[title] = Table((*columns, "rows"), rows)
-
-
-def _rates(rates: Rates, labels: Sequence[LabelCounts]) -> dict[str, Metric]:
-    """Rates of a group, with intervals where their rows are counted; by label at each client."""
-    rows = {"selection_rate": rates.n, "error_rate": rates.n}
-    if labels:
-        rows["true_positive_rate"] = sum(one.positive for one in labels)
-        rows["false_positive_rate"] = sum(one.negative for one in labels)
-    shares = {name: getattr(rates, name) for name in RATES}
-    return {
-        name: rate_interval(p * rows[name], rows[name]) if name in rows else Metric(p, nan, nan)
-        for name, p in shares.items()
-    }
 
 
 def _curves(title: str, rates: dict[str, list[Metric]]) -> Figure:

@@ -14,6 +14,7 @@ import numpy as np
 
 import synthfair
 from synthfair.config import DistillConfig, Notion, ServerConfig
+from synthfair.config.rules import PenaltyName
 from synthfair.data.encode import Encoded, encode, encode_records, records_table
 from synthfair.data.schema import Schema
 from synthfair.distill.problem import make_penalty, make_rows
@@ -22,7 +23,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.intervals import FEW_ROWS
 from synthfair.fairness.penalties import Grouping, Penalty, grouped, named_penalty, strata
 from synthfair.model import LinearModel, Model, Rows, padded
-from synthfair.release.format import Release, name_of
+from synthfair.release.format import HasRelease, Release, name_of
 from synthfair.release.keys import Keys
 from synthfair.release.reading import MAX_CELLS, read_release
 from synthfair.server.trust import LITTLE, learn_weights
@@ -32,6 +33,14 @@ from synthfair.trained import TrainedModel, input_names
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Releases = (
+    Mapping[str, Release | HasRelease]
+    | Sequence[Release | HasRelease]
+    | Sequence[str | PathLike[str]]
+)
+"""Releases by name, or in a list, or their files; what :func:`synthfair.distill_table` returns
+stands for the release in it."""
 
 MANY_MEDIANS = 20.0
 """Rows that one client may have, in lower medians of all claims, where it is not set."""
@@ -78,6 +87,23 @@ def read_releases(
     return releases
 
 
+def named_releases(releases: Releases, schema: Schema) -> dict[str, Release]:
+    """Releases by name; those of a list are client 1, client 2 and so on, and files are read.
+
+    Raises:
+        InputError: there are none, or a file is refused, see :func:`read_releases`.
+    """
+    if not releases:
+        raise InputError("no releases: the pool is empty")
+    if not isinstance(releases, Mapping):
+        if all(isinstance(one, (str, PathLike)) for one in releases):
+            return read_releases(cast("Sequence[str]", releases), schema)
+        releases = {f"client {i}": cast(Release, one) for i, one in enumerate(releases, 1)}
+    return {
+        name: one if isinstance(one, Release) else one.release for name, one in releases.items()
+    }
+
+
 def signer(release: Release, keys: Keys) -> str:
     """The client that signed a release, which was read with these keys."""
     return keys[(release.signature and release.signature.public_key) or ""]
@@ -94,7 +120,7 @@ def pool(releases: Mapping[str, Release]) -> Encoded:
 
 
 def pool_records(
-    releases: Mapping[str, Release] | Sequence[str | PathLike[str]],
+    releases: Releases,
     schema: Schema,
     *,
     max_rows: float | None = None,
@@ -102,7 +128,7 @@ def pool_records(
     """The records of surrogates as a table, with weights, on which any learner can be trained.
 
     Args:
-        releases: surrogates by name, or their files.
+        releases: surrogates, as :func:`pool_and_train` takes them.
         schema: the clients'.
         max_rows: that one client may have; if not given, as of :func:`pool_and_train`.
 
@@ -127,10 +153,7 @@ def pool_records(
         >>> list(records.columns) == list(schema.columns), len(records) == len(weights)
         (True, True)
     """
-    if not isinstance(releases, Mapping):
-        releases = read_releases(releases, schema)
-    if not releases:
-        raise InputError("no releases: the pool is empty")
+    releases = named_releases(releases, schema)
     for name, release in releases.items():
         if release.weight is None:
             raise InputError(
@@ -211,7 +234,7 @@ class Pool(NamedTuple):
 
 
 def make_pool(
-    releases: Mapping[str, Release],
+    releases: Releases,
     schema: Schema,
     config: ServerConfig | None = None,
     *,
@@ -226,9 +249,7 @@ def make_pool(
             surrogates of which a group, or a label, is nobody's; or trusted rows that do not fit
             the schema, or have no row of some group and label.
     """
-    if not releases:
-        raise InputError("no releases: the pool is empty")
-    config, kinds = config or ServerConfig(), {}
+    releases, config, kinds = named_releases(releases, schema), config or ServerConfig(), {}
     for name, release in releases.items():
         kinds.setdefault(release.header.kind, name)
     if len(kinds) > 1:
@@ -461,12 +482,12 @@ def compared_groupings(
 
 
 def pool_and_train(
-    releases: Mapping[str, Release],
+    releases: Releases,
     schema: Schema,
     config: ServerConfig | None = None,
     *,
     model: LinearModel | None = None,
-    penalty: Penalty | None = None,
+    penalty: Penalty | PenaltyName | None = None,
     trusted: pd.DataFrame | Encoded | None = None,
 ) -> TrainedModel:
     """Trains one model on the rows of all releases.
@@ -486,7 +507,8 @@ def pool_and_train(
     that client still has 20 / (20 + R) of the weight: set ``max_rows`` where there are few.
 
     Args:
-        releases: by name; all fair, or all surrogates.
+        releases: all fair, or all surrogates: by name, in a list, or their files; what
+            :func:`synthfair.distill_table` returns stands for the release in it.
         schema: the clients'.
         config: of surrogates: ``rho`` or ``max_gap`` and ``max_client_gap``, ``penalty``,
             ``notion``, ``temperature``, ``lambda_theta``, ``intercept`` and ``max_rows``; the
@@ -494,8 +516,8 @@ def pool_and_train(
         model: that the clients of fair releases distilled for, where it is not the linear model
             with logistic loss. Its params must be a vector [n] and its scores those of
             :class:`LinearModel`, as a trained model scores a'theta.
-        penalty: of surrogates, another than that of the settings; a function of scores and
-            weighted rows, see :class:`synthfair.fairness.penalties.Penalty`.
+        penalty: of surrogates, another than that of the settings: a name, or a function of scores
+            and weighted rows, see :class:`synthfair.fairness.penalties.Penalty`.
         trusted: a small table of the server's own, of each group and label, about 200 rows. It is
             used for nothing but a weight of each release, by which bad ones hardly count; see
             :mod:`synthfair.server.trust`.
@@ -513,15 +535,14 @@ def pool_and_train(
         >>> table, schema = sf.load_dataset("loanapp")
         >>> lenders = sf.partition(table, clients=2, seed=0)
         >>> config = sf.SurrogateConfig()
-        >>> releases = {
-        ...     f"lender {i}": sf.distill_table(lender.train, schema, config).release
-        ...     for i, lender in enumerate(lenders)
-        ... }
-        >>> model = sf.pool_and_train(releases, schema, sf.ServerConfig(rho=10.0))
-        >>> found = sf.evaluate(model, {"all": table}).overall
+        >>> sent = [sf.distill_table(lender.train, schema, config) for lender in lenders]
+        >>> model = sf.pool_and_train(sent, schema, sf.ServerConfig(rho=10.0))
+        >>> found = sf.evaluate(model, table).overall
         >>> round(found["accuracy"].value, 1)
         0.9
     """
+    if isinstance(penalty, str):
+        config, penalty = (config or ServerConfig()).replace(penalty=penalty), None
     pooled = make_pool(releases, schema, config, penalty=penalty, trusted=trusted)
     return train_pool(pooled, schema, model=model)[0]
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from os import PathLike
-
 import numpy as np
 
 from synthfair.data.encode import encode
 from synthfair.postprocess.histogram import ScoreHistogram, score_bins
-from synthfair.release.format import Release
-from synthfair.server.pooling import pool_records, read_releases
+from synthfair.server.pooling import Releases, named_releases, pool_records
 from synthfair.trained import TrainedModel
 
 
 def surrogate_histogram(
-    releases: Mapping[str, Release] | Sequence[str | PathLike[str]],
+    releases: Releases,
     model: TrainedModel,
     *,
     n_bins: int = 101,
@@ -29,7 +25,7 @@ def surrogate_histogram(
     is computed from the releases alone, so that their guarantees are those of the thresholds.
 
     Args:
-        releases: surrogates of the model's schema by name, or their files.
+        releases: surrogates of the model's schema, as :func:`synthfair.pool_and_train` takes them.
         model: that scores the records; whether it was trained on them does not matter.
         n_bins: B, from 2 to 2,048.
 
@@ -40,8 +36,7 @@ def surrogate_histogram(
     Example:
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
-        >>> release = sf.distill_table(table, schema, sf.SurrogateConfig()).release
-        >>> releases = {"lender": release}
+        >>> releases = [sf.distill_table(table, schema, sf.SurrogateConfig())]
         >>> model = sf.pool_and_train(releases, schema, sf.ServerConfig(rho=0.0))
         >>> histogram = sf.server.surrogate_histogram(releases, model)
         >>> chosen = sf.postprocess.choose_decision(histogram, "statistical_parity", alpha=0.03)
@@ -49,8 +44,7 @@ def surrogate_histogram(
         0.9
     """
     schema = model.schema_
-    if not isinstance(releases, Mapping):
-        releases = read_releases(releases, schema)
+    releases = named_releases(releases, schema)
     records, weight = pool_records(releases, schema)
     rows, shape = encode(records, schema, source="records"), (len(schema.groups), 2, n_bins)
     entry = (2 * rows.s + (rows.y > 0)) * n_bins + score_bins(model.scores(rows.x, rows.s), n_bins)

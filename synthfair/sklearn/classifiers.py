@@ -171,7 +171,8 @@ class FairLogisticRegression(_LinearClassifier):
             combinations of their values are compared, of which those of few rows are merged.
         penalty: ``covariance`` of group and score, Wu et al. (2024) eq. (12), or the smooth
             ``selection_rate`` gap; if None, the covariance, and with ``max_gap`` the selection
-            rate.
+            rate. Or a function of scores and weighted rows, see
+            :class:`synthfair.fairness.penalties.Penalty`.
         temperature: steepness of the smooth selection rate, positive.
         lambda_theta: regularisation, positive.
         bounds: (lower, upper) by which numbers are scaled, by column name or index; or one pair for
@@ -218,7 +219,8 @@ class FairLogisticRegression(_LinearClassifier):
         """Trains.
 
         Args:
-            X: [N, n_features] array or DataFrame without missing values.
+            X: [N, n_features] array or DataFrame; a column with missing values gets an indicator
+                of them, and in other columns a missing value is refused.
             y: [N] labels of two classes.
             sensitive_features: [N] groups, 2 to 100; needed unless rho is 0. Of several columns
                 [N, k], groups are the combinations of their values, or see ``groups_by``. They, y
@@ -250,7 +252,9 @@ class FairLogisticRegression(_LinearClassifier):
             lambda_theta=fairness.lambda_theta,
             notion=fairness.notion,
             n_groups=n_groups,
-            penalty=None if free else make_penalty(config, n_groups=n_groups, by=by),
+            penalty=None
+            if free
+            else self._own_penalty or make_penalty(config, n_groups=n_groups, by=by),
             rho=fairness.rho,
             max_gap=fairness.max_gap,
             by=by,
@@ -332,7 +336,8 @@ class SingleShotClassifier(_LinearClassifier):
         """Cuts the rows by client, makes a release of each, and trains on the pool.
 
         Args:
-            X: [N, n_features] array or DataFrame without missing values.
+            X: [N, n_features] array or DataFrame; a column with missing values gets an indicator
+                of them, and in other columns a missing value is refused.
             y: [N] labels of two classes.
             sensitive_features: [N] groups, 2 to 100, or several columns [N, k]; needed. For fair
                 releases, each client needs all groups and both classes.
@@ -345,9 +350,10 @@ class SingleShotClassifier(_LinearClassifier):
             raise InputError(f"release = {self.release!r}: must be fair or surrogate")
         if not isinstance(self.exchanges, numbers.Integral) or self.exchanges < 0:
             raise InputError(f"exchanges = {self.exchanges!r}: must be a whole number, at least 0")
-        if self.exchanges and self.release == "fair":
+        if self.exchanges and (self.release == "fair" or self._own_penalty):
             raise InputError(
-                'exchanges: take release="surrogate"; a fair release has its own model'
+                'exchanges: take release="surrogate" and a penalty by name; a fair release has its'
+                " own model"
             )
         if sensitive_features is None:
             raise InputError("sensitive_features: None; give the group of each row")
@@ -380,11 +386,19 @@ class SingleShotClassifier(_LinearClassifier):
                     for name, part in parts.items()
                 ]
             else:
-                answers = distill_clients(parts, schema, config, model=codebook.model)
+                answers = distill_clients(
+                    parts, schema, config, model=codebook.model, penalty=self._own_penalty
+                )
                 if not all(answer.converged for answer in answers):
                     warn(NOT_CONVERGED, ConvergenceWarning)
             releases = dict(zip(parts, [answer.release for answer in answers], strict=True))
-            pool = make_pool(releases, schema, fairness if self.release == "surrogate" else None)
+            of_surrogates = self.release == "surrogate"
+            pool = make_pool(
+                releases,
+                schema,
+                fairness if of_surrogates else None,
+                penalty=self._own_penalty if of_surrogates else None,
+            )
             self.releases_: dict[Any, Release] = dict(zip(values, releases.values(), strict=True))
             users = None
             if self.exchanges:
@@ -394,3 +408,25 @@ class SingleShotClassifier(_LinearClassifier):
         self.n_iter_ = int(self.exchanges)
         fair = releases if self.release == "fair" else None
         return self._train(pool, fitted, fairness, fair, users=users, exchanges=self.n_iter_)
+
+
+def expected_failed_checks(estimator: Any) -> dict[str, str]:
+    """The checks of scikit-learn that an estimator is known not to pass, by name, and why.
+
+    For ``sklearn.utils.estimator_checks.check_estimator`` and ``parametrize_with_checks``, which
+    take it as ``expected_failed_checks``. They give no sensitive features, so that only
+    ``FairLogisticRegression(rho=0)``, which needs none, can be checked.
+
+    Args:
+        estimator: one of this package.
+
+    Example:
+        >>> import synthfair as sf
+        >>> model = sf.sklearn.FairLogisticRegression(rho=0)
+        >>> list(sf.sklearn.expected_failed_checks(model))
+        ['check_sample_weight_equivalence_on_dense_data']
+    """
+    if not isinstance(estimator, FairLogisticRegression):
+        return {}
+    reason = "training ends at a tolerance above that of this check"
+    return {"check_sample_weight_equivalence_on_dense_data": reason}

@@ -85,7 +85,8 @@ class Distiller(FairEstimator):
         """Makes the synthetic rows.
 
         Args:
-            X: [N, n_features] array or DataFrame without missing values.
+            X: [N, n_features] array or DataFrame; a column with missing values gets an indicator
+                of them, and in other columns a missing value is refused.
             y: [N] labels of two classes.
             sensitive_features: [N] groups, 2 to 100, or several columns [N, k]; needed.
 
@@ -113,7 +114,13 @@ class Distiller(FairEstimator):
         self.classes_, self.groups_ = fitted.classes, fitted.groups
         codebook.warn_of_learned()
         with jax.enable_x64(True):
-            (client,) = distill_clients({"X": rows}, codebook.schema, config, model=codebook.model)
+            (client,) = distill_clients(
+                {"X": rows},
+                codebook.schema,
+                config,
+                model=codebook.model,
+                penalty=self._own_penalty,
+            )
         release = self.release_ = client.release
         self.converged_ = client.converged
         if not self.converged_:

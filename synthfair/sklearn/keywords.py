@@ -13,8 +13,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from synthfair.config import DistillConfig, Notion, ServerConfig
+from synthfair.config.rules import PenaltyName
 from synthfair.data.schema import TIMES
 from synthfair.errors import InputError, refusal
+from synthfair.fairness.penalties import Penalty
 
 Bounds = Mapping[Any, tuple[float, float]] | tuple[Any, Any]
 """A pair (lower, upper) by column; or one for all, of numbers or of arrays [n_features]."""
@@ -43,7 +45,7 @@ class FairEstimator(BaseEstimator):
     max_gap: float | None = None
     notion: Notion = "statistical_parity"
     groups_by: Sequence[Any] | None = None
-    penalty: Literal["covariance", "selection_rate"] | None = None
+    penalty: PenaltyName | Penalty | None = None
     temperature: float = 4.0
     lambda_theta: float = 1e-3
     bounds: Bounds | None = None
@@ -62,9 +64,14 @@ class FairEstimator(BaseEstimator):
             )
         if self.max_gap is None:
             given["rho"] = self.rho
-        if self.penalty is None:
+        if not isinstance(self.penalty, str):
             del given["penalty"]
         return self._checked(ServerConfig, given)
+
+    @property
+    def _own_penalty(self) -> Penalty | None:
+        """The penalty, where it is a function."""
+        return self.penalty if callable(self.penalty) else None
 
     def _distillation(self, fairness: ServerConfig, **own: Any) -> DistillConfig:
         """A client's distillation under it. Raises InputError: a setting is not allowed."""
@@ -75,7 +82,7 @@ class FairEstimator(BaseEstimator):
 
     def _checked(self, kind: type[_Config], settings: dict[str, Any]) -> _Config:
         try:
-            return kind(**settings)
+            return kind.model_validate(settings)
         except ValidationError as error:
             raise refusal(type(self).__name__, error) from error
 

@@ -1,0 +1,121 @@
+"""A report and its plots from Python: of evaluations, and of the folders of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synthfair.errors import InputError
+from synthfair.evaluation import Evaluation
+from synthfair.fairness.intervals import size
+from synthfair.fairness.metrics import METRIC_OF
+from synthfair.report import page
+from synthfair.report.figures import Figure, group_figure, group_metrics, largest_groups
+from synthfair.report.result_tables import NAMES
+from synthfair.report.results import read_results
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+
+def plot_groups(evaluation: Evaluation) -> Canvas:
+    """Draws the selection rate, true and false positive rate, and error rate of each group.
+
+    Args:
+        evaluation: of a model, with 95 % intervals of its rates.
+
+    Returns:
+        A figure of matplotlib, of the six largest groups at most.
+
+    Raises:
+        InputError: matplotlib is not installed.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> model = sf.pool_and_train([sf.distill_table(table, schema)], schema)
+        >>> sf.plot_groups(sf.evaluate(model, table)).axes[0].get_ylabel()
+        'rate'
+    """
+    names, counts = evaluation.group_names, evaluation.rows.values()
+    by_name = dict(zip(names, evaluation.by_group, strict=True))
+    rates = {
+        name: group_metrics(of, [client[i] for client in counts])
+        for i, (name, of) in enumerate(by_name.items())
+    }
+    return group_figure({name: rates[name] for name in largest_groups(by_name)}).draw()
+
+
+def plot_tradeoff(
+    evaluations: Mapping[str, Evaluation],
+    notion: str = "statistical_parity",
+    *,
+    max_gap: float | None = None,
+) -> Canvas:
+    """Draws accuracy against the size of the gap, a point with 95 % intervals for each model.
+
+    Args:
+        evaluations: by the name of the model, such as its weight of the penalty; on the same rows.
+        notion: of fairness, by which the gap is measured.
+        max_gap: where a line stands: a gap that is fair enough.
+
+    Returns:
+        A figure of matplotlib. One decision for everybody has no gap, and the accuracy of the more
+        frequent label.
+
+    Raises:
+        InputError: there are no evaluations, no such notion, or matplotlib is not installed.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> sent = [sf.distill_table(table, schema, sf.SurrogateConfig())]
+        >>> found = {}
+        >>> for rho in (0.0, 10.0):
+        ...     model = sf.pool_and_train(sent, schema, sf.ServerConfig(rho=rho))
+        ...     found[f"rho = {rho:g}"] = sf.evaluate(model, table)
+        >>> sf.plot_tradeoff(found, max_gap=0.05).axes[0].get_ylabel()
+        'accuracy'
+    """
+    metric = METRIC_OF.get("statistical_parity" if notion == "demographic_parity" else notion)
+    if metric is None:
+        raise InputError(f"notion {notion!r}: must be one of {', '.join(METRIC_OF)}")
+    if not evaluations:
+        raise InputError("evaluations: there are none")
+    gap = NAMES[metric]
+    figure = Figure(f"Accuracy against the {gap}", f"size of the {gap}", "accuracy", max_gap)
+    for name, one in evaluations.items():
+        figure.add(name, [size(one.overall[metric])], [one.overall["accuracy"]])
+    first = next(iter(evaluations.values()))
+    figure.add("one decision for everybody", [0.0], [first.constant_accuracy])
+    return figure.draw()
+
+
+def write_report(
+    folders: str | PathLike[str] | Sequence[str | PathLike[str]],
+    path: str | PathLike[str] = "report.html",
+    *,
+    max_gap: float | None = None,
+    force: bool = False,
+) -> list[Path]:
+    """Writes a page on the results of one run or several, as ``python -m synthfair report`` does.
+
+    Args:
+        folders: of the server, ``compare``, ``train`` or ``evaluate``, with their metrics.json.
+        path: of the page; figures are written next to it.
+        max_gap: gap that is fair enough, from 0 to 1; that of the run if not given.
+        force: whether existing files are overwritten.
+
+    Returns:
+        The files written.
+
+    Raises:
+        InputError: a folder has no results, a file exists and force is false, or two runs differ in
+            nothing.
+    """
+    each = [folders] if isinstance(folders, (str, PathLike)) else folders
+    return page.write_report(
+        read_results([*map(Path, each)]), Path(path), max_gap=max_gap, force=force
+    )
