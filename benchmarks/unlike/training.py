@@ -142,9 +142,7 @@ def by_compare(cut: Cut, weight: Weight, *, smoke: bool, method: str) -> Scores:
     return Scores(np.concatenate(fitted.scores), seconds=seconds, converged=converged)
 
 
-def _distill_config(
-    cut: Cut, weight: Weight, *, smoke: bool, **private: float
-) -> sf.DistillConfig:
+def _distill_config(cut: Cut, weight: Weight, *, smoke: bool, **private: float) -> sf.DistillConfig:
     """The headline recipe of configs/, with the penalty asked for."""
     steps = {"steps": 5} if smoke else {}
     given = {"penalty": weight.penalty, "rho_o": weight.rho, "n_synthetic": 800, "seed": cut.seed}
