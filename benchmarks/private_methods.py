@@ -150,20 +150,26 @@ class FairDpSgd(DpSgd):
         return slope + MAIN.rho * after / (1 + self.learning_rate * MAIN.rho * m @ m) * m
 
 
+def noise_of_parts(epsilon: float) -> tuple[float, float]:
+    """The noise of the moment and of a step's gradient, in units of their sensitivities."""
+    mu = mu_for(epsilon, DELTA)
+    return 1 / (MOMENT**0.5 * mu), (SGD_STEPS / (1 - MOMENT)) ** 0.5 / mu
+
+
 def dp_sgd(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
     """The package's DP-SGD, one client with all rows; the noise follows from the split's seed."""
-    clients, mu = federation(cut), mu_for(epsilon, DELTA)
+    clients, (of_moment, of_gradient) = federation(cut), noise_of_parts(epsilon)
     real = weighted(pooled(clients.train)).rows(n_groups=clients.n_groups)
     a, s, y = map(np.asarray, real[:3])
     # Sums of inputs by group. A column adds at most 1 to a row's square, as do group and intercept.
     longest = (len(clients.schema.features) + 2) ** 0.5
     by_group = np.stack([a[s == group].sum(0) for group in range(2)])
     noise = np.random.default_rng(cut.seed).normal(size=by_group.shape)
-    by_group += longest / (MOMENT**0.5 * mu) * noise
+    by_group += longest * of_moment * noise
     share = by_group[1, -1] / by_group[:, -1].sum()
     method = FairDpSgd(
         LogisticRegression(a.shape[1]), batch=len(y), local_steps=1 if smoke else SGD_STEPS,
-        noise=(SGD_STEPS / (1 - MOMENT)) ** 0.5 / mu, **SGD,
+        noise=of_gradient, **SGD,
         moment=jnp.asarray((by_group[1] - share * by_group.sum(0)) / len(y)),
     )  # fmt: skip
     users = make_users(a, s, y, np.zeros(len(y)))
