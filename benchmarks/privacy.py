@@ -3,6 +3,11 @@
     python -m benchmarks.privacy                    # 10 seeds; goes on where it stopped
     python -m benchmarks.privacy every              # all ways to one private and fair model
 
+The runs of ``every`` have a file for each table, so that two processes can share the tables:
+
+    python -m benchmarks.privacy every --only table=dutch
+    python -m benchmarks.privacy every --only table=law_school_race table=adult
+
 Law School by race and Dutch with the settings in configs/, delta = 1 / N^1.1 with N a client's
 training rows; private runs start in the middle of the range, as is the default with epsilon. Each
 client spends epsilon. For comparison: the constant classifier, the non-private run, and local
