@@ -262,14 +262,28 @@ def ebm(here: Split, setting: AdditiveSetting, seed: int, *, smoke: bool) -> np.
     scores = learner.decision_function(here.features("test"))
     if setting.asked == "nothing":
         return (scores > 0).astype(float)
-    bins = sf.postprocess.score_bins(learner.decision_function(here.features("train")), 101)
-    counts = sf.postprocess.count_scores(bins, train.s, train.y, clients.n_groups, 101)
+    own = learner.decision_function(here.features("train"))
+    return by_thresholds(clients, (own, train.s, train.y), (scores, test.s))
+
+
+def by_thresholds(
+    clients: Federation,
+    train: tuple[np.ndarray, np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+) -> np.ndarray:
+    """[N_test] chances of the decision +1 by group, of scores and groups of test rows.
+
+    The thresholds are chosen on scores, groups and labels of training rows.
+    """
+    scores, s, y = train
+    bins = sf.postprocess.score_bins(scores, 101)
+    counts = sf.postprocess.count_scores(bins, s, y, clients.n_groups, 101)
     histogram = sf.postprocess.ScoreHistogram(
         schema_hash=clients.schema.hash, model="0" * 64, counts=counts.tolist(),
         groups=tuple(map(str, clients.schema.groups)),
     )  # fmt: skip
     choice = sf.postprocess.choose_decision(histogram, "statistical_parity", GAP)
-    return choice.decision.probabilities(scores, test.s)
+    return choice.decision.probabilities(*test)
 
 
 @lru_cache(maxsize=1)

@@ -1,6 +1,12 @@
 """Accuracy and SPD against epsilon.
 
     python -m benchmarks.privacy                    # 10 seeds; goes on where it stopped
+    python -m benchmarks.privacy every              # all ways to one private and fair model
+
+The runs of ``every`` have a file for each table, so that two processes can share the tables:
+
+    python -m benchmarks.privacy every --only table=dutch
+    python -m benchmarks.privacy every --only table=law_school_race table=adult
 
 Law School by race and Dutch with the settings in configs/, delta = 1 / N^1.1 with N a client's
 training rows; private runs start in the middle of the range, as is the default with epsilon. Each
@@ -20,6 +26,7 @@ import numpy as np
 import synthfair as sf
 from benchmarks.findings import NOTHING, nothing_learned
 from benchmarks.harness import ROOT, Experiment, main
+from benchmarks.private_methods import EVERY
 from benchmarks.runs import AccuracySpd, Runs
 from benchmarks.showing import accuracy_text, as_svg, over_epsilon, page, panels, verdict
 from synthfair.compare import federate, run_method
@@ -141,7 +148,7 @@ BUDGETS = Experiment(
     behind=lambda setting: (config_of(setting.task),), parallel=True,
 )  # fmt: skip
 
-EXPERIMENTS = (BUDGETS,)
+EXPERIMENTS = (BUDGETS, EVERY)
 
 if __name__ == "__main__":
     main(__doc__, "privacy", *EXPERIMENTS)

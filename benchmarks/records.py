@@ -130,10 +130,11 @@ class Upload(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def upload(cut: tuple[str, str, int], kind: str) -> Upload:
-    """Surrogates of all clients that can make one, with one of :data:`CONFIGS`."""
+def upload(cut: tuple[str, str, int], epsilon: float | None) -> Upload:
+    """Surrogates of all clients that can make one, with one of :data:`CONFIGS` and this epsilon."""
     tables, clients = clients_of(*cut)
-    config = CONFIGS[kind].model_copy(update={"seed": cut[-1]})
+    usual = CONFIGS[PRIVATE if epsilon else EXACT]
+    config = usual.model_copy(update={"epsilon": epsilon, "seed": cut[-1]})
     releases, start = {}, time.perf_counter()
     for name, own in zip(clients.names, tables, strict=True):
         with suppress(sf.InputError):  # no pair of group and label has rows enough
@@ -146,7 +147,7 @@ def run_records(setting: RecordSetting, seed: int, *, smoke: bool) -> RecordValu
     """One learner on the rows of one split."""
     cut = setting.table, setting.encoding, seed
     clients = clients_of(*cut)[1]
-    sent = None if setting.rows == CENTRAL else upload(cut, setting.rows)
+    sent = None if setting.rows == CENTRAL else upload(cut, CONFIGS[setting.rows].epsilon)
     start, converged = time.perf_counter(), True
     if setting.learner in ("linear", *PENALTIES):
         chance, converged = linear(setting.learner, clients, sent)

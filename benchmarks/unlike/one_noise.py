@@ -39,14 +39,20 @@ def run_noise(setting: NoiseSetting, seed: int, *, smoke: bool) -> AccuracySpd:
         surrogates.cache_clear()  # of an earlier draw
         private = METHODS["private"].train(cut, MAIN, smoke=smoke)
     else:
-        config = CONFIGS["private"].model_copy(update={"seed": cut.seed})
-        batches = [in_memory(rows) for rows in clients.train]
-        one = sf.surrogate.make_secure_surrogate(batches, config, clients.schema).surrogate
-        private = trained(WeightedTable(*one.rows(clients.schema), one.weight), MAIN, clients)
+        private = trained(one_for_all(cut, CONFIGS["private"]), MAIN, clients)
     ours, theirs = (
         accuracy_and_spd(clients, (one.scores > 0).astype(float)) for one in (private, central)
     )
     return AccuracySpd(*(round(abs(a - b), 6) for a, b in zip(ours, theirs, strict=True)))
+
+
+def one_for_all(cut: Cut, config: sf.SurrogateConfig) -> WeightedTable:
+    """The surrogate of all clients together, by secure sums, with the seed of the split."""
+    clients = federation(cut)
+    batches = [in_memory(rows) for rows in clients.train]
+    config = config.model_copy(update={"seed": cut.seed})
+    one = sf.surrogate.make_secure_surrogate(batches, config, clients.schema).surrogate
+    return WeightedTable(*one.rows(clients.schema), one.weight)
 
 
 def one_noise_lines(runs: Runs) -> Iterator[tuple[object, ...]]:

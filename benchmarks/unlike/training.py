@@ -81,12 +81,13 @@ def from_surrogates(cut: Cut, weight: Weight, *, smoke: bool, kind: str = "surro
     )
 
 
-def from_fair_releases(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
+def from_fair_releases(cut: Cut, weight: Weight, *, smoke: bool, **private: float) -> Scores:
     """Wu et al. (2024): each client distils its own fair model, and an ordinary one is pooled.
 
-    Clients that the method refuses, those of one label or one group, send nothing.
+    Clients that the method refuses, those of one label or one group, send nothing. Private releases
+    have an epsilon and a delta.
     """
-    clients, config = federation(cut), _distill_config(cut, weight, smoke=smoke)
+    clients, config = federation(cut), _distill_config(cut, weight, smoke=smoke, **private)
     releases, rows_out, start = {}, 0, time.perf_counter()
     for i, real in enumerate(clients.train):
         try:
@@ -141,11 +142,11 @@ def by_compare(cut: Cut, weight: Weight, *, smoke: bool, method: str) -> Scores:
     return Scores(np.concatenate(fitted.scores), seconds=seconds, converged=converged)
 
 
-def _distill_config(cut: Cut, weight: Weight, *, smoke: bool) -> sf.DistillConfig:
+def _distill_config(cut: Cut, weight: Weight, *, smoke: bool, **private: float) -> sf.DistillConfig:
     """The headline recipe of configs/, with the penalty asked for."""
     steps = {"steps": 5} if smoke else {}
     given = {"penalty": weight.penalty, "rho_o": weight.rho, "n_synthetic": 800, "seed": cut.seed}
-    return sf.DistillConfig.model_validate(given | steps)
+    return sf.DistillConfig.model_validate(given | steps | private)
 
 
 class Method(NamedTuple):
