@@ -57,8 +57,8 @@ LOOKS = {
 }
 """Name, colour and marker of each method; none of those without an epsilon."""
 
-OF_AIM, FEWER = ("aim", "safes"), 3
-"""Methods on AIM's records, which are not run on Adult; and seeds of these and of fair releases."""
+OF_AIM, FEWER = ("aim", "safes"), {"aim": 2, "safes": 2, "fair": 3}
+"""Methods on AIM's records, which are not run on Adult; and seeds where there are fewer than 5."""
 
 
 class EverySetting(NamedTuple):
@@ -271,7 +271,7 @@ def show_every(runs: Runs) -> dict[str, str]:
     numbers = {
         "rho": MAIN.rho, "gap": GAP, "clip": SGD_CLIP, "steps": SGD_STEPS, "moment": MOMENT,
         "most": MOST_VALUES, "bins": BINS, "rounds": AIM_ROUNDS, "fit_steps": AIM_STEPS,
-        "size": AIM_SIZE, "fewer": FEWER,
+        "size": AIM_SIZE, "of_aim": FEWER["aim"], "of_fair": FEWER["fair"],
     }  # fmt: skip
     text = page("privacy/every", runs, rows=every_lines(runs), **numbers)
     return {"every.md": text} | {
@@ -322,7 +322,7 @@ EVERY = Experiment(
         one for one in settings_of_all()
         if one.table == TABLES[0] and one.epsilon in (1.0, np.inf) and one.method not in OF_AIM
     ),
-    seeds=5, most_seeds=lambda setting: FEWER if setting.method in (*OF_AIM, "fair") else np.inf,
+    seeds=5, most_seeds=lambda setting: FEWER.get(setting.method, np.inf),
     file="every_{table}.csv", sources=lambda setting: SOURCES[TASKS[setting.table][0]],
     behind=behind, default=False,
 )  # fmt: skip
