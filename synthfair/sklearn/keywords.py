@@ -64,7 +64,7 @@ class FairEstimator(BaseEstimator):
             )
         if self.max_gap is None:
             given["rho"] = self.rho
-        if not isinstance(self.penalty, str):
+        if self.penalty is None or self._own_penalty:
             del given["penalty"]
         return self._checked(ServerConfig, given)
 

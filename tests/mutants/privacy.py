@@ -174,8 +174,8 @@ MUTANTS = [
     Mutant(
         "a row is counted in the tables of a tree alone",
         "privacy/statement.py",
-        'bounds["tables"] = pairs**0.5, pairs',
-        'bounds["tables"] = (p - 1) ** 0.5, pairs',
+        '"tables": (pairs**0.5, pairs)',
+        '"tables": ((p - 1) ** 0.5, pairs)',
         "test_surrogate_guarantee.py",
     ),
     Mutant(

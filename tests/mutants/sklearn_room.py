@@ -27,8 +27,8 @@ MUTANTS = [
     Mutant(
         "rows are distilled for a model that reads the group",
         "sklearn/distiller.py",
-        "config, model=codebook.model)",
-        "config)",
+        "                model=codebook.model,\n",
+        "",
         "test_sklearn.py",
     ),
     Mutant(
@@ -104,8 +104,8 @@ MUTANTS = [
     Mutant(
         "clients are called by their number",
         "sklearn/classifiers.py",
-        "distill_clients(parts, schema",
-        "distill_clients([*parts.values()], schema",
+        "parts, schema, config, model=codebook.model, penalty",
+        "[*parts.values()], schema, config, model=codebook.model, penalty",
         "test_sklearn.py",
     ),
     Mutant(
