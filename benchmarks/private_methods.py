@@ -307,7 +307,7 @@ def settings_of_all() -> Iterator[EverySetting]:
 
 def behind(setting: EverySetting) -> tuple[object, ...]:
     """The settings of each method."""
-    of_surrogates = surrogates_version(1.0), surrogate_config(1.0)
+    of_surrogates = surrogates_version(1.0), records.CONFIGS[records.PRIVATE]
     own: Mapping[str, tuple[object, ...]] = {
         "dp_sgd": (SGD_RATE, SGD_CLIP, SGD_STEPS, MOMENT),
         **dict.fromkeys(OF_AIM, (MOST_VALUES, BINS, AIM_ROUNDS, AIM_STEPS, AIM_SIZE)),

@@ -162,7 +162,7 @@ def evaluate(
         >>> round(overall["accuracy"].value, 3), overall["spd"].value
         (0.877, 0.0)
     """
-    if isinstance(tables, Encoded) or not isinstance(tables, Mapping):
+    if not isinstance(tables, Mapping):
         tables = {"table": tables}
     return evaluate_scores(_scores(model, tables, sources), config, schema=model.schema_)
 

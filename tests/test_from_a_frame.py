@@ -8,6 +8,7 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
+from synthfair.config.loading import load_settings
 from synthfair.errors import InputError
 
 SCHEMA = make_schema()
@@ -49,6 +50,7 @@ def test_five_names_lead_from_a_frame_to_a_fair_model():
         (["no", "yes"], None, "yes"),
         ([False, True], None, True),
         ([0, 1], None, 1),
+        ([0.0, 1.0], 1.0, 1),
         (["bad", "good"], "good", "good"),
         (["bad", "fair", "good"], ["fair", "good"], ("fair", "good")),
     ],
@@ -118,4 +120,67 @@ def test_what_is_shown_is_a_line(sent, model):
         assert "\n" not in repr(one)
         assert len(repr(one)) < 300
     assert repr(config) == "DistillConfig(rho_o=3.0, n_synthetic=8, steps=2)"
-    assert eval(repr(config), {"DistillConfig": sf.DistillConfig}) == config
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        sf.DistillConfig(rho_o=3.0, steps=2, n_synthetic=8),
+        sf.DistillConfig(epsilon=1.0, delta=1e-6, start="range"),  # the default would be another
+        sf.DistillConfig(max_gap=0.05, penalty="covariance"),
+        sf.ServerConfig(max_gap=0.05),
+        sf.SurrogateConfig(epsilon=1.0, delta=1e-6),
+    ],
+)
+def test_settings_are_shown_as_the_call_that_makes_them(config):
+    kinds = (sf.DistillConfig, sf.ServerConfig, sf.SurrogateConfig)
+    assert eval(repr(config), {kind.__name__: kind for kind in kinds}) == config
+    assert config.replace(seed=3) == type(config)(**config.given, seed=3)
+
+
+def test_a_weight_has_two_names(tmp_path):
+    assert sf.DistillConfig(rho=3.0) == sf.DistillConfig(rho_o=3.0)
+    assert sf.ServerConfig(rho_o=3.0) == sf.ServerConfig(rho=3.0)
+    assert sf.DistillConfig(rho_o=3.0).replace(rho=5.0).rho_o == 5.0
+    with pytest.raises(InputError, match="rho_o, rho: two names of one setting"):
+        sf.DistillConfig(rho=1.0, rho_o=2.0)
+    (tmp_path / "c.toml").write_text("rho = 3.0")
+    assert load_settings(sf.DistillConfig, tmp_path / "c.toml", {"rho_o": 5.0}).rho_o == 5.0
+
+
+@pytest.mark.parametrize("given", ["a.parquet", 3, [3], {"a": "a.parquet"}])
+def test_what_is_no_release_is_refused(given):
+    with pytest.raises(InputError, match="releases: .*must be"):
+        sf.pool_and_train(given, SCHEMA)
+
+
+def test_one_release_is_not_several(sent):
+    for one in (sent[0], sent[0].release):
+        with pytest.raises(InputError, match="releases: must be several"):
+            sf.pool_and_train(one, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.rename(columns={"income": 3}), "column 3: its name must be a text"),
+        (lambda t: pd.concat([t, t[["income"]]], axis=1), "'income': there are two"),
+        (lambda t: t.iloc[:0], "no rows"),
+    ],
+)
+def test_a_table_without_names_or_rows_is_not_drafted(change, message):
+    with pytest.raises(InputError, match=message):
+        sf.draft_schema(change(CLIENTS[0]), label="paid", sensitive="town")
+
+
+def test_plots_have_a_point_for_each_model_and_group(model):
+    pytest.importorskip("matplotlib")
+    found = sf.evaluate(model, CLIENTS[0])
+    legend = sf.plot_tradeoff({"one": found, "other": found}, max_gap=0.1).legends[0]
+    assert [text.get_text() for text in legend.get_texts()][:2] == ["one", "other"]
+    legend = sf.plot_groups(found).legends[0]
+    assert [text.get_text() for text in legend.get_texts()] == ["town=a", "town=b"]
+    with pytest.raises(InputError, match="there are none"):
+        sf.plot_tradeoff({})
+    with pytest.raises(InputError, match="notion 'parity': must be one of"):
+        sf.plot_tradeoff({"one": found}, "parity")

@@ -458,6 +458,15 @@ def squared_gap(scores, rows):
     return (means[1] - means[0]) ** 2
 
 
+def test_what_is_no_penalty_is_refused():
+    for given, message in [({"penalty": 3}, "penalty"), ({"groups_by": ["a"]}, "groups_by: needs")]:
+        model = FairLogisticRegression(**{"penalty": squared_gap} | given)
+        with pytest.raises(ValueError, match=message):
+            model.fit(X, Y, sensitive_features=S)
+    with pytest.raises(ValueError, match="exchanges: .* a penalty by name"):
+        SingleShotClassifier(exchanges=1, penalty=squared_gap).fit(X, Y, sensitive_features=S)
+
+
 @pytest.mark.parametrize("kind", [FairLogisticRegression, SingleShotClassifier])
 def test_a_penalty_may_be_a_function(kind):
     rng = np.random.default_rng(0)

@@ -23,6 +23,7 @@ from synthfair.client.distillation import (
 from synthfair.client.fair_task import FairTask, check_rows
 from synthfair.client.run import Run
 from synthfair.config import DistillConfig
+from synthfair.config.rules import PenaltyName
 from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.schema import Schema
 from synthfair.distill.problem import MOST_PADDED, OuterState, StepRecord, init, run
@@ -55,7 +56,7 @@ def distill_clients(
     config: DistillConfig | None = None,
     *,
     model: Model | None = None,
-    penalty: Penalty | None = None,
+    penalty: Penalty | PenaltyName | None = None,
     progress: OnClients | None = None,
 ) -> list[Distillation]:
     """:func:`distill_table` of each client, batched through vmap.
@@ -80,6 +81,8 @@ def distill_clients(
         KeyboardInterrupt: once the steps that are computed at the moment are done.
     """
     config = config or DistillConfig()
+    if isinstance(penalty, str):
+        config, penalty = config.replace(penalty=penalty), None
     given = (
         clients
         if isinstance(clients, Mapping)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -35,11 +36,13 @@ WITHOUT_FLAGS = frozenset((
 class DistillConfig(Settings):
     """Settings of one client's distillation. Symbols as in Wu et al. (2024)."""
 
+    other_names: ClassVar[Mapping[str, str]] = {"rho": "rho_o"}
+
     rho_o: float = Field(
         default=10.0,
         ge=0,
-        description="Weight of the fairness penalty on real rows; 0 is plain distillation. The key"
-        " may be rho, as the server calls it.",
+        description="Weight of the fairness penalty on real rows; 0 is plain distillation. The"
+        " server calls it rho, which is taken here, too.",
     )
     max_gap: float | None = Field(
         default=None,
@@ -189,8 +192,6 @@ class DistillConfig(Settings):
         """
         if not isinstance(data, dict):
             return data
-        if "rho" in data and "rho_o" not in data:  # as the server calls it
-            data = {"rho_o" if key == "rho" else key: value for key, value in data.items()}
         if data.get("max_gap") is not None:
             data = {"penalty": "selection_rate", **data}
         return data if data.get("epsilon") is None else {"start": "middle", **data}

@@ -7,15 +7,16 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from synthfair.config.distill import DistillConfig
+from synthfair.config.rules import Settings
 from synthfair.config.server_settings import GAPS, ServerConfig
 from synthfair.config.surrogate import SurrogateConfig
 from synthfair.errors import InputError, refusal
 from synthfair.files import read_bytes
 
-_Config = TypeVar("_Config", bound=BaseModel)
+_Config = TypeVar("_Config", bound=Settings)
 
 
 MAX_BYTES = 2**20
@@ -118,9 +119,10 @@ def load_settings(
     """
     settings = {} if path is None else read_toml(path)
     settings = {key: value for key, value in settings.items() if key not in leave_out}
+    settings = kind.named(settings)
     flags = {key: value for key, value in overrides.items() if value is not None}
     try:
-        return kind.model_validate(settings | flags)
+        return kind.model_validate(settings | kind.named(flags))
     except ValidationError as error:
         from_flags = path is None or all(
             problem["loc"][:1] and problem["loc"][0] in flags for problem in error.errors()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from synthfair.errors import refusal
+from synthfair.errors import InputError, refusal
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 """Validation of all that is read from outside: no other keys, and no value of another type, such as
@@ -63,24 +64,47 @@ class Settings(BaseModel):
 
     model_config = STRICT
 
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """What a setting may also be called."""
+
     if not TYPE_CHECKING:  # type checkers know the fields
 
         def __init__(self, **values: Any) -> None:  # noqa: D107
             try:
-                super().__init__(**values)
+                super().__init__(**self.named(values))
             except ValidationError as error:
                 raise refusal(type(self).__name__, error) from None
 
         # What is read from a file is validated without it, and its errors name the file.
         __init__.__pydantic_base_init__ = True
 
+    @classmethod
+    def named(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values under the names of the fields.
+
+        Raises:
+            InputError: one is given by both of its names.
+        """
+        for other, name in cls.other_names.items():
+            if {other, name} <= values.keys():
+                raise InputError(f"{name}, {other}: two names of one setting; give one")
+        return {cls.other_names.get(key, key): value for key, value in values.items()}
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Settings that make the same: those that are no defaults, or not those of the others."""
+        given = self.model_dump(exclude_defaults=True)
+        made = type(self).model_validate(given)
+        fields = type(self).model_fields
+        return given | {k: v for k in fields if (v := getattr(self, k)) != getattr(made, k)}
+
     def replace(self, **values: Any) -> Self:
-        """The same settings with other values, which are validated."""
-        return type(self)(**self.model_dump(exclude_unset=True) | values)
+        """The same settings with other values, validated; defaults that others led to stay."""
+        return type(self)(**self.given | self.named(values))
 
     def __repr__(self) -> str:
         """The call that makes the same."""
-        given = self.model_dump(exclude_defaults=True)
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
+        given = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
+        return f"{type(self).__name__}({given})"
 
     __str__ = __repr__

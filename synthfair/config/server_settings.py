@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import (
     Field,
@@ -35,6 +36,8 @@ class ServerConfig(Settings):
         >>> sf.ServerConfig(max_gap=0.05).penalty
         'selection_rate'
     """
+
+    other_names: ClassVar[Mapping[str, str]] = {"rho_o": "rho"}
 
     resamples: int = Field(
         default=1000,

@@ -101,7 +101,7 @@ class Draft:
             InputError: one is not a value of the label, or all values are named.
         """
         values = {str(value): value for value in self.label_values}
-        if not set(texts) <= set(values) or len(set(texts)) == len(values) > 1:
+        if not texts or not set(texts) <= set(values) or len(set(texts)) == len(values) > 1:
             some = f"must be some, but not all, values of {self.label!r}: {shown([*values])}"
             raise InputError(f"positive {shown(texts)}: {some}")
         positive = [values[text] for text in dict.fromkeys(texts)]
@@ -204,9 +204,9 @@ def draft_schema(
 ) -> Schema:
     """A schema from the rows of one table, to try things out.
 
-    Bounds and categories are read off the rows, which a UserWarning says: a schema is published,
-    and the same for all clients. Before rows are sent, write one that a codebook, laws or scales
-    say, with ``python -m synthfair schema``.
+    Bounds and categories are read off the rows, which no epsilon covers; a UserWarning says so. A
+    schema is published, and the same for all clients: before a release is sent, write one from a
+    codebook, laws or scales, with ``python -m synthfair schema``.
 
     Args:
         table: one row a person.
@@ -229,6 +229,12 @@ def draft_schema(
         >>> schema
         Schema(table: 29 features, label approve = 1, sensitive white)
     """
+    require_rows_and_header(table, source="table")
+    if odd := [name for name in table.columns if not isinstance(name, str)]:
+        raise InputError(f"table: column {odd[0]!r}: its name must be a text")
+    if not table.columns.is_unique:
+        twice = table.columns[table.columns.duplicated()][0]
+        raise InputError(f"table: column {twice!r}: there are two of that name")
     draft = draft_table(table, "table", label, sensitive, missing=find_missing(table))
     if positive is None:
         named = [str(one) for one in draft.label_values if str(one).lower() in _POSITIVE]
@@ -237,12 +243,13 @@ def draft_schema(
                 f"positive: say which values of {label!r} are the favourable decision; there are"
                 f" {shown(draft.label_values)}"
             )
-    else:
-        named = [str(one) for one in np.atleast_1d(np.array(positive, object))]
+    else:  # by value, as the label 1.0 is drafted as 1
+        given = np.atleast_1d(np.array(positive, object)).tolist()
+        named = [next((str(v) for v in draft.label_values if v == one), str(one)) for one in given]
     draft.choose_positive(named)
     warnings.warn(
-        "draft_schema: bounds and categories were read off the rows. A schema is published: review"
-        " it with a codebook before you send a release",
+        "draft_schema: bounds and categories were read off the rows, which no epsilon covers. A"
+        " schema is published: before you send a release, write one from a codebook",
         stacklevel=2,
     )
     return parse_schema(draft.to_json(reviewed=True), source="the drafted schema")

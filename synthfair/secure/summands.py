@@ -316,8 +316,9 @@ class RowSums(_GaussianNoise):
         clients: at most; no entry of any client's vector is larger than 2^61 / clients.
         k_min: of the settings; cells and models that are summed over follow from it.
         seed: likewise.
-        models: sha256 of those whose rates are summed; another machine may round them otherwise,
-            and rates of other models must not be added up.
+        models: sha256 of those whose rates are summed, or of the tree whose pairs are counted;
+            another machine may round what they follow from otherwise, and sums of others must not
+            be added up.
 
     Raises:
         ValueError: the totals would not fit into 64 bits.

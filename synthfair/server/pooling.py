@@ -34,13 +34,9 @@ from synthfair.trained import TrainedModel, input_names
 if TYPE_CHECKING:
     import pandas as pd
 
-Releases = (
-    Mapping[str, Release | HasRelease]
-    | Sequence[Release | HasRelease]
-    | Sequence[str | PathLike[str]]
-)
-"""Releases by name, or in a list, or their files; what :func:`synthfair.distill_table` returns
-stands for the release in it."""
+Releases = Mapping[str, Any] | Sequence[Release | HasRelease] | Sequence[str | PathLike[str]]
+"""Releases, by name or in a list: themselves, what :func:`synthfair.distill_table` returned, or
+files."""
 
 MANY_MEDIANS = 20.0
 """Rows that one client may have, in lower medians of all claims, where it is not set."""
@@ -88,20 +84,25 @@ def read_releases(
 
 
 def named_releases(releases: Releases, schema: Schema) -> dict[str, Release]:
-    """Releases by name; those of a list are client 1, client 2 and so on, and files are read.
+    """Releases by name; those of a list are client 0, client 1 and so on, and files their paths.
 
     Raises:
-        InputError: there are none, or a file is refused, see :func:`read_releases`.
+        InputError: there are none, one is no release, or a file is refused, see
+            :func:`read_releases`.
     """
+    if not isinstance(releases, Mapping | list | tuple) or hasattr(releases, "release"):
+        raise InputError("releases: must be several, by name or in a list")
     if not releases:
         raise InputError("no releases: the pool is empty")
     if not isinstance(releases, Mapping):
-        if all(isinstance(one, (str, PathLike)) for one in releases):
+        if all(isinstance(one, str | PathLike) for one in releases):
             return read_releases(cast("Sequence[str]", releases), schema)
-        releases = {f"client {i}": cast(Release, one) for i, one in enumerate(releases, 1)}
-    return {
-        name: one if isinstance(one, Release) else one.release for name, one in releases.items()
-    }
+        releases = {f"client {i}": one for i, one in enumerate(releases)}
+    named = {name: getattr(one, "release", one) for name, one in releases.items()}
+    for name, one in named.items():
+        if not isinstance(one, Release):
+            raise InputError(f"releases: {name}: {type(one).__name__}; must be a release")
+    return named
 
 
 def signer(release: Release, keys: Keys) -> str:
@@ -238,7 +239,7 @@ def make_pool(
     schema: Schema,
     config: ServerConfig | None = None,
     *,
-    penalty: Penalty | None = None,
+    penalty: Penalty | PenaltyName | None = None,
     trusted: pd.DataFrame | Encoded | None = None,
 ) -> Pool:
     """Puts releases together, all fair or all surrogates. See :func:`pool_and_train`.
@@ -250,6 +251,8 @@ def make_pool(
             the schema, or have no row of some group and label.
     """
     releases, config, kinds = named_releases(releases, schema), config or ServerConfig(), {}
+    if isinstance(penalty, str):
+        config, penalty = config.replace(penalty=penalty), None
     for name, release in releases.items():
         kinds.setdefault(release.header.kind, name)
     if len(kinds) > 1:
@@ -507,8 +510,8 @@ def pool_and_train(
     that client still has 20 / (20 + R) of the weight: set ``max_rows`` where there are few.
 
     Args:
-        releases: all fair, or all surrogates: by name, in a list, or their files; what
-            :func:`synthfair.distill_table` returns stands for the release in it.
+        releases: all fair, or all surrogates; by name or in a list, as releases or as
+            :func:`synthfair.distill_table` returned them; or a list of files.
         schema: the clients'.
         config: of surrogates: ``rho`` or ``max_gap`` and ``max_client_gap``, ``penalty``,
             ``notion``, ``temperature``, ``lambda_theta``, ``intercept`` and ``max_rows``; the
@@ -541,8 +544,6 @@ def pool_and_train(
         >>> round(found["accuracy"].value, 1)
         0.9
     """
-    if isinstance(penalty, str):
-        config, penalty = (config or ServerConfig()).replace(penalty=penalty), None
     pooled = make_pool(releases, schema, config, penalty=penalty, trusted=trusted)
     return train_pool(pooled, schema, model=model)[0]
 

@@ -172,7 +172,8 @@ class FairLogisticRegression(_LinearClassifier):
         penalty: ``covariance`` of group and score, Wu et al. (2024) eq. (12), or the smooth
             ``selection_rate`` gap; if None, the covariance, and with ``max_gap`` the selection
             rate. Or a function of scores and weighted rows, see
-            :class:`synthfair.fairness.penalties.Penalty`.
+            :class:`synthfair.fairness.penalties.Penalty`, which compares groups as it likes:
+            ``notion`` is then that of ``gap_`` and ``max_gap`` alone.
         temperature: steepness of the smooth selection rate, positive.
         lambda_theta: regularisation, positive.
         bounds: (lower, upper) by which numbers are scaled, by column name or index; or one pair for
@@ -219,8 +220,8 @@ class FairLogisticRegression(_LinearClassifier):
         """Trains.
 
         Args:
-            X: [N, n_features] array or DataFrame; a column with missing values gets an indicator
-                of them, and in other columns a missing value is refused.
+            X: [N, n_features] array or DataFrame. A column with missing values gets an indicator of
+                them; in the others, later rows may have none.
             y: [N] labels of two classes.
             sensitive_features: [N] groups, 2 to 100; needed unless rho is 0. Of several columns
                 [N, k], groups are the combinations of their values, or see ``groups_by``. They, y
@@ -336,8 +337,8 @@ class SingleShotClassifier(_LinearClassifier):
         """Cuts the rows by client, makes a release of each, and trains on the pool.
 
         Args:
-            X: [N, n_features] array or DataFrame; a column with missing values gets an indicator
-                of them, and in other columns a missing value is refused.
+            X: [N, n_features] array or DataFrame. A column with missing values gets an indicator of
+                them; in the others, later rows may have none.
             y: [N] labels of two classes.
             sensitive_features: [N] groups, 2 to 100, or several columns [N, k]; needed. For fair
                 releases, each client needs all groups and both classes.

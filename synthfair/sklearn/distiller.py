@@ -85,8 +85,8 @@ class Distiller(FairEstimator):
         """Makes the synthetic rows.
 
         Args:
-            X: [N, n_features] array or DataFrame; a column with missing values gets an indicator
-                of them, and in other columns a missing value is refused.
+            X: [N, n_features] array or DataFrame. A column with missing values gets an indicator of
+                them; in the others, later rows may have none.
             y: [N] labels of two classes.
             sensitive_features: [N] groups, 2 to 100, or several columns [N, k]; needed.
 

@@ -66,6 +66,8 @@ class FairEstimator(BaseEstimator):
             given["rho"] = self.rho
         if self.penalty is None or self._own_penalty:
             del given["penalty"]
+        if self._own_penalty and self.groups_by is not None:
+            raise InputError("groups_by: needs a penalty by name; a function has its own groups")
         return self._checked(ServerConfig, given)
 
     @property

@@ -27,15 +27,15 @@ MOST_ENTRIES = 2**20
 """Of all two-way tables of all cells; wide schemas have fewer coarse levels."""
 
 FEW = 4
-"""Levels of a column, at most, in the tables by which many clients choose one tree."""
+"""Levels of a column, about, in the tables by which many clients choose one tree."""
 
 LEAST_SHARE = 0.4
-"""Of the rows expected at a level: it has at least so many, where noise may explain that there are
-fewer. Else records of a rare level that lost one label to noise would say much of that label."""
+"""A level keeps at least this share of the rows that are expected there, unless more were lost than
+noise explains. A rare level that lost one label to noise would else point to the other label."""
 
 SHRUNK = 0.5
-"""Part of the noise by which levels are moved to the expected ones: all of it, as James and Stein
-move numbers whose errors count alike, hides how levels differ."""
+"""Levels are moved to the expected ones as if the noise had this share of its variance: the full
+step of James and Stein hides how levels differ."""
 
 RAKINGS = 25
 
@@ -140,7 +140,7 @@ def make_margins(
 
 
 def few_levels(margins: Margins, columns: Columns) -> Margins:
-    """The same with at most :data:`FEW` levels of a column, and no shares of fine levels."""
+    """The same with about :data:`FEW` levels of a column, and no shares of fine levels."""
     coarse, rows = [], []
     for column, own, counts in zip(columns, margins.coarse, margins.rows, strict=True):
         missing = column.missing and not column.categories

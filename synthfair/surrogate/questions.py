@@ -36,14 +36,15 @@ class Question(NamedTuple):
         of: the sum over a batch of rows of the plain schema, flat and whole; counts need nothing to
             be made so.
         counts: whether entries are numbers of rows.
-        models: sha256 of those whose rates are summed, if they are rates.
+        follows_from: sha256 of the tree whose pairs are counted, or of the models whose rates are
+            summed, as computed here.
     """
 
     name: SumName
     length: int
     of: Callable[[Encoded, Whole], np.ndarray]
     counts: bool = False
-    models: str | None = None
+    follows_from: str | None = None
 
 
 def on_grid(numbers: np.ndarray) -> np.ndarray:
@@ -116,7 +117,10 @@ def two_way_tables(
             ]
         )
 
-    return Question("tables" if edges is None else "pairs", sum(length), of, counts=True)
+    if edges is None:
+        return Question("tables", sum(length), of, counts=True)
+    tree = _sha256(np.array(edges, "<i8"))
+    return Question("pairs", sum(length), of, counts=True, follows_from=tree)
 
 
 def table_parts(tables: np.ndarray, margins: Margins) -> Callable[[int, int], np.ndarray]:
@@ -151,8 +155,12 @@ def anchor_rates(thetas: np.ndarray, strata: Strata, schema: Schema) -> Question
         sums = [each[one[cell]].sum(axis=0) for each, one in zip(values, sets, strict=True)]
         return np.concatenate(sums).astype(object)
 
-    models = hashlib.sha256(np.ascontiguousarray(thetas, "<f8").data).hexdigest()
-    return Question("anchors", len(sets) * 2 * len(thetas), of, models=models)
+    length, models = len(sets) * 2 * len(thetas), _sha256(np.ascontiguousarray(thetas, "<f8"))
+    return Question("anchors", length, of, follows_from=models)
+
+
+def _sha256(numbers: np.ndarray) -> str:
+    return hashlib.sha256(numbers.data).hexdigest()
 
 
 def places(sets: np.ndarray) -> np.ndarray:

@@ -306,7 +306,7 @@ def _as_row_sums(
             step=mechanism.step,
             rho=(mechanism.sensitivity / mechanism.noise) ** 2 / 2,
             relation=config.relation,
-            models=question.models,
+            models=question.follows_from,
             clients=clients,
             k_min=config.k_min,
             seed=config.seed,

@@ -328,8 +328,8 @@ MUTANTS = [
     Mutant(
         "a secure sum names another relation",
         "surrogate/shared_sums.py",
-        "relation=config.relation,\n            models=question.models,",
-        'relation="add_or_remove",\n            models=question.models,',
+        "relation=config.relation,\n            models=question.follows_from,",
+        'relation="add_or_remove",\n            models=question.follows_from,',
         "test_secure_surrogate.py",
     ),
     Mutant(
