@@ -342,6 +342,7 @@ class MetricsFile(Part):
     max_spd_influence: _Number | None = None
     server: ServerConfig | None = None
     refinement: _Refinement | None = None
+    without_penalty: Part | None = None
     rho: Annotated[float, Field(ge=0, le=1e12)] | None = None
     warnings: list[_Line] = Field([], max_length=1000)
     constant_classifier: dict[Literal["accuracy"], _Fraction] | None = None

@@ -116,7 +116,7 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
         result = Result(
             folder,
             name,
-            _read_metrics(folder / METRICS),
+            read_metrics(folder / METRICS),
             read_histories(folder),
             read_run_file(gaps, GapsFile) if gaps.exists() else None,
             read_frontier(frontier) if frontier.exists() else (),
@@ -127,7 +127,7 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
     return results
 
 
-def _read_metrics(path: Path) -> MetricsFile:
+def read_metrics(path: Path) -> MetricsFile:
     """Reads metrics.json, with settings of rounds as the method has them; only these load JAX."""
     metrics = read_run_file(path, MetricsFile)
     if metrics.train:

@@ -16,6 +16,7 @@ from synthfair.data.tables import read_table
 from synthfair.errors import InputError
 from synthfair.evaluation import (
     Evaluation,
+    as_numbers,
     encode_tests,
     evaluate,
     evaluation_document,
@@ -26,6 +27,7 @@ from synthfair.evaluation import (
     small_group_warnings,
 )
 from synthfair.fairness.intervals import FEW_ROWS, MOST_NAMED
+from synthfair.fairness.metrics import Metric
 from synthfair.fairness.penalties import Grouping
 from synthfair.files import require_distinct, require_free, whole_file, write_json
 from synthfair.release.format import Release
@@ -64,6 +66,7 @@ class ServerResult(NamedTuple):
         warnings: sentences on what is not as it should be.
         max_rows: that a client counts as, at most.
         by: groupings that the penalty compares, of several attributes.
+        without_penalty: of surrogates, metrics of the same model without a penalty.
     """
 
     model: TrainedModel
@@ -74,6 +77,7 @@ class ServerResult(NamedTuple):
     warnings: tuple[str, ...] = ()
     max_rows: float = np.inf
     by: tuple[Grouping, ...] = ()
+    without_penalty: Mapping[str, Metric] | None = None
 
 
 class Outputs(NamedTuple):
@@ -149,6 +153,11 @@ def serve(
     # One model is trained, and measured on the test tables.
     model, point = train_pool(pooled, schema)
     evaluation = evaluate(model, tables, config) if tables else None
+    without = None
+    if point and evaluation:  # what fairness costs
+        free = pooled._replace(rho=0.0, max_gap=None, max_client_gap=None, compared=())
+        plain = evaluate(train_pool(free, schema)[0], tables, config) if point.rho else evaluation
+        without = plain.overall
 
     # No release may move it too far; what looks wrong is said.
     influences = influence_in(pooled, model, tables, rho=point.rho if point else None)
@@ -178,6 +187,7 @@ def serve(
         (*warnings, *refused),
         pooled.max_rows,
         pooled.by,
+        without,
     )
     for path in files:
         path.unlink(missing_ok=True)
@@ -212,6 +222,7 @@ def _metrics(
         "server": config.model_dump(mode="json") if point else None,
         "asked": (config.asked if point else _asked(releases)).model_dump(mode="json"),
         "rho": point.rho if point else None,
+        "without_penalty": as_numbers(served.without_penalty) if served.without_penalty else None,
         "warnings": served.warnings,
         "converged": served.model.converged,
     }
