@@ -89,20 +89,12 @@ def server(
         )
     check_inputs(schema, *releases, *test, *keys, *filter(None, [trusted]))
 
-    from synthfair.cli.show import say, warn
     from synthfair.jax_setup import start_jax
 
     start_jax()
     from synthfair.files import require_distinct, require_free, write_text
-    from synthfair.report.figures import MISSING, can_draw, frontier_figure
+    from synthfair.report.figures import can_draw, frontier_figure
     from synthfair.report.page import report_files, write_report
-    from synthfair.report.result_tables import (
-        evaluation_tables,
-        influence_table,
-        outlier_warning,
-        pooled_table,
-        untrained_warning,
-    )
     from synthfair.report.results import read_histories, read_results
     from synthfair.server import serve
 
@@ -134,28 +126,46 @@ def server(
     if report:
         write_report(read_results([output]), page, force=True)
 
-    # What was found and written.
+    drawn = frontier and can_draw()
+    names = {"metrics.json": test, "fair_table.parquet": result.point, "frontier.csv": frontier}
+    names |= {"frontier.svg": drawn, "report.html": report}
+    files = ["model.json", *(name for name, is_there in names.items() if is_there)]
+    _tell(result, output, files, records)
+
+
+def _tell(result: ServerResult, output: Path, files: list[str], records: Path | None) -> None:
+    """Says what was found and written, and what comes next."""
+    from synthfair.cli.show import command, conclude, opening, say, warn
+    from synthfair.report.answer import run_sentence
+    from synthfair.report.figures import MISSING, can_draw
+    from synthfair.report.result_tables import (
+        evaluation_tables,
+        influence_summary,
+        outlier_warning,
+        pooled_summary,
+        untrained_warning,
+    )
+
+    page, drawn = output / "report.html", {"frontier.csv", "report.html"} & {*files}
     if result.evaluation:
         say(evaluation_tables(result.evaluation, result.model.schema_))
     if result.point:
-        say(pooled_table(result.point, config))
+        say(pooled_summary(result.point))
     if result.influences.releases:
-        say(influence_table(result.influences))
-    files = {
-        "model.json": True,
-        "metrics.json": result.evaluation,
-        "fair_table.parquet": result.point,
-        "frontier.csv": frontier,
-        "frontier.svg": frontier and can_draw(),
-    }
-    paths = [output / name for name, exists in files.items() if exists]
-    say(f"Wrote {', '.join(map(str, [*paths, *([records] if records else [])]))}.")
+        say(influence_summary(result.influences))
     warn(
         untrained_warning(result.model),
         outlier_warning(result.influences),
-        None if can_draw() or not (frontier or report) else MISSING,
+        None if can_draw() or not drawn else MISSING,
         *result.warnings,
     )
+    following = command("report", output, "--output", page)
+    if page.name in files:
+        following = opening(page)
+    elif not result.evaluation:
+        following = command("evaluate", "--model", output / "model.json", "--data", "TEST.csv")
+    sentence = run_sentence(output) if result.evaluation else None
+    conclude(sentence, [*(output / name for name in files), *filter(None, [records])], following)
 
 
 def _refined(
@@ -203,6 +213,7 @@ def _refined(
                 **evaluation_document(evaluation, schema, config),
                 "converged": model.converged,
                 "rho": now.rho,
+                "without_penalty": None,  # is of the surrogates' rows, not of the clients'
                 "refinement": {"exchanges": now.exchanges, **found},
             }
             write_json(output / "metrics.json", document)
@@ -246,7 +257,7 @@ def evaluate(
     """
     config = load_server_config(**settings)
 
-    from synthfair.cli.show import say, warn
+    from synthfair.cli.show import command, conclude, say, warn
     from synthfair.evaluation import (
         decision_document,
         evaluation_document,
@@ -254,9 +265,10 @@ def evaluate(
         small_group_warnings,
     )
     from synthfair.evaluation import evaluate as measure
-    from synthfair.fairness.intervals import missed_gap, near_constant, unfair_clients
+    from synthfair.fairness.intervals import near_constant, unfair_clients
     from synthfair.fairness.metrics import METRIC_OF
     from synthfair.files import require_distinct, require_free, write_json
+    from synthfair.report.answer import evaluation_sentence
     from synthfair.report.result_tables import evaluation_tables, untrained_warning
     from synthfair.scoring import take_ids
     from synthfair.trained import read_model
@@ -281,10 +293,13 @@ def evaluate(
     say(evaluation_tables(evaluation, trained_model.schema_))
     warn(
         *small_group_warnings(evaluation, trained_model.schema_, config),
-        missed_gap(evaluation.overall[metric], config.max_gap),
         unfair_clients(
             evaluation.overall[metric], evaluation.client_gaps[metric], config.asked.client_limit
         ),
         near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),
         untrained_warning(trained_model),
     )
+    following = command("predict", "--model", model, "--data", "NEW.csv", "--output", "scored.csv")
+    if output and trained_model.decision:
+        following = command("report", output.parent)
+    conclude(evaluation_sentence(evaluation, config), filter(None, [output]), following)

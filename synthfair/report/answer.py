@@ -152,7 +152,7 @@ class Headline(NamedTuple):
             neither; or the gap is undefined.
         gap: its size.
         cost: accuracy lost by asking for fairness, if it is known.
-        sentence: all of it in words, see :func:`sentence`.
+        sentence: all of it in words, see :func:`sentence`; the subject's name first, of several.
         notes: what the sentence rests on, and what it leaves open.
     """
 
@@ -233,7 +233,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         verdict(subject.gap_size, limit),
         subject.gap_size,
         cost,
-        said,
+        f"{subject.name}: {said}" if others else said,
         tuple(notes),
     )
 

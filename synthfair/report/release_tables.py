@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.config import SurrogateConfig
     from synthfair.data.encode import Clipping
-    from synthfair.privacy.gate import Comparison, Preview
+    from synthfair.privacy.gate import Preview
     from synthfair.privacy.guarantee import Guarantee
     from synthfair.privacy.ledger import Ledger
     from synthfair.privacy.statement import PrivacyStatement
@@ -218,43 +219,64 @@ def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
     return privacy | guarantee.model_dump(exclude={"epsilon", "delta", "unit"})
 
 
-def preview_table(preview: Preview) -> Table:
-    """A table of a release against the real rows; what stops it is marked. Private."""
-    chance = f"{preview.copies_by_chance} at most" if preview.copies_by_chance else "none"
-    order = "yes" if preview.labels_copied else "no"
-    rows = [
-        ("copies of real rows", f"{preview.copies} of {preview.n_synthetic}", chance),
-        ("real groups or labels, in order", order, "no"),
-    ]
+class _Check(NamedTuple):
+    """What a check of a release found, and what chance gives."""
 
-    def add(name: str, rate: Comparison, value: str, expected: str) -> None:
-        rows.append((name, value + "  MORE THAN CHANCE" * rate.alarming, expected))
+    name: str
+    found: str
+    expected: str
+    failed: bool = False
 
+
+def _checks(preview: Preview) -> list[_Check]:
+    chance, of = preview.copies_by_chance, f"of {preview.n_synthetic}"
+    most, order = f"{chance} at most" if chance else "none", preview.labels_copied
+    copies = _Check("copies of real rows", f"{preview.copies} {of}", most, preview.copies > chance)
+    in_order = _Check("real groups or labels, in order", "yes" if order else "no", "no", order)
+    checks = [copies, in_order]
     # Distances and attacks, where rows were held out to compare with.
-    if distances := preview.distances:
-        reference = f"{distances.held_out_median:.3g} of held-out rows"
-        rows.append(
-            ("distance to the closest real row, median", f"{distances.median:.3g}", reference)
-        )
+    if far := preview.distances:
+        name, median = "distance to the closest real row, median", f"{far.held_out_median:.3g}"
+        checks.append(_Check(name, f"{far.median:.3g}", f"{median} of held-out rows"))
         rates = {
-            "rows nearly equal to a real one": distances.close,
-            "rows near a real one": distances.near,
-            "rows near one real one alone": distances.single,
+            "rows nearly equal to a real one": far.close,
+            "rows near a real one": far.near,
+            "rows near one real one alone": far.single,
+            "closest row was distilled": far.linkage,
         }
         for name, rate in rates.items():
-            add(name, rate, f"{rate.value:.1%}", f"{rate.expected:.1%} of held-out rows, or less")
-        rate = distances.linkage
-        add("closest row was distilled", rate, f"{rate.value:.1%}", f"{rate.expected:.1%}")
-    else:
-        remark = f"not checked: {preview.n_held_out} distinct rows held out"
-        rows.append(("distances and attacks", remark, ""))
+            least = "" if rate is far.linkage else " of held-out rows, or less"
+            expected = f"{rate.expected:.1%}{least}"
+            checks.append(_Check(name, f"{rate.value:.1%}", expected, rate.alarming))
     for name, rate in preview.attacks.items():
         value = f"{rate.value:.3f} ± {rate.error:.3f}"
-        add(f"attack: {name}", rate, value, f"{rate.expected:.3f}")
-    rows.append(("largest feature", f"{preview.largest:.3g}", "real ones lie in [0, 1]"))
+        checks.append(_Check(f"attack: {name}", value, f"{rate.expected:.3f}", rate.alarming))
+    size = f"{preview.largest:.3g}"
+    return [*checks, _Check("largest feature", size, "real ones lie in [0, 1]")]
+
+
+def preview_table(preview: Preview) -> Table:
+    """A table of a release against the real rows; what is more than chance is marked. Private."""
+    rows = [
+        (c.name, c.found + "  MORE THAN CHANCE" * c.failed, c.expected) for c in _checks(preview)
+    ]
+    if not preview.distances:
+        remark = f"not checked: {preview.n_held_out} distinct rows held out"
+        rows.append(("distances and attacks", remark, ""))
     caption = "Passing these checks proves nothing: only an epsilon is a guarantee."
-    title = "checks before the release (private)"
+    title = "checks before the release (private: do not send)"
     return Table(("check", "found", "expected"), rows, title, caption)
+
+
+def checks_summary(preview: Preview, details: Path) -> str:
+    """One line where a release passes its checks; else what they found, for who decides to send."""
+    checks = _checks(preview)
+    where = f"Details, which are private, are in {details}."
+    if not (failed := [check for check in checks if check.failed]):
+        guarantee = "which guarantee nothing: only an epsilon does"
+        return f"Safe to send by {len(checks)} checks, {guarantee}. {where}"
+    words = "; ".join(f"{c.name}: {c.found}, where chance gives {c.expected}" for c in failed)
+    return f"Think before you send: {len(failed)} of {len(checks)} checks failed. {words}. {where}"
 
 
 def ledger_table(ledger: Ledger) -> Table:
