@@ -75,25 +75,6 @@ def test_how_much_fairness_is_what_the_run_says(asked, setting, fairness, runs, 
     assert summary.wanted == (0.02 if asked["by"] == "gap" else None)
 
 
-@pytest.mark.parametrize(
-    ("changes", "setting"),
-    [
-        ({}, "penalty weight 10"),
-        ({"server": {"rho": 5.0}}, "penalty weight 5"),
-        ({"server": {"max_gap": 0.05}}, "gap at most 0.05"),
-        ({"train": {"method": "fedsgd"}}, ""),
-        ({"train": {"method": "fpfl", "alpha": 0.1}}, "tolerance 0.1"),
-        ({"train": {"method": "privfairfl_pre", "alpha": 0.1}}, "reweighted rows"),
-        ({"config": {}, "decision": {"notion": "equalized_odds", "alpha": 0}}, "tolerance 0"),
-    ],
-)
-def test_of_an_older_file_the_settings_say_it(changes, setting, runs, tmp_path):
-    folder = copied(runs[0], tmp_path / "x", rho_o=10.0)
-    edited(folder, folder, **{"asked": None} | changes)
-    (summary,) = overviews(read_results([folder]))[0].summaries
-    assert summary.setting == setting
-
-
 def test_of_clients_that_search_for_gaps_those_count():
     settings = [{"rho_o": 3.0}, {"max_gap": 0.1}, {"max_gap": 0.05}, {"max_gap": 0.1}]
     found = Target.of(sf.DistillConfig(**one).asked for one in settings)

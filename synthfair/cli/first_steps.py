@@ -69,6 +69,7 @@ def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None
 
     start_jax()
     from synthfair.compare import demonstrate
+    from synthfair.compare.demonstration import FAIR
     from synthfair.files import write_text
     from synthfair.report.answer import run_sentence
     from synthfair.report.figures import can_draw, frontier_figure
@@ -88,7 +89,7 @@ def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None
     runs = "surrogate/fair", "surrogate/plain", "fair/server", "plain/server"
     page = output / "report.html"
     write_report(read_results([output / run for run in runs]), page, force=True)
-    sentence = f"Surrogates, weight 30: {run_sentence(output / runs[0])}"
+    sentence = f"Surrogates, weight {FAIR.rho_o:g}: {run_sentence(output / runs[0])}"
     conclude(sentence, ["tables, releases, models and metrics of the lenders", page], opening(page))
 
 

@@ -126,15 +126,14 @@ def server(
     if report:
         write_report(read_results([output]), page, force=True)
 
-    drawn = frontier and can_draw()
     names = {"metrics.json": test, "fair_table.parquet": result.point, "frontier.csv": frontier}
-    names |= {"frontier.svg": drawn, "report.html": report}
+    names |= {"frontier.svg": frontier and can_draw(), "report.html": report}
     files = ["model.json", *(name for name, is_there in names.items() if is_there)]
-    _tell(result, output, files, records)
+    _tell(result, [*(output / name for name in files), *filter(None, [records])])
 
 
-def _tell(result: ServerResult, output: Path, files: list[str], records: Path | None) -> None:
-    """Says what was found and written, and what comes next."""
+def _tell(result: ServerResult, files: list[Path]) -> None:
+    """Says what was found and written, of which the model is the first, and what comes next."""
     from synthfair.cli.show import command, conclude, opening, say, warn
     from synthfair.report.answer import run_sentence
     from synthfair.report.figures import MISSING, can_draw
@@ -146,7 +145,8 @@ def _tell(result: ServerResult, output: Path, files: list[str], records: Path | 
         untrained_warning,
     )
 
-    page, drawn = output / "report.html", {"frontier.csv", "report.html"} & {*files}
+    output = files[0].parent
+    page, curves = output / "report.html", output / "frontier.csv"
     if result.evaluation:
         say(evaluation_tables(result.evaluation, result.model.schema_))
     if result.point:
@@ -156,16 +156,13 @@ def _tell(result: ServerResult, output: Path, files: list[str], records: Path | 
     warn(
         untrained_warning(result.model),
         outlier_warning(result.influences),
-        None if can_draw() or not drawn else MISSING,
+        None if can_draw() or not {page, curves} & {*files} else MISSING,
         *result.warnings,
     )
-    following = command("report", output, "--output", page)
-    if page.name in files:
-        following = opening(page)
-    elif not result.evaluation:
-        following = command("evaluate", "--model", output / "model.json", "--data", "TEST.csv")
-    sentence = run_sentence(output) if result.evaluation else None
-    conclude(sentence, [*(output / name for name in files), *filter(None, [records])], following)
+    sentence, following = None, command("evaluate", "--model", files[0], "--data", "TEST.csv")
+    if result.evaluation:
+        sentence, following = run_sentence(output), command("report", output, "--output", page)
+    conclude(sentence, files, opening(page) if page in files else following)
 
 
 def _refined(

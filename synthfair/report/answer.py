@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isnan, nan
 from pathlib import Path
 from statistics import fmean
@@ -21,7 +21,7 @@ from synthfair.fairness.intervals import (
     unfair_clients,
     verdict,
 )
-from synthfair.fairness.metrics import METRIC_OF, Metric, Rates
+from synthfair.fairness.metrics import METRIC_OF, Metric
 from synthfair.report.overview import ACCURACY_GAP, Overview, Summary, overviews
 from synthfair.report.results import METRICS, Result, read_metrics
 
@@ -80,9 +80,7 @@ def sentence(
     rates = COMPARED[metric].capitalize()
     compared = f"{rates} of {' and '.join(groups) if two else names}"
     if isnan(gap.value):
-        cause = (
-            "the rows have no labels" if isnan(accuracy.value) else "a group has no row that counts"
-        )
+        cause = "a group has no row that counts" if accuracy.value >= 0 else "there are no labels"
         parts = [f"{compared} cannot be compared: {cause}."]
     else:
         most = limit if limit is not None else RULE_OF_THUMB
@@ -110,11 +108,6 @@ def sentence(
     return " ".join([*parts, f"Accuracy {accuracy.value:.2f}{without}{majority}."])
 
 
-def compared_groups(rates: Mapping[str, Rates], least: int) -> list[str]:
-    """The names of the groups with rows enough."""
-    return [name for name, of in rates.items() if of.n >= least]
-
-
 def run_sentence(folder: Path) -> str:
     """The :func:`sentence` on the run whose metrics.json is in a folder."""
     (overview,) = overviews([Result(folder, folder.name, read_metrics(folder / METRICS), {})])
@@ -123,18 +116,17 @@ def run_sentence(folder: Path) -> str:
 
 def evaluation_sentence(evaluation: Evaluation, config: ServerConfig) -> str:
     """The :func:`sentence` on a model of which nothing but an evaluation is known."""
-    by, least = tuple(config.groups_by or ()), config.min_group_rows
+    parts, metric = evaluation.groupings, METRIC_OF[config.notion]
+    by = tuple(config.groups_by or [*parts][-1:]) if parts else ()
+    least = max(config.min_group_rows, FEW_ROWS if by else 0)
     rates = dict(zip(evaluation.group_names, evaluation.by_group, strict=True))
-    if evaluation.groupings:
-        by = by or (next(reversed(evaluation.groupings)),)
-        rates, least = evaluation.groupings[by[0]].rates, max(least, FEW_ROWS)
-    metric = METRIC_OF[config.notion]
+    rates = parts[by[0]].rates if by else rates
     return sentence(
         metric,
         size(evaluation.overall[metric]),
         evaluation.overall["accuracy"],
-        groups=compared_groups(rates, least),
-        by=by if evaluation.groupings else (),
+        groups=[name for name, of in rates.items() if of.n >= least],
+        by=by,
         limit=config.max_gap,
         constant=evaluation.constant_accuracy,
     )
@@ -150,7 +142,6 @@ class Headline(NamedTuple):
         limit: the gap up to which a model counts as fair enough.
         verdict: whether the whole interval of the gap lies within the limit, or above it, or
             neither; or the gap is undefined.
-        gap: its size.
         cost: accuracy lost by asking for fairness, if it is known.
         sentence: all of it in words, see :func:`sentence`; the subject's name first, of several.
         notes: what the sentence rests on, and what it leaves open.
@@ -161,7 +152,6 @@ class Headline(NamedTuple):
     plain: Plain | None
     limit: float
     verdict: Verdict
-    gap: Metric
     cost: Metric | None
     sentence: str
     notes: tuple[str, ...]
@@ -209,16 +199,14 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
             notes.append(f"{one.name}: {excess}.")
     # Where a gap was asked for, the weight at the end of the search may be 0.
     is_free = all(run.metrics.rho == 0 for run in subject.runs)
-    if plain and not is_free and plain.gap.value <= limit:
-        notes.append(f"No penalty was needed: without one the gap is {in_words(plain.gap)}.")
     first = subject.runs[0].metrics
-    by, least = first.groups_by, first.min_group_rows
+    by, least = first.groups_by, max(first.min_group_rows, FEW_ROWS if first.groups_by else 0)
     rates = first.groupings[by[0]].rates if by else first.by_group
     said = sentence(
         overview.gap,
         subject.gap_size,
         subject.accuracy,
-        groups=compared_groups(rates, max(least, FEW_ROWS) if by else least),
+        groups=[name for name, of in rates.items() if of.n >= least],
         by=by,
         limit=subject.wanted if max_gap is None else max_gap,
         plain=plain if subject.asked.fairness else None,
@@ -231,7 +219,6 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         plain,
         limit,
         verdict(subject.gap_size, limit),
-        subject.gap_size,
         cost,
         f"{subject.name}: {said}" if others else said,
         tuple(notes),

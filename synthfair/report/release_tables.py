@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -12,10 +11,12 @@ from synthfair.config import DistillConfig, changed_settings
 from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.config import SurrogateConfig
     from synthfair.data.encode import Clipping
-    from synthfair.privacy.gate import Preview
+    from synthfair.privacy.gate import Comparison, Preview
     from synthfair.privacy.guarantee import Guarantee
     from synthfair.privacy.ledger import Ledger
     from synthfair.privacy.statement import PrivacyStatement
@@ -29,6 +30,9 @@ MOST_CLIPPED = 20
 
 SLACK = 0.005
 """The most that a gap may rise without a warning."""
+
+MORE = "  MORE THAN CHANCE"
+"""Marks what a check found."""
 
 COSTS = {
     "fair": "up to 0.4 points of accuracy and 1.6 of SPD (there with delta about 4e-5)",
@@ -219,64 +223,59 @@ def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
     return privacy | guarantee.model_dump(exclude={"epsilon", "delta", "unit"})
 
 
-class _Check(NamedTuple):
-    """What a check of a release found, and what chance gives."""
-
-    name: str
-    found: str
-    expected: str
-    failed: bool = False
-
-
-def _checks(preview: Preview) -> list[_Check]:
-    chance, of = preview.copies_by_chance, f"of {preview.n_synthetic}"
-    most, order = f"{chance} at most" if chance else "none", preview.labels_copied
-    copies = _Check("copies of real rows", f"{preview.copies} {of}", most, preview.copies > chance)
-    in_order = _Check("real groups or labels, in order", "yes" if order else "no", "no", order)
-    checks = [copies, in_order]
-    # Distances and attacks, where rows were held out to compare with.
-    if far := preview.distances:
-        name, median = "distance to the closest real row, median", f"{far.held_out_median:.3g}"
-        checks.append(_Check(name, f"{far.median:.3g}", f"{median} of held-out rows"))
-        rates = {
-            "rows nearly equal to a real one": far.close,
-            "rows near a real one": far.near,
-            "rows near one real one alone": far.single,
-            "closest row was distilled": far.linkage,
-        }
-        for name, rate in rates.items():
-            least = "" if rate is far.linkage else " of held-out rows, or less"
-            expected = f"{rate.expected:.1%}{least}"
-            checks.append(_Check(name, f"{rate.value:.1%}", expected, rate.alarming))
-    for name, rate in preview.attacks.items():
-        value = f"{rate.value:.3f} ± {rate.error:.3f}"
-        checks.append(_Check(f"attack: {name}", value, f"{rate.expected:.3f}", rate.alarming))
-    size = f"{preview.largest:.3g}"
-    return [*checks, _Check("largest feature", size, "real ones lie in [0, 1]")]
-
-
 def preview_table(preview: Preview) -> Table:
     """A table of a release against the real rows; what is more than chance is marked. Private."""
+    chance = f"{preview.copies_by_chance} at most" if preview.copies_by_chance else "none"
+    copies = f"{preview.copies} of {preview.n_synthetic}"
+    copies += MORE * (preview.copies > preview.copies_by_chance)
+    in_order = f"yes{MORE}" if preview.labels_copied else "no"
     rows = [
-        (c.name, c.found + "  MORE THAN CHANCE" * c.failed, c.expected) for c in _checks(preview)
+        ("copies of real rows", copies, chance),
+        ("real groups or labels, in order", in_order, "no"),
     ]
-    if not preview.distances:
+
+    def add(name: str, rate: Comparison, value: str, expected: str) -> None:
+        rows.append((name, value + MORE * rate.alarming, expected))
+
+    # Distances and attacks, where rows were held out to compare with.
+    if distances := preview.distances:
+        reference = f"{distances.held_out_median:.3g} of held-out rows"
+        rows.append(
+            ("distance to the closest real row, median", f"{distances.median:.3g}", reference)
+        )
+        rates = {
+            "rows nearly equal to a real one": distances.close,
+            "rows near a real one": distances.near,
+            "rows near one real one alone": distances.single,
+        }
+        for name, rate in rates.items():
+            add(name, rate, f"{rate.value:.1%}", f"{rate.expected:.1%} of held-out rows, or less")
+        rate = distances.linkage
+        add("closest row was distilled", rate, f"{rate.value:.1%}", f"{rate.expected:.1%}")
+    else:
         remark = f"not checked: {preview.n_held_out} distinct rows held out"
         rows.append(("distances and attacks", remark, ""))
+    for name, rate in preview.attacks.items():
+        value = f"{rate.value:.3f} ± {rate.error:.3f}"
+        add(f"attack: {name}", rate, value, f"{rate.expected:.3f}")
+    rows.append(("largest feature", f"{preview.largest:.3g}", "real ones lie in [0, 1]"))
     caption = "Passing these checks proves nothing: only an epsilon is a guarantee."
-    title = "checks before the release (private: do not send)"
+    title = "checks before the release (private)"
     return Table(("check", "found", "expected"), rows, title, caption)
 
 
 def checks_summary(preview: Preview, details: Path) -> str:
     """One line where a release passes its checks; else what they found, for who decides to send."""
-    checks = _checks(preview)
-    where = f"Details, which are private, are in {details}."
-    if not (failed := [check for check in checks if check.failed]):
-        guarantee = "which guarantee nothing: only an epsilon does"
-        return f"Safe to send by {len(checks)} checks, {guarantee}. {where}"
-    words = "; ".join(f"{c.name}: {c.found}, where chance gives {c.expected}" for c in failed)
-    return f"Think before you send: {len(failed)} of {len(checks)} checks failed. {words}. {where}"
+    rows = [row for row in preview_table(preview).cells if "not checked" not in row[1]]
+    where = f"details in {details}, which is private."
+    failed = [
+        f"{name}: {found.removesuffix(MORE)}, where chance gives {expected}"
+        for name, found, expected in rows
+        if found.endswith(MORE)
+    ]
+    if failed:
+        return f"{len(failed)} of {len(rows)} checks failed, {'; '.join(failed)}; {where}"
+    return f"Safe to send by {len(rows)} checks (only an epsilon guarantees it); {where}"
 
 
 def ledger_table(ledger: Ledger) -> Table:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.client.history import ENDING, History, read_history
-from synthfair.config import DistillConfig, Target
 from synthfair.config.server_settings import FOR_SURROGATES
 from synthfair.errors import InputError, refusal
 from synthfair.report.text_table import as_text
@@ -73,21 +72,6 @@ class Result(NamedTuple):
         if metrics.groups_by:
             settings["groups_by"] = (metrics.groups_by,)
         return settings
-
-    @property
-    def asked(self) -> Target:
-        """The fairness asked for; where an older file does not say so, by its settings."""
-        metrics = self.metrics
-        if metrics.asked:
-            return metrics.asked
-        if metrics.weights:
-            return Target(by="row_weights")
-        if metrics.decision:
-            return Target(by="tolerance", amounts=(metrics.decision.alpha,))
-        if config := metrics.train or metrics.server:
-            return config.asked
-        configs = metrics.config.values()
-        return Target.of(c.asked for c in configs if isinstance(c, DistillConfig))
 
     @property
     def epsilon(self) -> float | None:

@@ -80,20 +80,8 @@ class ServerResult(NamedTuple):
     without_penalty: Mapping[str, Metric] | None = None
 
 
-class Outputs(NamedTuple):
-    """Files that a server writes."""
-
-    model: Path
-    metrics: Path
-    fair_table: Path
-    frontier: Path
-    plot: Path
-
-    @classmethod
-    def of(cls, folder: Path) -> Outputs:
-        """In a folder."""
-        names = "model.json", "metrics.json", "fair_table.parquet", "frontier.csv", "frontier.svg"
-        return cls(*(folder / name for name in names))
+FILES = "model.json", "metrics.json", "fair_table.parquet", "frontier.csv", "frontier.svg"
+"""Files that a server writes into its folder."""
 
 
 def serve(
@@ -133,7 +121,7 @@ def serve(
             cannot be written.
     """
     # What is written must not be there, and must be no input.
-    files, more = Outputs.of(output), [records] if records else []
+    files, more = [output / name for name in FILES], [records] if records else []
     own = [trusted] if trusted else []
     outputs = [*files, *more]
     for i, path in enumerate(outputs):
@@ -192,11 +180,11 @@ def serve(
     for path in files:
         path.unlink(missing_ok=True)
     if evaluation:
-        write_json(files.metrics, _metrics(served, named, clients, schema, config))
-    write_model(model, files.model)
-    _write_tables({files.fair_table: fair_table} | dict.fromkeys(more, table))
+        write_json(output / "metrics.json", _metrics(served, named, clients, schema, config))
+    write_model(model, output / "model.json")
+    _write_tables({output / "fair_table.parquet": fair_table} | dict.fromkeys(more, table))
     if lines:
-        write_frontier(lines, files.frontier)
+        write_frontier(lines, output / "frontier.csv")
     return served
 
 

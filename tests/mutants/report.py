@@ -125,8 +125,8 @@ MUTANTS = [
     Mutant(
         "a release that fails a check is safe to send",
         "report/release_tables.py",
-        "[check for check in checks if check.failed]",
-        "[]",
+        "if found.endswith(MORE)",
+        "if False",
         "test_gate.py",
     ),
     Mutant(
