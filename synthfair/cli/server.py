@@ -116,8 +116,9 @@ def server(
         trusted=trusted,
         force=force,
     )
+    following = None
     if refine:
-        result = _refined(
+        result, following = _refined(
             result, refine, output, config, releases=releases, answers=answers, test=test, keys=keys
         )
     # Figures and the page, of the files that are there now.
@@ -129,10 +130,10 @@ def server(
     names = {"metrics.json": test, "fair_table.parquet": result.point, "frontier.csv": frontier}
     names |= {"frontier.svg": frontier and can_draw(), "report.html": report}
     files = ["model.json", *(name for name, is_there in names.items() if is_there)]
-    _tell(result, [*(output / name for name in files), *filter(None, [records])])
+    _tell(result, [*(output / name for name in files), *filter(None, [records])], following)
 
 
-def _tell(result: ServerResult, files: list[Path]) -> None:
+def _tell(result: ServerResult, files: list[Path], following: str | None) -> None:
     """Says what was found and written, of which the model is the first, and what comes next."""
     from synthfair.cli.show import command, conclude, opening, say, warn
     from synthfair.report.answer import run_sentence
@@ -159,10 +160,10 @@ def _tell(result: ServerResult, files: list[Path]) -> None:
         None if can_draw() or not {page, curves} & {*files} else MISSING,
         *result.warnings,
     )
-    sentence, following = None, command("evaluate", "--model", files[0], "--data", "TEST.csv")
+    sentence, ahead = None, command("evaluate", "--model", files[0], "--data", "TEST.csv")
     if result.evaluation:
-        sentence, following = run_sentence(output), command("report", output, "--output", page)
-    conclude(sentence, files, opening(page) if page in files else following)
+        sentence, ahead = run_sentence(output), command("report", output, "--output", page)
+    conclude(sentence, files, following or (opening(page) if page in files else ahead))
 
 
 def _refined(
@@ -175,8 +176,8 @@ def _refined(
     answers: int | None,
     test: tuple[Path, ...],
     keys: tuple[Path, ...],
-) -> ServerResult:
-    """Replays the exchanges, writes the model that they lead to, and says what is next."""
+) -> tuple[ServerResult, str | None]:
+    """Replays the exchanges, and writes the model that they lead to; with what is next."""
     from synthfair.cli.show import say
     from synthfair.evaluation import evaluate, evaluation_document, read_tests
     from synthfair.federated.refine_files import replay
@@ -218,12 +219,12 @@ def _refined(
         result = result._replace(model=model, evaluation=evaluation, point=None)
         reached = f"objective {now.objective:.6f}, gradient {model.gradient_norm:.0e}"
         say(f"Exchanges: {now.exchanges}; {reached}{', the optimum' * bool(model.converged)}.")
-    if not result.model.converged or not now.exchanges:
-        say(
-            f"{now.missing} answers to {now.question} are missing: python -m synthfair.client"
-            " --answer; then run this command again with --force."
-        )
-    return result
+    if result.model.converged and now.exchanges:
+        return result, None
+    return result, (
+        f"python -m synthfair.client --answer, as {now.missing} answers to {now.question} are"
+        " missing; then this command again with --force."
+    )
 
 
 @with_settings(("Settings", ServerConfig, _EVALUATION))

@@ -81,7 +81,8 @@ def sentence(
     compared = f"{rates} of {' and '.join(groups) if two else names}"
     if isnan(gap.value):
         cause = "a group has no row that counts" if accuracy.value >= 0 else "there are no labels"
-        parts = [f"{compared} cannot be compared: {cause}."]
+        asked = "" if limit is None else f"; at most {limit:g} was asked"
+        parts = [f"{compared} cannot be compared: {cause}{asked}."]
     else:
         most = limit if limit is not None else RULE_OF_THUMB
         # As few digits as tell the gap from the limit.
