@@ -72,7 +72,8 @@ def test_how_much_fairness_is_what_the_run_says(asked, setting, fairness, runs, 
     folder = edited(runs[0], tmp_path / "x", asked=asked, method="constant")
     (summary,) = overviews(read_results([folder]))[0].summaries
     assert (summary.setting, summary.asked.fairness) == (setting, fairness)
-    assert summary.wanted == (0.02 if asked["by"] == "gap" else None)
+    amounts = asked["amounts"] if asked["by"] in ("gap", "tolerance") else []
+    assert summary.wanted == min(amounts, default=None)
 
 
 def test_of_clients_that_search_for_gaps_those_count():
