@@ -240,7 +240,9 @@ class SplitTable(BaseModel):
     sha256: str | None = Field(None, pattern="^[0-9a-f]{64}$")
 
 
-_Setting = bool | int | float | _Line | tuple[float, ...] | tuple[_Line, ...] | None
+_Setting = (
+    bool | int | float | _Line | tuple[int, ...] | tuple[float, ...] | tuple[_Line, ...] | None
+)
 
 
 class RoundSettings(BaseModel):
