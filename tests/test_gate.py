@@ -248,7 +248,9 @@ def test_a_release_with_an_epsilon_never_tells_what_the_checks_found(files):
 def test_every_release_is_looked_at_and_booked(files, capsys):
     assert client(files) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"Safe to send by \d+ checks \(only an epsilon", said)
+    assert re.search(
+        r"Safe to send by \d+ checks(, but no distances and attacks)? \(only an epsilon", said
+    )
     assert "checks before the release" in details(files).read_text()
     assert "MORE THAN CHANCE" not in details(files).read_text()
     assert Ledger.for_table(files[0]).spent().releases == 1

@@ -275,7 +275,8 @@ def checks_summary(preview: Preview, details: Path) -> str:
     ]
     if failed:
         return f"{len(failed)} of {len(rows)} checks failed, {'; '.join(failed)}; {where}"
-    return f"Safe to send by {len(rows)} checks (only an epsilon guarantees it); {where}"
+    of = f"{len(rows)} checks" + ", but no distances and attacks" * (preview.distances is None)
+    return f"Safe to send by {of} (only an epsilon guarantees it); {where}"
 
 
 def ledger_table(ledger: Ledger) -> Table:
