@@ -12,7 +12,6 @@ from rich.console import Group
 from synthfair.fairness.intervals import rate_interval
 from synthfair.report.release_tables import guarantee_facts
 from synthfair.report.text_table import Table
-from synthfair.server.trust import LITTLE
 
 if TYPE_CHECKING:
     from synthfair.compare import Outcome
@@ -167,6 +166,8 @@ def influence_table(
 
 def influence_summary(influences: Influences) -> Table | str:
     """One line where nothing is wrong with any release; else the table."""
+    from synthfair.server.trust import LITTLE  # loads JAX
+
     releases = influences.releases
     if any(one.outlier or one.alone or one.weight < LITTLE for one in releases.values()):
         return influence_table(influences)
