@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import (
     AfterValidator,
-    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -241,11 +240,9 @@ class SplitTable(BaseModel):
     sha256: str | None = Field(None, pattern="^[0-9a-f]{64}$")
 
 
-_WITH_TOLERANCE = ("fpfl", "mmdm", "fair_sgd", "two_phase", "privfairfl_post")
-"""Methods in rounds that hold rates together; older files have an alpha of the others, too."""
-
-
-_Setting = bool | int | float | _Line | tuple[float, ...] | tuple[_Line, ...] | None
+_Setting = (
+    bool | int | float | _Line | tuple[int, ...] | tuple[float, ...] | tuple[_Line, ...] | None
+)
 
 
 class RoundSettings(BaseModel):
@@ -268,16 +265,6 @@ class RoundSettings(BaseModel):
     def own(self) -> dict[str, Any]:
         """The keys of the method."""
         return self.model_dump(exclude={"clients", "rows_per_user", "each_row", "user_column"})
-
-    @property
-    def asked(self) -> Target:
-        """The fairness asked for, where an older file does not say so itself."""
-        alpha = self.own.get("alpha")
-        if self.method == "privfairfl_pre":
-            return Target(by="row_weights")
-        if self.method not in _WITH_TOLERANCE or not isinstance(alpha, int | float):
-            return Target(by="nothing")
-        return Target(by="tolerance", amounts=(float(alpha),))
 
 
 class DecisionSettings(BaseModel):
@@ -325,13 +312,10 @@ class MetricsFile(Part):
     train: RoundSettings | None = None
     weights: RowWeights | None = None
     decision: DecisionSettings | None = None
-    asked: Target | None = None
+    asked: Target
     counts: dict[str, Any] | None = None
     privacy: dict[_Line, PrivacyStatement] = Field({}, max_length=100_000)
-    guarantee: Guarantee | None = Field(
-        None,
-        validation_alias=AliasChoices("guarantee", "promise"),  # that of older files
-    )
+    guarantee: Guarantee | None = None
     secure_sums: SumOfShares | None = None
     cost: _Cost | None = None
     method: _Line = "single_shot"
@@ -342,6 +326,7 @@ class MetricsFile(Part):
     max_spd_influence: _Number | None = None
     server: ServerConfig | None = None
     refinement: _Refinement | None = None
+    without_penalty: Part | None = None
     rho: Annotated[float, Field(ge=0, le=1e12)] | None = None
     warnings: list[_Line] = Field([], max_length=1000)
     constant_classifier: dict[Literal["accuracy"], _Fraction] | None = None

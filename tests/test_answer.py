@@ -5,16 +5,13 @@ import json
 import numpy as np
 import pytest
 from report_runs import copied, edited, write_run
-from scipy.stats import binomtest
 
 from synthfair.fairness.metrics import Metric
-from synthfair.report.answer import RULE_OF_THUMB, answer, verdict
+from synthfair.report.answer import RULE_OF_THUMB, Plain, answer, sentence, verdict
 from synthfair.report.figures import answer_figure
 from synthfair.report.overview import overviews
 from synthfair.report.page import write_report
 from synthfair.report.results import read_results
-
-HEADER = "rho,accuracy,gap,test_accuracy,test_gap,converged\n"
 
 
 def asked(folders, max_gap=None):
@@ -61,40 +58,99 @@ def test_sentence_and_cost_are_made_of_the_numbers(plain, fair):
     # The accuracies' intervals are 0.02 to each side: hypot(0.02, 0.02) of their difference.
     assert found.cost == pytest.approx((0.05, 0.0217, 0.0783), abs=1e-4)
     assert found.sentence == (
-        "On 120 test rows the selection rates of town=a and town=b differ by 0.030 (95 %"
-        " interval 0.000 to 0.080), where at most 0.1 is fair enough; accuracy is 0.850 (95 %"
-        " interval 0.830 to 0.870); fairness costs 0.050 (95 % interval 0.022 to 0.078);"
-        " one decision for everybody has 0.700."
+        f"{found.subject.name}: Selection rates of town=a and town=b differ by 0.03 (95 %: 0.00 to"
+        " 0.08); at most 0.1 was asked: met. Without a penalty 0.20. Accuracy 0.85, 0.90 without; the majority label for"
+        " all has 0.70."
     )
+    said = "Fairness costs 0.050 (95 % interval 0.022 to 0.078) of accuracy. Without"
+    assert any(note.startswith(said) for note in found.notes)
+
+
+SPD = Metric(0.12, 0.02, 0.24)
+
+
+def said(gap=SPD, accuracy=0.9, metric="spd", groups=("women", "men"), **known):
+    return sentence(metric, gap, Metric(accuracy, np.nan, np.nan), groups=groups, **known)
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        (0.25, "at most 0.25 was asked: met."),
+        (0.15, "at most 0.15 was asked: probably met."),
+        (0.05, "at most 0.05 was asked: probably missed."),
+        (0.01, "at most 0.01 was asked: missed."),
+        (None, "no limit was asked, and the rule of thumb of at most 0.1 is probably missed."),
+    ],
+)
+def test_whether_the_limit_is_met_is_said_with_how_sure_it_is(limit, words):
+    assert f"women and men differ by 0.12 (95 %: 0.02 to 0.24); {words}" in said(limit=limit)
+
+
+def test_what_is_not_known_is_not_said():
+    assert "without" not in said().lower()
+    assert "majority" not in said()
+    plain = Plain(Metric(0.92, 0.9, 0.94), Metric(0.2, 0.1, 0.3))
+    assert said(plain=plain).endswith("Without a penalty 0.20. Accuracy 0.90, 0.92 without.")
+    assert said(constant=0.87).endswith("Accuracy 0.90; the majority label for all has 0.87.")
+
+
+@pytest.mark.parametrize(("limit", "needless"), [(0.2, True), (0.1, False), (None, False)])
+def test_no_penalty_was_needed_where_a_limit_is_met_without(limit, needless):
+    found = said(limit=limit, is_plain=True)
+    assert ("No penalty was needed." in found) is needless
+    assert ("The model was trained without a penalty." in found) is not needless
+
+
+def test_a_gap_next_to_its_limit_has_as_many_digits_as_tell_them_apart():
+    assert "by 0.052 (95 %" in said(gap=Metric(0.052, 0.0, 0.1), limit=0.05)
+    assert "by 0.003 (95 %" in said(gap=Metric(0.003, 0.0, 0.1), limit=0.005)
+
+
+def test_more_groups_and_other_rates_are_named():
+    assert "True positive rates of 3 groups differ by up to 0.12" in said(
+        metric="equal_opportunity_difference", groups=("a", "b", "c")
+    )
+    assert "of groups by sex, and by race differ by up to 0.12" in said(by=("sex", "race"))
+    assert "False or" not in said(metric="equalized_odds_difference")
+
+
+def test_without_labels_or_rows_the_sentence_says_so():
+    undefined = Metric(np.nan, np.nan, np.nan)
+    found = said(undefined, np.nan, "equal_opportunity_difference")
+    assert "True positive rates of women and men cannot be compared: there are no labels." in found
+    assert found.endswith("Accuracy is not known without labels.")
+    assert "cannot be compared: a group has no row that counts." in said(undefined)
 
 
 def test_a_gain_is_no_loss_and_a_small_one_may_be_chance(plain, fair):
     edited(fair, fair, accuracy=metric(0.91, 0.89, 0.93))
-    said = asked([fair, plain]).sentence
-    assert "fairness costs -0.010 (95 % interval -0.038 to 0.018), so it may be chance" in said
+    notes = asked([fair, plain]).notes
+    said = "Fairness costs -0.010 (95 % interval -0.038 to 0.018) of accuracy, so it may be chance"
+    assert any(note.startswith(said) for note in notes)
 
 
 def test_without_a_reference_no_cost_is_made_up(plain, fair, tmp_path):
     alone = asked([fair])
     assert alone.cost is None
-    assert "what fairness costs is not known" in alone.sentence
+    assert "ithout" not in alone.sentence
     assert any("run without a penalty" in note for note in alone.notes)
     other = copied(plain, tmp_path / "other", steps=7)  # unlike in more than the weight
     assert asked([fair, other]).cost is None
-    assert "trained without a fairness penalty or constraint" in asked([plain]).sentence
+    assert "The model was trained without a penalty." in asked([plain]).sentence
 
 
-def test_the_cost_is_known_from_a_frontier(fair):
-    (fair / "frontier.csv").write_text(HEADER + "0,0.9,0.2,0.9,0.2,1\n10,0.8,0.1,0.8,0.1,1\n")
+def test_the_cost_is_known_from_the_servers_own_model_without_a_penalty(plain, fair):
+    part = json.loads((plain / "metrics.json").read_text())
+    names = ["accuracy", "spd", "equal_opportunity_difference", "equalized_odds_difference"]
+    edited(fair, fair, without_penalty={name: part[name] for name in [*names, "covariance"]})
     found = asked([fair])
-    interval = binomtest(108, 120).proportion_ci()
-    low = 0.05 - np.hypot(0.9 - interval.low, 0.02)
-    assert found.cost is not None
-    assert found.cost[:2] == pytest.approx((0.05, low), abs=1e-4)
+    assert found.cost == pytest.approx((0.05, 0.0217, 0.0783), abs=1e-4)
+    assert "Without a penalty 0.20. Accuracy 0.85, 0.90 without" in found.sentence
     (overview,) = overviews(read_results([fair]))
     (series,) = (one for one in answer_figure(found, overview, "spd").series if one.hollow)
-    assert series.x == [0.2]
-    assert series.y[0] == pytest.approx((0.9, interval.low, interval.high), abs=1e-6)
+    assert series.x == [Metric(0.2, 0.15, 0.25)]
+    assert series.y == [Metric(0.9, 0.88, 0.92)]
 
 
 def test_the_limit_is_the_users_then_the_runs_then_the_rule_of_thumb(fair, tmp_path):
@@ -112,22 +168,14 @@ def test_a_missed_gap_is_said_of_every_run_whatever_the_limit(plain, fair, tmp_p
     for folders, limit in (([wished, missed], None), ([missed], 0.3)):
         assert [note.endswith(said) for note in asked(folders, limit).notes].count(True) == 1
     assert not any("was asked for" in note for note in asked([wished]).notes)
-    assert "differ by 0.200 (95 % interval" in asked([missed]).sentence  # the limit is its own
-
-
-@pytest.mark.parametrize(("limit", "needed"), [(0.19, True), (0.21, False)])
-def test_that_no_penalty_was_needed_is_said(plain, fair, limit, needed):
-    said = "No penalty was needed: without one the gap is 0.200 (95 % interval 0.150 to 0.250)."
-    assert (said in asked([plain, fair], limit).notes) is not needed
+    assert "at most 0.05 was asked: missed." in asked([missed]).sentence  # the limit is its own
 
 
 def test_that_the_weight_found_is_0_is_said(fair, tmp_path):
     wished = edited(copied(fair, tmp_path / "wished", max_gap=0.07), tmp_path / "zero", rho=0.0)
-    assert any(
-        "No penalty was needed: without one the gap is 0.030" in n for n in asked([wished]).notes
-    )
+    assert "No penalty was needed." in asked([wished]).sentence
     edited(wished, wished, rho=2.0)
-    assert not any("No penalty" in note for note in asked([wished]).notes)
+    assert "No penalty" not in asked([wished]).sentence
 
 
 @pytest.mark.parametrize(
@@ -136,10 +184,10 @@ def test_that_the_weight_found_is_0_is_said(fair, tmp_path):
 def test_a_model_near_the_constant_classifier_is_named(fair, constant, said):
     """Its accuracy is 0.85, with an interval from 0.83."""
     edited(fair, fair, constant_classifier={"accuracy": constant})
-    sentence = asked([fair]).sentence
+    notes = " ".join(asked([fair]).notes)
     near = f"near the constant classifier: its accuracy of 0.850 is {said} the {constant:.3f}"
-    assert (near in sentence) is (said is not None)
-    assert ("near the constant" in sentence) is (said is not None)
+    assert (near in notes) is (said is not None)
+    assert ("near the constant" in notes) is (said is not None)
 
 
 def test_groups_left_out_of_the_gap_are_named(fair):
@@ -148,7 +196,7 @@ def test_groups_left_out_of_the_gap_are_named(fair):
     rates["town=c"] = rates["town=a"] | {"n": 7}
     edited(fair, fair, by_group=rates, small_groups=rows, min_group_rows=10, rows=None, scores=None)
     found = asked([fair])
-    assert "of town=a and town=b differ by 0.030" in found.sentence
+    assert "of town=a and town=b differ by 0.03 (95 %" in found.sentence
     assert "The gap leaves out groups with fewer than 10 test rows that count." in found.notes
     assert "Groups with few test rows, in all or of a label: town=c (7 rows)." in found.notes
 
@@ -157,7 +205,7 @@ def test_several_seeds_give_means_and_say_so(fair, tmp_path):
     twin = copied(fair, tmp_path / "twin", seed=7)
     edited(twin, twin, spd=metric(-0.05, -0.12, 0.02))
     found = asked([fair, twin])
-    assert found.gap == pytest.approx((0.04, 0.0, 0.1))
+    assert found.subject.gap_size == pytest.approx((0.04, 0.0, 0.1))
     assert any("Means over 2 runs" in note for note in found.notes)
 
 

@@ -263,7 +263,9 @@ class TestRuns:
         assert names in page
         assert "Metrics by attribute" in page
         model = ["--model", str(out / "model.json"), "--data", str(folder / "test.csv")]
+        capsys.readouterr()
         assert main(["evaluate", *model, *flags]) == 0
+        assert names in " ".join(capsys.readouterr().out.split())
 
     def test_few_test_rows_are_a_result_with_a_warning(self, folder, capsys):
         TABLE.iloc[:25].to_csv(folder / "test.csv", index=False)

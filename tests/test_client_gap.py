@@ -196,7 +196,7 @@ def test_a_server_says_who_was_left_out_and_who_is_treated_unfairly(served, fold
 
 def test_metrics_json_says_what_was_asked_and_the_command_asks_for_it_again(served, folder):
     (run,) = read_results([folder / "out"])
-    asked = run.asked
+    asked = run.metrics.asked
     assert (asked.by, asked.amounts, asked.client_gap) == ("gap", (), 0.1)
     assert (asked.max_gap, asked.client_limit, asked.fairness) == (None, 0.1, True)
     assert run.metrics.server is not None

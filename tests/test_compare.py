@@ -8,6 +8,7 @@ from comparison import EXAMPLE, same_text
 from conftest import make_schema, make_table
 
 import synthfair as sf
+from synthfair.cli.first_steps import demo
 from synthfair.compare import (
     METHODS,
     ComparedTable,
@@ -215,6 +216,22 @@ class TestDemo:
         assert same_text(rows(readme), shown, tolerance=EXAMPLE)
         for number, wrong in ((" 0.91 [0.89", " 0.86 [0.89"), (" 0.03 [", " 0.15 [")):
             assert not same_text(rows(readme).replace(number, wrong), shown, tolerance=EXAMPLE)
+
+    def test_it_writes_a_report_and_the_readme_shows_its_last_lines(
+        self, demonstration, monkeypatch, capsys
+    ):
+        monkeypatch.setattr("synthfair.compare.demonstrate", lambda *_, **__: demonstration[0])
+        monkeypatch.setattr("sys.platform", "linux")
+        folder = demonstration[1]
+        demo(output=folder)
+        _, said = capsys.readouterr().out.split("intervals.")
+        assert "Surrogates, weight 30: Selection rates of white=0" in " ".join(said.split())
+        assert (folder / "report.html").exists()
+        readme = (configs_folder().parent / "README.md").read_text(encoding="utf-8")
+        shown = readme.split("95 % intervals.\n")[1].split("```")[0]
+        said = said.replace(str(folder), "synthfair-demo")
+        last, found = (re.sub("probably (met|missed)", "", text) for text in (shown, said))
+        assert same_text(last, found, tolerance=EXAMPLE)
 
     def test_each_stage_is_shown(self, demonstration):
         stages = {done: n_all for done, n_all, _ in demonstration[2]}

@@ -33,6 +33,10 @@ def test_by_a_column_to_a_table_and_a_plot(argv, tmp_path, capsys):
     assert main([*argv, "--by", "region", "--min-group-rows", "5"]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"central +│ +penalty weight +│ +2 │", shown)  # two seeds, averaged
+    said = " ".join(shown.split())
+    assert ": Selection rates of town=a and town=b differ by 0." in said
+    assert said.endswith("found/report.html")
+    assert "report.html. Next: " in said
     page = (tmp_path / "found" / "report.html").read_text()
     assert "data:image/svg+xml" in page
     assert "--schema schema.json" in page

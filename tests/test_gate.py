@@ -210,11 +210,18 @@ def test_neighbouring_files_give_neighbouring_rows(tmp_path, removed, hold_out):
     assert not read[1] - read[0]
 
 
+def details(files):
+    return files[2].with_name(f"{files[2].stem}.checks.txt")
+
+
 def test_a_risky_release_is_not_written_unless_accepted_and_then_says_so(files, capsys):
     risky = ("--start", "real", "--learning-rate", "1e-9")
     assert client(files, *risky) == 2
     out, err = capsys.readouterr()
-    assert "copies of real rows" in out
+    said = " ".join(out.split())
+    assert " checks failed, " in said
+    assert re.search("copies of real rows: (\\d+) of \\1, where chance gives none", said)
+    assert "MORE THAN CHANCE" in details(files).read_text()
     assert "out.parquet: not written: Holds copies of real rows." in err
     safer, last = err.index("--start range, a lower --n-synthetic"), err.index("--accept-risk")
     assert safer < last
@@ -240,7 +247,12 @@ def test_a_release_with_an_epsilon_never_tells_what_the_checks_found(files):
 
 def test_every_release_is_looked_at_and_booked(files, capsys):
     assert client(files) == 0
-    assert "checks before the release" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.search(
+        r"Safe to send by \d+ checks(, but no distances and attacks)? \(only an epsilon", said
+    )
+    assert "checks before the release" in details(files).read_text()
+    assert "MORE THAN CHANCE" not in details(files).read_text()
     assert Ledger.for_table(files[0]).spent().releases == 1
     assert Ledger.for_table(files[0]).spent().mu is None
 

@@ -108,9 +108,9 @@ def test_tables_without_labels_are_evaluated_and_reported(notion, folder, capsys
         assert f"selection rate, town={group} │ {rate:.3f} [" in printed
     assert main(["report", f"{folder}/run", "--output", f"{folder}/report.html"]) == 0
     page = " ".join((folder / "report.html").read_text().split())
-    assert "accuracy is not known without labels." in page
+    assert "Accuracy is not known without labels." in page
     assert "The test rows have no labels" in page
-    undefined = "undefined, as the rows have no labels" in page
+    undefined = "cannot be compared: there are no labels." in page
     assert undefined == (notion == "equalized_odds")
 
 
@@ -121,8 +121,8 @@ def test_a_wanted_gap_that_needs_labels_is_said_not_to_be_measured(folder, capsy
     for notion, measured in (("equalized_odds", False), ("statistical_parity", True)):
         assert main([*argv, notion]) == 0
         said = " ".join("".join(capsys.readouterr()).split())
-        assert ("the gap on the test rows cannot be measured: it needs" in said) is not measured
-        assert "0.001 was asked for" in said
+        assert ("cannot be compared: there are no labels; at most" in said) is not measured
+        assert "at most 0.001 was asked" in said
 
 
 def test_evaluate_takes_the_tables_that_predict_takes(folder, capsys):

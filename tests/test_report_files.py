@@ -76,7 +76,6 @@ def run(tmp_path_factory):
         ({"asked": {"by": "gap"}}, "asked: amounts: gap needs at least one"),
         ({"asked": {"by": "nothing", "amounts": [1]}}, "asked: amounts: nothing has none"),
         ({"guarantee": {"epsilon": 1}}, "guarantee.relation: missing"),
-        ({"promise": {"epsilon": 1}}, "promise.relation: missing"),
         ({"by_group": {}}, "by_group"),
         ({"config": {}}, "config"),
         ({"per_client": {}}, "per_client"),

@@ -368,7 +368,7 @@ def test_report_from_the_command_line(runs, tmp_path, capsys):
     assert "and 2 plots next to it." in capsys.readouterr().out
     asked = ["--max-gap", "0.01", "--output", str(tmp_path / "two.html")]
     assert main(["report", alone, *asked]) == 0
-    assert "at most 0.01 is fair enough" in (tmp_path / "two.html").read_text()
+    assert "at most 0.01 was asked" in (tmp_path / "two.html").read_text()
     assert main(["report", alone, "--max-gap", "2", "--output", str(tmp_path / "x.html")]) == 2
     assert "--max-gap: must be from 0 to 1, and is 2" in capsys.readouterr().err
     assert main(["report", str(tmp_path), "--output", str(tmp_path / "s.html")]) == 2

@@ -70,7 +70,7 @@ def test_an_unknown_client_leaves_nothing(folder, capsys):
     assert not list((folder / "server").iterdir())
 
 
-def test_the_table_and_the_page_show_the_numbers_of_metrics_json(folder, capsys):
+def test_the_page_shows_the_numbers_of_metrics_json_and_the_terminal_the_largest(folder, capsys):
     assert serve(folder, "--keys", str(folder), "--report") == 0
     said, found = capsys.readouterr().out, metrics(folder)["influence"]
     page = html.unescape((folder / "server" / "report.html").read_text())
@@ -83,7 +83,9 @@ def test_the_table_and_the_page_show_the_numbers_of_metrics_json(folder, capsys)
             *moved["rates"],
         )
         assert cells == [f"lender_{name[1:]}", *(f"{value:z.3f}" for value in values)]
-        assert f"{moved['scores']:.3f}" in said
+    name, most = max(found["releases"].items(), key=lambda item: item[1]["scores"])
+    line = f"Without {name} the scores would change the most, by {most['relative']:.2f} of their"
+    assert f"No release stands out. {line} size." in said
     assert f"allows a relative change of {metrics(folder)['max_influence']:g}." in page
     assert (
         f"A change of the scores above {found['outliers_above']:.3f} makes a release an outlier"

@@ -25,9 +25,8 @@ from synthfair.fairness.intervals import size
 from synthfair.fairness.penalties import decision_gaps
 from synthfair.release import inspect_release, read_release
 from synthfair.release.format import Header, make_header, write_release
-from synthfair.report.result_tables import pooled_table
+from synthfair.report.answer import run_sentence
 from synthfair.report.results import read_results
-from synthfair.report.text_table import plain_text
 from synthfair.server import measure_influence, serve
 from synthfair.server.frontier_files import frontier_lines
 from synthfair.server.influence import refuse_influence
@@ -621,14 +620,23 @@ def test_a_wanted_gap_that_test_rows_miss_is_said(folder):
 
 
 def test_that_no_penalty_was_needed_is_said(folder):
-    served = run_server(folder, max_gap=0.9, max_influence=50.0, max_spd_influence=2.0)
-    asked = sf.ServerConfig(max_gap=0.9)
-    assert "0: no penalty was needed" in plain_text(pooled_table(served.point, asked))
-    for point in (served.point._replace(rho=0.1), served.point._replace(gap=0.95)):
-        assert "no penalty" not in plain_text(pooled_table(point, asked))
-    assert "no penalty" not in plain_text(
-        pooled_table(served.point, sf.ServerConfig(rho=0.0))
-    )  # a weight of 0 was asked for
+    free = {"max_influence": 50.0, "max_spd_influence": 2.0}
+    run_server(folder, max_gap=0.9, **free)
+    assert "at most 0.9 was asked: met. No penalty was needed." in run_sentence(folder / "server")
+    run_server(folder, rho=0.0, **free)  # a weight of 0 was asked for
+    assert "was trained without a penalty." in run_sentence(folder / "server")
+
+
+def test_the_server_trains_without_a_penalty_too(folder):
+    """So that what fairness costs is known: the model is that of a weight of 0."""
+    found = []
+    for rho in (30.0, 0.0):
+        run_server(folder, rho=rho, max_influence=50.0, max_spd_influence=2.0)
+        found.append(json.loads((folder / "server" / "metrics.json").read_text()))
+    for metric, free in found[0]["without_penalty"].items():
+        assert free == pytest.approx(found[1][metric], abs=1e-4)
+        assert found[1]["without_penalty"][metric] == found[1][metric]
+    assert abs(found[0]["spd"]["value"]) < abs(found[0]["without_penalty"]["spd"]["value"])
 
 
 def test_a_fair_table_that_trainers_could_not_use_is_not_written(folder, monkeypatch):

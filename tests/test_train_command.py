@@ -41,7 +41,11 @@ class TestCommand:
     def test_from_a_file_with_named_users_and_nothing_is_overwritten(self, there, capsys):
         args = self.args(there, "--user-column", "who", "--hidden", "3")
         assert main(args) == 0
-        assert "rounds   12" in capsys.readouterr().out
+        said = " ".join(capsys.readouterr().out.split())
+        assert "rounds 12" in said
+        assert "rates of town=a and town=b differ by 0." in said
+        following = f"Next: python -m synthfair report {there}/out --output {there}/out/report.html"
+        assert said.endswith(f"rounds.csv. {following}")
         assert len(read_model(there / "out" / "model.json").hidden) == 1
         assert Ledger(there / "t.csv.ledger.jsonl").spent().releases == 1
         assert main(args) == 2

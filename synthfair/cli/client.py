@@ -23,6 +23,7 @@ from synthfair.errors import InputError
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.data.encode import Clipping
+    from synthfair.privacy.gate import Preview
 
 _BOTH = ("epsilon", "delta", "relation", "seed")
 _FAIR = [key for key in DistillConfig.model_fields if key not in (*_BOTH, *WITHOUT_FLAGS)]
@@ -121,6 +122,8 @@ def client(
 
     inputs = [path for path in (data, schema, config, sign) if path]
     require_distinct(output, *inputs)
+    details = output.with_name(f"{output.stem}.checks.txt")
+    require_distinct(details, *inputs, output)
     require_free(output, force=force)
     if history:
         from synthfair.client.history import require_history_name
@@ -152,7 +155,7 @@ def client(
         return
 
     # The release, with a bar; where a person has to answer, the bar makes room.
-    from synthfair.cli.show import distilling_bar, say, stage_bar, warn
+    from synthfair.cli.show import distilling_bar, stage_bar, warn
     from synthfair.jax_setup import start_jax
     from synthfair.report.release_tables import no_epsilon_warning
 
@@ -193,12 +196,10 @@ def client(
                 on_stage=show_now,
             )
     except RefusedReleaseError as refused:
-        from synthfair.report.release_tables import preview_table
-
         with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
-            say(preview_table(refused.preview))
+            _tell_checks(refused.preview, details)
         raise
-    _tell(outcome, receipt, history, key=sign)
+    _tell(outcome, receipt, history, details, key=sign)
 
 
 def _answer(*files: Path, **options: Any) -> None:
@@ -220,12 +221,13 @@ def _tell(
     outcome: Distillation | SurrogateRelease,
     receipt: Receipt,
     history: Path | None,
+    details: Path,
     *,
     key: Path | None,
 ) -> None:
     """Writes the history of a fair release, and shows what was made."""
     from synthfair.cli.show import say, warn
-    from synthfair.report.release_tables import fit_warnings, preview_table, release_table
+    from synthfair.report.release_tables import fit_warnings, release_table
 
     if outcome.release.weight is None:
         outcome = cast("Distillation", outcome)
@@ -237,11 +239,24 @@ def _tell(
             say(f"Continued at step {outcome.resumed_at} of an interrupted run.")
     say(release_table(outcome, receipt))
     if receipt.preview:
-        say(preview_table(receipt.preview))
+        _tell_checks(receipt.preview, details)
     warn(receipt.no_trial)
     if key:
         say(f"Signed with {key}.")
     warn(*fit_warnings(outcome))
+
+
+def _tell_checks(preview: Preview, details: Path) -> None:
+    """Says what the checks of a release found, and writes all that they did to a file."""
+    from rich.text import Text
+
+    from synthfair.cli.show import say
+    from synthfair.files import OWNER_ONLY, write_text
+    from synthfair.report.release_tables import checks_summary, preview_table
+    from synthfair.report.text_table import plain_text
+
+    write_text(details, plain_text(preview_table(preview)), mode=OWNER_ONLY)
+    say(Text(checks_summary(preview, details)))
 
 
 def _tell_real_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> None:

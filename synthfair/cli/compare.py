@@ -169,16 +169,18 @@ def _train_settings(path: Path, methods: Sequence[str]) -> dict[str, Any]:
 
 def _report(runs: list[Path], output: Path) -> None:
     """Writes the report of all runs, and says what they have come to."""
-    from synthfair.cli.show import say, warn
+    from synthfair.cli.show import conclude, opening, say, warn
     from synthfair.fairness.intervals import FEW_ROWS
+    from synthfair.report.answer import answer
     from synthfair.report.overview import overviews
     from synthfair.report.page import write_report
     from synthfair.report.result_tables import overview_tables
     from synthfair.report.results import read_results
 
-    results = read_results(runs)
-    write_report(results, output / "report.html", force=True)
-    for overview in overviews(results):
+    results, page = read_results(runs), output / "report.html"
+    write_report(results, page, force=True)
+    found = overviews(results)
+    for overview in found:
         say(overview_tables(overview))
     if names := [result.name for result in results if result.metrics.converged is False]:
         warn(f"{len(names)} of {len(results)} runs did not converge: {', '.join(names)}")
@@ -188,4 +190,5 @@ def _report(runs: list[Path], output: Path) -> None:
             f"in some runs {', '.join(small)}: fewer than {FEW_ROWS} test rows, overall or of one"
             " label, so that rates are hardly known; raise --test-fraction, or read the intervals"
         )
-    say(f"Wrote {len(results)} runs and {output / 'report.html'}.")
+    said = "\n".join(answer(overview).sentence for overview in found)
+    conclude(said, [f"{len(results)} runs", page], opening(page))

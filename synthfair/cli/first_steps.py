@@ -64,14 +64,18 @@ def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None
     Args:
         output: Folder to write to.
     """
-    from synthfair.cli.show import counting_bar, say
+    from synthfair.cli.show import conclude, counting_bar, opening, say
     from synthfair.jax_setup import start_jax
 
     start_jax()
     from synthfair.compare import demonstrate
+    from synthfair.compare.demonstration import FAIR
     from synthfair.files import write_text
+    from synthfair.report.answer import run_sentence
     from synthfair.report.figures import can_draw, frontier_figure
+    from synthfair.report.page import write_report
     from synthfair.report.result_tables import outcomes_table
+    from synthfair.report.results import read_results
     from synthfair.report.text_table import plain_text
 
     with counting_bar("demo") as show:
@@ -82,7 +86,11 @@ def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None
         plot = output / "surrogate" / "fair" / "frontier.svg"
         write_text(plot, frontier_figure(result.frontier).svg())
     say(table)
-    say(f"Wrote the lenders' tables, releases, models and metrics to {output}/.")
+    runs = "surrogate/fair", "surrogate/plain", "fair/server", "plain/server"
+    page = output / "report.html"
+    write_report(read_results([output / run for run in runs]), page, force=True)
+    sentence = f"Surrogates, weight {FAIR.rho_o:g}: {run_sentence(output / runs[0])}"
+    conclude(sentence, ["tables, releases, models and metrics of the lenders", page], opening(page))
 
 
 def split(

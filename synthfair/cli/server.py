@@ -89,20 +89,12 @@ def server(
         )
     check_inputs(schema, *releases, *test, *keys, *filter(None, [trusted]))
 
-    from synthfair.cli.show import say, warn
     from synthfair.jax_setup import start_jax
 
     start_jax()
     from synthfair.files import require_distinct, require_free, write_text
-    from synthfair.report.figures import MISSING, can_draw, frontier_figure
+    from synthfair.report.figures import can_draw, frontier_figure
     from synthfair.report.page import report_files, write_report
-    from synthfair.report.result_tables import (
-        evaluation_tables,
-        influence_table,
-        outlier_warning,
-        pooled_table,
-        untrained_warning,
-    )
     from synthfair.report.results import read_histories, read_results
     from synthfair.server import serve
 
@@ -124,8 +116,9 @@ def server(
         trusted=trusted,
         force=force,
     )
+    following = None
     if refine:
-        result = _refined(
+        result, following = _refined(
             result, refine, output, config, releases=releases, answers=answers, test=test, keys=keys
         )
     # Figures and the page, of the files that are there now.
@@ -134,28 +127,43 @@ def server(
     if report:
         write_report(read_results([output]), page, force=True)
 
-    # What was found and written.
+    names = {"metrics.json": test, "fair_table.parquet": result.point, "frontier.csv": frontier}
+    names |= {"frontier.svg": frontier and can_draw(), "report.html": report}
+    files = ["model.json", *(name for name, is_there in names.items() if is_there)]
+    _tell(result, [*(output / name for name in files), *filter(None, [records])], following)
+
+
+def _tell(result: ServerResult, files: list[Path], following: str | None) -> None:
+    """Says what was found and written, of which the model is the first, and what comes next."""
+    from synthfair.cli.show import command, conclude, opening, say, warn
+    from synthfair.report.answer import run_sentence
+    from synthfair.report.figures import MISSING, can_draw
+    from synthfair.report.result_tables import (
+        evaluation_tables,
+        influence_summary,
+        outlier_warning,
+        pooled_summary,
+        untrained_warning,
+    )
+
+    output = files[0].parent
+    page, curves = output / "report.html", output / "frontier.csv"
     if result.evaluation:
         say(evaluation_tables(result.evaluation, result.model.schema_))
     if result.point:
-        say(pooled_table(result.point, config))
+        say(pooled_summary(result.point))
     if result.influences.releases:
-        say(influence_table(result.influences))
-    files = {
-        "model.json": True,
-        "metrics.json": result.evaluation,
-        "fair_table.parquet": result.point,
-        "frontier.csv": frontier,
-        "frontier.svg": frontier and can_draw(),
-    }
-    paths = [output / name for name, exists in files.items() if exists]
-    say(f"Wrote {', '.join(map(str, [*paths, *([records] if records else [])]))}.")
+        say(influence_summary(result.influences))
     warn(
         untrained_warning(result.model),
         outlier_warning(result.influences),
-        None if can_draw() or not (frontier or report) else MISSING,
+        None if can_draw() or not {page, curves} & {*files} else MISSING,
         *result.warnings,
     )
+    sentence, ahead = None, command("evaluate", "--model", files[0], "--data", "TEST.csv")
+    if result.evaluation:
+        sentence, ahead = run_sentence(output), command("report", output, "--output", page)
+    conclude(sentence, files, following or (opening(page) if page in files else ahead))
 
 
 def _refined(
@@ -168,8 +176,8 @@ def _refined(
     answers: int | None,
     test: tuple[Path, ...],
     keys: tuple[Path, ...],
-) -> ServerResult:
-    """Replays the exchanges, writes the model that they lead to, and says what is next."""
+) -> tuple[ServerResult, str | None]:
+    """Replays the exchanges, and writes the model that they lead to; with what is next."""
     from synthfair.cli.show import say
     from synthfair.evaluation import evaluate, evaluation_document, read_tests
     from synthfair.federated.refine_files import replay
@@ -203,6 +211,7 @@ def _refined(
                 **evaluation_document(evaluation, schema, config),
                 "converged": model.converged,
                 "rho": now.rho,
+                "without_penalty": None,  # is of the surrogates' rows, not of the clients'
                 "refinement": {"exchanges": now.exchanges, **found},
             }
             write_json(output / "metrics.json", document)
@@ -210,12 +219,12 @@ def _refined(
         result = result._replace(model=model, evaluation=evaluation, point=None)
         reached = f"objective {now.objective:.6f}, gradient {model.gradient_norm:.0e}"
         say(f"Exchanges: {now.exchanges}; {reached}{', the optimum' * bool(model.converged)}.")
-    if not result.model.converged or not now.exchanges:
-        say(
-            f"{now.missing} answers to {now.question} are missing: python -m synthfair.client"
-            " --answer; then run this command again with --force."
-        )
-    return result
+    if result.model.converged and now.exchanges:
+        return result, None
+    return result, (
+        f"python -m synthfair.client --answer, as {now.missing} answers to {now.question} are"
+        " missing; then this command again with --force."
+    )
 
 
 @with_settings(("Settings", ServerConfig, _EVALUATION))
@@ -246,7 +255,7 @@ def evaluate(
     """
     config = load_server_config(**settings)
 
-    from synthfair.cli.show import say, warn
+    from synthfair.cli.show import command, conclude, say, warn
     from synthfair.evaluation import (
         decision_document,
         evaluation_document,
@@ -254,9 +263,10 @@ def evaluate(
         small_group_warnings,
     )
     from synthfair.evaluation import evaluate as measure
-    from synthfair.fairness.intervals import missed_gap, near_constant, unfair_clients
+    from synthfair.fairness.intervals import near_constant, unfair_clients
     from synthfair.fairness.metrics import METRIC_OF
     from synthfair.files import require_distinct, require_free, write_json
+    from synthfair.report.answer import evaluation_sentence
     from synthfair.report.result_tables import evaluation_tables, untrained_warning
     from synthfair.scoring import take_ids
     from synthfair.trained import read_model
@@ -281,10 +291,13 @@ def evaluate(
     say(evaluation_tables(evaluation, trained_model.schema_))
     warn(
         *small_group_warnings(evaluation, trained_model.schema_, config),
-        missed_gap(evaluation.overall[metric], config.max_gap),
         unfair_clients(
             evaluation.overall[metric], evaluation.client_gaps[metric], config.asked.client_limit
         ),
         near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),
         untrained_warning(trained_model),
     )
+    following = command("predict", "--model", model, "--data", "NEW.csv", "--output", "scored.csv")
+    if output and trained_model.decision:
+        following = command("report", output.parent)
+    conclude(evaluation_sentence(evaluation, config), filter(None, [output]), following)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 if TYPE_CHECKING:
     from synthfair.distill.problem import StepRecord
@@ -28,6 +32,26 @@ def warn(*messages: str | None) -> None:
     for message in filter(None, messages):
         text = f"warning: {message}"
         Console(stderr=True).print(text, highlight=False, markup=False, style="yellow")
+
+
+def conclude(sentence: str | None, files: Iterable[object], following: str) -> None:
+    """Says how a command ends: the report's sentence, the files written, and the next command."""
+    if sentence:
+        say(Text(sentence))  # broken between words
+    if names := ", ".join(map(str, files)):
+        say(f"Wrote {names}.")
+    say(f"Next: {following}")
+
+
+def command(*words: object) -> str:
+    """A command of this package, as it is typed."""
+    return shlex.join(["python", "-m", "synthfair", *map(str, words)])
+
+
+def opening(page: Path) -> str:
+    """The command that opens a page on this system."""
+    program = {"darwin": "open", "win32": "start"}.get(sys.platform, "xdg-open")
+    return shlex.join([program, str(page)])
 
 
 def terminal() -> Console:

@@ -170,10 +170,10 @@ def train(
         weights: Weights of rows by group and label, of the command weights; for fedavg and dp_sgd.
         start: refine: model file to start from, of a server. Default: from zeros.
     """
-    from synthfair.cli.show import counting_bar, say, warn
+    from synthfair.cli.show import command, conclude, counting_bar, say, warn
     from synthfair.data.datasets import SOURCES
     from synthfair.data.datasets import published_split as split_of
-    from synthfair.evaluation import read_tests
+    from synthfair.evaluation import read_tests, small_group_warnings
     from synthfair.jax_setup import start_jax
 
     # The rows and their tests.
@@ -190,13 +190,13 @@ def train(
         tests = read_tests(test, table_schema) if test else None
     start_jax()
     from synthfair.config import ServerConfig
-    from synthfair.evaluation import small_group_warnings
     from synthfair.fairness.intervals import near_constant
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
     from synthfair.federated.methods import load_train_config
     from synthfair.federated.refine import read_start
     from synthfair.postprocess import read_weights
     from synthfair.privacy.ledger import ENDING, Ledger
+    from synthfair.report.answer import run_sentence
     from synthfair.report.result_tables import evaluation_tables, training_table
 
     # The settings, and whose a row is.
@@ -244,8 +244,12 @@ def train(
             " too few rows of a group: the fairest model is taken, or the most accurate. Try more"
             " rounds, larger cohorts, or a larger alpha"
         )
-    say(f"Wrote {files.model}, {files.metrics} and {files.rounds}.")
     warn(
         *small_group_warnings(evaluation, table_schema, ServerConfig()),
         near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),
+    )
+    conclude(
+        run_sentence(output),
+        [files.model, files.metrics, files.rounds],
+        command("report", output, "--output", output / "report.html"),
     )

@@ -41,14 +41,6 @@ SHARED = ("penalty", "notion", "temperature", "lambda_theta", "intercept")
 """Settings of fairness that clients choose for fair releases, and the server for surrogates."""
 
 
-class _Upload(NamedTuple):
-    """One release of each lender: files, whether all problems were solved, and the time of all."""
-
-    paths: list[Path]
-    converged: bool
-    seconds: float
-
-
 ShowStage = Callable[[int, int, str], None]
 """Called before each stage with the number of stages done, the number of all, and what comes."""
 
@@ -109,8 +101,8 @@ def demonstrate(
         show(before, N_STAGES, stage)
         return lambda _, step, steps: show(before, N_STAGES, f"{stage}, step {step} of {steps}")
 
-    def send(name: str, config: DistillConfig | SurrogateConfig) -> _Upload:
-        """Each lender's release, in the folder of this name."""
+    def send(name: str, config: DistillConfig | SurrogateConfig) -> tuple[list[Path], bool, float]:
+        """Each lender's release in this folder, whether all converged, and their seconds."""
         start, paths, converged = time.perf_counter(), [], True
         for lender in LENDERS:
             paths.append(folder / name / f"{lender}.parquet")
@@ -123,7 +115,7 @@ def demonstrate(
                 progress=begin(f"{name} release, {lender}"),
             )
             converged &= not isinstance(release, Distillation) or release.converged
-        return _Upload(paths, converged, time.perf_counter() - start)
+        return paths, converged, time.perf_counter() - start
 
     # Every method, without the penalty and with it; surrogates serve both.
     outcomes: list[Outcome] = []
@@ -134,24 +126,24 @@ def demonstrate(
             begin(f"{title}, rho = {config.rho_o:g}")
             outcomes.append(run_method(method, federation, config)[0]._replace(method=title))
         asked = {"rho": config.rho_o, **{key: getattr(config, key) for key in SHARED}}
-        for title, upload, output, server in (
+        for title, (paths, solved, seconds), output, server in (
             ("fair releases", send(name, config), f"{name}/server", ServerConfig()),
             ("surrogates", surrogates, f"surrogate/{name}", ServerConfig(**asked)),
         ):
             begin(f"server, {output}")
             served = serve(
-                upload.paths,
+                paths,
                 folder / "schema.json",
                 [folder / f"client_{lender}_test.csv" for lender in LENDERS],
                 folder / output,
                 server,
-                frontier=upload is surrogates and config is fair,
+                frontier=title == "surrogates" and config is fair,
                 force=force,
             )
             evaluation, frontier = cast(Evaluation, served.evaluation), served.frontier
-            converged = upload.converged and served.model.converged is not False
+            converged = solved and served.model.converged is not False
             outcomes.append(
-                Outcome(title, config.rho_o, config.seed, evaluation, converged, upload.seconds)
+                Outcome(title, config.rho_o, config.seed, evaluation, converged, seconds)
             )
     show(N_STAGES, N_STAGES, "done")
     return Demonstration(outcomes, frontier)

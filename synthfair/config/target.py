@@ -66,7 +66,7 @@ class Target(BaseModel):
     @property
     def max_gap(self) -> float | None:
         """The largest gap over all rows that is wanted, of several clients' the smallest."""
-        return min(self.amounts) if self.by == "gap" and self.amounts else None
+        return min(self.amounts) if self.by in ("gap", "tolerance") and self.amounts else None
 
     @property
     def client_limit(self) -> float:

@@ -307,6 +307,7 @@ def _write_metrics(
             "method": config.method,
             "config": {},
             "train": config.model_dump(mode="json"),
+            "asked": config.asked.model_dump(mode="json"),
             "converged": model.converged,
             **privacy,
         },

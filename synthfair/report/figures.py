@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.fairness.intervals import rate_interval
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.report.answer import Headline, without_penalty
+from synthfair.report.answer import Headline
 from synthfair.report.overview import Overview, Summary
 
 if TYPE_CHECKING:
@@ -200,10 +199,8 @@ def answer_figure(answer: Headline, overview: Overview, gap: str) -> Figure:
     add(f"this run: {subject.name}", subject, size=9)
     if answer.reference:
         add(f"no penalty: {answer.reference.name}", answer.reference, size=11, hollow=True)
-    elif plain := without_penalty(first.frontier):
-        # A frontier says too little for the interval of the gap.
-        accuracy = rate_interval(plain.test_accuracy * first.metrics.n_test, first.metrics.n_test)
-        figure.add("no penalty", [plain.test_gap], [accuracy], size=11, hollow=True)
+    elif plain := answer.plain:
+        figure.add("no penalty", [plain.gap], [plain.accuracy], size=11, hollow=True)
     figure.add("one decision for everybody", [0.0], [subject.constant])
 
     # Of the others, few each by itself; many as a curve over the weights for each method.

@@ -174,7 +174,7 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
             for metrics in (accuracies, gaps)
         )
         method = "; ".join(names)
-        summaries.append(Summary(method, runs[0].asked, tuple(runs), accuracy, mean_gap, *spreads))
+        summaries.append(Summary(method, first.asked, tuple(runs), accuracy, mean_gap, *spreads))
     return summaries
 
 

@@ -15,7 +15,7 @@ from synthfair.files import require_distinct, require_free, write_text
 from synthfair.measure.estimate import FEW
 from synthfair.postprocess.histogram import ScoreCounts
 from synthfair.release.format import disclosures
-from synthfair.report.answer import Headline, answer
+from synthfair.report.answer import answer
 from synthfair.report.commands import commands
 from synthfair.report.figures import (
     MISSING,
@@ -50,24 +50,6 @@ LEAST_IN_BIN, MOST_STEPS = 10, 400
 
 SQUARE = {"xlim": (0, 1), "ylim": (0, 1)}
 """The range of axes of which both are shares."""
-
-
-class Lead(NamedTuple):
-    """The first part of the page, for runs that can be compared.
-
-    Attributes:
-        overview: of the runs.
-        answer: for one of them.
-        figure: accuracy against the gap, by the name of its file.
-        points: the same as a table.
-        table: of all runs.
-    """
-
-    overview: Overview
-    answer: Headline
-    figure: dict[str, Figure]
-    points: Table
-    table: Table
 
 
 class View(NamedTuple):
@@ -120,7 +102,7 @@ def write_report(
     # All figures, as SVG text in the page and as files next to it.
     leads = [_lead(overview, i, max_gap) for i, overview in enumerate(overviews(results))]
     views = [_view(result, max_gap) for result in results]
-    figures = {name: figure for lead in leads for name, figure in lead.figure.items()}
+    figures = {name: figure for lead in leads for name, figure in lead["figure"].items()}
     for view in views:
         figures |= {name: one for some in view.figures.values() for name, one in some.items()}
     svgs = {name: figure.svg() for name, figure in figures.items() if can_draw()}
@@ -159,7 +141,8 @@ def _plot(path: Path, name: str) -> Path:
     return path.parent / f"{path.stem}_plots" / f"{name}.svg"
 
 
-def _lead(overview: Overview, i: int, max_gap: float | None) -> Lead:
+def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
+    """The first part of the page, for runs that can be compared."""
     lead, gap = answer(overview, max_gap), NAMES[overview.gap]
     subject = lead.subject
     rows: list[tuple[object, ...]] = [
@@ -180,7 +163,8 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> Lead:
         )
     figure = {f"answer-{i + 1}" if i else "answer": answer_figure(lead, overview, gap)}
     points = Table(("model", "accuracy", f"size of the {gap}"), rows)
-    return Lead(overview, lead, figure, points, Table.of(records))
+    parts = {"overview": overview, "answer": lead, "figure": figure, "points": points}
+    return {**parts, "table": Table.of(records)}
 
 
 def _view(result: Result, max_gap: float | None) -> View:
@@ -260,7 +244,7 @@ def _add_attributes_and_clients(view: View, gap: str, max_gap: float | None) -> 
     rows = [(client, *(getattr(part, name) for name in names)) for client, part in parts]
     tables["Metrics by client"] = Table(("test rows of", *names.values()), rows)
     if run.client_gaps:
-        limit = result.asked.client_limit if max_gap is None else max_gap
+        limit = run.asked.client_limit if max_gap is None else max_gap
         gaps = run.client_gaps.get(gap, {})
         sizes = {client: size(gaps.get(client, UNDEFINED)) for client in run.per_client}
         rows = [(client, one, verdict(one, limit)) for client, one in sizes.items()]

@@ -11,6 +11,8 @@ from synthfair.config import DistillConfig, changed_settings
 from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.config import SurrogateConfig
     from synthfair.data.encode import Clipping
@@ -28,6 +30,9 @@ MOST_CLIPPED = 20
 
 SLACK = 0.005
 """The most that a gap may rise without a warning."""
+
+MORE = "  MORE THAN CHANCE"
+"""Marks what a check found."""
 
 COSTS = {
     "fair": "up to 0.4 points of accuracy and 1.6 of SPD (there with delta about 4e-5)",
@@ -219,16 +224,18 @@ def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def preview_table(preview: Preview) -> Table:
-    """A table of a release against the real rows; what stops it is marked. Private."""
+    """A table of a release against the real rows; what is more than chance is marked. Private."""
     chance = f"{preview.copies_by_chance} at most" if preview.copies_by_chance else "none"
-    order = "yes" if preview.labels_copied else "no"
+    copies = f"{preview.copies} of {preview.n_synthetic}"
+    copies += MORE * (preview.copies > preview.copies_by_chance)
+    in_order = f"yes{MORE}" if preview.labels_copied else "no"
     rows = [
-        ("copies of real rows", f"{preview.copies} of {preview.n_synthetic}", chance),
-        ("real groups or labels, in order", order, "no"),
+        ("copies of real rows", copies, chance),
+        ("real groups or labels, in order", in_order, "no"),
     ]
 
     def add(name: str, rate: Comparison, value: str, expected: str) -> None:
-        rows.append((name, value + "  MORE THAN CHANCE" * rate.alarming, expected))
+        rows.append((name, value + MORE * rate.alarming, expected))
 
     # Distances and attacks, where rows were held out to compare with.
     if distances := preview.distances:
@@ -255,6 +262,21 @@ def preview_table(preview: Preview) -> Table:
     caption = "Passing these checks proves nothing: only an epsilon is a guarantee."
     title = "checks before the release (private)"
     return Table(("check", "found", "expected"), rows, title, caption)
+
+
+def checks_summary(preview: Preview, details: Path) -> str:
+    """One line where a release passes its checks; else what they found, for who decides to send."""
+    rows = [row for row in preview_table(preview).cells if "not checked" not in row[1]]
+    where = f"details in {details}, which is private."
+    failed = [
+        f"{name}: {found.removesuffix(MORE)}, where chance gives {expected}"
+        for name, found, expected in rows
+        if found.endswith(MORE)
+    ]
+    if failed:
+        return f"{len(failed)} of {len(rows)} checks failed, {'; '.join(failed)}; {where}"
+    of = f"{len(rows)} checks" + ", but no distances and attacks" * (preview.distances is None)
+    return f"Safe to send by {of} (only an epsilon guarantees it); {where}"
 
 
 def ledger_table(ledger: Ledger) -> Table:

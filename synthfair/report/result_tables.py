@@ -15,7 +15,6 @@ from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
     from synthfair.compare import Outcome
-    from synthfair.config import ServerConfig
     from synthfair.data.schema import Schema
     from synthfair.evaluation import Evaluation
     from synthfair.federated import Training
@@ -165,6 +164,19 @@ def influence_table(
     return Table.of(records, caption=caption)
 
 
+def influence_summary(influences: Influences) -> Table | str:
+    """One line where nothing is wrong with any release; else the table."""
+    from synthfair.server.trust import LITTLE  # loads JAX
+
+    releases = influences.releases
+    if any(one.outlier or one.alone or one.weight < LITTLE for one in releases.values()):
+        return influence_table(influences)
+    name = max(releases, key=lambda name: releases[name].scores)
+    none = "" if math.isnan(influences.outliers_above) else "No release stands out. "
+    size = f"{releases[name].relative:.2f} of their size"
+    return f"{none}Without {name} the scores would change the most, by {size}."
+
+
 def outlier_warning(influences: Influences) -> str | None:
     """Warns of releases that move the model much further than the others."""
     outliers = [
@@ -183,19 +195,11 @@ def outlier_warning(influences: Influences) -> str | None:
     )
 
 
-def pooled_table(point: FrontierPoint, config: ServerConfig) -> Table:
-    """A table of the model of surrogates on the pooled rows, with the gaps that were wanted."""
-    wanted = (point.gap, config.max_gap), (point.client_gap, config.max_client_gap)
-    met = all(most is None or gap <= most for gap, most in wanted)
-    no_penalty = config.searches and point.rho == 0 and met
-    facts = {
-        "penalty weight": "0: no penalty was needed" if no_penalty else float(point.rho),
-        "accuracy": f"{point.accuracy:.3f} on the pooled rows, by their weights",
-        "gap": f"{point.gap:.3f} on the pooled rows",
-    }
-    if point.client_gap == point.client_gap:
-        facts["largest gap of a client"] = f"{point.client_gap:.3f} on its pooled rows"
-    return Table.of_facts(facts)
+def pooled_summary(point: FrontierPoint) -> str:
+    """One line on the model of surrogates on the pooled rows."""
+    own = "" if math.isnan(point.client_gap) else f" ({point.client_gap:.3f} at most at a client)"
+    found = f"gap {point.gap:.3f}{own}, accuracy {point.accuracy:.3f}"
+    return f"Penalty weight {point.rho:.3g}: on the pooled rows {found}."
 
 
 def training_table(training: Training, *, private: bool) -> Table:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.client.history import ENDING, History, read_history
-from synthfair.config import DistillConfig, Target
 from synthfair.config.server_settings import FOR_SURROGATES
 from synthfair.errors import InputError, refusal
 from synthfair.report.text_table import as_text
@@ -75,21 +74,6 @@ class Result(NamedTuple):
         return settings
 
     @property
-    def asked(self) -> Target:
-        """The fairness asked for; where an older file does not say so, by its settings."""
-        metrics = self.metrics
-        if metrics.asked:
-            return metrics.asked
-        if metrics.weights:
-            return Target(by="row_weights")
-        if metrics.decision:
-            return Target(by="tolerance", amounts=(metrics.decision.alpha,))
-        if config := metrics.train or metrics.server:
-            return config.asked
-        configs = metrics.config.values()
-        return Target.of(c.asked for c in configs if isinstance(c, DistillConfig))
-
-    @property
     def epsilon(self) -> float | None:
         """The largest of all users or clients; None where one of them has no guarantee."""
         if whole := self.metrics.guarantee:
@@ -116,7 +100,7 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
         result = Result(
             folder,
             name,
-            _read_metrics(folder / METRICS),
+            read_metrics(folder / METRICS),
             read_histories(folder),
             read_run_file(gaps, GapsFile) if gaps.exists() else None,
             read_frontier(frontier) if frontier.exists() else (),
@@ -127,7 +111,7 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
     return results
 
 
-def _read_metrics(path: Path) -> MetricsFile:
+def read_metrics(path: Path) -> MetricsFile:
     """Reads metrics.json, with settings of rounds as the method has them; only these load JAX."""
     metrics = read_run_file(path, MetricsFile)
     if metrics.train:

@@ -16,6 +16,7 @@ from synthfair.data.tables import read_table
 from synthfair.errors import InputError
 from synthfair.evaluation import (
     Evaluation,
+    as_numbers,
     encode_tests,
     evaluate,
     evaluation_document,
@@ -26,6 +27,7 @@ from synthfair.evaluation import (
     small_group_warnings,
 )
 from synthfair.fairness.intervals import FEW_ROWS, MOST_NAMED
+from synthfair.fairness.metrics import Metric
 from synthfair.fairness.penalties import Grouping
 from synthfair.files import require_distinct, require_free, whole_file, write_json
 from synthfair.release.format import Release
@@ -64,6 +66,7 @@ class ServerResult(NamedTuple):
         warnings: sentences on what is not as it should be.
         max_rows: that a client counts as, at most.
         by: groupings that the penalty compares, of several attributes.
+        without_penalty: of surrogates, metrics of the same model without a penalty.
     """
 
     model: TrainedModel
@@ -74,22 +77,11 @@ class ServerResult(NamedTuple):
     warnings: tuple[str, ...] = ()
     max_rows: float = np.inf
     by: tuple[Grouping, ...] = ()
+    without_penalty: Mapping[str, Metric] | None = None
 
 
-class Outputs(NamedTuple):
-    """Files that a server writes."""
-
-    model: Path
-    metrics: Path
-    fair_table: Path
-    frontier: Path
-    plot: Path
-
-    @classmethod
-    def of(cls, folder: Path) -> Outputs:
-        """In a folder."""
-        names = "model.json", "metrics.json", "fair_table.parquet", "frontier.csv", "frontier.svg"
-        return cls(*(folder / name for name in names))
+FILES = "model.json", "metrics.json", "fair_table.parquet", "frontier.csv", "frontier.svg"
+"""Files that a server writes into its folder."""
 
 
 def serve(
@@ -129,7 +121,7 @@ def serve(
             cannot be written.
     """
     # What is written must not be there, and must be no input.
-    files, more = Outputs.of(output), [records] if records else []
+    files, more = [output / name for name in FILES], [records] if records else []
     own = [trusted] if trusted else []
     outputs = [*files, *more]
     for i, path in enumerate(outputs):
@@ -149,6 +141,11 @@ def serve(
     # One model is trained, and measured on the test tables.
     model, point = train_pool(pooled, schema)
     evaluation = evaluate(model, tables, config) if tables else None
+    without = None
+    if point and evaluation:  # what fairness costs
+        free = pooled._replace(rho=0.0, max_gap=None, max_client_gap=None, compared=())
+        plain = evaluate(train_pool(free, schema)[0], tables, config) if point.rho else evaluation
+        without = plain.overall
 
     # No release may move it too far; what looks wrong is said.
     influences = influence_in(pooled, model, tables, rho=point.rho if point else None)
@@ -178,15 +175,16 @@ def serve(
         (*warnings, *refused),
         pooled.max_rows,
         pooled.by,
+        without,
     )
     for path in files:
         path.unlink(missing_ok=True)
     if evaluation:
-        write_json(files.metrics, _metrics(served, named, clients, schema, config))
-    write_model(model, files.model)
-    _write_tables({files.fair_table: fair_table} | dict.fromkeys(more, table))
+        write_json(output / "metrics.json", _metrics(served, named, clients, schema, config))
+    write_model(model, output / "model.json")
+    _write_tables({output / "fair_table.parquet": fair_table} | dict.fromkeys(more, table))
     if lines:
-        write_frontier(lines, files.frontier)
+        write_frontier(lines, output / "frontier.csv")
     return served
 
 
@@ -212,6 +210,7 @@ def _metrics(
         "server": config.model_dump(mode="json") if point else None,
         "asked": (config.asked if point else _asked(releases)).model_dump(mode="json"),
         "rho": point.rho if point else None,
+        "without_penalty": as_numbers(served.without_penalty) if served.without_penalty else None,
         "warnings": served.warnings,
         "converged": served.model.converged,
     }

@@ -90,8 +90,8 @@ MUTANTS = [
     Mutant(
         "the page's limit of a client is the rule of thumb",
         "report/page.py",
-        "result.asked.client_limit if max_gap is None else max_gap",
-        "result.asked.client_limit",
+        "run.asked.client_limit if max_gap is None else max_gap",
+        "run.asked.client_limit",
         "test_client_gap.py",
     ),
 ]
