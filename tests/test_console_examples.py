@@ -51,7 +51,7 @@ def console(page):
 def test_the_commands_of_the_readme_are_those_of_the_page():
     """But for flags at the end."""
     ours, theirs = (
-        [command for block in console(page) for command in block.replace("\\\n", "").splitlines()]
+        [" ".join(command.split()) for block in console(page) for command in commands(block)]
         for page in (README, STARTED)
     )
     ours = [command for command in ours if not command.startswith("$ ")]
