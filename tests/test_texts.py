@@ -183,8 +183,7 @@ def test_the_example_of_a_schema_is_one():
 
 
 def test_the_citation_is_of_this_version():
-    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f"version: {sf.__version__}\n" in text.removeprefix("cff-version")
+    assert f"\nversion: {sf.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_the_readme_is_short_and_has_two_command_lines():
