@@ -49,7 +49,7 @@ def _note_of_table2() -> str:
     return (
         f"Of the 30 published cells the constant classifier beats {law_school} of 20 on Law"
         f" School and {dutch} of 10 on Dutch: it is more accurate there, and has no gap."
-        " Those decide nothing, so that Dutch alone does. The loss in figure 2 must be"
+        " So only those of Dutch are compared. The loss in figure 2 must be"
         f" within {figure2.NEAR:g} of the printed one; {figure2.WORSE:g} of accuracy is much."
     )
 

@@ -306,6 +306,24 @@ def additive(every: Runs) -> Iterator[object]:
         yield additive_models.ASKED[setting.asked], additive_models.label_of(setting), *cells
 
 
+def alternatives(every: Runs) -> Parts:
+    """Accuracy / mean size of the SPD of what people would use instead; seconds on Adult."""
+    lines, spreads = [], []
+    for method, own in every.by("method").items():
+        cells = []
+        for here in own.by("table").values():
+            accuracy, spd = here.mean("accuracy"), here.mean("spd")
+            gap = np.abs(here.values("spd")).mean()
+            cells.append(f"{accuracy.mean:.3f}{mark(accuracy, here.mean('constant'))} / {gap:.3f}")
+            spreads.append((accuracy.spread, spd.spread))
+        adult = own.select(table="adult")
+        seconds = (adult.mean(name).mean for name in ("cold", "warm", "again"))
+        texts = ("" if np.isnan(one) else f"{one:.1f}" for one in seconds)
+        lines.append((method, *cells, *texts))
+    most = np.max(spreads, axis=0) if spreads else (0.0, 0.0)
+    return {"seeds": every.n_seeds, "rows": lines, "accuracy": most[0], "spd": most[1]}
+
+
 def unreliable(every: Runs) -> Iterator[object]:
     """Accuracy / SPD with false rows, with and without trusted rows."""
     for setting, here in clients_at_fault.federations(every):
@@ -386,7 +404,8 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "disclosure": (disclosure_lines, "disclosure"),
     "audit": (audit, "audit private", "audit open"),
     "trainers": (trainers_lines, "trainers"), "any_learner": (any_learner_lines, "records"),
-    "additive": (additive, "additive"), "unreliable": (unreliable, "unreliable"),
+    "additive": (additive, "additive"), "alternatives": (alternatives, "alternatives"),
+    "unreliable": (unreliable, "unreliable"),
     "methods": (methods, "methods"), "fpfl": (fpfl, "adult_fpfl"),
     "sampling": (None, "adult_fpfl accounts"),
     "two_phase": (two_phase, "two_phase", "two_phase wide"),

@@ -49,7 +49,7 @@ def console(page):
 def test_the_commands_of_the_readme_are_those_of_the_page():
     """But for flags at the end."""
     ours, theirs = (
-        [command for block in console(page) for command in block.replace("\\\n", "").splitlines()]
+        [command for block in console(page) for command in commands(block)]
         for page in (README, STARTED)
     )
     ours = [command for command in ours if not command.startswith("$ ")]
@@ -117,7 +117,7 @@ PROGRAM = re.compile(r"^\$? *python -m synthfair[. ]")
 
 def commands(block):
     """A block's lines, each in one piece, without the program's name."""
-    return [PROGRAM.sub("", line) for line in block.replace("\\\n", "").splitlines()]
+    return [PROGRAM.sub("", line) for line in re.sub(r"\\\n\s*", "", block).splitlines()]
 
 
 def beginning(command, known):

@@ -32,7 +32,8 @@ def test_the_page_walks_from_its_table_to_decisions(tmp_path, monkeypatch):
     table = table.assign(id=range(1200), income=rng.uniform(0, 90, 1200).round(1))
     table.to_csv("loans.csv", index=False, sep=";")
     (draft, *later), *_ = (
-        found.splitlines() for found in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+        found.replace("\\\n", "").splitlines()
+        for found in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
     )
     roles, missing, identifier = ["approved", "sex"], "y", ""
     income, age, others = ["0 500"], ["numeric", "18 100"], [""] * 6

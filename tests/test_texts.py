@@ -182,6 +182,10 @@ def test_the_example_of_a_schema_is_one():
     assert parse_schema(text, source="the example").groups[:2] == ("female", "male")
 
 
+def test_the_citation_is_of_this_version():
+    assert f"\nversion: {sf.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
 def test_the_readme_is_short_and_has_two_command_lines():
     """.ci/run runs the lines that start with a dollar."""
     lines = TEXT[README].splitlines()

@@ -43,8 +43,7 @@ def server(
             --test DIR/*_test.csv --output DIR/server
 
     On fair releases it trains an ordinary logistic model. On surrogates it trains one that is fair
-    over all clients, as often as you like, and writes fair_table.parquet, on which any ordinary
-    weighted logistic trainer, with the regularisation that the file names, gives the same model;
+    over all clients, as often as you like, and writes fair_table.parquet for ordinary trainers.
     --max-gap 0.05 looks for the least weight of the penalty that reaches that gap, --frontier shows
     accuracy and gap for many:
 

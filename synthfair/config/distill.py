@@ -161,7 +161,7 @@ class DistillConfig(Settings):
         ge=LEAST_DELTA,
         lt=1,
         description="Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6. It is"
-        " published: choose it without counting the rows.",
+        " published: take a round number, not one computed from the table.",
     )
     relation: Relation = Field(
         default="add_or_remove",

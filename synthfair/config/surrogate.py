@@ -38,8 +38,8 @@ class SurrogateConfig(Settings):
         description="Least real rows of a sum. Where a pair of group and label has fewer, sums by"
         " label and by group stand in its place, as its own would give a few rows away; in tables"
         " of 60 times as many rows, and of groups or labels with fewer, it is left out. With"
-        " epsilon, of a pair whose noisy count is less, or less than three standard deviations of"
-        " its noise, label and group say about how many rows it has.",
+        " epsilon, a pair whose noisy count is below that, or below three times the standard"
+        " deviation of its noise, gets the number of rows that its label and its group suggest.",
     )
     epsilon: float | None = Field(
         default=None,
@@ -53,7 +53,7 @@ class SurrogateConfig(Settings):
         ge=LEAST_DELTA,
         lt=1,
         description="Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6. It is"
-        " published: choose it without counting the rows.",
+        " published: take a round number, not one computed from the table.",
     )
     relation: Relation = Field(
         default="add_or_remove",

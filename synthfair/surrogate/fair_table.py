@@ -1,4 +1,4 @@
-"""A table on which any ordinary weighted logistic trainer gives the fair model.
+"""A table on which weighted logistic regression, with the C that it names, gives the fair model.
 
 At its optimum a penalty pulls each score as other labels would: with p_i = sigma(a_i'theta) and
 q_i = rho d penalty / d z_i,
