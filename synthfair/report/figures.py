@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
+from synthfair.fairness.intervals import rate_interval
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.report.answer import Headline
 from synthfair.report.overview import Overview, Summary
