@@ -36,7 +36,7 @@ MORE = "  MORE THAN CHANCE"
 
 COSTS = {
     "fair": "up to 0.4 points of accuracy and 1.6 of SPD (there with delta about 4e-5)",
-    "surrogate": "up to 1.0 points of accuracy and 5.4 of SPD",
+    "surrogate": "up to 1.0 points of accuracy and 5.5 of SPD",
 }
 """What epsilon = 1 costs each kind of release, at most over settings; a point is a hundredth.
 ``python -m benchmarks texts`` writes the same into docs/privacy.md, from the runs of
