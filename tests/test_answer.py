@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from report_runs import copied, edited, write_run
 
+from synthfair.config import Target
 from synthfair.fairness.metrics import Metric
 from synthfair.report.answer import RULE_OF_THUMB, Plain, answer, sentence, verdict
 from synthfair.report.figures import answer_figure
@@ -120,7 +121,24 @@ def test_without_labels_or_rows_the_sentence_says_so():
     found = said(undefined, np.nan, "equal_opportunity_difference")
     assert "True positive rates of women and men cannot be compared: there are no labels." in found
     assert found.endswith("Accuracy is not known without labels.")
-    assert "cannot be compared: a group has no row that counts." in said(undefined)
+    for groups, names in ((("women", "men"), "women and men"), (("men",), "the groups")):
+        found = said(undefined, groups=groups)
+        assert f"Selection rates of {names} cannot be compared: too few groups have rows" in found
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        # Some bound the difference to the rate of all, so that groups may differ by more.
+        (Target(by="tolerance", amounts=(0.02,)), "a tolerance of 0.02 was asked"),
+        (Target(by="gap", client_gap=0.05), "at most 0.05 at each client was asked"),
+        (Target(by="weight", amounts=(3.0,)), "no limit was asked"),
+    ],
+)
+def test_what_is_asked_in_place_of_a_gap_over_all_rows_is_said(asked, words):
+    assert asked.max_gap is None
+    found = said(other_limit=asked.other_limit)
+    assert f"; {words}, and the rule of thumb of at most 0.1 is" in found
 
 
 def test_a_gain_is_no_loss_and_a_small_one_may_be_chance(plain, fair):

@@ -72,7 +72,7 @@ def test_how_much_fairness_is_what_the_run_says(asked, setting, fairness, runs, 
     folder = edited(runs[0], tmp_path / "x", asked=asked, method="constant")
     (summary,) = overviews(read_results([folder]))[0].summaries
     assert (summary.setting, summary.asked.fairness) == (setting, fairness)
-    amounts = asked["amounts"] if asked["by"] in ("gap", "tolerance") else []
+    amounts = asked["amounts"] if asked["by"] == "gap" else []
     assert summary.wanted == min(amounts, default=None)
 
 

@@ -90,7 +90,7 @@ def client(
 
     Args:
         data: The private table, CSV or Parquet; for a surrogate also a folder of such files.
-        output: The release file to write.
+        output: The release file to write; NAME.checks.txt next to it has what checks found.
         release: fair: an ordinary logistic model trained on it is fair on this table. surrogate: it
             stands in for this table, and the server trains a model that is fair over all clients,
             also where they are unlike. Default: fair, or the configuration's.
@@ -125,17 +125,16 @@ def client(
     details = output.with_name(f"{output.stem}.checks.txt")
     require_distinct(details, *inputs, output)
     require_free(output, force=force)
+    require_free(details, force=True)
     if history:
         from synthfair.client.history import require_history_name
 
         require_distinct(history, *inputs, output)
         require_history_name(history)
         require_free(history, force=force)
-    key = None
-    if sign:
-        from synthfair.release.keys import read_signing_key
+    from synthfair.release.keys import read_signing_key
 
-        key = read_signing_key(sign)
+    key = read_signing_key(sign) if sign else None
     if answer:
         if release == "fair" or settings_of_release.epsilon is not None:
             raise InputError(
@@ -163,6 +162,8 @@ def client(
         warn(no_epsilon_warning(settings_of_release))
     start_jax()
     from synthfair.client import Options, RefusedReleaseError, distill_file
+
+    details.unlink(missing_ok=True)  # an earlier release's checks vouch for no other
 
     options = Options(
         force=force,
@@ -197,7 +198,7 @@ def client(
             )
     except RefusedReleaseError as refused:
         with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
-            _tell_checks(refused.preview, details)
+            _tell_checks(refused.preview, details, is_written=False)
         raise
     _tell(outcome, receipt, history, details, key=sign)
 
@@ -239,14 +240,14 @@ def _tell(
             say(f"Continued at step {outcome.resumed_at} of an interrupted run.")
     say(release_table(outcome, receipt))
     if receipt.preview:
-        _tell_checks(receipt.preview, details)
+        _tell_checks(receipt.preview, details, is_written=True)
     warn(receipt.no_trial)
     if key:
         say(f"Signed with {key}.")
     warn(*fit_warnings(outcome))
 
 
-def _tell_checks(preview: Preview, details: Path) -> None:
+def _tell_checks(preview: Preview, details: Path, *, is_written: bool) -> None:
     """Says what the checks of a release found, and writes all that they did to a file."""
     from rich.text import Text
 
@@ -256,7 +257,7 @@ def _tell_checks(preview: Preview, details: Path) -> None:
     from synthfair.report.text_table import plain_text
 
     write_text(details, plain_text(preview_table(preview)), mode=OWNER_ONLY)
-    say(Text(checks_summary(preview, details)))
+    say(Text(checks_summary(preview, details, is_written=is_written)))
 
 
 def _tell_real_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> None:

@@ -297,6 +297,10 @@ def evaluate(
         untrained_warning(trained_model),
     )
     following = command("predict", "--model", model, "--data", "NEW.csv", "--output", "scored.csv")
-    if output and trained_model.decision:
-        following = command("report", output.parent)
+    if decision := trained_model.decision:
+        if "notion" not in config.model_fields_set:  # what the decision was chosen for
+            config = config.replace(notion=decision.notion)
+        if output and output.name == "metrics.json":
+            page = output.with_name("report.html")
+            following = command("report", output.parent, "--output", page)
     conclude(evaluation_sentence(evaluation, config), filter(None, [output]), following)

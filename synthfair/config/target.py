@@ -66,7 +66,16 @@ class Target(BaseModel):
     @property
     def max_gap(self) -> float | None:
         """The largest gap over all rows that is wanted, of several clients' the smallest."""
-        return min(self.amounts) if self.by in ("gap", "tolerance") and self.amounts else None
+        return min(self.amounts) if self.by == "gap" and self.amounts else None
+
+    @property
+    def other_limit(self) -> str | None:
+        """A limit that is asked for in words, where it is none of the gap over all rows."""
+        if self.by == "tolerance" and self.amounts:
+            return f"a tolerance of {min(self.amounts):g} was asked"
+        if self.client_gap is not None and self.max_gap is None:
+            return f"at most {self.client_gap:g} at each client was asked"
+        return None
 
     @property
     def client_limit(self) -> float:

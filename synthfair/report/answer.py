@@ -49,6 +49,7 @@ def sentence(
     groups: Sequence[str],
     by: Sequence[str] = (),
     limit: float | None = None,
+    other_limit: str | None = None,
     plain: Plain | None = None,
     is_plain: bool = False,
     constant: float = nan,
@@ -64,6 +65,7 @@ def sentence(
         groups: names of those that are compared.
         by: sensitive attributes, where there are several.
         limit: the largest gap that was asked for; None where none was.
+        other_limit: what was asked for in its place, in words.
         plain: what the same model has without a penalty, where that is known.
         is_plain: whether the model itself was trained without a penalty.
         constant: accuracy of the more frequent label for everybody.
@@ -77,10 +79,12 @@ def sentence(
     """
     two = len(groups) == 2 and len(by) < 2
     names = f"groups by {', and by '.join(by)}" if by else f"{len(groups)} groups"
+    names = "the groups" if len(groups) < 2 else names
     rates = COMPARED[metric].capitalize()
     compared = f"{rates} of {' and '.join(groups) if two else names}"
     if isnan(gap.value):
-        cause = "a group has no row that counts" if accuracy.value >= 0 else "there are no labels"
+        no_labels = isnan(accuracy.value) and metric != "spd"
+        cause = "there are no labels" if no_labels else "too few groups have rows that count"
         asked = "" if limit is None else f"; at most {limit:g} was asked"
         parts = [f"{compared} cannot be compared: {cause}{asked}."]
     else:
@@ -94,7 +98,8 @@ def sentence(
         met = ("" if is_sure else "probably ") + ("met" if gap.value <= most else "missed")
         asked = f"; at most {most:g} was asked: {met}"
         if limit is None:
-            asked = f"; no limit was asked, and the rule of thumb of at most {most:g} is {met}"
+            said = other_limit or "no limit was asked"
+            asked = f"; {said}, and the rule of thumb of at most {most:g} is {met}"
         parts = [f"{compared} differ by {up_to}{gap.value:.{digits}f}{bounds}{asked}."]
         if is_plain:
             needless = limit is not None and gap.value <= limit
@@ -129,6 +134,7 @@ def evaluation_sentence(evaluation: Evaluation, config: ServerConfig) -> str:
         groups=[name for name, of in rates.items() if of.n >= least],
         by=by,
         limit=config.max_gap,
+        other_limit=config.asked.other_limit,
         constant=evaluation.constant_accuracy,
     )
 
@@ -178,7 +184,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     notes = [f"The limit of {limit:g} {source}."]
 
     cost, plain = None, _plain(subject, reference, overview.gap)
-    if subject.asked.fairness and plain:
+    if subject.asked.fairness and plain and not isnan(plain.accuracy.value):
         cost = difference(plain.accuracy, subject.accuracy)
         chance = ", so it may be chance" if cost.low <= 0 <= cost.high else ""
         source = reference.name if reference else "the server's other model of the same releases"
@@ -210,6 +216,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         groups=[name for name, of in rates.items() if of.n >= least],
         by=by,
         limit=subject.wanted if max_gap is None else max_gap,
+        other_limit=subject.asked.other_limit,
         plain=plain if subject.asked.fairness else None,
         is_plain=is_free or not subject.asked.fairness,
         constant=subject.constant,

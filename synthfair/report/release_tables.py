@@ -264,19 +264,25 @@ def preview_table(preview: Preview) -> Table:
     return Table(("check", "found", "expected"), rows, title, caption)
 
 
-def checks_summary(preview: Preview, details: Path) -> str:
+SHOWN = ("distance to the closest real row, median", "distances and attacks", "largest feature")
+"""Lines of :func:`preview_table` that neither pass nor fail."""
+
+
+def checks_summary(preview: Preview, details: Path, *, is_written: bool) -> str:
     """One line where a release passes its checks; else what they found, for who decides to send."""
-    rows = [row for row in preview_table(preview).cells if "not checked" not in row[1]]
+    rows = [row for row in preview_table(preview).cells if row[0] not in SHOWN]
     where = f"details in {details}, which is private."
     failed = [
-        f"{name}: {found.removesuffix(MORE)}, where chance gives {expected}"
+        f"{name}: {found.removesuffix(MORE)}, expected {expected}"
         for name, found, expected in rows
         if found.endswith(MORE)
     ]
     if failed:
-        return f"{len(failed)} of {len(rows)} checks failed, {'; '.join(failed)}; {where}"
-    of = f"{len(rows)} checks" + ", but no distances and attacks" * (preview.distances is None)
-    return f"Safe to send by {of} (only an epsilon guarantees it); {where}"
+        decide = " The file is written: decide whether to send it." * is_written
+        return f"{len(failed)} of {len(rows)} checks failed, {'; '.join(failed)}; {where}{decide}"
+    if preview.distances is None:
+        return f"{len(rows)} checks found nothing; distances and attacks were not checked; {where}"
+    return f"Safe to send by {len(rows)} checks (only an epsilon guarantees it); {where}"
 
 
 def ledger_table(ledger: Ledger) -> Table:

@@ -304,7 +304,7 @@ def _surrogate_warnings(
     ]
     if pooled.left_out:
         found.append(
-            f"too few rows to be compared, of all releases together: {', '.join(pooled.left_out)}"
+            f"too few rows to be compared, of all releases together: {_some(pooled.left_out)}"
         )
     for i, group in enumerate(schema.groups):
         labels = np.unique(np.asarray(pooled.rows.y)[np.asarray(pooled.rows.s) == i])
@@ -317,7 +317,7 @@ def _surrogate_warnings(
             )
     if pooled.unpaired:
         found.append(
-            f"{', '.join(pooled.unpaired)}: some pair of group and label has fewer rows than k_min,"
+            f"{_some(pooled.unpaired)}: some pair of group and label has fewer rows than k_min,"
             " and how often pairs occur is made up from labels and groups. These rows take part in"
             f" the loss, but not in {config.notion}: ask for releases with a lower --k-min, or for"
             " statistical_parity"
@@ -334,12 +334,17 @@ def _surrogate_warnings(
     trusted = [name for name in pooled.parts if pooled.trust.get(name, 1.0) >= LITTLE]
     few = [n for n in trusted if n not in pooled.compared and n not in pooled.unpaired]
     if few and config.max_client_gap is not None:
-        more = f" and {len(few) - MOST_NAMED} more" if len(few) > MOST_NAMED else ""
         found.append(
-            f"max_client_gap leaves out {', '.join(few[:MOST_NAMED])}{more}, which stand for fewer"
+            f"max_client_gap leaves out {_some(few)}, which stand for fewer"
             f" than {max(FEW_ROWS, config.min_group_rows)} rows of a group that is compared"
         )
     return tuple(found)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def _records(releases: Mapping[str, Release], schema: Schema, pooled: Pool) -> pa.Table:
