@@ -90,7 +90,7 @@ def client(
 
     Args:
         data: The private table, CSV or Parquet; for a surrogate also a folder of such files.
-        output: The release file to write; NAME.checks.txt next to it has what checks found.
+        output: The release file to write.
         release: fair: an ordinary logistic model trained on it is fair on this table. surrogate: it
             stands in for this table, and the server trains a model that is fair over all clients,
             also where they are unlike. Default: fair, or the configuration's.
