@@ -38,9 +38,13 @@ GroupsBy = Field(
 )
 """Groupings of several sensitive attributes."""
 
+
+def _notion(name: Any) -> Any:
+    return "statistical_parity" if name == "demographic_parity" else name
+
+
 Notion = Annotated[
-    Literal["statistical_parity", "equal_opportunity", "equalized_odds"],
-    BeforeValidator(lambda name: "statistical_parity" if name == "demographic_parity" else name),
+    Literal["statistical_parity", "equal_opportunity", "equalized_odds"], BeforeValidator(_notion)
 ]
 """Rows in which groups are compared: all; those with the positive label; those of each label.
 ``demographic_parity`` is another name for the first."""
@@ -107,4 +111,6 @@ class Settings(BaseModel):
         given = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
         return f"{type(self).__name__}({given})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        """The same."""
+        return repr(self)

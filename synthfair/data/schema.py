@@ -279,7 +279,9 @@ class Schema(BaseModel):
             f" sensitive {self.sensitive_name})"
         )
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        """The same."""
+        return repr(self)
 
     @property
     def features(self) -> dict[str, Numeric | Categorical]:
