@@ -317,8 +317,8 @@ def test_a_table_with_another_separator_goes_everywhere(tmp_path, capsys):
     assert main(["server", *found, "--output", f"{tmp_path}/server"]) == 0
     model = ["--model", f"{tmp_path}/server/model.json", "--data", str(data)]
     assert main(["evaluate", *model, "--output", f"{tmp_path}/m.json", "--max-gap", "1e-4"]) == 0
-    said = " ".join(capsys.readouterr().err.split())
-    assert re.search(r"is 0\.\d+ \(95 % interval .*\), and at most 0.0001 was asked for", said)
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"differ by 0\.\d+ \(95 %: .*\); at most 0.0001 was asked: .*missed", said)
     assert main(["predict", *model, "--output", f"{tmp_path}/scored.csv"]) == 0
     assert set(pd.read_csv(tmp_path / "scored.csv")["decision"]) == {"yes", "no"}
 

@@ -193,7 +193,7 @@ def test_pre_reads_new_noise_each_time_and_so_does_not_resume(tmp_path):
         ({"method": "privfairfl_pre", **PRIVATE}, "epsilon needs counts_epsilon"),
         (
             {"method": "privfairfl_post", "notion": "accuracy_parity"},
-            "notion\n.*Input should be 'statistical_parity'",
+            "notion: Input should be 'statistical_parity'",
         ),
         (
             {"method": "privfairfl_post", **PRIVATE, "epsilon": 99.5, "counts_epsilon": 1.0},
