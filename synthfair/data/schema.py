@@ -84,6 +84,9 @@ class Categorical(BaseModel):
     not listed is refused, or stands for the category ``unlisted``, or is ``unknown``: all
     indicators are 0 then. A missing value is refused, has an indicator of its own (``category``),
     or is taken as an unlisted one (``unlisted``).
+
+    ``labels`` are names for people, by category as text: {"0": "not white"}. Groups are called so
+    in results; they are no part of the schema's hash, so that sites may have their own.
     """
 
     model_config = STRICT
@@ -93,6 +96,7 @@ class Categorical(BaseModel):
     unlisted: Value | None = None
     unknown: Literal["ignore"] | None = None
     missing: Literal["refuse", "category", "unlisted"] = "refuse"
+    labels: dict[str, Annotated[str, Field(min_length=1)]] | None = None
 
     @field_validator("categories")
     @classmethod
@@ -113,6 +117,13 @@ class Categorical(BaseModel):
             raise ValueError("missing is 'unlisted', which needs the key unlisted")
         if self.unlisted is not None and self.unknown is not None:
             raise ValueError("unknown and unlisted are both given; one says what is not listed")
+        return self
+
+    @model_validator(mode="after")
+    def _labels_are_of_categories(self) -> Categorical:
+        values = [*map(str, self.categories)]
+        if unlisted := [name for name in self.labels or () if name not in values]:
+            raise ValueError(f"labels: {unlisted[0]!r} must be one of {shown(values)}")
         return self
 
 
@@ -265,6 +276,8 @@ class Schema(BaseModel):
         inputs = [f"{self.sensitive_name}={group}" for group in self.groups]
         if clashes := repeated([*names, *inputs, INTERCEPT, "s", "y"]):
             raise ValueError(f"encoded column names clash: {clashes}; rename a column")
+        if clashes := repeated(name for by in self.groupings for name in self.group_names(by)):
+            raise ValueError(f"names of groups clash: {clashes}; change the labels")
         for name, column in self.columns.items():
             categories = getattr(column, "categories", ())
             if words := set(self.missing_values) & set(categories):
@@ -335,6 +348,23 @@ class Schema(BaseModel):
             else self.categorical(grouping).categories
         )
 
+    def group_names(self, grouping: str) -> list[str]:
+        """Names of a grouping's groups for people: labels, or as in "sex=Female".
+
+        >>> from synthfair.data.datasets import dataset_schema
+        >>> dataset_schema("loanapp").group_names("white")
+        ['other applicants', 'white applicants']
+        """
+        attributes = self.attributes if grouping == self.sensitive_name else (grouping,)
+        columns = {name: self.categorical(name) for name in attributes}
+        if not any(column.labels for column in columns.values()):
+            return [f"{grouping}={group}" for group in self.groups_of(grouping)]
+        parts = [
+            [(column.labels or {}).get(str(v), f"{name}={v}") for v in column.categories]
+            for name, column in columns.items()
+        ]
+        return [TIMES.join(each) for each in product(*parts)]
+
     def groupings_by(self, names: Sequence[str] | None) -> tuple[tuple[int, ...], ...]:
         """The groupings of these names; none if None: each index s is a group then.
 
@@ -372,19 +402,16 @@ class Schema(BaseModel):
         by, own = list(dict.fromkeys(by or (self.sensitive_name,))), self.groupings
         first, rows, compared = self.attributes[0], np.asarray(rows), {}
         for name, groups in zip(by, self.groupings_by(by), strict=True):
-            names, grouping = (
-                [f"{name}={group}" for group in self.groups_of(name)],
-                np.array(groups),
-            )
+            names, grouping = self.group_names(name), np.array(groups)
             if name == self.sensitive_name and len(self.attributes) > 1:
                 small = rows < least
                 names = [text for text, few in zip(names, small, strict=True) if not few]
                 grouping = np.where(small, -1, np.cumsum(~small) - 1)
-                for i, value in enumerate(self.groups_of(first)):
+                for i, value in enumerate(self.group_names(first)):
                     others = small & (np.array(own[first]) == i)
                     if rows[others].any():
                         grouping[others] = len(names)
-                        names.append(f"{first}={value} x other")
+                        names.append(f"{value}{TIMES}other")
             compared[name] = GroupNames(tuple(grouping.tolist()), tuple(names))
         return compared
 
@@ -414,7 +441,7 @@ class Schema(BaseModel):
     def pair(self, group: int, label: float) -> str:
         """Names a group (by its index) and a label (-1 or +1) for people."""
         decision = self.decisions[int(label > 0)]
-        return f"{self.sensitive_name}={self.groups[group]} with {self.label}={decision}"
+        return f"{self.group_names(self.sensitive_name)[group]} with {self.label}={decision}"
 
     def categorical(self, name: str) -> Categorical:
         """A column that is categorical, as the label and the sensitive attribute are.
@@ -460,8 +487,12 @@ class Schema(BaseModel):
 
     @property
     def hash(self) -> str:
-        """sha256 of the schema in canonical JSON. Files with different hashes never pool."""
-        document = self.model_dump(mode="json", exclude_none=True)
+        """sha256 of the schema in canonical JSON. Files with different hashes never pool.
+
+        Labels are left out: they are names for people alone.
+        """
+        labels = {"columns": {"__all__": {"labels"}}}
+        document = self.model_dump(mode="json", exclude_none=True, exclude=labels)
         text = json.dumps(document, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 

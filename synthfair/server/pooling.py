@@ -367,10 +367,10 @@ def _weighted(
     for name in by:
         s = np.array(schema.groupings[name])[trusted.s]
         labels = zip((-1, 1), schema.decisions, strict=True)
-        for (y, decision), (i, group) in product(labels, enumerate(schema.groups_of(name))):
+        for (y, decision), (i, group) in product(labels, enumerate(schema.group_names(name))):
             if not ((s == i) & (trusted.y == y)).any():
                 raise InputError(
-                    f"trusted: has no row of {name}={group} and {schema.label}={decision}; give"
+                    f"trusted: has no row of {group} and {schema.label}={decision}; give"
                     " some of each group and label, and about 200 together"
                 )
     trust = learn_weights(

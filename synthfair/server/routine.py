@@ -306,11 +306,11 @@ def _surrogate_warnings(
         found.append(
             f"too few rows to be compared, of all releases together: {_some(pooled.left_out)}"
         )
-    for i, group in enumerate(schema.groups):
+    for i, group in enumerate(schema.group_names(schema.sensitive_name)):
         labels = np.unique(np.asarray(pooled.rows.y)[np.asarray(pooled.rows.s) == i])
         if len(labels) == 1:
             found.append(
-                f"{schema.sensitive_name}={group}: all pooled rows have the label"
+                f"{group}: all pooled rows have the label"
                 f" {schema.decisions[int(labels[0] > 0)]}; a penalty moves all groups towards it."
                 " Pairs of group and label with few rows may be left out at a client: ask for"
                 " releases with a lower --k-min, and look at the accuracy"
