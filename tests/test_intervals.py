@@ -24,8 +24,10 @@ from synthfair.fairness.intervals import (
     metrics_with_intervals,
     near_constant,
     rate_interval,
+    rows_to_settle,
     size,
     unfair_clients,
+    verdict,
 )
 from synthfair.fairness.metrics import METRIC_OF, Metric, Scored
 
@@ -279,6 +281,33 @@ def test_many_resamples_give_the_standard_error_of_a_mean():
     assert (high - low) / 2 == pytest.approx(1.96 * products.std() / 2000**0.5, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("hits", "limit"),
+    [((30, 45), 0.2), ((30, 45), 0.1), ((45, 30), 0.2), ((30, 45, 40), 0.25), ((30, 32), 0.1)],
+)
+def test_so_many_rows_more_bring_the_interval_to_one_side_of_the_limit(hits, limit):
+    """With shares as they are. Intervals of Clopper and Pearson shrink a bit faster than roots."""
+    n = 100
+
+    def found(times):
+        shares = Shares(times * np.array(hits), times * np.full(len(hits), n))
+        gap = Metric(*shares.differences()[:, 0]) if len(hits) == 2 else gap_interval(shares)
+        return gap, verdict(size(gap), limit)
+
+    gap, before = found(1)
+    assert before in ("probably", "probably not")
+    rows = len(hits) * n
+    more = rows_to_settle(gap, limit, rows)
+    assert found(1 + more / rows)[1] == {"probably": "yes", "probably not": "no"}[before]
+    assert found(1 + 0.6 * more / rows)[1] == before
+
+
+def test_there_is_no_number_of_rows_for_a_gap_that_is_the_limit_or_not_measured():
+    assert rows_to_settle(Metric(0.1, 0.0, 0.2), 0.1, 500) is None
+    assert rows_to_settle(Metric(np.nan, np.nan, np.nan), 0.1, 500) is None
+    assert rows_to_settle(Metric(0.05, 0.0, 0.09), 0.1, 500) == 0
+
+
 class TestSmallGroups:
     rows = Scored(
         np.array([1.0, -1.0] * 40 + [1.0, -1.0, -1.0]),
@@ -366,7 +395,7 @@ class TestClients:
         [
             (Metric(0.01, -0.02, 0.04), "fair on average"),
             (Metric(-0.2, -0.3, -0.15), "unfair on average"),
-            (Metric(0.08, 0.01, 0.15), "perhaps fair on average"),
+            (Metric(0.08, 0.01, 0.15), "probably fair on average"),
             (Metric(np.nan, np.nan, np.nan), "on average not measured"),
         ],
     )

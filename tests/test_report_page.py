@@ -3,6 +3,7 @@
 import html
 import itertools
 import json
+import os
 import re
 import statistics
 from base64 import b64decode
@@ -208,6 +209,36 @@ def test_without_matplotlib_there_are_no_figures_and_the_page_says_so(runs, tmp_
     text = html.unescape(path.read_text())
     assert "<figure>" not in text
     assert 'It has no figures: figures need matplotlib: pip install "synthfair[report]".' in text
+
+
+@pytest.mark.usefixtures("text_only")
+def test_people_without_a_command_line_meet_no_flags(page, runs, tmp_path):
+    """But in what they may open: settings and commands."""
+    write_report(read_results(runs[:1]), tmp_path / "r.html")
+    for text in (page.read_text(), (tmp_path / "r.html").read_text()):
+        shown = re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
+        while (
+            closed := re.sub(r"<details>(?:(?!<details).)*?</details>", "", shown, flags=re.DOTALL)
+        ) != shown:
+            shown = closed
+        assert "Rates by group" in shown
+        assert not re.findall(r"(?<![-!])--\w+", shown)
+        assert "python -m" not in shown
+
+
+@pytest.mark.usefixtures("text_only")
+def test_the_page_names_the_model_its_clients_and_the_day(runs, tmp_path):
+    folder = copied(runs[0], tmp_path / "loans")
+    os.utime(folder / "metrics.json", (1e9, 1e9))
+    write_report(read_results([folder]), tmp_path / "r.html")
+    said = "Model loans, of 2 clients; measured on 9 September 2001."
+    assert said in (tmp_path / "r.html").read_text()
+
+
+def test_one_run_of_several_is_open(page, runs):
+    text = page.read_text()
+    assert text.count('<details class="run">') == len(runs) - 1
+    assert text.count('<details class="run" open>') == 1
 
 
 def test_headings_are_in_order(page):

@@ -194,3 +194,36 @@ def test_bounds_that_are_no_scale_are_refused(upper):
 def test_unreadable_schema(tmp_path):
     with pytest.raises(InputError, match="nowhere.json: cannot read"):
         read_schema(tmp_path / "nowhere.json")
+
+
+LABELS = {"a": "east", "b": "west"}
+
+
+def test_labels_name_groups_and_are_no_part_of_the_hash(schema):
+    named = parse_schema(column("town", labels=LABELS), source="x")
+    assert named.hash == schema.hash
+    assert named.groups == ("a", "b")
+    assert named.group_names("town") == ["east", "west"]
+    assert named.pair(1, 1).startswith("west with ")
+    assert named.compared(None, [50, 50], 30)["town"].names == ("east", "west")
+    some = parse_schema(column("town", labels={"a": "east"}), source="x")
+    assert some.group_names("town") == ["east", "town=b"]
+    adult = json.loads(dataset_schema("adult", ("race", "sex")).to_json())
+    adult["columns"]["sex"]["labels"] = {"Female": "women", "Male": "men"}
+    both = parse_schema(json.dumps(adult), source="x")
+    assert both.group_names("race x sex")[:2] == ["race=White x women", "race=White x men"]
+    few = [1000, 1000, *[1] * 8]
+    assert both.compared(None, few, 30)["race x sex"].names[2] == "race=Asian-Pac-Islander x other"
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ({"c": "north"}, "labels: 'c' must be one of a, b"),
+        ({"a": "east", "b": "east"}, "names of groups clash: ['east']"),
+        ({"a": ""}, "at least 1 character"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(labels, said):
+    with pytest.raises(InputError, match=re.escape(said)):
+        parse_schema(column("town", labels=labels), source="x")

@@ -54,7 +54,8 @@ FEW_ROWS = 30
 MOST_NAMED = 5
 """Small groups, or clients, that a warning names; metrics.json names all."""
 
-Verdict = Literal["yes", "no", "cannot tell", "not measured"]
+Verdict = Literal["yes", "probably", "probably not", "no", "not measured"]
+"""Whether a gap is within a limit: surely where the whole interval says so, else by its value."""
 
 TAIL = (1 - CONFIDENCE) / 2
 """Probability with which a limit may be missed."""
@@ -350,8 +351,9 @@ def unfair_clients(overall: Metric, gaps: Mapping[str, Metric], limit: float) ->
         return None
     average = {
         "yes": "fair on average",
+        "probably": "probably fair on average",
+        "probably not": "probably unfair on average",
         "no": "unfair on average",
-        "cannot tell": "perhaps fair on average",
         "not measured": "on average not measured",
     }[verdict(size(overall), limit)]
     named = [
@@ -372,15 +374,55 @@ def verdict(gap: Metric, limit: float) -> Verdict:
         >>> from synthfair.fairness.intervals import verdict
         >>> from synthfair.fairness.metrics import Metric
         >>> verdict(Metric(0.03, 0.0, 0.09), 0.1), verdict(Metric(0.03, 0.0, 0.09), 0.05)
-        ('yes', 'cannot tell')
+        ('yes', 'probably')
         >>> verdict(Metric(0.2, 0.15, 0.25), 0.1)
         'no'
     """
     if np.isnan(gap.value) or np.isnan(gap.low):
         return "not measured"
-    if gap.high <= limit:
-        return "yes"
-    return "no" if gap.low > limit else "cannot tell"
+    if gap.value <= limit:
+        return "yes" if gap.high <= limit else "probably"
+    return "no" if gap.low > limit else "probably not"
+
+
+def rows_to_settle(gap: Metric, limit: float, rows: int) -> int | None:
+    """About how many more test rows would bring the whole interval to one side of a limit.
+
+    The ends of an interval come nearer to its value as the inverse root of the number of rows: the
+    end that is beyond the limit, at the distance d of the gap g, reaches it with
+
+        n (d / (limit - g))^2
+
+    rows in place of n, if these have the same groups and the same gap.
+
+    Args:
+        gap: between groups, signed or not, with its interval.
+        limit: the largest gap that is fair enough.
+        rows: test rows that there are.
+
+    Returns:
+        The number with two digits, rounded up; 0 where the interval is on one side already; None
+        where the gap is not measured, or is the limit itself.
+
+    Example:
+        >>> from synthfair.fairness.intervals import rows_to_settle
+        >>> from synthfair.fairness.metrics import Metric
+        >>> rows_to_settle(Metric(0.03, -0.01, 0.07), 0.05, 300)  # 4 times as many in all
+        900
+    """
+    value, low, high = size(gap)
+    found = verdict(Metric(value, low, high), limit)
+    if found in ("yes", "no"):
+        return 0
+    if found == "not measured" or value == limit:
+        return None
+    if value > limit:  # the size's own low end is cut at 0
+        distance = gap.value - gap.low if gap.value > 0 else gap.high - gap.value
+    else:
+        distance = high - value
+    more = rows * ((distance / (limit - value)) ** 2 - 1)
+    unit = 10.0 ** max(0, np.floor(np.log10(max(more, 1))) - 1)
+    return int(np.ceil(more / unit) * unit)
 
 
 def metrics(rows: Scored) -> dict[str, float]:

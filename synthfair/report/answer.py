@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan, nan
+from math import inf, isnan, nan
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from synthfair.fairness.intervals import (
     difference,
     missed_gap,
     near_constant,
+    rows_to_settle,
     size,
     unfair_clients,
     verdict,
@@ -32,6 +33,21 @@ COMPARED = {
     ACCURACY_GAP: "accuracies",
 }
 """Rates of the groups of which a metric is the difference."""
+
+IN_WORDS: dict[Verdict, str] = {
+    "yes": "Yes, by this measure.",
+    "probably": "Probably, but these test rows cannot tell for sure.",
+    "probably not": "Probably not, but these test rows cannot tell for sure.",
+    "no": "No.",
+    "not measured": "Not measured.",
+}
+"""Verdicts as answers to the report's question."""
+
+REFERENCES = ("central", "exponentiated_gradient", "local", "constant")
+"""Methods that need all rows in one place, or that give no model of all clients."""
+
+MOST_TIMES = 100
+"""Test rows that are asked for, as a multiple of those that there are, at most."""
 
 
 class Plain(NamedTuple):
@@ -139,6 +155,20 @@ def evaluation_sentence(evaluation: Evaluation, config: ServerConfig) -> str:
     )
 
 
+class Tile(NamedTuple):
+    """A number that the report leads with.
+
+    Attributes:
+        title: what it is.
+        value: the number.
+        lines: what it is to be read with.
+    """
+
+    title: str
+    value: str
+    lines: tuple[str, ...]
+
+
 class Headline(NamedTuple):
     """The first lines of the report.
 
@@ -147,8 +177,7 @@ class Headline(NamedTuple):
         reference: the same without a penalty, if there are such runs.
         plain: what it has, or what the server's own model without a penalty has, if that is known.
         limit: the gap up to which a model counts as fair enough.
-        verdict: whether the whole interval of the gap lies within the limit, or above it, or
-            neither; or the gap is undefined.
+        verdict: whether the gap is within the limit, see :func:`verdict`.
         cost: accuracy lost by asking for fairness, if it is known.
         sentence: all of it in words, see :func:`sentence`; the subject's name first, of several.
         notes: what the sentence rests on, and what it leaves open.
@@ -165,36 +194,42 @@ class Headline(NamedTuple):
 
 
 def answer(overview: Overview, max_gap: float | None = None) -> Headline:
-    """The answer for the first runs of an overview that were asked for fairness, or the first.
+    """The answer for the best runs of an overview.
+
+    Best are, of the runs whose gap is within their limit, the most accurate; where there are none,
+    those with the smallest gap. :data:`REFERENCES` are compared with, and not chosen.
 
     Args:
         overview: runs of one schema and one notion of fairness.
         max_gap: gap that is fair enough; if None, the one that the runs were asked for, and else
             :data:`RULE_OF_THUMB`.
     """
-    subject = next((s for s in overview.summaries if s.asked.fairness), overview.summaries[0])
-    others = [s for s in overview.summaries if s is not subject]
+    runs = overview.summaries
+    rivals = [s for s in runs if s.runs[0].metrics.method not in REFERENCES] or runs
+    subject, why = _best(rivals, max_gap)
+    others = [s for s in runs if s is not subject]
     reference = next((s for s in others if not s.asked.fairness and s.is_like(subject)), None)
-    if max_gap is not None:
-        limit, source = max_gap, "is that of --max-gap"
-    elif subject.wanted is not None:
-        limit, source = subject.wanted, "is what training aimed at"
-    else:
-        limit, source = RULE_OF_THUMB, "is a rule of thumb, no law: set your own with --max-gap"
-    notes = [f"The limit of {limit:g} {source}."]
+    limit, notes = _limit(subject, max_gap), [why] if len(rivals) > 1 else []
+    if max_gap is None:
+        asked = subject.wanted is not None
+        source = "is what training aimed at" if asked else "is a rule of thumb, no law"
+        notes.append(f"The limit of {limit:g} {source}.")
 
+    # What fairness costs.
     cost, plain = None, _plain(subject, reference, overview.gap)
-    if subject.asked.fairness and plain and not isnan(plain.accuracy.value):
+    plain = plain if subject.asked.fairness else None
+    if plain and not isnan(plain.accuracy.value):
         cost = difference(plain.accuracy, subject.accuracy)
-        chance = ", so it may be chance" if cost.low <= 0 <= cost.high else ""
         source = reference.name if reference else "the server's other model of the same releases"
         notes.append(
-            f"Fairness costs {in_words(cost)} of accuracy{chance}. Without a penalty: {source}. The"
-            " interval takes the two as independent; as they share test rows, it is rather too"
-            " wide."
+            f"Fairness costs {in_words(cost)} of accuracy{_chance(cost)}. Without a penalty:"
+            f" {source}. The interval takes the two as independent; as they share test rows, it is"
+            " rather too wide."
         )
     elif subject.asked.fairness:
         notes.append("To know what fairness costs, give this report a run without a penalty, too.")
+
+    # What the numbers rest on and leave open; limits that others miss.
     if near := near_constant(subject.accuracy, subject.constant):
         notes.append(f"{near[0].upper()}{near[1:]}.")
     notes += _notes(subject, overview.gap)
@@ -204,23 +239,22 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         excess = missed_gap(one.gap_size, one.wanted)
         if excess and (one is not subject or one.wanted != limit):  # which the sentence says
             notes.append(f"{one.name}: {excess}.")
-    # Where a gap was asked for, the weight at the end of the search may be 0.
+
+    # All of it in a sentence. Where a gap was asked for, the search may end with the weight 0.
     is_free = all(run.metrics.rho == 0 for run in subject.runs)
-    first = subject.runs[0].metrics
-    by, least = first.groups_by, max(first.min_group_rows, FEW_ROWS if first.groups_by else 0)
-    rates = first.groupings[by[0]].rates if by else first.by_group
     said = sentence(
         overview.gap,
         subject.gap_size,
         subject.accuracy,
-        groups=[name for name, of in rates.items() if of.n >= least],
-        by=by,
+        groups=[*_group_sizes(subject)],
+        by=subject.runs[0].metrics.groups_by,
         limit=subject.wanted if max_gap is None else max_gap,
         other_limit=subject.asked.other_limit,
-        plain=plain if subject.asked.fairness else None,
+        plain=plain,
         is_plain=is_free or not subject.asked.fairness,
         constant=subject.constant,
     )
+    name = f"{subject.name} (best of {len(rivals)})" if len(rivals) > 1 else subject.name
     return Headline(
         subject,
         reference,
@@ -228,9 +262,94 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         limit,
         verdict(subject.gap_size, limit),
         cost,
-        f"{subject.name}: {said}" if others else said,
+        f"{name}: {said}" if others else said,
         tuple(notes),
     )
+
+
+def _limit(summary: Summary, max_gap: float | None) -> float:
+    asked = summary.wanted if max_gap is None else max_gap
+    return RULE_OF_THUMB if asked is None else asked
+
+
+def _best(rivals: Sequence[Summary], max_gap: float | None) -> tuple[Summary, str]:
+    """The best runs, and why they are."""
+    within = [s for s in rivals if s.gap_size.value <= _limit(s, max_gap)]
+    limits = dict.fromkeys(f"{_limit(s, max_gap):g}" for s in within or rivals)
+    most = f"at most {limits.popitem()[0]}" if len(limits) == 1 else "within their limits"
+    if within:
+        subject = max(within, key=lambda s: (_or_least(s.accuracy.value), -s.gap_size.value))
+        why = f"is the most accurate of {len(within)} runs with a gap {most}"
+    else:
+        subject = max(rivals, key=lambda s: _or_least(-s.gap_size.value))
+        why = f"has the smallest gap, as none is {most}"
+    return subject, (
+        f"Of {len(rivals)} runs, {subject.name} {why}. As it was chosen on these test rows, its"
+        " numbers are rather too good."
+    )
+
+
+def _or_least(number: float) -> float:
+    return -inf if isnan(number) else number
+
+
+def _chance(cost: Metric) -> str:
+    return ", so it may be chance" if cost.low <= 0 <= cost.high else ""
+
+
+def tiles(answer: Headline, metric: str) -> list[Tile]:
+    """The gap, the accuracy, and the test rows that these rest on.
+
+    Args:
+        answer: on some runs.
+        metric: that the gap is, one of :data:`COMPARED`.
+    """
+    subject, limit, plain = answer.subject, answer.limit, answer.plain
+    gap, accuracy, rows = subject.gap_size, subject.accuracy, subject.runs[0].metrics.n_test
+
+    def tile(title: str, value: Metric, *lines: str | None) -> Tile:
+        bounds = f"95 %: {value.low:z.3f} to {value.high:z.3f}"
+        lines = (None if isnan(value.low) else bounds, *lines)
+        number = "unknown" if isnan(value.value) else f"{value.value:.3f}"
+        return Tile(title, number, tuple(line for line in lines if line))
+
+    more, sizes = rows_to_settle(subject.gap, limit, rows), _group_sizes(subject)
+    if more == 0:
+        settled = "They settle whether the gap is within the limit."
+    elif more is not None and more <= MOST_TIMES * rows:
+        settled = f"About {more:,} more would settle whether the gap is within the limit."
+    else:
+        near = "The gap is too near to the limit for any number of rows to settle it."
+        settled = None if answer.verdict == "not measured" else near
+    small = min(sizes, key=lambda name: sizes[name], default=None)
+    return [
+        tile(
+            f"Difference of {COMPARED[metric]}",
+            gap,
+            f"At most {limit:g}: {answer.verdict}",
+            f"Without a penalty: {plain.gap.value:.3f}" if plain else None,
+        ),
+        tile(
+            "Accuracy",
+            accuracy,
+            f"Without a penalty: {plain.accuracy.value:.3f}" if plain and answer.cost else None,
+            None if isnan(subject.constant) else f"One decision for all: {subject.constant:.3f}",
+        ),
+        tile(
+            "Test rows",
+            Metric(nan, nan, nan),
+            f"Smallest group: {small}, {sizes[small]:,.0f} rows" if small else None,
+            settled,
+        )._replace(value=f"{rows:,}"),
+    ]
+
+
+def _group_sizes(subject: Summary) -> dict[str, float]:
+    """Test rows of the groups that are compared, of the first run."""
+    first = subject.runs[0].metrics
+    by, least = first.groups_by, max(first.min_group_rows, FEW_ROWS if first.groups_by else 0)
+    rates = first.groupings[by[0]].rates if by else first.by_group
+    return {name: of.n for name, of in rates.items() if of.n >= least}
 
 
 def _plain(subject: Summary, reference: Summary | None, gap: str) -> Plain | None:
@@ -253,9 +372,7 @@ def _notes(subject: Summary, gap: str) -> list[str]:
             "The test rows have no labels: accuracy, what fairness costs, and differences of true"
             " or false positive rates need them."
         )
-    if runs == 1:
-        notes.append(f"Measured on {first.n_test:,} test rows.")
-    else:
+    if runs > 1:
         notes.append(
             f"Means over {runs} runs that differ in the seed alone; bounds of intervals are means"
             " of theirs, and hold for one run."

@@ -197,7 +197,7 @@ def answer_figure(answer: Headline, overview: Overview, gap: str) -> Figure:
         points = sorted(summaries, key=lambda s: s.gap_size.value)
         figure.add(name, [s.gap_size for s in points], [s.accuracy for s in points], **looks)
 
-    add(f"this run: {subject.name}", subject, size=9)
+    add(f"this model: {subject.name}", subject, size=9)
     if answer.reference:
         add(f"no penalty: {answer.reference.name}", answer.reference, size=11, hollow=True)
     elif plain := answer.plain:

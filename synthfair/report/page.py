@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from synthfair.files import require_distinct, require_free, write_text
 from synthfair.measure.estimate import FEW
 from synthfair.postprocess.histogram import ScoreCounts
 from synthfair.release.format import disclosures
-from synthfair.report.answer import answer
+from synthfair.report.answer import IN_WORDS, answer, tiles
 from synthfair.report.commands import commands
 from synthfair.report.figures import (
     MISSING,
@@ -36,7 +37,7 @@ from synthfair.report.result_tables import (
     influence_table,
     overview_records,
 )
-from synthfair.report.results import Result, inputs_of, run_names
+from synthfair.report.results import METRICS, Result, inputs_of, run_names
 from synthfair.report.scores import THRESHOLDS, Calibration, at_thresholds, calibration, has_scores
 from synthfair.report.shapes import ShapesFigure
 from synthfair.report.text_table import Table, fact_rows
@@ -121,6 +122,7 @@ def write_report(
         views=views,
         images={name: b64encode(svg.encode()).decode() for name, svg in svgs.items()},
         missing="" if svgs else MISSING,
+        verdicts=IN_WORDS,
         few=FEW,
         few_rows=FEW_ROWS,
         version=synthfair.__version__,
@@ -146,7 +148,7 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
     lead, gap = answer(overview, max_gap), NAMES[overview.gap]
     subject = lead.subject
     rows: list[tuple[object, ...]] = [
-        (f"this run: {s.name}" if s is subject else s.name, s.accuracy, s.gap_size)
+        (f"this model: {s.name}" if s is subject else s.name, s.accuracy, s.gap_size)
         for s in overview.summaries
     ]
     if not isnan(subject.constant):
@@ -163,8 +165,16 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
         )
     figure = {f"answer-{i + 1}" if i else "answer": answer_figure(lead, overview, gap)}
     points = Table(("model", "accuracy", f"size of the {gap}"), rows)
-    parts = {"overview": overview, "answer": lead, "figure": figure, "points": points}
-    return {**parts, "table": Table.of(records)}
+    measured = datetime.fromtimestamp((subject.runs[0].folder / METRICS).stat().st_mtime).date()
+    return {
+        "overview": overview,
+        "answer": lead,
+        "date": f"{measured:%d %B %Y}".removeprefix("0"),
+        "tiles": tiles(lead, overview.gap),
+        "figure": figure,
+        "points": points,
+        "table": Table.of(records),
+    }
 
 
 def _view(result: Result, max_gap: float | None) -> View:
@@ -182,7 +192,7 @@ def _view(result: Result, max_gap: float | None) -> View:
     largest = {group: rates[group] for group in largest_groups(run.by_group)}
     view.draw("Rates by group", groups=group_figure(largest))
     rows = [(group, int(run.by_group[group].n), *rates[group].values()) for group in rates]
-    tables["Rates by group"] = Table(("group", "rows", *RATES.values()), rows)
+    view.folds["Rates by group"] = Table(("group", "rows", *RATES.values()), rows)
     _add_attributes_and_clients(view, gap, max_gap)
     if result.model and not result.model.hidden:
         title = "What each column adds to the score"
