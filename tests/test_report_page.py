@@ -214,7 +214,9 @@ def test_without_matplotlib_there_are_no_figures_and_the_page_says_so(runs, tmp_
 @pytest.mark.usefixtures("text_only")
 def test_people_without_a_command_line_meet_no_flags(page, runs, tmp_path):
     """But in what they may open: settings and commands."""
-    write_report(read_results(runs[:1]), tmp_path / "r.html")
+    warned = edited(runs[0], tmp_path / "w", warnings=["ask for a smaller --max-gap"])
+    write_report(read_results([warned]), tmp_path / "r.html")
+    assert "Ask for a smaller max gap" in (tmp_path / "r.html").read_text()
     for text in (page.read_text(), (tmp_path / "r.html").read_text()):
         shown = re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
         while (
@@ -271,6 +273,8 @@ def test_a_browser_opens_it_without_error_and_shows_the_numbers(page, runs):
     with headless() as driver:
         driver.get(page.as_uri())
         assert driver.get_log("browser") == []
+        for run in driver.find_elements(By.CSS_SELECTOR, "details.run:not([open]) > summary"):
+            run.click()
         for figure in driver.find_elements(By.TAG_NAME, "img"):
             assert figure.size["width"] > 200
             assert figure.get_property("naturalWidth") > 0, "the browser cannot read the figure"

@@ -18,7 +18,7 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import rate_interval
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.report.answer import Headline
+from synthfair.report.answer import COMPARED, Headline
 from synthfair.report.overview import Overview, Summary
 
 if TYPE_CHECKING:
@@ -187,11 +187,12 @@ def _with_bounds(values: Sequence[float | Metric]) -> np.ndarray:
     return np.array(rows, dtype=float).reshape(-1, 3).T
 
 
-def answer_figure(answer: Headline, overview: Overview, gap: str) -> Figure:
+def answer_figure(answer: Headline, overview: Overview) -> Figure:
     """Accuracy against the size of the gap: the runs spoken of, and all that is known of others."""
     subject, first = answer.subject, answer.subject.runs[0]
-    title, x_label = f"Accuracy against the {gap}, on test rows", f"size of the {gap}"
-    figure = Figure(title, f"{x_label} (smaller is fairer)", "accuracy", answer.limit)
+    gap = f"difference of {COMPARED[overview.gap]}"
+    title = f"Accuracy against the {gap}, on test rows"
+    figure = Figure(title, f"{gap} (smaller is fairer)", "accuracy", answer.limit)
 
     def add(name: str, *summaries: Summary, **looks: Any) -> None:
         points = sorted(summaries, key=lambda s: s.gap_size.value)

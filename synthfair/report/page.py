@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -16,7 +17,7 @@ from synthfair.files import require_distinct, require_free, write_text
 from synthfair.measure.estimate import FEW
 from synthfair.postprocess.histogram import ScoreCounts
 from synthfair.release.format import disclosures
-from synthfair.report.answer import IN_WORDS, answer, tiles
+from synthfair.report.answer import COMPARED, IN_WORDS, answer, tiles
 from synthfair.report.commands import commands
 from synthfair.report.figures import (
     MISSING,
@@ -117,6 +118,7 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["without_flags"] = _without_flags
     text = environment.get_template("page.html.j2").render(
         leads=leads,
         views=views,
@@ -137,6 +139,11 @@ def report_files(path: Path, folder: Path) -> list[Path]:
     """Lists the files that a report on the one run in a folder may write."""
     (name,) = run_names([folder])
     return [path, *(_plot(path, part) for part in ("answer", *(f"{name}-{f}" for f in FIGURES)))]
+
+
+def _without_flags(warning: str) -> str:
+    """A warning with flags as words, for people who have no command line."""
+    return re.sub(r"(?<![-\w])--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", " "), warning)
 
 
 def _plot(path: Path, name: str) -> Path:
@@ -163,8 +170,8 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
         records.append(
             first | {f"at most {lead.limit:g}?": verdict(s.gap_size, lead.limit)} | record
         )
-    figure = {f"answer-{i + 1}" if i else "answer": answer_figure(lead, overview, gap)}
-    points = Table(("model", "accuracy", f"size of the {gap}"), rows)
+    figure = {f"answer-{i + 1}" if i else "answer": answer_figure(lead, overview)}
+    points = Table(("model", "accuracy", f"difference of {COMPARED[overview.gap]}"), rows)
     measured = datetime.fromtimestamp((subject.runs[0].folder / METRICS).stat().st_mtime).date()
     return {
         "overview": overview,

@@ -12,8 +12,8 @@ from synthfair.evaluation import Evaluation
 from synthfair.fairness.intervals import size
 from synthfair.fairness.metrics import METRIC_OF
 from synthfair.report import page
+from synthfair.report.answer import COMPARED
 from synthfair.report.figures import Figure, group_figure, group_metrics, largest_groups
-from synthfair.report.result_tables import NAMES
 from synthfair.report.results import read_results
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def plot_tradeoff(
         raise InputError(f"notion {notion!r}: must be one of {', '.join(METRIC_OF)}")
     if not evaluations:
         raise InputError("evaluations: there are none")
-    gap = NAMES[metric]
-    figure = Figure(f"Accuracy against the {gap}", f"size of the {gap}", "accuracy", max_gap)
+    gap = f"difference of {COMPARED[metric]}"
+    figure = Figure(f"Accuracy against the {gap}", gap, "accuracy", max_gap)
     for name, one in evaluations.items():
         figure.add(name, [size(one.overall[metric])], [one.overall["accuracy"]])
     first = next(iter(evaluations.values()))
