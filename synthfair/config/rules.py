@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.errors import InputError, refusal
 
@@ -39,15 +39,45 @@ GroupsBy = Field(
 """Groupings of several sensitive attributes."""
 
 
-def _notion(name: Any) -> Any:
-    return "statistical_parity" if name == "demographic_parity" else name
+_NOTIONS = ("statistical_parity", "equal_opportunity", "equalized_odds")
+
+
+def notion_of(name: str, *others: str) -> Any:
+    """A notion's own name; statistical parity may be called ``demographic_parity``, too.
+
+    Args:
+        name: of a notion.
+        others: notions that are allowed beside the usual three.
+
+    Raises:
+        InputError: there is no such notion.
+    """
+    own = "statistical_parity" if name == "demographic_parity" else name
+    if own not in (allowed := (*_NOTIONS, *others)):
+        raise InputError(f"notion = {name!r}: must be one of {', '.join(allowed)}")
+    return own
 
 
 Notion = Annotated[
-    Literal["statistical_parity", "equal_opportunity", "equalized_odds"], BeforeValidator(_notion)
+    Literal["statistical_parity", "demographic_parity", "equal_opportunity", "equalized_odds"],
+    AfterValidator(notion_of),
 ]
 """Rows in which groups are compared: all; those with the positive label; those of each label.
 ``demographic_parity`` is another name for the first."""
+
+ParityNotion = Annotated[
+    Literal[
+        "equal_opportunity",
+        "statistical_parity",
+        "demographic_parity",
+        "equalized_odds",
+        "accuracy_parity",
+    ],
+    AfterValidator(lambda name: notion_of(name, "accuracy_parity")),
+]
+"""Rates that must not differ between groups: of true positives (computed as those of false
+negatives); of positive decisions, which have two names; of true and of false positives; of right
+decisions."""
 
 PenaltyName = Literal["covariance", "selection_rate"]
 """The penalties that come with synthfair."""
