@@ -77,6 +77,14 @@ class Distiller(FairEstimator):
     steps: int = 1000
     random_state: Any = None
 
+    def get_metadata_routing(self) -> Any:
+        """What is asked of a pipeline: in imbalanced-learn's, the groups of the rows."""
+        asked = super().get_metadata_routing()
+        resampling = getattr(asked, "fit_resample", None)  # sklearn itself knows no such method
+        if resampling and resampling.requests.get("sensitive_features") is None:
+            resampling.add_request(param="sensitive_features", alias=True)
+        return asked
+
     def fit_resample(
         self,
         X: Any,
