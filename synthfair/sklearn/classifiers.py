@@ -84,8 +84,9 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
         return read_arrays(self, self._inputs(X), y, sensitive_features, sample_weight)
 
     def __sklearn_tags__(self) -> Any:
-        """Two classes only."""
+        """Two classes only, and inputs that may be missing."""
         tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
         tags.classifier_tags.multi_class = False
         return tags
 
