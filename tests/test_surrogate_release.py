@@ -639,6 +639,16 @@ def test_the_server_trains_without_a_penalty_too(folder):
     assert abs(found[0]["spd"]["value"]) < abs(found[0]["without_penalty"]["spd"]["value"])
 
 
+def test_a_training_without_a_penalty_that_has_not_converged_is_a_warning(folder, monkeypatch):
+    def unfinished(pooled, schema):
+        model, point = train_pool(pooled, schema)
+        return model.model_copy(update={"converged": pooled.rho > 0, "gradient_norm": 0.5}), point
+
+    monkeypatch.setattr("synthfair.server.routine.train_pool", unfinished)
+    said = run_server(folder, rho=30.0, max_influence=50.0, max_spd_influence=2.0).warnings
+    assert any("without a penalty, which says" in line and "norm 5.0e-01" in line for line in said)
+
+
 def test_a_fair_table_that_trainers_could_not_use_is_not_written(folder, monkeypatch):
     monkeypatch.setattr("synthfair.server.routine.MOST_WEIGHT", 1.5)
     served = run_server(folder)
