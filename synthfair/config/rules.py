@@ -19,6 +19,22 @@ LEAST_EPSILON, LARGEST_EPSILON = 1e-6, 100.0
 LEAST_DELTA = 1e-15
 """A smaller one would see where the noise of rounds ends, which is of floating-point numbers."""
 
+Epsilon = Field(
+    default=None,
+    ge=LEAST_EPSILON,
+    le=LARGEST_EPSILON,
+    description="Makes the release differentially private, e.g. 1; smaller is more private and"
+    " noisier. Without it nothing is guaranteed.",
+)
+
+Delta = Field(
+    default=None,
+    ge=LEAST_DELTA,
+    lt=1,
+    description="Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6. It is"
+    " published: take a round number, not one computed from the table.",
+)
+
 Seed = Field(
     default=0,
     ge=0,
