@@ -131,16 +131,6 @@ def test_columns_that_are_not_the_schemas_are_refused(tmp_path, releases, change
         read_release(tmp_path / "r.parquet", SCHEMA)
 
 
-def test_a_surrogate_of_encoded_rows_is_refused_in_words(tmp_path, releases):
-    """What an earlier version wrote, and what says so of itself."""
-    write_release(releases["c0"], tmp_path / "r.parquet")
-    rewrite(tmp_path / "r.parquet", format="synthfair-release/3", rows_per_cell=200)
-    for schema in (SCHEMA, None):
-        said = "a surrogate of an earlier version of synthfair, .*; ask its site for a new one"
-        with pytest.raises(InputError, match=said):
-            read_release(tmp_path / "r.parquet", schema)
-
-
 def test_without_the_schema_a_surrogate_is_inspected_for_what_can_be_known(tmp_path, releases):
     path = tmp_path / "r.parquet"
     write_release(with_value(releases["c0"], "income", 1e4), path)

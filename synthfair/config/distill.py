@@ -11,6 +11,7 @@ from synthfair.config.rules import (
     Delta,
     Epsilon,
     GroupsBy,
+    Neighbours,
     Notion,
     PenaltyName,
     Relation,
@@ -150,12 +151,7 @@ class DistillConfig(Settings):
     )
     epsilon: float | None = Epsilon
     delta: float | None = Delta
-    relation: Relation = Field(
-        default="add_or_remove",
-        description="Tables that epsilon makes hard to tell apart: with a row more or less, so that"
-        " the number of rows is protected, too; or with another row in place of one, which takes"
-        " twice the noise.",
-    )
+    relation: Relation = Neighbours
     private_steps: int = Field(
         default=20,
         ge=2,

@@ -35,6 +35,13 @@ Delta = Field(
     " published: take a round number, not one computed from the table.",
 )
 
+Neighbours: Any = Field(
+    default="add_or_remove",
+    description="Tables that epsilon makes hard to tell apart: with a row more or less, so that the"
+    " number of rows is protected, too; or with another row in place of one, which takes up to"
+    " twice the noise.",
+)
+
 Seed = Field(
     default=0,
     ge=0,

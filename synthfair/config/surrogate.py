@@ -10,6 +10,7 @@ from synthfair.config.distill import DistillConfig
 from synthfair.config.rules import (
     Delta,
     Epsilon,
+    Neighbours,
     Relation,
     Seed,
     Settings,
@@ -42,12 +43,7 @@ class SurrogateConfig(Settings):
     )
     epsilon: float | None = Epsilon
     delta: float | None = Delta
-    relation: Relation = Field(
-        default="add_or_remove",
-        description="Tables that epsilon makes hard to tell apart: with a row more or less, so that"
-        " the number of rows is protected, too; or with another row in place of one, which takes"
-        " up to twice the noise.",
-    )
+    relation: Relation = Neighbours
     seed: int = Seed
 
     @model_validator(mode="after")
