@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +18,12 @@ class InputError(ValueError):
 
     The message names the file, the column or key, the value and what is allowed.
     """
+
+
+def require(package: str, what: str, extra: str) -> None:
+    """Raises InputError: a package is not installed, which an extra of synthfair brings."""
+    if not find_spec(package):
+        raise InputError(f"{what}: needs {package}; pip install 'synthfair[{extra}]'")
 
 
 def reason(error: BaseException) -> str:

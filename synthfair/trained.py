@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from importlib.util import find_spec
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -18,7 +17,7 @@ from synthfair.config.rules import STRICT
 from synthfair.data.bases import Steps
 from synthfair.data.encode import encode_inputs, expand
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as
-from synthfair.errors import InputError, refusal
+from synthfair.errors import InputError, refusal, require
 from synthfair.files import parse_json, read_bytes, validated, write_json
 from synthfair.postprocess.decision import GroupDecision
 from synthfair.postprocess.histogram import ScoreHistogram
@@ -281,7 +280,7 @@ class TrainedModel(BaseModel):
             InputError: it is no logistic regression, or decides by group, or scikit-learn is not
                 there; later, rows that do not fit the schema.
         """
-        _require("sklearn", "to_sklearn", "sklearn")
+        require("sklearn", "to_sklearn", "sklearn")
         from synthfair.export.pipeline import to_pipeline
 
         return to_pipeline(self)
@@ -299,15 +298,10 @@ class TrainedModel(BaseModel):
             InputError: the model decides by group, or a column has the name of a part of the
                 graph, such as ``score``, or onnx is not there.
         """
-        _require("onnx", "to_onnx", "onnx")
+        require("onnx", "to_onnx", "onnx")
         from synthfair.export.onnx_graph import to_graph
 
         return to_graph(self)
-
-
-def _require(package: str, what: str, extra: str) -> None:
-    if not find_spec(package):
-        raise InputError(f"{what}: needs {package}; pip install 'synthfair[{extra}]'")
 
 
 def input_names(schema: Schema, *, intercept: bool, group_input: bool = True) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ def test_grids_that_cannot_be_run_are_refused(methods, weights, seeds, complaint
 
 
 def test_a_missing_package_is_reported_before_anything_runs(monkeypatch, tmp_path):
-    monkeypatch.setattr(compared_methods, "find_spec", lambda _: None)
+    monkeypatch.setattr("synthfair.errors.find_spec", lambda _: None)
     with pytest.raises(sf.InputError, match=r"needs fairlearn; pip install 'synthfair\[compare\]'"):
         make_grid(["exponentiated_gradient"], [1.0], 1, tmp_path)
 

@@ -3,6 +3,8 @@
 import json
 import pickle
 import re
+import subprocess
+import sys
 
 import numpy as np
 import onnxruntime
@@ -16,6 +18,7 @@ from synthfair.data.bases import Spline, Steps
 from synthfair.data.encode import encode
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
+from synthfair.federated import Perceptron
 from synthfair.postprocess import GroupDecision
 from synthfair.scoring import predict
 from synthfair.trained import Layer, TrainedModel, input_names, read_model, write_model
@@ -302,8 +305,18 @@ class TestOnnx:
 
 
 def test_a_package_that_is_not_there_is_named(monkeypatch):
-    monkeypatch.setattr("synthfair.trained.find_spec", lambda _name: None)
+    monkeypatch.setattr("synthfair.errors.find_spec", lambda _name: None)
     with pytest.raises(InputError, match=r"to_onnx: needs onnx; pip install 'synthfair\[onnx\]'"):
         linear().to_onnx()
     with pytest.raises(InputError, match=r"pip install 'synthfair\[sklearn\]'"):
         linear().to_sklearn()
+    with pytest.raises(InputError, match=r"hidden: needs equinox; .*\[networks\]'"):
+        Perceptron(3, hidden=(8,))
+
+
+def test_a_linear_model_needs_no_networks():
+    code = (
+        "import sys; sys.modules['equinox'] = None\n"
+        "import synthfair.compare.compared_methods, synthfair.sklearn.classifiers"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

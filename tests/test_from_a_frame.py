@@ -8,6 +8,7 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
+from synthfair.cli import make_app
 from synthfair.config.loading import load_settings
 from synthfair.errors import InputError
 
@@ -92,9 +93,47 @@ def test_a_penalty_by_name_is_that_of_the_settings(sent):
         sf.pool_and_train(sent, SCHEMA, penalty="gap")
 
 
-def test_fairlearns_name_of_a_notion_is_taken():
-    for kind in (sf.DistillConfig, sf.ServerConfig):
-        assert kind(notion="demographic_parity") == kind(notion="statistical_parity")
+SURFACES = {
+    "DistillConfig": lambda name: sf.DistillConfig(notion=name),
+    "ServerConfig": lambda name: sf.ServerConfig(notion=name),
+    "fpfl": lambda name: sf.TrainConfig(method="fpfl", notion=name),
+    "fair_sgd": lambda name: sf.TrainConfig(method="fair_sgd", notion=name),
+    "Parity": sf.federated.Parity,
+    "CovariancePenalty": lambda name: sf.CovariancePenalty(notion=name),
+    "SelectionRatePenalty": lambda name: sf.SelectionRatePenalty(notion=name),
+    "choose_decision": lambda name: sf.postprocess.choose_decision(HISTOGRAM, name, 0.3),
+    "estimator": lambda name: sf.sklearn.FairLogisticRegression(notion=name)._fairness(),
+}
+COUNTS = (((8, 1, 1), (0, 2, 8)), ((6, 3, 1), (4, 4, 2)))
+HISTOGRAM = sf.postprocess.ScoreHistogram(
+    schema_hash="0" * 64, model="0" * 64, groups=("a", "b"), counts=COUNTS
+)
+
+
+@pytest.mark.parametrize("make", SURFACES.values(), ids=SURFACES)
+def test_a_notion_has_fairlearns_name_too_and_an_unknown_one_is_a_line(make):
+    assert make("demographic_parity") == make("statistical_parity")
+    with pytest.raises(InputError, match="notion.*'?statistical_parity.*equalized_odds") as caught:
+        make("parity")
+    assert "'parity'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "client --data t.csv --schema s.json --output r.parquet --release fair",
+        "server r.parquet --schema s.json --output out",
+        "evaluate --model m.json --data t.csv",
+        "compare adult --output out",
+        "train adult --output out",
+        "thresholds counts.json --alpha 0.1 --model m.json --output out.json",
+    ],
+)
+def test_the_command_line_takes_that_name(words):
+    words = [*words.split(), "--notion", "demographic_parity"]
+    _, found, _ = make_app().parse_args(words, exit_on_error=False, print_error=False)
+    assert "demographic_parity" in (found.kwargs.get("notion"), *found.kwargs.values())
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from synthfair.privacy import mechanism
 from synthfair.privacy.mechanism import NoisySum, PrivateChoice
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.privacy.statement import make_guarantee
-from synthfair.surrogate import make, make_surrogate
+from synthfair.surrogate import make
 from synthfair.surrogate.make import Plan, Sums, most_numbers, read_sums, surrogate_of
 
 ROLES = {"s": Categorical(categories=("u", "v")), "y": Categorical(categories=(0, 1))}
@@ -213,7 +213,9 @@ LARGE = encode(make_table(4000), make_schema())
 
 
 def made_of(rows=LARGE, *, seed=0, **changes):
-    return make_surrogate(in_memory(rows), private(**changes), make_schema(), noise=seeded(seed))
+    config, schema = private(**changes), make_schema()
+    sums = make.read_sums(in_memory(rows), config, schema, noise=seeded(seed))
+    return make.surrogate_of(sums, make.Plan(config, schema))
 
 
 def test_all_else_is_a_function_of_the_noisy_sums(monkeypatch):

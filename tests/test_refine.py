@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shlex
 import shutil
 
 import jax
@@ -13,7 +14,7 @@ from conftest import make_schema, make_table
 from weighted_rows import unlike_tables
 
 import synthfair as sf
-from synthfair.cli import main
+from synthfair.cli import main, make_app
 from synthfair.data.encode import encode
 from synthfair.distill.problem import make_rows
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
@@ -218,7 +219,11 @@ class TestFiles:
     def answered(self, there, tmp_path, capsys):
         """After the first question, that all have answered."""
         assert self.serve(there, tmp_path) == 0
-        assert "3 answers to" in " ".join(capsys.readouterr().out.split())
+        said = " ".join(capsys.readouterr().out.split())
+        assert "3 answers to" in said
+        asked = shlex.split(said.split("Next: python -m synthfair ")[1])
+        _, found, _ = make_app().parse_args(asked, exit_on_error=False, print_error=False)
+        assert found.kwargs["answer"] == tmp_path / "refine" / "1" / "question.json"
         assert all(self.answer(there, tmp_path, 1, name) == 0 for name in self.NAMES)
         return tmp_path
 

@@ -45,6 +45,13 @@ def gap(decided, s=S):
     return abs(np.mean(decided[s == "b"]) - np.mean(decided[s == "a"]))
 
 
+def squared_gap(scores, rows):
+    """The squared difference of the groups' weighted mean scores."""
+    weight = jnp.ones_like(scores) if rows.weight is None else rows.weight
+    means = [(w := weight * (rows.s == g)) @ scores / w.sum() for g in (0, 1)]
+    return (means[1] - means[0]) ** 2
+
+
 @pytest.fixture(scope="module")
 def fair():
     return FairLogisticRegression(rho=100.0, bounds=BOUNDS).fit(X, Y, sensitive_features=S)
@@ -184,12 +191,57 @@ def test_weights_are_repetitions():
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-5)
 
 
+@pytest.mark.parametrize("penalty", ["covariance", squared_gap])
+def test_weights_are_repetitions_in_what_is_distilled(penalty):
+    weight, few = np.where(Y == "yes", 3, np.arange(N) % 3), QUICK | {"steps": 3}
+    twice = {"X": np.repeat(X, weight, axis=0), "y": np.repeat(Y, weight)}
+    twice |= {"sensitive_features": np.repeat(S, weight)}
+    rows = {"X": X, "y": Y, "sensitive_features": S, "sample_weight": weight}
+    distiller = Distiller(bounds=BOUNDS, penalty=penalty, **few)
+    for found, expected in zip(
+        distiller.fit_resample(**rows), distiller.fit_resample(**twice), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+    site = np.arange(N) // 150
+    clients = SingleShotClassifier(release="fair", bounds=BOUNDS, penalty=penalty, **few)
+    weighted = clone(clients).fit(**rows, clients=site)
+    repeated = clone(clients).fit(**twice, clients=np.repeat(site, weight))
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-5)
+    unweighted = clone(clients).fit(X, Y, sensitive_features=S, clients=site)
+    assert not np.allclose(weighted.coef_, unweighted.coef_, rtol=1e-3)
+
+
+def test_a_surrogate_has_no_weights_of_rows_but_leaves_out_those_without():
+    weight = np.ones(N)
+    weight[:50] = 0
+    model = SingleShotClassifier(bounds=BOUNDS, k_min=5, random_state=0)
+    site = np.arange(N) % 2
+    part = clone(model).fit(X[50:], Y[50:], sensitive_features=S[50:], clients=site[50:])
+    model.fit(X, Y, sensitive_features=S, sample_weight=weight, clients=site)
+    np.testing.assert_array_equal(model.coef_, part.coef_)
+    weight[60] = 2
+    with pytest.raises(ValueError, match="sample_weight: a surrogate counts rows"):
+        model.fit(X, Y, sensitive_features=S, sample_weight=weight)
+
+
+def test_groups_may_be_a_column_by_name():
+    frame = FRAME.assign(sex=S)
+    model = FairLogisticRegression(rho=100.0, bounds={"income": (-30, 120), "trend": (-4, 4)})
+    by_name = clone(model).fit(frame, Y, sensitive_features="sex")
+    apart = model.fit(FRAME, Y, sensitive_features=S)
+    np.testing.assert_array_equal(by_name.coef_, apart.coef_)
+    for rows in (frame, FRAME):
+        np.testing.assert_array_equal(by_name.predict(rows), apart.predict(FRAME))
+    with pytest.raises(ValueError, match="sensitive_features: X has no column 'race'"):
+        model.fit(frame, Y, sensitive_features="race")
+
+
 def test_training_on_the_synthetic_rows_gives_the_model_that_they_were_made_for(distilled):
-    distiller, (made, labels, w) = distilled
+    distiller, (made, labels) = distilled
     assert list(made.columns) == ["income", "trend"]
     assert list(distiller.sensitive_features_[:2]) <= ["a", "b"]
     trained = make_pipeline(StandardScaler(), LogisticRegression())
-    trained.fit(made, labels, logisticregression__sample_weight=w)
+    trained.fit(made, labels, logisticregression__sample_weight=distiller.sample_weight_)
     own = SingleShotClassifier(rho=30, **FAIR | {"steps": 400})
     own.fit(FRAME, Y, sensitive_features=S)
     assert (trained.predict(FRAME) == own.predict(FRAME)).mean() > 0.98
@@ -200,9 +252,9 @@ def test_training_on_the_synthetic_rows_gives_the_model_that_they_were_made_for(
 
 def test_weights_regularise_as_the_rows_were_made_for(distilled):
     """C = 1 and w stand for 1 / (lambda_theta / n^2) in the mean over M rows."""
-    distiller, (_, _, w) = distilled
+    distiller, _ = distilled
     n = 2 + 1 + 1
-    assert w.sum() == pytest.approx(n**2 / distiller.lambda_theta)
+    assert distiller.sample_weight_.sum() == pytest.approx(n**2 / distiller.lambda_theta)
 
 
 def test_a_seed_gives_the_same_rows_and_another_gives_others():
@@ -254,7 +306,7 @@ def test_categories_are_one_hot_and_coefficients_have_names():
     np.testing.assert_allclose(model.decision_function(x), scores)
     distiller = Distiller(bounds={"income": (0, 100), "age": (18, 90)}, **QUICK)
     with pytest.warns(UserWarning, match="^categories of 'home': learned from the rows"):
-        made, _, _ = distiller.fit_resample(x, y, sensitive_features=s)
+        made, _ = distiller.fit_resample(x, y, sensitive_features=s)
     coded = distiller.encoder_.transform(x)
     names = list(distiller.encoder_.get_feature_names_out())
     assert list(made.columns) == list(coded.columns) == names
@@ -306,7 +358,7 @@ def test_search_pipelines_and_routing():
         assert search.best_params_ == {"fairlogisticregression__rho": 0.0}  # the accurate one
         shot = SingleShotClassifier().set_fit_request(sensitive_features=True, clients=True)
         asked = shot.get_metadata_routing().fit.requests
-        assert asked == {"sensitive_features": True, "clients": True}
+        assert asked == {"sensitive_features": True, "sample_weight": None, "clients": True}
 
 
 @pytest.mark.parametrize("kind", [Distiller, FairLogisticRegression, SingleShotClassifier])
@@ -447,15 +499,9 @@ class OfTwoGroups(FairLogisticRegression):
 class OfTwoGroupsByReleases(SingleShotClassifier):
     """The same."""
 
-    def fit(self, X, y):  # noqa: N803
-        return super().fit(X, y, sensitive_features=np.arange(_num_samples(X)) % 2)
-
-
-def squared_gap(scores, rows):
-    """The squared difference of the groups' weighted mean scores."""
-    weight = jnp.ones_like(scores) if rows.weight is None else rows.weight
-    means = [(w := weight * (rows.s == g)) @ scores / w.sum() for g in (0, 1)]
-    return (means[1] - means[0]) ** 2
+    def fit(self, X, y, sample_weight=None):  # noqa: N803
+        s = np.arange(_num_samples(X)) % 2
+        return super().fit(X, y, sensitive_features=s, sample_weight=sample_weight)
 
 
 def test_what_is_no_penalty_is_refused():
@@ -497,7 +543,10 @@ FREE = FairLogisticRegression(rho=0)
         ),
         (
             OfTwoGroupsByReleases(release="fair", rho=1.0, n_synthetic=8, steps=2),
-            {"check_classifiers_train": "two steps, for speed, are too few to be accurate"},
+            {
+                "check_sample_weight_equivalence_on_dense_data": "groups go by position here",
+                "check_classifiers_train": "two steps, for speed, are too few to be accurate",
+            },
         ),
     ],
     ids=["free", "fair", "releases"],

@@ -10,7 +10,7 @@ from synthfair.data.batches import BatchesInOrder, in_memory
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
-from synthfair.surrogate import make, make_surrogate
+from synthfair.surrogate import make
 from synthfair.surrogate.anchors import inputs, self_play, smooth_rates
 from synthfair.surrogate.make import Plan, Sums, read_sums, surrogate_of
 
@@ -35,7 +35,7 @@ def part(rows, keep):
 
 def made_of(rows, config=CONFIG, schema=SCHEMA):
     batches = rows if isinstance(rows, BatchesInOrder) else in_memory(rows)
-    return make_surrogate(batches, config, schema)
+    return make.surrogate_of(make.read_sums(batches, config, schema), make.Plan(config, schema))
 
 
 def assert_same(one, other):

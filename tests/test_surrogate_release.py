@@ -131,16 +131,6 @@ def test_columns_that_are_not_the_schemas_are_refused(tmp_path, releases, change
         read_release(tmp_path / "r.parquet", SCHEMA)
 
 
-def test_a_surrogate_of_encoded_rows_is_refused_in_words(tmp_path, releases):
-    """What an earlier version wrote, and what says so of itself."""
-    write_release(releases["c0"], tmp_path / "r.parquet")
-    rewrite(tmp_path / "r.parquet", format="synthfair-release/3", rows_per_cell=200)
-    for schema in (SCHEMA, None):
-        said = "a surrogate of an earlier version of synthfair, .*; ask its site for a new one"
-        with pytest.raises(InputError, match=said):
-            read_release(tmp_path / "r.parquet", schema)
-
-
 def test_without_the_schema_a_surrogate_is_inspected_for_what_can_be_known(tmp_path, releases):
     path = tmp_path / "r.parquet"
     write_release(with_value(releases["c0"], "income", 1e4), path)
@@ -637,6 +627,16 @@ def test_the_server_trains_without_a_penalty_too(folder):
         assert free == pytest.approx(found[1][metric], abs=1e-4)
         assert found[1]["without_penalty"][metric] == found[1][metric]
     assert abs(found[0]["spd"]["value"]) < abs(found[0]["without_penalty"]["spd"]["value"])
+
+
+def test_a_training_without_a_penalty_that_has_not_converged_is_a_warning(folder, monkeypatch):
+    def unfinished(pooled, schema):
+        model, point = train_pool(pooled, schema)
+        return model.model_copy(update={"converged": pooled.rho > 0, "gradient_norm": 0.5}), point
+
+    monkeypatch.setattr("synthfair.server.routine.train_pool", unfinished)
+    said = run_server(folder, rho=30.0, max_influence=50.0, max_spd_influence=2.0).warnings
+    assert any("without a penalty, which says" in line and "norm 5.0e-01" in line for line in said)
 
 
 def test_a_fair_table_that_trainers_could_not_use_is_not_written(folder, monkeypatch):

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Literal
 
 from synthfair.cli.parameters import Force
+from synthfair.config.rules import Notion
 
 
 def thresholds(
     counts: tuple[Path, ...],
     /,
     *,
-    notion: Literal["statistical_parity", "equal_opportunity", "equalized_odds"],
+    notion: Notion,
     alpha: float = 0.02,
     randomized: bool = False,
     model: Path,

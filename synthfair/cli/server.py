@@ -118,7 +118,15 @@ def server(
     following = None
     if refine:
         result, following = _refined(
-            result, refine, output, config, releases=releases, answers=answers, test=test, keys=keys
+            result,
+            refine,
+            output,
+            config,
+            schema_path=schema,
+            releases=releases,
+            answers=answers,
+            test=test,
+            keys=keys,
         )
     # Figures and the page, of the files that are there now.
     if frontier and can_draw():
@@ -171,13 +179,14 @@ def _refined(
     output: Path,
     config: ServerConfig,
     *,
+    schema_path: Path,
     releases: tuple[Path, ...],
     answers: int | None,
     test: tuple[Path, ...],
     keys: tuple[Path, ...],
 ) -> tuple[ServerResult, str | None]:
     """Replays the exchanges, and writes the model that they lead to; with what is next."""
-    from synthfair.cli.show import say
+    from synthfair.cli.show import command, say
     from synthfair.evaluation import evaluate, evaluation_document, read_tests
     from synthfair.federated.refine_files import replay
     from synthfair.files import read_document, write_json
@@ -220,10 +229,12 @@ def _refined(
         say(f"Exchanges: {now.exchanges}; {reached}{', the optimum' * bool(model.converged)}.")
     if result.model.converged and now.exchanges:
         return result, None
-    return result, (
-        f"python -m synthfair.client --answer, as {now.missing} answers to {now.question} are"
-        " missing; then this command again with --force."
+    say(
+        f"{now.missing} answers to {now.question} are missing. Each client makes one by the command"
+        " below; with all of them next to the question, this command goes on, with --force."
     )
+    own = "client", "--data", "CLIENT.csv", "--schema", schema_path, "--answer", now.question
+    return result, command(*own, "--output", now.question.with_name("CLIENT.json"))
 
 
 @with_settings(("Settings", ServerConfig, _EVALUATION))

@@ -15,6 +15,7 @@ from synthfair.cli.parameters import (
     SchemaFile,
     Switch,
 )
+from synthfair.config.rules import ParityNotion
 from synthfair.errors import InputError
 
 
@@ -89,7 +90,7 @@ class Settings(TypedDict, total=False):
     momentum: float
     hidden: tuple[Int, ...]
     group_input: Switch
-    notion: Literal["equal_opportunity", "statistical_parity", "equalized_odds", "accuracy_parity"]
+    notion: ParityNotion
     alpha: float
     also: tuple[str, ...]
     memory: float

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from synthfair.client.fair_task import FairTask, check_rows
 from synthfair.client.run import Run
 from synthfair.config import DistillConfig
 from synthfair.config.rules import PenaltyName
+from synthfair.data.batches import RealRows
 from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.schema import Schema
 from synthfair.distill.problem import MOST_PADDED, OuterState, StepRecord, init, run
@@ -46,12 +47,14 @@ BATCH_BYTES_ELSEWHERE = 2**30
 WORKING_COPIES = 10
 """Arrays as large as the synthetic inputs that a step works on."""
 
+Table: TypeAlias = "pd.DataFrame | Encoded | RealRows"
+
 OnClients = Callable[[int, int], None]
 """Called with the number of clients that are done, and of all."""
 
 
 def distill_clients(
-    clients: Sequence[pd.DataFrame | Encoded] | Mapping[str, pd.DataFrame | Encoded],
+    clients: Sequence[Table] | Mapping[str, Table],
     schema: Schema,
     config: DistillConfig | None = None,
     *,
@@ -68,7 +71,8 @@ def distill_clients(
     whose search differs between clients, they go one by one. It warns of what is clipped likewise.
 
     Args:
-        clients: the table of each, or its rows encoded; by name or in order.
+        clients: the table of each, or its rows encoded, or gathered with weights; by name or in
+            order.
         schema: theirs.
         config: settings of all, the seed included; the defaults if not given.
         model: see :func:`synthfair.client.from_table.distill_table`.
@@ -114,8 +118,9 @@ def distill_clients(
     return [done[name] for name in named]
 
 
-def _encoded(client: pd.DataFrame | Encoded, schema: Schema, name: str) -> Encoded:
-    return client if isinstance(client, Encoded) else encode_own(client, schema, source=name)
+def _encoded(client: Table, schema: Schema, name: str) -> Encoded | RealRows:
+    is_encoded = isinstance(client, Encoded | RealRows)
+    return client if is_encoded else encode_own(client, schema, source=name)
 
 
 def _workers() -> int:
@@ -143,12 +148,12 @@ def _settings_of_this_thread() -> Callable[[], AbstractContextManager[None]]:
 class _Batch(NamedTuple):
     """Clients of one shape, by name; compiled for so many, of which the last is repeated."""
 
-    clients: dict[str, Encoded]
+    clients: dict[str, Encoded | RealRows]
     size: int
 
 
 def _batches(
-    clients: dict[str, Encoded], config: DistillConfig, penalty: Penalty | None
+    clients: dict[str, Encoded | RealRows], config: DistillConfig, penalty: Penalty | None
 ) -> Iterator[_Batch]:
     """Clients whose problems have one shape, as many as fit."""
     budget = BATCH_BYTES.get(jax.default_backend(), BATCH_BYTES_ELSEWHERE)
@@ -165,9 +170,9 @@ def _batches(
             yield _Batch({name: clients[name] for name in names[i : i + most]}, most)
 
 
-def _working_bytes(real: Encoded, config: DistillConfig) -> int:
+def _working_bytes(real: Encoded | RealRows, config: DistillConfig) -> int:
     """That distilling a client takes, roughly."""
-    n_rows, d = real.x.shape
+    n_rows, d = (real.encoded if isinstance(real, RealRows) else real).x.shape
     n_synthetic = config.n_synthetic or (n_rows if config.labels == "copy" else 4 * ROWS_PER_PAIR)
     return 8 * d * (n_rows + WORKING_COPIES * n_synthetic + d)
 

@@ -6,7 +6,6 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -20,7 +19,7 @@ from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig, Targe
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty, make_rows
-from synthfair.errors import InputError, refusal
+from synthfair.errors import InputError, refusal, require
 from synthfair.evaluation import Evaluation, evaluate_scores
 from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import SumPenalty
@@ -421,8 +420,8 @@ def require_method(name: str) -> None:
     """
     if name not in ALL_METHODS:
         raise InputError(f"method {name!r}: must be one of {', '.join(ALL_METHODS)}")
-    if name == "exponentiated_gradient" and not find_spec("fairlearn"):
-        raise InputError(f"method {name}: needs fairlearn; pip install 'synthfair[compare]'")
+    if name == "exponentiated_gradient":
+        require("fairlearn", f"method {name}", "compare")
 
 
 class Outcome(NamedTuple):

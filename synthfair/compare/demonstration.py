@@ -64,7 +64,6 @@ def demonstrate(
     show: ShowStage,
     *,
     fair: DistillConfig = FAIR,
-    surrogate: SurrogateConfig = SURROGATE,
     force: bool = False,
 ) -> Demonstration:
     """Trains centrally, at each lender alone, on fair releases and on surrogates.
@@ -77,7 +76,6 @@ def demonstrate(
         show: shows progress.
         fair: settings of the fair releases; the other methods have its penalty, and all run with
             its weight, rho_o, and with 0.
-        surrogate: settings of the surrogates, which are made once.
         force: whether existing files are overwritten.
 
     Raises:
@@ -120,7 +118,7 @@ def demonstrate(
     # Every method, without the penalty and with it; surrogates serve both.
     outcomes: list[Outcome] = []
     frontier: tuple[FrontierLine, ...] = ()
-    surrogates = send("surrogate", surrogate)
+    surrogates = send("surrogate", SURROGATE)
     for name, config in {"plain": fair.model_copy(update={"rho_o": 0.0}), "fair": fair}.items():
         for method, title in {"central": "central", "local": "each lender alone"}.items():
             begin(f"{title}, rho = {config.rho_o:g}")

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from synthfair.config.rules import (
-    LARGEST_EPSILON,
-    LEAST_DELTA,
-    LEAST_EPSILON,
+    Delta,
+    Epsilon,
     GroupsBy,
+    Neighbours,
     Notion,
     PenaltyName,
     Relation,
@@ -149,26 +149,9 @@ class DistillConfig(Settings):
         " conjugate_gradient only multiplies by it, which is faster from some 200 inputs on;"
         " auto chooses by their number.",
     )
-    epsilon: float | None = Field(
-        default=None,
-        ge=LEAST_EPSILON,
-        le=LARGEST_EPSILON,
-        description="Makes the release differentially private, e.g. 1; smaller is more private and"
-        " noisier. Without it nothing is guaranteed.",
-    )
-    delta: float | None = Field(
-        default=None,
-        ge=LEAST_DELTA,
-        lt=1,
-        description="Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6. It is"
-        " published: take a round number, not one computed from the table.",
-    )
-    relation: Relation = Field(
-        default="add_or_remove",
-        description="Tables that epsilon makes hard to tell apart: with a row more or less, so that"
-        " the number of rows is protected, too; or with another row in place of one, which takes"
-        " twice the noise.",
-    )
+    epsilon: float | None = Epsilon
+    delta: float | None = Delta
+    relation: Relation = Neighbours
     private_steps: int = Field(
         default=20,
         ge=2,

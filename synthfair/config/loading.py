@@ -93,15 +93,9 @@ def load_server_config(**overrides: Any) -> ServerConfig:
 
 def changed_settings(config: DistillConfig | SurrogateConfig | ServerConfig) -> dict[str, Any]:
     """The settings that differ from the defaults of that wanted gap and epsilon."""
-    if isinstance(config, SurrogateConfig):
-        default = SurrogateConfig().model_dump()
-        return {k: v for k, v in config.model_dump().items() if v != default.get(k)}
-    if isinstance(config, ServerConfig):
-        wanted = {name: getattr(config, name) for name in GAPS}
-        default = ServerConfig(**wanted).model_dump() | dict.fromkeys(GAPS)
-        return {k: v for k, v in config.model_dump().items() if v != default.get(k)}
-    goals = {name: getattr(config, name) for name in ("max_gap", "epsilon", "delta")}
-    default = DistillConfig(**goals).model_dump() | dict.fromkeys(goals)
+    names = {*GAPS, "epsilon", "delta"} & type(config).model_fields.keys()
+    goals = {name: getattr(config, name) for name in names}
+    default = type(config)(**goals).model_dump() | dict.fromkeys(goals)
     return {k: v for k, v in config.model_dump().items() if v != default.get(k)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.errors import InputError, refusal
 
@@ -18,6 +18,29 @@ LEAST_EPSILON, LARGEST_EPSILON = 1e-6, 100.0
 
 LEAST_DELTA = 1e-15
 """A smaller one would see where the noise of rounds ends, which is of floating-point numbers."""
+
+Epsilon = Field(
+    default=None,
+    ge=LEAST_EPSILON,
+    le=LARGEST_EPSILON,
+    description="Makes the release differentially private, e.g. 1; smaller is more private and"
+    " noisier. Without it nothing is guaranteed.",
+)
+
+Delta = Field(
+    default=None,
+    ge=LEAST_DELTA,
+    lt=1,
+    description="Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6. It is"
+    " published: take a round number, not one computed from the table.",
+)
+
+Neighbours: Any = Field(
+    default="add_or_remove",
+    description="Tables that epsilon makes hard to tell apart: with a row more or less, so that the"
+    " number of rows is protected, too; or with another row in place of one, which takes up to"
+    " twice the noise.",
+)
 
 Seed = Field(
     default=0,
@@ -39,15 +62,45 @@ GroupsBy = Field(
 """Groupings of several sensitive attributes."""
 
 
-def _notion(name: Any) -> Any:
-    return "statistical_parity" if name == "demographic_parity" else name
+_NOTIONS = ("statistical_parity", "equal_opportunity", "equalized_odds")
+
+
+def notion_of(name: str, *others: str) -> Any:
+    """A notion's own name; statistical parity may be called ``demographic_parity``, too.
+
+    Args:
+        name: of a notion.
+        others: notions that are allowed beside the usual three.
+
+    Raises:
+        InputError: there is no such notion.
+    """
+    own = "statistical_parity" if name == "demographic_parity" else name
+    if own not in (allowed := (*_NOTIONS, *others)):
+        raise InputError(f"notion = {name!r}: must be one of {', '.join(allowed)}")
+    return own
 
 
 Notion = Annotated[
-    Literal["statistical_parity", "equal_opportunity", "equalized_odds"], BeforeValidator(_notion)
+    Literal["statistical_parity", "demographic_parity", "equal_opportunity", "equalized_odds"],
+    AfterValidator(notion_of),
 ]
 """Rows in which groups are compared: all; those with the positive label; those of each label.
 ``demographic_parity`` is another name for the first."""
+
+ParityNotion = Annotated[
+    Literal[
+        "equal_opportunity",
+        "statistical_parity",
+        "demographic_parity",
+        "equalized_odds",
+        "accuracy_parity",
+    ],
+    AfterValidator(lambda name: notion_of(name, "accuracy_parity")),
+]
+"""Rates that must not differ between groups: of true positives (computed as those of false
+negatives); of positive decisions, which have two names; of true and of false positives; of right
+decisions."""
 
 PenaltyName = Literal["covariance", "selection_rate"]
 """The penalties that come with synthfair."""

@@ -8,9 +8,9 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from synthfair.config.distill import DistillConfig
 from synthfair.config.rules import (
-    LARGEST_EPSILON,
-    LEAST_DELTA,
-    LEAST_EPSILON,
+    Delta,
+    Epsilon,
+    Neighbours,
     Relation,
     Seed,
     Settings,
@@ -41,26 +41,9 @@ class SurrogateConfig(Settings):
         " epsilon, a pair whose noisy count is below that, or below three times the standard"
         " deviation of its noise, gets the number of rows that its label and its group suggest.",
     )
-    epsilon: float | None = Field(
-        default=None,
-        ge=LEAST_EPSILON,
-        le=LARGEST_EPSILON,
-        description="Makes the release differentially private, e.g. 1; smaller is more private and"
-        " noisier. Without it nothing is guaranteed.",
-    )
-    delta: float | None = Field(
-        default=None,
-        ge=LEAST_DELTA,
-        lt=1,
-        description="Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6. It is"
-        " published: take a round number, not one computed from the table.",
-    )
-    relation: Relation = Field(
-        default="add_or_remove",
-        description="Tables that epsilon makes hard to tell apart: with a row more or less, so that"
-        " the number of rows is protected, too; or with another row in place of one, which takes"
-        " up to twice the noise.",
-    )
+    epsilon: float | None = Epsilon
+    delta: float | None = Delta
+    relation: Relation = Neighbours
     seed: int = Seed
 
     @model_validator(mode="after")

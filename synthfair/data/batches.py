@@ -159,12 +159,14 @@ class RealRows(NamedTuple):
         s: [N] groups.
         y: [N] labels, -1 or +1.
         n_features: d.
+        weight: [N] how much each counts; None: all alike.
     """
 
     columns: np.ndarray
     s: np.ndarray
     y: np.ndarray
     n_features: int
+    weight: np.ndarray | None = None
 
     @property
     def encoded(self) -> Encoded:
@@ -180,6 +182,7 @@ def gather(
     intercept: bool,
     source: str = "table",
     leave_out: Callable[[Encoded], np.ndarray] | None = None,
+    weight: np.ndarray | None = None,
 ) -> RealRows:
     """Puts parts of a table together; each may be deleted before the next is made.
 
@@ -192,6 +195,8 @@ def gather(
         intercept: whether the model has one.
         source: what to call the table in errors.
         leave_out: says of each row [N] of a part whether it is to be left out.
+        weight: [n_rows] how much each row counts, in the order they come in, where none is left
+            out; all alike if None.
 
     Raises:
         InputError: there are more or fewer rows, or they do not fit into memory.
@@ -232,7 +237,7 @@ def gather(
     columns = memory[: len(columns) * end].reshape(len(columns), end)
     for array in (columns, s, y):
         array.flags.writeable = False  # JAX computes with this very memory
-    return RealRows(columns, s, y, n_features)
+    return RealRows(columns, s, y, n_features, None if weight is None else weight[order])
 
 
 def other_inputs(s: np.ndarray, *, n_groups: int, intercept: bool) -> np.ndarray:

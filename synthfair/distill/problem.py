@@ -503,7 +503,7 @@ def make_problem(
     """
     if isinstance(real, Encoded):
         real = gather([real], len(real.y), n_groups=n_groups, intercept=config.intercept)
-    rows = Rows(real.columns.T, real.s, real.y)  # type: ignore[arg-type]
+    rows = Rows(real.columns.T, real.s, real.y, real.weight)  # type: ignore[arg-type]
     if penalty is None and len(real.y) <= MOST_PADDED:
         rows = padded(rows, least=1)  # a step on few rows is short
     model = model or LinearModel()

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.config import Notion
+from synthfair.config.rules import Notion, notion_of
 from synthfair.model import Rows
 
 
@@ -51,7 +51,7 @@ def strata(y: jax.Array, notion: Notion) -> jax.Array:
             "statistical_parity": [jnp.ones_like(y, bool)],
             "equal_opportunity": [y > 0],
             "equalized_odds": [y > 0, y < 0],
-        }[notion]
+        }[notion_of(notion)]
     )
 
 
@@ -149,6 +149,10 @@ class SumPenalty:
     notion: Notion
     by: tuple[Grouping, ...] = ()
     clients: int = 0
+
+    def __post_init__(self) -> None:
+        """Takes the notion by its own name. Raises InputError: there is no such notion."""
+        object.__setattr__(self, "notion", notion_of(self.notion))
 
     def term(self, scores: jax.Array) -> jax.Array:
         """[N] what is summed of each row, by its score alone."""

@@ -9,12 +9,14 @@ baseline B2, and with a kappa of 0 B1; one long round of it is their first phase
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from pydantic import AfterValidator
 
+from synthfair.config.rules import notion_of
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import AtLeast0, Count, Positive, Share, algorithm, static
 from synthfair.federated.cohorts import Cohorts
@@ -40,7 +42,10 @@ class FairPassSettings(PassSettings):
             paper it grows, at a rate that is not known.
     """
 
-    notion: Literal["statistical_parity", "equalized_odds"] = "statistical_parity"
+    notion: Annotated[
+        Literal["statistical_parity", "demographic_parity", "equalized_odds"],
+        AfterValidator(notion_of),
+    ] = "statistical_parity"
     alpha: Share = 0.01
     kappa: AtLeast0 = 1.0
     kappa_rate: AtLeast0 = 0.0

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from synthfair.errors import require
 from synthfair.model import LinearModel, Params, Scorer, logistic
 
 BuildNetwork = Callable[[jax.Array], Callable[[jax.Array], jax.Array]]
@@ -77,10 +77,14 @@ class Network:
 
     def init(self, key: jax.Array) -> Params:
         """Returns the module's own params, in the user's default precision."""
+        import equinox as eqx
+
         return eqx.filter(self.build(key), eqx.is_inexact_array)
 
     def scores(self, params: Params, a: jax.Array) -> jax.Array:
         """[R] or [R, C] outputs."""
+        import equinox as eqx
+
         shapes = eqx.filter_eval_shape(self.build, jax.random.key(0))
         static = eqx.filter(
             shapes, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct), inverse=True
@@ -102,13 +106,22 @@ class Perceptron:
     Args:
         n_inputs: width of a row of inputs.
         hidden: widths of the hidden layers; with none it is linear.
+
+    Raises:
+        InputError: equinox is not installed.
     """
 
     n_inputs: int
     hidden: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        """Refuses to go on without equinox."""
+        require("equinox", "hidden", "networks")
+
     def __call__(self, key: jax.Array) -> Callable[[jax.Array], jax.Array]:
         """Makes the equinox module."""
+        import equinox as eqx
+
         widths = (self.n_inputs, *self.hidden, "scalar")
         keys = jax.random.split(key, len(widths) - 1)
         layers: list[Callable] = []

@@ -8,20 +8,15 @@ once. Rodríguez-Gálvez et al. (2021), (P), (13), (14).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from synthfair.config.rules import ParityNotion, notion_of
 from synthfair.errors import InputError
 from synthfair.federated.users import UserRows
-
-ParityNotion = Literal[
-    "equal_opportunity", "statistical_parity", "equalized_odds", "accuracy_parity"
-]
-"""Rates that must not differ between groups: of true positives (computed as those of false
-negatives); of positive decisions; of true and of false positives; of right decisions."""
 
 
 class RateSums(NamedTuple):
@@ -49,7 +44,7 @@ class Parity:
         groups: number of groups of each attribute, at least 2 each.
 
     Raises:
-        InputError: an attribute without two groups.
+        InputError: no such notion, or an attribute without two groups.
 
     Example:
         Rates of false negatives and of false positives, in two groups by sex and three by age.
@@ -63,7 +58,8 @@ class Parity:
     groups: tuple[int, ...] = (2,)
 
     def __post_init__(self) -> None:
-        """Refuses attributes without two groups."""
+        """Refuses other notions, and attributes without two groups."""
+        object.__setattr__(self, "notion", notion_of(self.notion, "accuracy_parity"))
         if not self.groups or min(self.groups) < 2:
             raise InputError(f"groups = {self.groups}: each attribute must have at least 2 groups")
 

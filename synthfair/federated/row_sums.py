@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -144,7 +143,7 @@ def _dense_layers(
     params: Params, a: jax.Array, slope: jax.Array, clip: jax.Array | float
 ) -> Params:
     """Sums clipped gradients, see the head of the module; a bias weighs one more input, 1."""
-    layers = [layer for layer in params.layers if isinstance(layer, eqx.nn.Linear)]
+    layers = [layer for layer in params.layers if hasattr(layer, "weight")]
 
     def forward(probes: list[jax.Array]) -> tuple[jax.Array, list[jax.Array]]:
         """Scores [R] and each layer's inputs; a probe is added to a layer's outputs."""

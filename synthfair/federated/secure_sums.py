@@ -94,7 +94,7 @@ class SecureSums(NamedTuple):
 
 
 def make_secure_sums(
-    length: int, *, clip: float, relation: Relation, multiplier: float | None, aggregators: int = 2
+    length: int, *, clip: float, relation: Relation, multiplier: float | None
 ) -> SecureSums:
     """Sums by shares on a grid that is fine next to the noise, or to the clip where there is none.
 
@@ -104,7 +104,6 @@ def make_secure_sums(
         relation: which populations are neighbours.
         multiplier: noise of each aggregator in units of the sensitivity, rounding included; None
             for no noise, where nothing is guaranteed of the total.
-        aggregators: 2 or 3.
 
     Raises:
         InputError: reports are too long, or the clip is out of range.
@@ -117,4 +116,4 @@ def make_secure_sums(
         what = ClippedVectors(length=length, clip=clip, step=step, rho=rho, relation=relation)
     except ValidationError as error:
         raise refusal("secure sums", error) from error
-    return SecureSums(what, aggregators)
+    return SecureSums(what)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.config.rules import Notion
+from synthfair.config.rules import Notion, notion_of
 from synthfair.errors import InputError
 from synthfair.postprocess.decision import MOST_BINS, GroupDecision
 from synthfair.postprocess.histogram import BOTH, ScoreHistogram, require_rows
@@ -89,8 +89,8 @@ def choose_decision(
         randomized: whether decisions may be drawn by coins.
 
     Raises:
-        InputError: alpha out of range; plain counts, or too many bins; or a group whose rows of a
-            label that the notion compares do not stand out from the noise.
+        InputError: no such notion; alpha out of range; plain counts, or too many bins; or a group
+            whose rows of a label that the notion compares do not stand out from the noise.
 
     Example:
         >>> import synthfair as sf
@@ -112,6 +112,7 @@ def choose_decision(
         raise InputError(f"alpha = {alpha}: must be from 0 to below 1")
     if not 2 <= n_bins <= MOST_BINS:
         raise InputError(f"histogram: bins: {n_bins}; thresholds need 2 to {MOST_BINS}")
+    notion = notion_of(notion)
     labels_of_rates = _COMPARED[notion]
     require_rows(histogram, (*labels_of_rates, BOTH))
 

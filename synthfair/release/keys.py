@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config.rules import STRICT
-from synthfair.errors import InputError
+from synthfair.errors import InputError, require
 from synthfair.files import OWNER_ONLY, claimed, read_bytes, whole_file
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def verify(signature: Signature, digest: bytes, *, source: str, domain: bytes = 
         )
     if signature.public_key is None or signature.signature is None:
         return
-    require_cryptography(f"{source}: is signed; verifying that")
+    require("cryptography", f"{source}: verifying its signature", "sign")
     key, value = bytes.fromhex(signature.public_key), bytes.fromhex(signature.signature)
     if not is_signed(domain, digest, value, key):
         raise InputError(
@@ -145,7 +145,7 @@ def is_signed(domain: bytes, content: bytes, signature: bytes, key: bytes) -> bo
     Raises:
         InputError: the package cryptography is not installed.
     """
-    require_cryptography("verifying signatures")
+    require("cryptography", "verifying signatures", "sign")
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -175,20 +175,6 @@ def require_signer(signature: Signature, keys: Keys, *, source: str) -> str:
     return keys[signature.public_key]
 
 
-def require_cryptography(purpose: str) -> None:
-    """Refuses to go on without the package, which is an optional extra.
-
-    Raises:
-        InputError: it is not installed; the message names the extra.
-    """
-    try:
-        import cryptography  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            f"{purpose} needs the package cryptography: pip install 'synthfair[sign]'"
-        ) from error
-
-
 def make_keys(path: str | PathLike[str], *, force: bool = False) -> tuple[Path, str]:
     """Writes a new private key, which only its owner may read, and next to it the public key.
 
@@ -216,7 +202,7 @@ def make_keys(path: str | PathLike[str], *, force: bool = False) -> tuple[Path, 
     if path.suffix != PRIVATE:
         raise InputError(f"{path}: the name of a private key must end in {PRIVATE}")
     public_path = path.with_suffix(PUBLIC)
-    require_cryptography("making a key")
+    require("cryptography", "making a key", "sign")
     from cryptography.hazmat.primitives import serialization as s
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -245,7 +231,7 @@ def read_signing_key(path: str | PathLike[str]) -> Ed25519PrivateKey:
     Raises:
         InputError: unreadable, or not an Ed25519 private key without a password.
     """
-    require_cryptography("signing")
+    require("cryptography", "signing", "sign")
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -302,7 +288,7 @@ def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
 
 
 def _public_key(path: Path) -> str:
-    require_cryptography("verifying signatures")
+    require("cryptography", "verifying signatures", "sign")
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key

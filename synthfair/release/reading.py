@@ -47,10 +47,6 @@ _THRIFT = 20_000_000
 """Bytes of any text in a file's metadata: Arrow makes a copy of all of it."""
 
 
-EARLIER = b'"format":"synthfair-release/3"'
-"""The header's mark of surrogates of an earlier version, whose rows were of encoded features."""
-
-
 def read_release(
     path: Path, schema: Schema | None, *, keys: Keys | None = None, room: int = MAX_CELLS
 ) -> Release:
@@ -133,11 +129,6 @@ def _metadata(columns: pa.Schema, source: str) -> tuple[bytes, Header, Signature
                 f" {MAX_BYTES[key]} are allowed"
             )
     text = metadata[HEADER_KEY]
-    if EARLIER in text.replace(b" ", b"")[:1000]:
-        raise InputError(
-            f"{source}: a surrogate of an earlier version of synthfair, whose rows were no records"
-            " of the schema; ask its site for a new one"
-        )
     header = parse_as(text, Header, source)  # first: that of another format says so
     if SIGNATURE_KEY not in metadata:
         raise InputError(f"{source}: altered since it was written: its sha256 is missing")

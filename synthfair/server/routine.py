@@ -141,11 +141,8 @@ def serve(
     # One model is trained, and measured on the test tables.
     model, point = train_pool(pooled, schema)
     evaluation = evaluate(model, tables, config) if tables else None
-    without = None
-    if point and evaluation:  # what fairness costs
-        free = pooled._replace(rho=0.0, max_gap=None, max_client_gap=None, compared=())
-        plain = evaluate(train_pool(free, schema)[0], tables, config) if point.rho else evaluation
-        without = plain.overall
+    free = _without_penalty(pooled, model, point, schema) if point and evaluation else None
+    without = evaluate(free, tables, config).overall if free else None
 
     # No release may move it too far; what looks wrong is said.
     influences = influence_in(pooled, model, tables, rho=point.rho if point else None)
@@ -156,7 +153,7 @@ def serve(
     most = config.most_influence(surrogates=point is not None)
     refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
     warnings = _hardly_count(pooled, file_names(releases))
-    warnings += _surrogate_warnings(pooled, point, config, schema) if point else ()
+    warnings += _surrogate_warnings(pooled, point, config, schema, free) if point else ()
     if check and evaluation:
         warnings += (*check.warnings, *small_group_warnings(evaluation, schema, config))
     fair_table, refused = _fair_table(pooled, point, model) if point else (None, ())
@@ -276,6 +273,16 @@ def _releases_document(named: Mapping[str, Release], signed: dict[str, str]) -> 
     }
 
 
+def _without_penalty(
+    pooled: Pool, model: TrainedModel, point: FrontierPoint, schema: Schema
+) -> TrainedModel:
+    """The model of weight 0, which says what fairness costs."""
+    if not point.rho:
+        return model
+    free = pooled._replace(rho=0.0, max_gap=None, max_client_gap=None, compared=())
+    return train_pool(free, schema)[0]
+
+
 def _hardly_count(pooled: Pool, names: Sequence[str]) -> tuple[str, ...]:
     """Says which releases hardly count, given trusted rows."""
     weights = zip(names, pooled.trust.values(), strict=False)  # none without trusted rows
@@ -295,7 +302,9 @@ def _surrogate_warnings(
     point: FrontierPoint,
     config: ServerConfig,
     schema: Schema,
+    free: TrainedModel | None,
 ) -> tuple[str, ...]:
+    """Says what is wrong with a pool of surrogates, its model and that without a penalty."""
     usual = "" if config.max_rows else f", {MANY_MEDIANS:g} times the lower median of the releases"
     found = [
         f"{name}: claims {claim:,.0f} rows, and counts as {pooled.max_rows:,.0f}{usual}; ask its"
@@ -331,6 +340,11 @@ def _surrogate_warnings(
             found.append(
                 f"no weight of the penalty brought the {what} to {most:g}; the model has {gap:.3f}"
             )
+    if free and point.rho and not free.converged:
+        found.append(
+            "the training without a penalty, which says what fairness costs, did not converge;"
+            f" gradient norm {free.gradient_norm:.1e}"
+        )
     trusted = [name for name in pooled.parts if pooled.trust.get(name, 1.0) >= LITTLE]
     few = [n for n in trusted if n not in pooled.compared and n not in pooled.unpaired]
     if few and config.max_client_gap is not None:

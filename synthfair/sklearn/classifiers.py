@@ -9,6 +9,7 @@ from typing import Any, Literal, Self, cast
 
 import jax
 import numpy as np
+import pandas as pd
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -19,7 +20,6 @@ from synthfair.client.from_table import distill_table
 from synthfair.client.many_clients import distill_clients
 from synthfair.config import ServerConfig, SurrogateConfig
 from synthfair.data.batches import in_memory
-from synthfair.data.encode import Encoded
 from synthfair.data.schema import INTERCEPT
 from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.errors import InputError
@@ -54,7 +54,7 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
         Raises ValueError: rows that do not fit those of fit.
         """
         check_is_fitted(self)
-        table, _ = read_table(self, X, reset=False)
+        table, _ = read_table(self, self._inputs(X), reset=False)
         return self._codebook.in_units(table) @ self.coef_[0] + self.intercept_[0]
 
     def predict(self, X: Any) -> np.ndarray:
@@ -67,9 +67,26 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
         p = expit(self.decision_function(X))
         return np.column_stack([1 - p, p])
 
+    def _inputs(self, X: Any) -> Any:
+        """X without the column of groups, where fit was given its name."""
+        if self._group_column is None or not isinstance(X, pd.DataFrame):
+            return X
+        return X.drop(columns=self._group_column, errors="ignore")
+
+    def _read(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> TrainingRows:
+        """What fit is given; the groups may be the name of a column of X."""
+        name = sensitive_features if isinstance(sensitive_features, str) else None
+        if name is not None:
+            if name not in getattr(X, "columns", ()):
+                raise InputError(f"sensitive_features: X has no column {name!r}")
+            sensitive_features = X[name]
+        self._group_column = name
+        return read_arrays(self, self._inputs(X), y, sensitive_features, sample_weight)
+
     def __sklearn_tags__(self) -> Any:
-        """Two classes only."""
+        """Two classes only, and inputs that may be missing."""
         tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
         tags.classifier_tags.multi_class = False
         return tags
 
@@ -136,7 +153,7 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
             )
         if not fair and fairness.max_gap is not None and self.gap_ > fairness.max_gap:
             gap = Metric(self.gap_, np.nan, np.nan)
-            if np.ptp(fitted.weight) == 0:  # intervals are of rows that count alike
+            if fitted.count_alike:  # intervals are of rows that count alike
                 evaluation = evaluate_scores({"X": scored}, measured, schema=self.schema_)
                 gap = evaluation.overall[METRIC_OF[fairness.notion]]
             missed = point is not None and point.gap > fairness.max_gap
@@ -225,7 +242,8 @@ class FairLogisticRegression(_LinearClassifier):
             y: [N] labels of two classes.
             sensitive_features: [N] groups, 2 to 100; needed unless rho is 0. Of several columns
                 [N, k], groups are the combinations of their values, or see ``groups_by``. They, y
-                and weights belong to X by position; a warning says where an index differs.
+                and weights belong to X by position; a warning says where an index differs. Or the
+                name of a column of X, which is then no input.
             sample_weight: [N] how much each row counts, at least 0; all alike if None.
 
         Raises:
@@ -237,7 +255,7 @@ class FairLogisticRegression(_LinearClassifier):
             raise InputError(
                 "sensitive_features: None; give the group of each row, or rho=0 for none"
             )
-        fitted = read_arrays(self, X, y, sensitive_features, sample_weight)
+        fitted = self._read(X, y, sensitive_features, sample_weight)
         schema, rows = fitted.codebook.schema, fitted.rows
         config, n_groups = self._distillation(fairness), len(schema.groups)
         table, by = WeightedTable(*rows, fitted.weight), ()
@@ -332,6 +350,7 @@ class SingleShotClassifier(_LinearClassifier):
         y: Any,
         *,
         sensitive_features: Any = None,
+        sample_weight: Any = None,
         clients: Any = None,
     ) -> Self:
         """Cuts the rows by client, makes a release of each, and trains on the pool.
@@ -340,8 +359,11 @@ class SingleShotClassifier(_LinearClassifier):
             X: [N, n_features] array or DataFrame. A column with missing values gets an indicator of
                 them; in the others, later rows may have none.
             y: [N] labels of two classes.
-            sensitive_features: [N] groups, 2 to 100, or several columns [N, k]; needed. For fair
-                releases, each client needs all groups and both classes.
+            sensitive_features: [N] groups, 2 to 100, or several columns [N, k], or the name of a
+                column of X; needed. For fair releases, each client needs all groups and both
+                classes.
+            sample_weight: [N] how much each row counts in its client's fair release, at least 0;
+                all alike if None, as in a surrogate, of which sums are over so many rows.
             clients: [N] whose each row is; one client's if None.
 
         Raises:
@@ -367,32 +389,31 @@ class SingleShotClassifier(_LinearClassifier):
             config = self._checked(SurrogateConfig, {"k_min": self.k_min, "seed": seed})
 
         # The rows of each client.
-        fitted = read_arrays(self, X, y, sensitive_features)
+        fitted = self._read(X, y, sensitive_features, sample_weight)
         codebook, schema = fitted.codebook, fitted.codebook.schema
         codebook.warn_of_learned()
-        n_rows = len(fitted.rows.y)
-        owner = np.zeros(n_rows, int) if clients is None else one_each(clients, "clients", X)
+        owner = np.zeros(len(fitted.counted), int)
+        if clients is not None:
+            owner = one_each(clients, "clients", X)
+        owner = owner[fitted.counted]
         values = np.unique(owner).tolist()
-        own = fitted.plain if self.release == "surrogate" else fitted.rows
-        parts = {
-            f"client {value!r}": Encoded(*(part[owner == value] for part in own))
-            for value in values
-        }
+        rows_of = {f"client {value!r}": owner == value for value in values}
 
         # A release of each, and the pool.
         with jax.enable_x64(True):
             if isinstance(config, SurrogateConfig):
                 answers = [
-                    distill_table(in_memory(part), schema, config, source=name)
-                    for name, part in parts.items()
+                    distill_table(in_memory(fitted.plain_part(own)), schema, config, source=name)
+                    for name, own in rows_of.items()
                 ]
             else:
+                parts = {name: fitted.part(own) for name, own in rows_of.items()}
                 answers = distill_clients(
                     parts, schema, config, model=codebook.model, penalty=self._own_penalty
                 )
                 if not all(answer.converged for answer in answers):
                     warn(NOT_CONVERGED, ConvergenceWarning)
-            releases = dict(zip(parts, [answer.release for answer in answers], strict=True))
+            releases = dict(zip(rows_of, [answer.release for answer in answers], strict=True))
             of_surrogates = self.release == "surrogate"
             pool = make_pool(
                 releases,
@@ -407,7 +428,8 @@ class SingleShotClassifier(_LinearClassifier):
                 a, s, y = map(np.asarray, (codebook.model.blind(rows.a), rows.s, rows.y))
                 users = make_users(a, s, y, owner)
         self.n_iter_ = int(self.exchanges)
-        fair = releases if self.release == "fair" else None
+        # The checks of a pool of fair releases are of rows that count alike.
+        fair = releases if self.release == "fair" and fitted.count_alike else None
         return self._train(pool, fitted, fairness, fair, users=users, exchanges=self.n_iter_)
 
 

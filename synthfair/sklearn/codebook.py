@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
 from synthfair.data.bases import Spline
+from synthfair.data.batches import RealRows, gather
 from synthfair.data.encode import (
     MUCH,
     Clipping,
@@ -161,6 +162,7 @@ class TrainingRows(NamedTuple):
         rows: encoded; without those that weigh 0.
         plain: the same by ``schema.plain``, of which surrogates are made.
         weight: [N] of the rows, positive.
+        counted: of all rows of X, which these are.
         classes: the two labels; the second is y = +1.
         groups: values of the sensitive features, or combinations of those of several columns;
             position is group index.
@@ -170,8 +172,31 @@ class TrainingRows(NamedTuple):
     rows: Encoded
     plain: Encoded
     weight: np.ndarray
+    counted: np.ndarray
     classes: np.ndarray
     groups: np.ndarray
+
+    @property
+    def count_alike(self) -> bool:
+        """Whether all rows weigh the same."""
+        return np.ptp(self.weight) == 0
+
+    def part(self, among: Any = slice(None)) -> Encoded | RealRows:
+        """Some of the rows, with their weights, to be distilled."""
+        rows = Encoded(*(field[among] for field in self.rows))
+        if self.count_alike:
+            return rows
+        n_groups, weight = len(self.codebook.schema.groups), self.weight[among]
+        return gather([rows], len(rows.y), n_groups=n_groups, intercept=True, weight=weight)
+
+    def plain_part(self, among: Any) -> Encoded:
+        """Some of the rows, of which a surrogate is made. Raises InputError: rows have weights."""
+        if not self.count_alike:
+            raise InputError(
+                "sample_weight: a surrogate counts rows, and k_min is a number of them: take"
+                ' release="fair", or FairLogisticRegression'
+            )
+        return Encoded(*(field[among] for field in self.plain))
 
 
 def read_arrays(
@@ -240,7 +265,7 @@ def read_arrays(
             " bounds= right?"
         )
     groups = listed[GROUP] if GROUP in listed else np.array(schema.groups)
-    return TrainingRows(codebook, rows, plain, weight[counted], classes, groups)
+    return TrainingRows(codebook, rows, plain, weight[counted], counted, classes, groups)
 
 
 def _attributes(sensitive_features: Any) -> dict[str, Any]:

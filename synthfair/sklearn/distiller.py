@@ -51,6 +51,8 @@ class Distiller(FairEstimator):
         classes_: the two labels; the second is the positive one.
         groups_: values of the sensitive features.
         sensitive_features_: [M] group of each synthetic row.
+        sample_weight_: [M] weights, all alike, with which ``LogisticRegression(C=1)`` regularises
+            as the rows were made for: n^2 / (lambda_theta M).
         release_: the rows as a :class:`synthfair.Release`, scaled; what a client may send.
         encoder_: a fitted transformer of rows like X to the columns of X_fair: numbers as they are,
             an indicator of each category, of two only the second. In front of a model that is
@@ -66,7 +68,7 @@ class Distiller(FairEstimator):
         >>> X = rng.normal(size=(300, 2)) + 0.5 * s[:, None]
         >>> y = (X.sum(axis=1) + rng.normal(size=300) > 0.5).astype(int)
         >>> distiller = sf.sklearn.Distiller(rho=10, n_synthetic=40, steps=100, bounds=(-4, 4))
-        >>> X_fair, y_fair, w = distiller.fit_resample(X, y, sensitive_features=s)
+        >>> X_fair, y_fair = distiller.fit_resample(X, y, sensitive_features=s)
         >>> X_fair.shape, sorted(set(y_fair.tolist()))
         ((40, 2), [0, 1])
     """
@@ -75,13 +77,22 @@ class Distiller(FairEstimator):
     steps: int = 1000
     random_state: Any = None
 
+    def get_metadata_routing(self) -> Any:
+        """What is asked of a pipeline: in imbalanced-learn's, the groups of the rows."""
+        asked = super().get_metadata_routing()
+        resampling = getattr(asked, "fit_resample", None)  # sklearn itself knows no such method
+        if resampling and resampling.requests.get("sensitive_features") is None:
+            resampling.add_request(param="sensitive_features", alias=True)
+        return asked
+
     def fit_resample(
         self,
         X: Any,
         y: Any,
         *,
         sensitive_features: Any = None,
-    ) -> tuple[Any, np.ndarray, np.ndarray]:
+        sample_weight: Any = None,
+    ) -> tuple[Any, np.ndarray]:
         """Makes the synthetic rows.
 
         Args:
@@ -89,12 +100,13 @@ class Distiller(FairEstimator):
                 them; in the others, later rows may have none.
             y: [N] labels of two classes.
             sensitive_features: [N] groups, 2 to 100, or several columns [N, k]; needed.
+            sample_weight: [N] how much each row counts in loss and penalty, at least 0; all alike
+                if None.
 
         Returns:
             X_fair [M, d] in the units of X, the columns those of ``encoder_``; a DataFrame where X
-            is one. Numbers may leave their bounds, and indicators of categories 0 and 1.
-            y_fair [M]. And w [M], all alike, with which ``LogisticRegression(C=1)`` regularises as
-            the rows were made for: w = n^2 / (lambda_theta M).
+            is one. Numbers may leave their bounds, and indicators of categories 0 and 1. And y_fair
+            [M].
 
         Raises:
             ValueError: arrays that do not fit, or settings that are not allowed.
@@ -109,13 +121,13 @@ class Distiller(FairEstimator):
             steps=self.steps,
             seed=seed_of(self.random_state),
         )
-        fitted = read_arrays(self, X, y, sensitive_features)
-        codebook, rows = fitted.codebook, fitted.rows
+        fitted = read_arrays(self, X, y, sensitive_features, sample_weight)
+        codebook = fitted.codebook
         self.classes_, self.groups_ = fitted.classes, fitted.groups
         codebook.warn_of_learned()
         with jax.enable_x64(True):
             (client,) = distill_clients(
-                {"X": rows},
+                {"X": fitted.part()},
                 codebook.schema,
                 config,
                 model=codebook.model,
@@ -129,7 +141,7 @@ class Distiller(FairEstimator):
         self.sensitive_features_ = self.groups_[release.s]
         x = codebook.to_units(release.x)
         n = x.shape[1] + len(self.groups_)  # d features, G - 1 indicators and the intercept
-        w = np.full(len(x), n**2 / (config.lambda_theta * len(x)))
+        self.sample_weight_ = np.full(len(x), n**2 / (config.lambda_theta * len(x)))
         if isinstance(X, pd.DataFrame):
             x = pd.DataFrame(x, columns=list(self.schema_.encoded_names))
-        return x, self.classes_[(release.y > 0).astype(int)], w
+        return x, self.classes_[(release.y > 0).astype(int)]

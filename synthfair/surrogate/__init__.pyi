@@ -1,7 +1,7 @@
 from .fair_table import FairTable, make_fair_table
 from .fair_training import train_fair
 from .frontier import FrontierPoint, GlobalProblem, frontier, least_weight
-from .make import Surrogate, make_surrogate
+from .make import Surrogate
 from .shared_sums import (
     SecureSurrogate,
     client_sums,
@@ -23,7 +23,6 @@ __all__ = [
     "least_weight",
     "make_fair_table",
     "make_secure_surrogate",
-    "make_surrogate",
     "next_sums",
     "surrogate_from_sums",
     "together",

@@ -315,15 +315,15 @@ def own_seed(seed: int, margins: Margins) -> int:
     return seed + zlib.crc32(margins.n.tobytes())
 
 
-def make_surrogate(
+def read_sums(
     rows: Batches,
     config: SurrogateConfig,
     schema: Schema,
     *,
     noise: RandomBytes = system_entropy,
     on_stage: Callable[[str], None] | None = None,
-) -> Surrogate:
-    """The surrogate of some rows, which are read three times.
+) -> Sums:
+    """All that a surrogate needs of the rows, which are read three times.
 
     Guarantee: with ``config.epsilon``, (epsilon, delta)-differential privacy, that of
     :func:`make_guarantee`; without it none, and all sums are rounded to multiples of five rows.
@@ -339,29 +339,7 @@ def make_surrogate(
     Raises:
         InputError: no cell has ``config.k_min`` rows, nor have two groups and both labels; or with
             epsilon no cell's noisy number is large enough.
-
-    Example:
-        >>> import synthfair as sf
-        >>> from synthfair.data.batches import in_memory
-        >>> table, schema = sf.load_dataset("loanapp")
-        >>> rows = in_memory(sf.encode(table, schema))
-        >>> made = sf.surrogate.make_surrogate(rows, sf.SurrogateConfig(), schema)
-        >>> made.records.shape[1] == len(schema.features), round(made.weight.sum())
-        (True, 1990)
     """
-    sums = read_sums(rows, config, schema, noise=noise, on_stage=on_stage)
-    return surrogate_of(sums, Plan(config, schema))
-
-
-def read_sums(
-    rows: Batches,
-    config: SurrogateConfig,
-    schema: Schema,
-    *,
-    noise: RandomBytes = system_entropy,
-    on_stage: Callable[[str], None] | None = None,
-) -> Sums:
-    """All that a surrogate needs of the rows: see :func:`make_surrogate`."""
     plan, show = Plan(config, schema), on_stage or (lambda _: None)
     columns, n_groups = plan.columns, plan.n_groups
     guarantee = make_guarantee(config, schema) if config.epsilon else None
