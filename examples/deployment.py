@@ -32,7 +32,7 @@ import cyclopts
 import synthfair as sf
 from synthfair.cli.job_display import in_words, tell
 from synthfair.cli.show import say, stage_bar, warn
-from synthfair.compare.demonstration import COLUMN, FAIR, LENDERS, SURROGATE, TEST_FRACTION
+from synthfair.compare.demonstration import COLUMN, FAIR, LENDERS, SURROGATE
 from synthfair.data.partition import ClientTable, partition_by
 from synthfair.deploy.check import problems
 from synthfair.deploy.kit import JOBS, KITS, make_kits
@@ -160,7 +160,7 @@ PRIVATE = Scenario(
 def unlike_lenders() -> dict[str, ClientTable]:
     """The loan applications of ``python -m synthfair demo``."""
     table = sf.load_dataset("loanapp")[0]
-    parts = partition_by(table, COLUMN, seed=FAIR.seed, test_fraction=TEST_FRACTION)
+    parts = partition_by(table, COLUMN, seed=FAIR.seed)
     return {lender: parts[value] for lender, value in LENDERS.items()}
 
 

@@ -27,9 +27,6 @@ COLUMN = "suffolk"
 LENDERS = {"suburbs": "0", "city": "1"}
 """The lenders and their values of the column: 1 in Suffolk county, most of which is Boston."""
 
-TEST_FRACTION = 0.4
-"""With a fifth of this small table as test rows, the intervals would hide the differences."""
-
 FAIR = DistillConfig(rho_o=30.0, penalty="selection_rate")
 """Settings of the fair releases."""
 
@@ -88,7 +85,7 @@ def demonstrate(
 
     # The lenders and their tables.
     table, schema = load_dataset("loanapp")
-    parts = partition_by(table, COLUMN, seed=fair.seed, test_fraction=TEST_FRACTION)
+    parts = partition_by(table, COLUMN, seed=fair.seed)
     lenders = {name: parts[value] for name, value in LENDERS.items()}
     write_clients(lenders, schema, folder, force=force)
     federation, stages = federate(list(lenders.values()), schema), count()
