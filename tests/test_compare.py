@@ -225,7 +225,9 @@ class TestDemo:
         folder = demonstration[1]
         demo(output=folder)
         _, said = capsys.readouterr().out.split("intervals.")
-        assert "Surrogates, weight 30: Selection rates of other applicants" in " ".join(said.split())
+        assert "Surrogates, weight 30: Selection rates of other applicants" in " ".join(
+            said.split()
+        )
         assert (folder / "report.html").exists()
         readme = (configs_folder().parent / "README.md").read_text(encoding="utf-8")
         shown = readme.split("95 % intervals.\n")[1].split("```")[0]

@@ -78,7 +78,7 @@ def ask_for_draft(
         _ask_until(
             f"Which values of {draft.label!r} are positive, of {shown(values)}?",
             lambda answer: draft.choose_positive([text.strip() for text in answer.split(";")]),
-            values[-1] if len(values) == 2 else "",  # of more, none is proposed
+            "; ".join(draft.likely_positive),
         )
     draft.description = _ask_until("What are the rows, and where do the bounds come from?", str)
     return draft

@@ -94,6 +94,11 @@ class Draft:
         """The values of the label."""
         return self.columns[self.label].entries["categories"]["categories"]
 
+    @property
+    def likely_positive(self) -> list[str]:
+        """The values of the label that say yes by themselves, as texts."""
+        return [str(one) for one in self.label_values if str(one).lower() in _POSITIVE]
+
     def choose_positive(self, texts: Sequence[str]) -> None:
         """Sets ``positive`` to the values of the label that these texts name.
 
@@ -237,7 +242,7 @@ def draft_schema(
         raise InputError(f"table: column {twice!r}: there are two of that name")
     draft = draft_table(table, "table", label, sensitive, missing=find_missing(table))
     if positive is None:
-        named = [str(one) for one in draft.label_values if str(one).lower() in _POSITIVE]
+        named = draft.likely_positive
         if len(named) != 1:
             raise InputError(
                 f"positive: say which values of {label!r} are the favourable decision; there are"
