@@ -1,6 +1,7 @@
 """The answer that a report leads with is right, and says so where it cannot tell."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def fair(plain, tmp_path):
 @pytest.mark.parametrize(
     ("limit", "found"), [(0.1, "yes"), (0.08, "yes"), (0.05, "probably"), (0.0, "probably not")]
 )
-def test_the_verdict_is_that_of_the_whole_interval(fair, limit, found):
+def test_the_verdict_is_sure_where_the_whole_interval_is_on_one_side(fair, limit, found):
     assert asked([fair], limit).verdict == found
 
 
@@ -230,12 +231,14 @@ def test_several_seeds_give_means_and_say_so(fair, tmp_path):
 def test_the_best_of_several_is_the_most_accurate_within_the_limit(plain, fair, tmp_path):
     both = asked([plain, fair], 0.3)  # the gap of 0.2 is within it
     assert both.subject.accuracy.value == 0.9
-    assert "is the most accurate of 2 runs with a gap at most 0.3." in both.notes[0]
+    assert "is the most accurate of 2 with a gap within 0.3." in both.notes[0]
     assert "No penalty was needed." in both.sentence
     assert asked([plain, fair], 0.1).subject.accuracy.value == 0.85
+    # What is surely within the limit goes before what is probably, and more accurate.
+    assert asked([plain, fair], 0.22).subject.accuracy.value == 0.85
     none = asked([plain, fair], 0.01)
     assert none.subject.accuracy.value == 0.85
-    assert "has the smallest gap, as none is at most 0.01. As it was chosen" in none.notes[0]
+    assert "is the one with the smallest gap; none is within 0.01." in none.notes[0]
     # Central training needs all rows in one place, and is not chosen.
     central = edited(plain, tmp_path / "central", method="central", spd=metric(0.01, 0.0, 0.02))
     found = asked([central, fair], 0.1)
@@ -249,22 +252,26 @@ def lines(found):
 
 def test_the_tiles_have_the_gap_the_accuracy_and_the_rows(plain, fair):
     gap, accuracy, rows = lines(asked([plain, fair], 0.05))
-    probably = "At most 0.05: probably", "Without a penalty: 0.200"
+    probably = "Probably within the limit of 0.05", "Without a penalty: 0.200"
     assert gap == ("0.030", "95 %: 0.000 to 0.080", *probably)
     known = "Without a penalty: 0.900", "One decision for all: 0.700"
     assert accuracy == ("0.850", "95 %: 0.830 to 0.870", *known)
-    # The upper end is 0.05 from the gap, and the limit 0.02: (5 / 2)^2 times as many rows.
+    # The upper end is 0.05 from the gap, and the limit 0.02: (5 / 2)^2 times as many rows bring it
+    # there, and twice as many surely.
     n = json.loads((fair / "metrics.json").read_text())["n_test"]
-    assert rows[2] == f"About {5.25 * n:.0f} more would settle whether the gap is within the limit."
-    assert "They settle whether" in lines(asked([fair], 0.1))[2][2]
-    assert "too near to the limit" in lines(asked([fair], 0.03))[2][2]
+    more = float(re.search("If the true gap is this, ([0-9,]+) more", rows[2])[1].replace(",", ""))
+    assert more == pytest.approx((2.04 * 6.25 - 1) * n, rel=0.2)
+    assert "They show that the gap is within the limit." in lines(asked([fair], 0.1))[2]
+    assert "They show that the gap is above the limit." in lines(asked([plain], 0.1))[2]
+    for limit in (0.03, 0.0301):
+        assert "More than 100 times as many" in lines(asked([fair], limit))[2][2]
 
 
 def test_an_undefined_gap_is_not_measured(fair, tmp_path):
     edited(fair, fair, spd=metric(None, None, None))
     assert asked([fair]).verdict == "not measured"
     gap, _, rows = lines(asked([fair]))
-    assert gap == ("unknown", "At most 0.1: not measured")
+    assert gap == ("unknown", "Not measured")
     assert len(rows) == 2
     write_report(read_results([fair]), tmp_path / "r.html")
     assert "Not measured." in (tmp_path / "r.html").read_text()

@@ -282,24 +282,35 @@ def test_many_resamples_give_the_standard_error_of_a_mean():
 
 
 @pytest.mark.parametrize(
-    ("hits", "limit"),
-    [((30, 45), 0.2), ((30, 45), 0.1), ((45, 30), 0.2), ((30, 45, 40), 0.25), ((30, 32), 0.1)],
+    ("rates", "limit"),
+    [((0.30, 0.45), 0.25), ((0.30, 0.45), 0.07), ((0.45, 0.30), 0.25), ((0.50, 0.51), 0.06)],
 )
-def test_so_many_rows_more_bring_the_interval_to_one_side_of_the_limit(hits, limit):
-    """With shares as they are. Intervals of Clopper and Pearson shrink a bit faster than roots."""
-    n = 100
-
-    def found(times):
-        shares = Shares(times * np.array(hits), times * np.full(len(hits), n))
-        gap = Metric(*shares.differences()[:, 0]) if len(hits) == 2 else gap_interval(shares)
-        return gap, verdict(size(gap), limit)
-
-    gap, before = found(1)
+def test_so_many_rows_more_show_on_which_side_of_a_limit_a_gap_is(rates, limit):
+    """In 4 of 5 tests, if the gap is the measured one; false alarm FALSE_ALARM a case."""
+    n, rng, runs = 100, np.random.default_rng(0), 400
+    hits = n * np.array(rates)
+    gap = Metric(*Shares(hits, np.full(2, n)).differences()[:, 0])
+    before = verdict(size(gap), limit)
     assert before in ("probably", "probably not")
-    rows = len(hits) * n
-    more = rows_to_settle(gap, limit, rows)
-    assert found(1 + more / rows)[1] == {"probably": "yes", "probably not": "no"}[before]
-    assert found(1 + 0.6 * more / rows)[1] == before
+    more = round(n * (1 + rows_to_settle(gap, limit, 2 * n) / (2 * n)))
+
+    def shown(rows):
+        """How many of the runs have an interval on the side on which the gap is."""
+        drawn = rng.binomial(rows, rates, size=(runs, 2))
+        tests = (Shares(hits, np.full(2, rows)).differences()[:, 0] for hits in drawn)
+        side = {"probably": "yes", "probably not": "no"}[before]
+        return sum(verdict(size(Metric(*test)), limit) == side for test in tests)
+
+    # One digit is off by up to a third, and intervals of Clopper and Pearson are a bit too wide.
+    assert binom.cdf(shown(more), runs, 0.65) > FALSE_ALARM
+    assert binom.sf(shown(more), runs, 0.92) > FALSE_ALARM
+    assert binom.cdf(shown(n), runs, 0.65) < FALSE_ALARM  # the rows that there are do not suffice
+
+
+def test_the_end_beyond_0_counts_too():
+    """The interval of the size ends at .1, which is far on the other side."""
+    assert rows_to_settle(Metric(0.03, -0.1, 0.07), 0.05, 100) == 700  # 2.04 * 4 - 1
+    assert rows_to_settle(Metric(-0.03, -0.07, 0.1), 0.05, 100) == 700
 
 
 def test_there_is_no_number_of_rows_for_a_gap_that_is_the_limit_or_not_measured():

@@ -214,9 +214,13 @@ def test_without_matplotlib_there_are_no_figures_and_the_page_says_so(runs, tmp_
 @pytest.mark.usefixtures("text_only")
 def test_people_without_a_command_line_meet_no_flags(page, runs, tmp_path):
     """But in what they may open: settings and commands."""
-    warned = edited(runs[0], tmp_path / "w", warnings=["ask for a smaller --max-gap"])
+    warning = "the gap is 0.2, and 0.1 was asked for. Ask for a smaller --max-gap; see python -m synthfair"
+    warned = edited(runs[0], tmp_path / "w", warnings=[warning, "look at --frontier"])
     write_report(read_results([warned]), tmp_path / "r.html")
-    assert "Ask for a smaller max gap" in (tmp_path / "r.html").read_text()
+    assert (
+        '<p class="warn">The gap is 0.2, and 0.1 was asked for.</p>'
+        in (tmp_path / "r.html").read_text()
+    )
     for text in (page.read_text(), (tmp_path / "r.html").read_text()):
         shown = re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
         while (
@@ -233,7 +237,7 @@ def test_the_page_names_the_model_its_clients_and_the_day(runs, tmp_path):
     folder = copied(runs[0], tmp_path / "loans")
     os.utime(folder / "metrics.json", (1e9, 1e9))
     write_report(read_results([folder]), tmp_path / "r.html")
-    said = "Model loans, of 2 clients; measured on 9 September 2001."
+    said = "Model loans, of 2 clients; results written on 9 September 2001."
     assert said in (tmp_path / "r.html").read_text()
 
 

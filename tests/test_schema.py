@@ -222,8 +222,22 @@ def test_labels_name_groups_and_are_no_part_of_the_hash(schema):
         ({"c": "north"}, "labels: 'c' must be one of a, b"),
         ({"a": "east", "b": "east"}, "names of groups clash: ['east']"),
         ({"a": ""}, "at least 1 character"),
+        ({"a": "a\nb"}, "must be printable"),
+        ({"a": " a"}, "must be printable, without blanks around it"),
+        ({"a": "a" * 61}, "at most 60 characters"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(labels, said):
     with pytest.raises(InputError, match=re.escape(said)):
         parse_schema(column("town", labels=labels), source="x")
+
+
+def test_labels_are_not_those_of_small_combinations():
+    adult = json.loads(dataset_schema("adult", ("sex", "race")).to_json())
+    adult["columns"]["race"]["labels"] = {"Other": "other"}
+    with pytest.raises(InputError, match=r"names of groups clash: .*'sex=Female x other'"):
+        parse_schema(json.dumps(adult), source="x")
+
+
+def test_a_schema_without_labels_is_written_as_before(schema):
+    assert "labels" not in json.dumps(schema.model_dump(mode="json"))

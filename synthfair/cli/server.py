@@ -231,7 +231,7 @@ def _refined(
         return result, None
     say(
         f"{now.missing} answers to {now.question} are missing. Each client makes one by the command"
-        " below; with all of them next to the question, this command goes on, with --force."
+        " below. When all lie next to the question, run the server's command again, with --force."
     )
     own = "client", "--data", "CLIENT.csv", "--schema", schema_path, "--answer", now.question
     return result, command(*own, "--output", now.question.with_name("CLIENT.json"))

@@ -152,7 +152,11 @@ class FairTask:
                 check_rows(rows, self.schema, self.config, source=source)
             intercept = self.config.intercept
             rows = gather([rows], len(rows.y), n_groups=self._groups, intercept=intercept)
-        return FairRows(rows, sha256_of(rows[:3]))
+        if rows.weight is None:
+            return FairRows(rows, sha256_of(rows[:3]))
+        if self.config.epsilon is not None:
+            raise InputError(f"{source}: rows have weights, of which an epsilon does not know")
+        return FairRows(rows, sha256_of((*rows[:3], rows.weight)))
 
     def measured_by(self) -> str:
         """All but the rows that :meth:`measure` depends on, as JSON."""

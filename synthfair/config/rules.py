@@ -77,7 +77,9 @@ def notion_of(name: str, *others: str) -> Any:
     """
     own = "statistical_parity" if name == "demographic_parity" else name
     if own not in (allowed := (*_NOTIONS, *others)):
-        raise InputError(f"notion = {name!r}: must be one of {', '.join(allowed)}")
+        raise InputError(
+            f"notion = {name!r}: must be one of {', '.join(allowed)}, demographic_parity"
+        )
     return own
 
 

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from synthfair.config import STRICT
 from synthfair.data.bases import Basis
@@ -35,6 +42,9 @@ LEAST_WIDTH, MOST_WIDTH = 1e-100, 1e100
 TIMES = " x "
 """Between attributes, or their values, that are taken together."""
 
+OTHER = f"{TIMES}other"
+"""Behind the first attribute's value, the small combinations with it together."""
+
 MOST_GROUPS = 1000
 """Combinations of several sensitive attributes, at most."""
 
@@ -43,6 +53,16 @@ MOST = 10_000
 
 _MOST_BYTES = 2**24
 """The largest size of a schema's file: a hundred times that of 10,000 categories of ten letters."""
+
+
+def _require_printable(label: str) -> str:
+    if not label.isprintable() or label != label.strip():
+        raise ValueError("must be printable, without blanks around it")
+    return label
+
+
+Label = Annotated[str, Field(min_length=1, max_length=60), AfterValidator(_require_printable)]
+"""A name of a category for people."""
 
 
 class Numeric(BaseModel):
@@ -86,7 +106,8 @@ class Categorical(BaseModel):
     or is taken as an unlisted one (``unlisted``).
 
     ``labels`` are names for people, by category as text: {"0": "not white"}. Groups are called so
-    in results; they are no part of the schema's hash, so that sites may have their own.
+    in results. They do not enter the schema's hash: releases pool whether they have labels or not,
+    and a result has those of the schema that its command read.
     """
 
     model_config = STRICT
@@ -96,7 +117,7 @@ class Categorical(BaseModel):
     unlisted: Value | None = None
     unknown: Literal["ignore"] | None = None
     missing: Literal["refuse", "category", "unlisted"] = "refuse"
-    labels: dict[str, Annotated[str, Field(min_length=1)]] | None = None
+    labels: dict[str, Label] | None = Field(None, exclude_if=lambda given: given is None)
 
     @field_validator("categories")
     @classmethod
@@ -276,7 +297,10 @@ class Schema(BaseModel):
         inputs = [f"{self.sensitive_name}={group}" for group in self.groups]
         if clashes := repeated([*names, *inputs, INTERCEPT, "s", "y"]):
             raise ValueError(f"encoded column names clash: {clashes}; rename a column")
-        if clashes := repeated(name for by in self.groupings for name in self.group_names(by)):
+        groups = [name for by in self.groupings for name in self.group_names(by)]
+        if len(self.attributes) > 1:  # how small combinations are called, see compared
+            groups += [f"{name}{OTHER}" for name in self.group_names(self.attributes[0])]
+        if clashes := repeated(groups):
             raise ValueError(f"names of groups clash: {clashes}; change the labels")
         for name, column in self.columns.items():
             categories = getattr(column, "categories", ())
@@ -411,7 +435,7 @@ class Schema(BaseModel):
                     others = small & (np.array(own[first]) == i)
                     if rows[others].any():
                         grouping[others] = len(names)
-                        names.append(f"{value}{TIMES}other")
+                        names.append(f"{value}{OTHER}")
             compared[name] = GroupNames(tuple(grouping.tolist()), tuple(names))
         return compared
 

@@ -43,6 +43,15 @@ IN_WORDS: dict[Verdict, str] = {
 }
 """Verdicts as answers to the report's question."""
 
+PLACES: dict[Verdict, str] = {
+    "yes": "within",
+    "probably": "probably within",
+    "probably not": "probably above",
+    "no": "above",
+    "not measured": "",
+}
+"""Where the gap is, by the verdict on the limit."""
+
 REFERENCES = ("central", "exponentiated_gradient", "local", "constant")
 """Methods that need all rows in one place, or that give no model of all clients."""
 
@@ -196,23 +205,26 @@ class Headline(NamedTuple):
 def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     """The answer for the best runs of an overview.
 
-    Best are, of the runs whose gap is within their limit, the most accurate; where there are none,
-    those with the smallest gap. :data:`REFERENCES` are compared with, and not chosen.
+    Best are the most accurate of those whose gap is surely within the limit; where there are none,
+    of those whose gap is probably within it; else those with the smallest gap. With
+    :data:`REFERENCES` they are compared alone.
 
     Args:
         overview: runs of one schema and one notion of fairness.
-        max_gap: gap that is fair enough; if None, the one that the runs were asked for, and else
-            :data:`RULE_OF_THUMB`.
+        max_gap: gap that is fair enough; if None, the smallest that the runs were asked for, and
+            else :data:`RULE_OF_THUMB`.
     """
     runs = overview.summaries
     rivals = [s for s in runs if s.runs[0].metrics.method not in REFERENCES] or runs
-    subject, why = _best(rivals, max_gap)
+    wanted = [max_gap] if max_gap is not None else [s.wanted for s in rivals if s.wanted]
+    asked = min(wanted, default=None)
+    limit = RULE_OF_THUMB if asked is None else asked
+    subject, why = _best(rivals, limit)
     others = [s for s in runs if s is not subject]
     reference = next((s for s in others if not s.asked.fairness and s.is_like(subject)), None)
-    limit, notes = _limit(subject, max_gap), [why] if len(rivals) > 1 else []
+    notes = [why] if len(rivals) > 1 else []
     if max_gap is None:
-        asked = subject.wanted is not None
-        source = "is what training aimed at" if asked else "is a rule of thumb, no law"
+        source = "is a rule of thumb, no law" if asked is None else "is what training aimed at"
         notes.append(f"The limit of {limit:g} {source}.")
 
     # What fairness costs.
@@ -248,7 +260,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         subject.accuracy,
         groups=[*_group_sizes(subject)],
         by=subject.runs[0].metrics.groups_by,
-        limit=subject.wanted if max_gap is None else max_gap,
+        limit=asked,
         other_limit=subject.asked.other_limit,
         plain=plain,
         is_plain=is_free or not subject.asked.fairness,
@@ -267,26 +279,25 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     )
 
 
-def _limit(summary: Summary, max_gap: float | None) -> float:
-    asked = summary.wanted if max_gap is None else max_gap
-    return RULE_OF_THUMB if asked is None else asked
-
-
-def _best(rivals: Sequence[Summary], max_gap: float | None) -> tuple[Summary, str]:
+def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
     """The best runs, and why they are."""
-    within = [s for s in rivals if s.gap_size.value <= _limit(s, max_gap)]
-    limits = dict.fromkeys(f"{_limit(s, max_gap):g}" for s in within or rivals)
-    most = f"at most {limits.popitem()[0]}" if len(limits) == 1 else "within their limits"
-    if within:
-        subject = max(within, key=lambda s: (_or_least(s.accuracy.value), -s.gap_size.value))
-        why = f"is the most accurate of {len(within)} runs with a gap {most}"
+    verdicts = [verdict(s.gap_size, limit) for s in rivals]
+    for found in ("yes", "probably"):
+        within = [s for s, own in zip(rivals, verdicts, strict=True) if own == found]
+        if within:
+            best = max(within, key=lambda s: (_or_least(s.accuracy.value), -s.gap_size.value))
+            why = f"the most accurate of {len(within)} with a gap {PLACES[found]} {limit:g}"
+            break
     else:
-        subject = max(rivals, key=lambda s: _or_least(-s.gap_size.value))
-        why = f"has the smallest gap, as none is {most}"
-    return subject, (
-        f"Of {len(rivals)} runs, {subject.name} {why}. As it was chosen on these test rows, its"
-        " numbers are rather too good."
+        best = max(rivals, key=lambda s: _or_least(-s.gap_size.value))
+        why = f"the one with the smallest gap; none is within {limit:g}"
+    why = (
+        f"Of {len(rivals)} settings, {best.name} is {why}. It was chosen on these test rows: on"
+        " others it is probably a little worse."
     )
+    if len({run.epsilon for s in rivals for run in s.runs}) > 1:
+        why += " What an epsilon protects does not count here."
+    return best, why
 
 
 def _or_least(number: float) -> float:
@@ -314,19 +325,20 @@ def tiles(answer: Headline, metric: str) -> list[Tile]:
         return Tile(title, number, tuple(line for line in lines if line))
 
     more, sizes = rows_to_settle(subject.gap, limit, rows), _group_sizes(subject)
+    side = PLACES[answer.verdict]
     if more == 0:
-        settled = "They settle whether the gap is within the limit."
+        settled = f"They show that the gap is {side} the limit."
     elif more is not None and more <= MOST_TIMES * rows:
-        settled = f"About {more:,} more would settle whether the gap is within the limit."
+        settled = f"If the true gap is this, {more:,} more would show it in 4 of 5 tests."
     else:
-        near = "The gap is too near to the limit for any number of rows to settle it."
-        settled = None if answer.verdict == "not measured" else near
+        many = f"More than {MOST_TIMES} times as many would be needed to tell for sure."
+        settled = None if answer.verdict == "not measured" else many
     small = min(sizes, key=lambda name: sizes[name], default=None)
     return [
         tile(
             f"Difference of {COMPARED[metric]}",
             gap,
-            f"At most {limit:g}: {answer.verdict}",
+            f"{side} the limit of {limit:g}".capitalize() if side else "Not measured",
             f"Without a penalty: {plain.gap.value:.3f}" if plain else None,
         ),
         tile(

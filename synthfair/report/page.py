@@ -142,8 +142,10 @@ def report_files(path: Path, folder: Path) -> list[Path]:
 
 
 def _without_flags(warning: str) -> str:
-    """A warning with flags as words, for people who have no command line."""
-    return re.sub(r"(?<![-\w])--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", " "), warning)
+    """The parts of a warning that name no flag or command, for people without a command line."""
+    parts = re.split(r"(?<=[.;:]) ", warning)
+    said = " ".join(part for part in parts if not re.search(r"(?<![-\w])--[a-z]|python -m", part))
+    return f"{said.rstrip('.;:')}." if said else ""
 
 
 def _plot(path: Path, name: str) -> Path:

@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synthfair.config.rules import notion_of
 from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation
 from synthfair.fairness.intervals import size
@@ -79,9 +80,7 @@ def plot_tradeoff(
         >>> sf.plot_tradeoff(found, max_gap=0.05).axes[0].get_ylabel()
         'accuracy'
     """
-    metric = METRIC_OF.get("statistical_parity" if notion == "demographic_parity" else notion)
-    if metric is None:
-        raise InputError(f"notion {notion!r}: must be one of {', '.join(METRIC_OF)}")
+    metric = METRIC_OF[notion_of(notion)]
     if not evaluations:
         raise InputError("evaluations: there are none")
     gap = f"difference of {COMPARED[metric]}"

@@ -128,8 +128,7 @@ def influence_in(
     else:
         changed = change_on_others(without, at.theta, pooled.rows, pooled.parts, groups.grouping)
     own = measured_on_own(without, pooled.rows, pooled.parts, groups.grouping)
-    names_of_groups = groups.names if len(schema.attributes) > 1 else schema.groups
-    by = stand_out(moved, bound, changed, own, compared=~alone, groups=names_of_groups)
+    by = stand_out(moved, bound, changed, own, compared=~alone, groups=groups.names)
     change = changed.of
     columns = (
         np.linalg.norm(without - at.theta, axis=1),
