@@ -260,7 +260,7 @@ def test_the_tiles_have_the_gap_the_accuracy_and_the_rows(plain, fair):
     # there, and twice as many surely.
     n = json.loads((fair / "metrics.json").read_text())["n_test"]
     more = float(re.search("If the true gap is this, ([0-9,]+) more", rows[2])[1].replace(",", ""))
-    assert more == pytest.approx((2.04 * 6.25 - 1) * n, rel=0.2)
+    assert more == pytest.approx((2.04 * 6.25 - 1) * n, rel=0.05)
     assert "They show that the gap is within the limit." in lines(asked([fair], 0.1))[2]
     assert "They show that the gap is above the limit." in lines(asked([plain], 0.1))[2]
     for limit in (0.03, 0.0301):

@@ -301,7 +301,7 @@ def test_so_many_rows_more_show_on_which_side_of_a_limit_a_gap_is(rates, limit):
         side = {"probably": "yes", "probably not": "no"}[before]
         return sum(verdict(size(Metric(*test)), limit) == side for test in tests)
 
-    # One digit is off by up to a third, and intervals of Clopper and Pearson are a bit too wide.
+    # Intervals of Clopper and Pearson are a bit too wide.
     assert binom.cdf(shown(more), runs, 0.65) > FALSE_ALARM
     assert binom.sf(shown(more), runs, 0.92) > FALSE_ALARM
     assert binom.cdf(shown(n), runs, 0.65) < FALSE_ALARM  # the rows that there are do not suffice
@@ -309,8 +309,8 @@ def test_so_many_rows_more_show_on_which_side_of_a_limit_a_gap_is(rates, limit):
 
 def test_the_end_beyond_0_counts_too():
     """The interval of the size ends at .1, which is far on the other side."""
-    assert rows_to_settle(Metric(0.03, -0.1, 0.07), 0.05, 100) == 700  # 2.04 * 4 - 1
-    assert rows_to_settle(Metric(-0.03, -0.07, 0.1), 0.05, 100) == 700
+    assert rows_to_settle(Metric(0.03, -0.1, 0.07), 0.05, 100) == 720  # 2.04 * 4 - 1
+    assert rows_to_settle(Metric(-0.03, -0.07, 0.1), 0.05, 100) == 720
 
 
 def test_there_is_no_number_of_rows_for_a_gap_that_is_the_limit_or_not_measured():

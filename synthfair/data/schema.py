@@ -117,7 +117,7 @@ class Categorical(BaseModel):
     unlisted: Value | None = None
     unknown: Literal["ignore"] | None = None
     missing: Literal["refuse", "category", "unlisted"] = "refuse"
-    labels: dict[str, Label] | None = Field(None, exclude_if=lambda given: given is None)
+    labels: dict[str, Label] | None = Field(default=None, exclude_if=lambda given: given is None)
 
     @field_validator("categories")
     @classmethod

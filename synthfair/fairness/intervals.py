@@ -406,14 +406,14 @@ def rows_to_settle(gap: Metric, limit: float, rows: int) -> int | None:
         rows: test rows that there are.
 
     Returns:
-        The number with one digit; 0 where the interval is on one side already; None where the gap
+        The number with two digits; 0 where the interval is on one side already; None where the gap
         is not measured, or is the limit itself.
 
     Example:
         >>> from synthfair.fairness.intervals import rows_to_settle
         >>> from synthfair.fairness.metrics import Metric
         >>> rows_to_settle(Metric(0.03, -0.01, 0.07), 0.05, 300)
-        2000
+        2200
     """
     found = verdict(size(gap), limit)
     if found in ("yes", "no"):
@@ -427,7 +427,7 @@ def rows_to_settle(gap: Metric, limit: float, rows: int) -> int | None:
     else:
         ratio = max((high - value) / (limit - value), (value - low) / (limit + value))
     more = rows * ((ratio * POWER) ** 2 - 1)
-    return int(float(f"{max(more, 1):.0e}"))
+    return int(float(f"{max(more, 1):.1e}"))
 
 
 def metrics(rows: Scored) -> dict[str, float]:
