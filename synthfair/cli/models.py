@@ -115,8 +115,9 @@ def report(
 
     The page is self-contained and opens without a network; its plots are files next to it. It
     begins with an answer: whether the gap between groups is within --max-gap, as far as the test
-    rows can tell, and what that costs in accuracy. To see the cost of fair releases, give the same
-    run without a penalty, too.
+    rows can tell, and what that costs in accuracy. Of several runs the best is judged: of those
+    within the limit the most accurate. To see the cost of fair releases, give the same run without
+    a penalty, too. Groups are called as the schema's labels say.
 
         python -m synthfair report DIR/server --max-gap 0.05 --output report.html
 
