@@ -324,7 +324,7 @@ def test_noise_does_not_choose_parameters_that_are_no_numbers():
         ({"gamma": 1}, "unknown key"),
         (
             {"method": "two_phase", "notion": "accuracy_parity"},
-            "notion: Input should be 'statistical_parity' or",
+            "notion: Input should be 'statistical_parity', 'demographic_parity' or 'equalized_odds'",
         ),
         ({"method": "two_phase", "cohort": 1}, "cohort: not read by two_phase"),
         ({"method": "two_phase", "also": ("home",)}, "also: not read by two_phase"),

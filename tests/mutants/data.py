@@ -90,8 +90,8 @@ MUTANTS = [
     Mutant(
         "the hash of a schema ignores the sensitive attribute",
         "data/schema.py",
-        'self.model_dump(mode="json", exclude_none=True)',
-        'self.model_dump(mode="json", exclude_none=True, exclude={"sensitive"})',
+        '{"columns": {"__all__": {"labels"}}}',
+        '{"sensitive": True}',
         "test_schema.py",
     ),
     Mutant(
@@ -263,10 +263,10 @@ MUTANTS = [
         "test_own_table.py",
     ),
     Mutant(
-        "Enter chooses one of three labels",
+        "Enter chooses a label that does not say yes",
         "cli/schema_questions.py",
-        "if len(values) == 2 else",
-        "if len(values) >= 2 else",
+        '"; ".join(draft.likely_positive),',
+        "values[-1],",
         "test_own_table.py",
     ),
     Mutant(

@@ -76,9 +76,30 @@ MUTANTS = [
     Mutant(
         "a gap whose interval crosses the limit passes",
         "fairness/intervals.py",
-        "if gap.high <= limit:",
-        "if gap.value <= limit:",
+        'return "yes" if gap.high <= limit else "probably"',
+        'return "yes"',
         "test_answer.py",
+    ),
+    Mutant(
+        "what is probably within the limit goes before what surely is",
+        "report/answer.py",
+        'for found in ("yes", "probably"):',
+        'for found in ("probably", "yes"):',
+        "test_answer.py",
+    ),
+    Mutant(
+        "rows would settle a gap in half of all tests",
+        "fairness/intervals.py",
+        "(ratio * POWER) ** 2",
+        "ratio**2",
+        "test_intervals.py",
+    ),
+    Mutant(
+        "labels enter the hash of a schema",
+        "data/schema.py",
+        ", exclude=labels)",
+        ")",
+        "test_schema.py",
     ),
     Mutant(
         "a run of other settings as the one without a penalty",
@@ -111,8 +132,8 @@ MUTANTS = [
     Mutant(
         "the sentence leaves out what fairness costs",
         "report/answer.py",
-        "plain=plain if subject.asked.fairness else None,",
-        "plain=None,",
+        "        plain=plain,\n        is_plain",
+        "        plain=None,\n        is_plain",
         "test_answer.py",
     ),
     Mutant(

@@ -48,8 +48,8 @@ MUTANTS = [
     Mutant(
         "each client is given all rows",
         "sklearn/classifiers.py",
-        "part[owner == value]",
-        "part[owner == owner]",
+        "owner == value for value",
+        "owner == owner for value",
         "test_sklearn.py",
     ),
     Mutant(
