@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from report_runs import copied, edited, write_run
+from report_runs import copied, edited, tables, write_run
 
 from synthfair.config import Target
 from synthfair.fairness.metrics import Metric
@@ -159,7 +159,7 @@ def test_without_a_reference_no_cost_is_made_up(plain, fair, tmp_path):
     assert "The model was trained without a penalty." in asked([plain]).sentence
 
 
-def test_the_cost_is_known_from_the_servers_own_model_without_a_penalty(plain, fair):
+def test_the_cost_is_known_from_the_servers_own_model_without_a_penalty(plain, fair, tmp_path):
     part = json.loads((plain / "metrics.json").read_text())
     names = ["accuracy", "spd", "equal_opportunity_difference", "equalized_odds_difference"]
     edited(fair, fair, without_penalty={name: part[name] for name in [*names, "covariance"]})
@@ -170,6 +170,9 @@ def test_the_cost_is_known_from_the_servers_own_model_without_a_penalty(plain, f
     (series,) = (one for one in answer_figure(found, overview).series if one.hollow)
     assert series.x == [Metric(0.2, 0.15, 0.25)]
     assert series.y == [Metric(0.9, 0.88, 0.92)]
+    write_report(read_results([fair]), tmp_path / "r.html")
+    ((_, *rows),) = tables((tmp_path / "r.html").read_text(), "accuracy and gap")
+    assert ("no penalty", "0.900 [0.880, 0.920]", "0.200 [0.150, 0.250]") in rows
 
 
 def test_the_limit_is_the_users_then_the_runs_then_the_rule_of_thumb(fair, tmp_path):

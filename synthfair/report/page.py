@@ -160,6 +160,8 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
         (f"this model: {s.name}" if s is subject else s.name, s.accuracy, s.gap_size)
         for s in overview.summaries
     ]
+    if lead.plain and not lead.reference:
+        rows.append(("no penalty", lead.plain.accuracy, lead.plain.gap))
     if not isnan(subject.constant):
         rows.append(("one decision for everybody", subject.constant, 0.0))
     rows += [
