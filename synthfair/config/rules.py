@@ -70,7 +70,7 @@ def notion_of(name: str, *others: str) -> Any:
 
     Args:
         name: of a notion.
-        others: notions that are allowed beside the usual three.
+        others: notions that are allowed in addition to the usual three.
 
     Raises:
         InputError: there is no such notion.
