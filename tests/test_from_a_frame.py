@@ -221,5 +221,5 @@ def test_plots_have_a_point_for_each_model_and_group(model):
     assert [text.get_text() for text in legend.get_texts()] == ["town=a", "town=b"]
     with pytest.raises(InputError, match="there are none"):
         sf.plot_tradeoff({})
-    with pytest.raises(InputError, match="notion 'parity': must be one of"):
+    with pytest.raises(InputError, match="notion = 'parity': must be one of"):
         sf.plot_tradeoff({"one": found}, "parity")
