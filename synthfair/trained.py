@@ -24,7 +24,6 @@ from synthfair.postprocess.histogram import ScoreHistogram
 
 if TYPE_CHECKING:
     import pandas as pd
-    from onnx import ModelProto
     from sklearn.pipeline import Pipeline
 
 COEFFICIENTS = "coefficients"
@@ -284,24 +283,6 @@ class TrainedModel(BaseModel):
         from synthfair.export.pipeline import to_pipeline
 
         return to_pipeline(self)
-
-    def to_onnx(self) -> ModelProto:
-        """A graph in double precision with an input [N, 1] for each column that the model reads.
-
-        Numbers are doubles, not-a-number where missing; categories are text, or doubles where they
-        are numbers; a missing text is one of the schema's ``missing_values``. Outputs are ``score``
-        [N, 1] and ``decision`` [N, 1], a value of the label as text. Rows that ``predict`` would
-        refuse have the score not-a-number and the decision "". Needs the extra ``onnx``;
-        ``onnx.save`` writes it.
-
-        Raises:
-            InputError: the model decides by group, or a column has the name of a part of the
-                graph, such as ``score``, or onnx is not there.
-        """
-        require("onnx", "to_onnx", "onnx")
-        from synthfair.export.onnx_graph import to_graph
-
-        return to_graph(self)
 
 
 def input_names(schema: Schema, *, intercept: bool, group_input: bool = True) -> tuple[str, ...]:

@@ -58,16 +58,6 @@ def test_a_number_is_the_sum_of_its_splines_by_their_names(degree):
     np.testing.assert_allclose(values, Z * (KNOTS[-1] - KNOTS[0]), rtol=1e-5, atol=1e-9)
 
 
-@pytest.mark.parametrize("degree", [1, 2, 3])
-def test_the_pieces_of_a_spline_are_its_polynomials(degree):
-    spline = Spline(knots=KNOTS, degree=degree)
-    begins, coefficients = spline.pieces(KNOTS[0], KNOTS[-1])
-    piece = np.searchsorted(begins, Z, side="right") - 1
-    powers = (Z - begins[piece])[:, None] ** np.arange(degree + 1)
-    found = np.einsum("nq,nqk->nk", powers, coefficients[piece])
-    np.testing.assert_allclose(found, spline.functions(Z, KNOTS[0], KNOTS[-1]), atol=1e-12)
-
-
 def test_known_rows():
     rows = pd.DataFrame(
         {

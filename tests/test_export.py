@@ -1,14 +1,11 @@
-"""A trained model in other forms: unscaled coefficients, contributions, scikit-learn and ONNX."""
+"""A trained model in other forms: unscaled coefficients, contributions, and scikit-learn."""
 
 import json
 import pickle
-import re
 import subprocess
 import sys
 
 import numpy as np
-import onnxruntime
-import pandas as pd
 import pytest
 from conftest import make_schema, make_table
 from sklearn.base import clone
@@ -208,13 +205,12 @@ class TestScikitLearn:
         with pytest.raises(InputError, match=complaint):
             model.to_sklearn()
 
-    @pytest.mark.parametrize("form", ["to_sklearn", "to_onnx"])
-    def test_decisions_by_group_are_refused(self, form):
+    def test_decisions_by_group_are_refused(self):
         rule = GroupDecision(
             notion="equal_opportunity", alpha=0.1, n_bins=2, steps=(((1, 1.0),),) * 3, key=None
         )
-        with pytest.raises(InputError, match=f"{form}: .*decides by group"):
-            getattr(linear().model_copy(update={"decision": rule}), form)()
+        with pytest.raises(InputError, match="to_sklearn: .*decides by group"):
+            linear().model_copy(update={"decision": rule}).to_sklearn()
 
     def test_rows_that_do_not_fit_are_refused(self):
         pipeline = linear().to_sklearn()
@@ -224,91 +220,10 @@ class TestScikitLearn:
             pipeline.predict(ROWS.to_numpy())
 
 
-def run_onnx(model, table):
-    session = onnxruntime.InferenceSession(model.to_onnx().SerializeToString())
-    given = {
-        each.name: table[each.name].fillna("").to_numpy(object)[:, None]
-        if each.type == "tensor(string)"
-        else table[each.name].to_numpy(float)[:, None]
-        for each in session.get_inputs()
-    }
-    score, decision = session.run(["score", "decision"], given)
-    return score[:, 0], decision[:, 0]
-
-
-class TestOnnx:
-    @pytest.mark.parametrize("model", [*EXPORTED.values(), network()], ids=[*EXPORTED, "network"])
-    def test_it_scores_the_same_in_double_precision(self, model):
-        table = ROWS.assign(income=ROWS["income"] * 1.5 - 20)
-        if any(getattr(column, "unknown", None) for column in model.schema_.columns.values()):
-            table.loc[::7, "kind"] = 9
-        score, decision = run_onnx(model, table)
-        expected = predict(model, table)
-        np.testing.assert_allclose(score, expected["score"], rtol=1e-12, atol=1e-12)
-        assert list(decision) == list(expected["decision"])
-        assert set(decision) == {"no", "yes"}
-
-    @pytest.mark.parametrize("model", [linear(), network()], ids=["linear", "network"])
-    @pytest.mark.parametrize(
-        "wrong",
-        [
-            {"income": np.nan}, {"income": np.inf}, {"age": 17.0}, {"age": -np.inf}, {"code": 6},
-            {"kind": np.nan}, {"home": "castle"}, {"town": "z"}, {"town": ""},
-        ],
-        ids=str,
-    )  # fmt: skip
-    def test_rows_that_predict_refuses_have_no_score(self, model, wrong):
-        table = ROWS.iloc[:2].assign(home="own")
-        bad = table.assign(**wrong)
-        with pytest.raises(InputError, match="is not allowed"):
-            predict(model, bad)
-        mixed = pd.concat([table.iloc[:1], bad.iloc[1:]])
-        score, decision = run_onnx(model, mixed)
-        np.testing.assert_allclose(score[0], predict(model, table)["score"][0])
-        assert np.isnan(score[1])
-        assert decision[1] == ""
-
-    @pytest.mark.parametrize("missing", ["refuse", "category", "unlisted"])
-    def test_values_that_are_not_listed_count_as_one_that_is(self, missing):
-        columns = schema_of().columns | {
-            "home": Categorical(
-                categories=("own", "rent", "other"), unlisted="other", missing=missing
-            ),
-            "kind": Categorical(categories=(1.5, 2, 3), unlisted=2, missing=missing),
-        }
-        model = linear(schema_of(columns=columns))
-        table = ROWS.assign(home=["castle", "own", "other", "rent"] * 50, kind=[2, 7, 3, 1.5] * 50)
-        score, decision = run_onnx(model, table)
-        np.testing.assert_allclose(score, predict(model, table)["score"], rtol=1e-12, atol=1e-12)
-        assert list(decision) == list(predict(model, table)["decision"])
-        gone = table.iloc[:1].assign(home=None, kind=np.nan)
-        if missing == "refuse":
-            assert np.isnan(run_onnx(model, gone)[0])
-        else:
-            expected = predict(model, gone)["score"]
-            np.testing.assert_allclose(run_onnx(model, gone)[0], expected, rtol=1e-12)
-
-    @pytest.mark.parametrize("name", ["score", "decision", "(constant 0)", "(0) Abs", ""])
-    def test_a_part_of_the_graph_is_no_column(self, name):
-        columns = {name: Numeric(lower=0, upper=1, out_of_range="clip")} | schema_of().columns
-        with pytest.raises(InputError, match=re.escape(f"column {name!r}: a part of the graph")):
-            linear(schema_of(columns=columns)).to_onnx()
-
-    def test_a_schema_needs_no_name(self):
-        assert linear(schema_of(name="")).to_onnx().graph.name == "synthfair"
-
-    def test_it_says_whose_it_is(self):
-        model = linear()
-        said = {each.key: each.value for each in model.to_onnx().metadata_props}
-        assert said["sha256"] == model.sha256
-        assert said["schema_hash"] == model.schema_.hash
-
-
 def test_a_package_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr("synthfair.errors.find_spec", lambda _name: None)
-    with pytest.raises(InputError, match=r"to_onnx: needs onnx; pip install 'synthfair\[onnx\]'"):
-        linear().to_onnx()
-    with pytest.raises(InputError, match=r"pip install 'synthfair\[sklearn\]'"):
+    expected = r"to_sklearn: needs sklearn; pip install 'synthfair\[sklearn\]'"
+    with pytest.raises(InputError, match=expected):
         linear().to_sklearn()
     with pytest.raises(InputError, match=r"hidden: needs equinox; .*\[networks\]'"):
         Perceptron(3, hidden=(8,))

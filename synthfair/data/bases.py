@@ -105,18 +105,6 @@ class Spline(BaseModel):
         t = self._repeated(lower, upper)
         return BSpline.design_matrix(z, t, self.degree).toarray()[:, 1:]
 
-    def pieces(self, lower: float, upper: float) -> tuple[np.ndarray, np.ndarray]:
-        """The same as polynomials: where each piece begins [M], and its coefficients [M, q, k].
-
-        On the piece from b on, function j is the sum of c[i, j] (z - b)^i over i < q.
-        """
-        from scipy.interpolate import PPoly  # takes a while
-
-        t = self._repeated(lower, upper)
-        n, inner = len(t) - self.degree - 1, slice(self.degree, len(t) - self.degree - 1)
-        splines = [PPoly.from_spline((t, one, self.degree)) for one in np.eye(n)[1:]]
-        return t[inner], np.stack([spline.c[::-1, inner].T for spline in splines], axis=-1)
-
     def _repeated(self, lower: float, upper: float) -> np.ndarray:
         """The knots, scaled, with the ends repeated."""
         z = (np.array(self.knots) - lower) / (upper - lower)

@@ -1,1 +1,1 @@
-"""A trained model for other libraries: scikit-learn and ONNX."""
+"""A trained model for other libraries."""
