@@ -9,7 +9,7 @@ the processes start; a submitter sends a job, watches it and fetches the model; 
 Between organisations the same steps are typed, by different people: docs/deploy.md.
 
 Other jobs (docs/deploy-jobs.md): ``--job train`` in rounds; ``--job gap`` measures gaps from
-reports that each lender perturbs; with two aggregators more, ``--job train --secure`` sums the
+counts to which each lender adds noise; with two aggregators more, ``--job train --secure`` sums the
 rounds so that nobody sees the parts, and ``--job privfairfl`` sums counts, for thresholds.
 """
 
@@ -39,8 +39,6 @@ from synthfair.deploy.kit import JOBS, KITS, make_kits
 from synthfair.deploy.session import JobResult, OnProgress, attach, connect, submit
 from synthfair.errors import InputError
 from synthfair.files import write_json
-from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
-from synthfair.measure.plan import best_split
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys
 from synthfair.secure import make_aggregator_keys
@@ -107,10 +105,10 @@ SECURE_ROUNDS = {
 }
 SECURE = Scenario({"train": SECURE_ROUNDS}, LIMITS, {"most_tasks": 20, "without_noise": True})
 
-# Gaps of a model that is there already: each row's group and rate leave as one perturbed report.
+# Gaps of a model that is there already: counts of its decisions leave, with noise.
 GAP_EPSILON = 2.0
 GAP = Scenario(
-    {"gap": {"collection": "gap.json", "model": "model.json", "rate": "true_positive_rate"}},
+    {"gap": {"epsilon": GAP_EPSILON, "model": "model.json"}},
     {"kinds": ["gap"], "most_epsilon": GAP_EPSILON},
     epsilon=GAP_EPSILON,
 )
@@ -173,7 +171,7 @@ def prepare(
     tables.mkdir(parents=True)
     (tables / "schema.json").write_text(schema.to_json(), encoding="utf-8")
     if "gap" in scenario.jobs:
-        write_question(tables, lenders, schema)
+        write_gap_model(tables, lenders, schema)
 
     # The hub describes the federation, and makes a kit for each party.
     aggregators, sum_limits = scenario.aggregators, scenario.sum_limits
@@ -221,8 +219,8 @@ def prepare(
     return [*kits.values()]
 
 
-def write_question(folder: Path, lenders: Mapping[str, ClientTable], schema: sf.Schema) -> None:
-    """Files of the job ``gap``: a model of the first lender's, and the public plan of reports."""
+def write_gap_model(folder: Path, lenders: Mapping[str, ClientTable], schema: sf.Schema) -> None:
+    """Write the model of the job ``gap``, which is the first lender's."""
     import numpy as np
 
     from synthfair.jax_setup import start_jax
@@ -232,9 +230,6 @@ def write_question(folder: Path, lenders: Mapping[str, ClientTable], schema: sf.
     config = sf.TrainConfig(method="fpfl", rounds=50, learning_rate=1.0)
     data = sf.federated.make_user_data(rows, np.zeros(len(rows.y), int), schema, config)
     sf.write_model(sf.federated.train_rounds(data, config).model, folder / "model.json")
-    groups = (*map(str, schema.groups), NO_VALUE)
-    mechanism = best_split("randomized", groups=len(groups), epsilon=GAP_EPSILON)
-    write_collection(make_collection(groups, mechanism), folder / "gap.json")
 
 
 # 3. The processes of the server, the lenders and the aggregators.
@@ -404,9 +399,9 @@ def main(
 
     Args:
         output: A new folder to write to.
-        job: One upload; 200 rounds of fpfl; gaps of a model, from reports that each lender
-            perturbs; or, all of it with epsilon, 20 rounds of dp_sgd and thresholds by group from
-            counts in shares, with two aggregators more.
+        job: One upload; 200 rounds of fpfl; gaps of a model, from counts to which each
+            lender adds noise; or, all of it with epsilon, 20 rounds of dp_sgd and thresholds by
+            group from counts in shares, with two aggregators more.
         secure: Of train: 20 rounds, whose reports two aggregators add up, and nobody sees.
     """
     with stage_bar() as show:

@@ -1,8 +1,10 @@
-"""Gaps without an engine: the command line's reports and estimates, limits, and one answer."""
+"""Gaps without an engine: counts with noise, estimates that hold, limits, and one answer."""
 
 import base64
 import json
+from fractions import Fraction
 
+import numpy as np
 import pytest
 from conftest import make_schema, make_table
 from two_sites import NAMES, InProcess, World, resigned
@@ -11,22 +13,17 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.deploy.gap_job import GapJob, GapQuestion, run_gap
 from synthfair.evaluation import pooled_scores
-from synthfair.fairness.metrics import group_rates
+from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.files import write_json
-from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
+from synthfair.measure.counts import gaps_of_counts, noisy_counts
 from synthfair.privacy.ledger import Ledger
-from synthfair.privacy.noise import seeded
+from synthfair.privacy.noise import discrete_laplace, seeded
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Message, sha256
 from synthfair.trained import TrainedModel, input_names, write_model
 
 ROWS = 1500
-RATE = "true_positive_rate"
-
-
-def make_plan(epsilon=1.0, groups=("a", "b", NO_VALUE), **options):
-    mechanism = sf.measure.best_split("randomized", groups=len(groups), epsilon=epsilon)
-    return make_collection(groups, mechanism, **options)
+EPSILON = 1.0
 
 
 def make_model(schema=None, step=-0.5):
@@ -39,9 +36,6 @@ def make_model(schema=None, step=-0.5):
     )  # fmt: skip
 
 
-PLAN = make_plan()
-
-
 @pytest.fixture
 def world(tmp_path):
     found = World(tmp_path, rows=ROWS)
@@ -49,14 +43,12 @@ def world(tmp_path):
         found.limit(name, kinds=["gap"], most_epsilon=5.0)
         found.bound(name)
     write_model(make_model(), tmp_path / "model.json")
-    write_collection(PLAN, tmp_path / "gap.json")
     return found
 
 
-def make_job(world, plan=PLAN, rate=RATE, **changes):
+def make_job(world, **changes):
     content = (world.folder / "model.json").read_bytes()
-    document = {"collection": plan.model_dump(mode="json"), "rate": rate,
-                "model": base64.b64encode(content).decode()}  # fmt: skip
+    document = {"epsilon": EPSILON, "model": base64.b64encode(content).decode()}
     return GapJob.model_validate_json(json.dumps(document | changes))
 
 
@@ -71,8 +63,8 @@ def measure(world, channel, **changes):
     return federation, json.loads((folder / "gaps.json").read_text())
 
 
-def ask(world, job="job-1", *, plan=PLAN, **changes):
-    settings = GapQuestion(collection=plan, rate=RATE).model_dump(mode="json") | changes
+def ask(world, job="job-1", **changes):
+    settings = GapQuestion(epsilon=EPSILON).model_dump(mode="json") | changes
     text = world.ask(settings, task="gap", job=job).text
     return Message(text, (world.folder / "model.json").read_bytes())
 
@@ -86,60 +78,107 @@ def ledger_of(world, name="north"):
     return Ledger.for_table(world.folder / name / "rows.csv")
 
 
-def test_reports_and_gaps_are_those_of_the_command_line(world, monkeypatch, capsys):
-    folder = world.folder
-
-    def one_noise(seed):
-        monkeypatch.setattr("os.urandom", seeded(seed))
-
-    channel = channel_of(world)
-    answers = dict(zip(NAMES, (1, 2), strict=True))
-    for name, site in channel.sites.items():
-        own = site.answer
-        site.answer = lambda *a, own=own, name=name, **k: one_noise(answers[name]) or own(*a, **k)
-    _, found = measure(world, channel)
-    for name in NAMES:
-        one_noise(answers[name])
-        assert main(["gap", "perturb", str(folder / "gap.json"), "--header",
-                     "--model", str(folder / "model.json"), "--rate", RATE,
-                     "--table", str(folder / name / "rows.csv")]) == 0  # fmt: skip
-        reports = capsys.readouterr().out
-        assert (folder / "private" / f"{name}.csv").read_text() == reports
-        (folder / f"{name}.csv").write_text(reports)
-    monkeypatch.undo()
-    assert main(["gap", "aggregate", *(str(folder / name) for name in
-                 ("gap.json", "north.csv", "south.csv")), "--output", str(folder / "g")]) == 0  # fmt: skip
-    by_hand = json.loads((folder / "g").read_text())
-    assert {key: found[key] for key in by_hand} == by_hand
-    assert found["sites"] == dict.fromkeys(NAMES, ROWS)
-    assert found["guarantee"] == {
-        "epsilon": PLAN.epsilon, "delta": 0, "unit": "one row", "relation": "add_or_remove"
-    }  # fmt: skip
+def counted(carried):
+    return np.frombuffer(carried, "<i8").reshape(2, 2, 2)
 
 
-def test_intervals_hold_the_gap_of_all_sites_rows(world, monkeypatch):
+def true_counts(tables):
+    """Rows by group, label and decision, one row at a time."""
+    rows, counts = pooled_scores(make_model(), tables), np.zeros((2, 2, 2), int)
+    for y, score, s in zip(rows.y, rows.score, rows.s, strict=True):
+        counts[int(s), int(y > 0), int(score > 0)] += 1
+    return counts
+
+
+def test_an_answer_is_the_counts_with_the_noise_of_its_epsilon(world):
+    """Mean and variance of the noise in 50 answers of 8 counts; 4.5 standard errors."""
+    true, noise = true_counts({"north": make_table(ROWS, seed=0)}), []
+    world.limit("north", kinds=["gap"], most_epsilon=5.0)
+    for i in range(50):
+        write_model(make_model(step=-0.5 - 1e-12 * i), world.folder / "model.json")
+        code, carried = answer(world, ask(world, f"job-{i}", epsilon=0.5), f"job-{i}")
+        assert code == "ok"
+        noise.append(counted(carried) - true)
+    ratio = np.exp(-0.5)  # P(k) is proportional to ratio^|k|
+    variance = 2 * ratio / (1 - ratio) ** 2
+    assert abs(np.mean(noise)) < 4.5 * np.sqrt(variance / 400)
+    assert np.mean(np.square(noise)) == pytest.approx(
+        variance, abs=4.5 * variance * np.sqrt(5 / 400)
+    )
+    assert ledger_of(world).spent().epsilon(1e-6) == pytest.approx(25)
+
+
+def test_intervals_hold_the_gaps_of_all_sites_rows(world, monkeypatch):
     """By the confidence, one seed in a million would not do; a gap of 0 is rejected."""
     monkeypatch.setattr("os.urandom", seeded(0))
     tables = {name: make_table(ROWS, seed=i) for i, name in enumerate(NAMES)}
-    rates = group_rates(pooled_scores(make_model(), tables))
-    true = rates[1].true_positive_rate - rates[0].true_positive_rate
-    assert true < -0.3
-    _, found = measure(world, channel_of(world), plan=make_plan(5.0), confidence=1 - 1e-6)
-    (gap,) = found["gaps"]
-    assert (gap["first"], gap["second"]) == ("a", "b")
-    assert gap["low"] < true < gap["high"] < 0
-    assert found["rate"] == RATE
+    first, second = group_rates(pooled_scores(make_model(), tables))
+    _, found = measure(world, channel_of(world), confidence=1 - 1e-6)
+    for gap, rate in zip(found["gaps"], ("true_positive_rate", "false_positive_rate"), strict=True):
+        assert (gap["rate"], gap["first"], gap["second"]) == (rate, "a", "b")
+        true = getattr(second, rate) - getattr(first, rate)
+        assert gap["low"] < true < gap["high"]
+        assert abs(gap["value"] - true) < 0.05
+    assert found["gaps"][0]["high"] < 0
     assert found["model"] == make_model().sha256
-    assert found["warnings"] == []
+    assert (found["epsilon"], found["sites"]) == (EPSILON, [*NAMES])
+    assert found["guarantee"] == {
+        "epsilon": EPSILON, "delta": 0, "unit": "one row", "relation": "add_or_remove"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("sites", [1, 4])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("confidence", [0.9, 0.99])
+def test_as_many_intervals_hold_as_they_say(sites, epsilon, confidence):
+    """Of samples of a population, with the noise of each site; 4.5 standard errors of 1,000."""
+    rng, source = np.random.default_rng(1), seeded(1)
+    size, rates, held = 250, np.array([0.1, 0.4]), []
+    for _ in range(500):
+        hits = rng.binomial(size, [rates, rates], (sites, 2, 2)).sum(axis=0).T  # [group, label]
+        counts = np.stack([sites * size - hits, hits], axis=2)
+        scale = Fraction(1) / Fraction(repr(epsilon))
+        noise = discrete_laplace(scale, sites * counts.size, source).reshape(sites, 2, 2, 2)
+        found = gaps_of_counts(
+            counts + noise.sum(axis=0), ("a", "b"), epsilon=epsilon, sites=sites,
+            confidence=confidence,
+        )  # fmt: skip
+        held += [gap.low <= 0.3 <= gap.high for gap in found]
+        assert all(gap.low <= gap.value <= gap.high for gap in found)
+    miss = 1 - confidence
+    assert np.mean(held) > confidence - 4.5 * np.sqrt(miss * confidence / 1000)
+
+
+def test_without_noise_and_rows_enough_an_interval_is_the_normal_one():
+    counts = np.array([[[9000, 1000], [8000, 2000]], [[6000, 4000], [5000, 5000]]]) * 100
+    found = gaps_of_counts(counts, ("a", "b"), epsilon=100.0, sites=99, confidence=0.95)
+    for gap, (p, q) in zip(found, ((0.2, 0.5), (0.1, 0.4)), strict=True):
+        half = 1.96 * np.sqrt((p * (1 - p) + q * (1 - q)) / 10**6)
+        assert gap.value == pytest.approx(q - p)
+        assert (gap.low, gap.high) == pytest.approx((q - p - half, q - p + half), abs=0.02 * half)
+
+
+def test_a_group_that_may_be_noise_leaves_all_open():
+    counts = np.array([[[900, 100], [800, 200]], [[3, -2], [1, 4]]])
+    for gap in gaps_of_counts(counts, ("a", "b"), epsilon=0.5, sites=2, confidence=0.95):
+        assert np.isnan(gap.value)
+        assert (gap.low, gap.high) == (-1, 1)
+
+
+def test_decisions_of_coins_are_drawn():
+    rows = Scored(np.ones(4000), np.ones(4000), np.zeros(4000, int), 2, np.full(4000, 0.25))
+    counts = noisy_counts(rows, 100.0, seeded(0))
+    assert counts[0, 1].sum() == 4000
+    assert counts[0, 1, 1] == pytest.approx(1000, abs=4.5 * np.sqrt(4000 * 0.25 * 0.75))
 
 
 def test_one_question_has_one_answer_that_is_booked_once(world):
     code, first = answer(world, ask(world))
     assert code == "ok"
     _, booked = ledger_of(world).entries()
-    assert booked.what.guarantee.epsilon == PLAN.epsilon
+    assert booked.what.guarantee.epsilon == EPSILON
     (event,) = world.site("north").trace.events()
-    assert (event.epsilon, event.sha256) == (PLAN.epsilon, sha256(first))
+    assert (event.epsilon, event.sha256) == (EPSILON, sha256(first))
     (stored,) = (world.folder / "north" / "synthfair" / "gaps").iterdir()
     assert stored.stat().st_mode & 0o077 == 0
     assert answer(world, ask(world, "job-2"), "job-2") == ("ok", first)
@@ -161,19 +200,19 @@ def test_a_site_that_ended_before_its_answer_was_saved_books_once(world, monkeyp
     assert ledger_of(world).spent().releases == 1
 
 
-def test_reports_are_made_once_there_is_room_and_a_booking(world, monkeypatch):
+def test_counts_are_made_once_there_is_room_and_a_booking(world, monkeypatch):
     spent = []
 
     def end(*_, **__):
         spent.append(ledger_of(world).spent().releases)
         raise SystemExit
 
-    monkeypatch.setattr("synthfair.deploy.gap_job.perturb_rates", end)
+    monkeypatch.setattr("synthfair.measure.counts.noisy_counts", end)
     with pytest.raises(SystemExit):
         answer(world, ask(world))
     assert spent == [1]
     (room,) = (world.folder / "north" / "synthfair" / "gaps").iterdir()
-    assert room.stat().st_size > 200 * ROWS
+    assert room.stat().st_size > 8 * 8
 
 
 def test_a_damaged_answer_is_no_matter_of_the_budget(world):
@@ -184,40 +223,35 @@ def test_a_damaged_answer_is_no_matter_of_the_budget(world):
     assert "damaged, or of another version" in world.said[-1]
 
 
-def test_the_same_rows_in_another_order_get_the_same_reports(world):
+def test_the_same_rows_in_another_order_get_the_same_counts(world):
     path = world.folder / "north" / "rows.csv"
     first = answer(world, ask(world))
     make_table(ROWS, seed=0).sample(frac=1, random_state=1).to_csv(path, index=False)
     assert answer(world, ask(world, "job-2"), "job-2") == first
 
 
-@pytest.mark.parametrize("what", ["plan", "rate", "model", "rows"])
+@pytest.mark.parametrize("what", ["epsilon", "model", "rows"])
 def test_another_question_is_booked_anew(world, what):
     _, first = answer(world, ask(world))
     changes = {}
-    if what == "plan":
-        changes = {"plan": make_plan(1.5)}
-    elif what == "rate":
-        changes = {"rate": "false_positive_rate"}
+    if what == "epsilon":
+        changes = {"epsilon": 1.5}
     elif what == "model":  # which decides all rows alike
         write_model(make_model(step=-0.5 - 1e-12), world.folder / "model.json")
     else:
         make_table(ROWS, seed=5).to_csv(world.folder / "north" / "rows.csv", index=False)
     code, second = answer(world, ask(world, "job-2", **changes), "job-2")
     assert code == "ok"
-    assert not set(first.splitlines()[1:]) & set(second.splitlines()[1:])
+    assert first != second
     assert ledger_of(world).spent().releases == 2
 
 
 def test_nobody_can_repeat_the_noise(world):
-    _, first = answer(world, ask(world))
+    _, first = answer(world, ask(world, epsilon=0.01))
     (stored,) = (world.folder / "north" / "synthfair" / "gaps").iterdir()
     stored.unlink()
-    _, second = answer(world, ask(world, "job-2"), "job-2")
-    reports = [[line.split(b",") for line in one.splitlines()[1:]] for one in (first, second)]
-    ids, noisy = zip(*(({r[0] for r in one}, [r[2:] for r in one]) for one in reports), strict=True)
-    assert not ids[0] & ids[1]
-    assert noisy[0] != noisy[1]
+    _, second = answer(world, ask(world, "job-2", epsilon=0.01), "job-2")
+    assert first != second
     assert ledger_of(world).spent().releases == 2
 
 
@@ -228,12 +262,9 @@ def test_nobody_can_repeat_the_noise(world):
         ({"most_epsilon": 0.9}, {}, "epsilon"),
         ({"most_epsilon": None}, {}, "epsilon"),
         ({"least_epsilon_left": 99.5}, {}, "budget"),
-        ({}, {"plan": make_plan(groups=("a", "b"))}, "settings"),
-        ({}, {"plan": make_plan(lower=0.2)}, "settings"),
-        ({}, {"plan": make_plan(upper=0.8)}, "settings"),
-        ({}, {"collection": PLAN.model_dump(mode="json") | {"epsilon": 0.5}}, "settings"),
-        ({}, {"collection": "gap.json"}, "settings"),
-        ({}, {"rate": "accuracy"}, "settings"),
+        ({}, {"epsilon": 0}, "settings"),
+        ({}, {"epsilon": "1"}, "settings"),
+        ({}, {"epsilon": 101}, "settings"),
         ({}, {"seed": 1}, "settings"),
     ],
 )
@@ -262,61 +293,39 @@ def test_what_fails_on_the_rows_is_not_said_to_be_the_budget(world, monkeypatch)
     def fail(*_, **__):
         raise ValueError("a value of some row")
 
-    monkeypatch.setattr("synthfair.deploy.gap_job.perturb_rates", fail)
+    monkeypatch.setattr("synthfair.measure.counts.noisy_counts", fail)
     assert answer(world, ask(world)) == ("failed", b"")
 
 
 def test_measurements_add_up_to_the_ledgers_limit(world):
     ledger_of(world).set_limit(2.5, 1e-6)
     assert answer(world, ask(world))[0] == "ok"
-    other = make_plan(1.6)
-    assert answer(world, ask(world, "job-2", plan=other), "job-2") == ("budget", b"")
+    assert answer(world, ask(world, "job-2", epsilon=1.6), "job-2") == ("budget", b"")
     assert answer(world, ask(world, "job-3"), "job-3")[0] == "ok"  # the same, at no cost
-    other = make_plan(1.4)
-    assert answer(world, ask(world, "job-4", plan=other), "job-4")[0] == "ok"
+    assert answer(world, ask(world, "job-4", epsilon=1.4), "job-4")[0] == "ok"
     assert ledger_of(world).spent().epsilon(1e-6) == pytest.approx(2.4)
     world.limit("north", kinds=["gap"], most_epsilon=5.0, least_epsilon_left=0.2)
-    last = make_plan(0.05)
-    assert answer(world, ask(world, "job-5", plan=last), "job-5") == ("budget", b"")
-
-
-HEAD = b"report,collection,group,value\n"
-LINE = b"%032x," + PLAN.fingerprint.encode() + b",a,1.0\n"
+    assert answer(world, ask(world, "job-5", epsilon=0.05), "job-5") == ("budget", b"")
 
 
 @pytest.mark.parametrize(
     "carried",
-    [b"", HEAD, b"\x00\xff", b"PAR1junk", HEAD + b"1,2\n", HEAD + LINE % 1 + b"\xff\n",
-     HEAD + (LINE % 1).replace(b",a,", b",c,"), HEAD + (LINE % 1).replace(b"1.0", b"5.0"),
-     HEAD + (LINE % 1).replace(PLAN.fingerprint.encode(), b"00000000")],
-)  # fmt: skip
+    [b"", bytes(63), bytes(65), bytes(7) + b"\x01" + bytes(56), bytes(7) + b"\x80" + bytes(56)],
+)
 def test_what_no_site_would_send_is_refused(world, carried):
     channel = channel_of(world)
     channel.on_way = lambda name, m: resigned(world, name, m, carried) if name == "north" else m
     federation, found = measure(world, channel, least_answers=1)
     assert federation.booked["north"].code == "refused"
-    assert found["sites"] == {"south": ROWS}
-    assert found["reports"] == ROWS
+    assert found["sites"] == ["south"]
     again = channel_of(world, job="job-2")
     again.on_way = channel.on_way
     with pytest.raises(TooFewError, match="north: refused"):
         measure(world, again)
 
 
-def test_reports_of_another_site_count_once(world):
-    channel = channel_of(world)
-    sent = {}
-    channel.on_way = lambda name, m: resigned(
-        world, name, m, sent.setdefault("first", m.carried)
-    )  # fmt: skip
-    _, found = measure(world, channel)
-    assert (found["reports"], found["rejected"]["repeated report"]) == (ROWS, ROWS)
-
-
 def test_a_server_does_not_ask_with_what_does_not_fit(world):
     channel = channel_of(world)
-    with pytest.raises(sf.InputError, match="no value"):
-        measure(world, channel, plan=make_plan(groups=("a", "b")))
     write_model(make_model(make_schema(3)), world.folder / "model.json")
     with pytest.raises(sf.InputError, match="of the schema"):
         measure(world, channel)
@@ -331,7 +340,7 @@ def test_a_project_names_files_and_a_job_holds_them(world):
         "server": {"name": "localhost", "org": "hub"},
         "sites": [{"name": name, "org": "bank"} for name in NAMES],
         "submitters": [{"name": "lead@hub.org", "org": "hub"}],
-        "jobs": {"gap": {"collection": "gap.json", "model": "model.json", "rate": RATE}},
+        "jobs": {"gap": {"epsilon": EPSILON, "model": "model.json"}},
     }  # fmt: skip
     write_json(folder / "project.yml", project)
     argv = ["deploy", "kit", str(folder / "project.yml"), "--jobs-only", "--output"]
@@ -343,47 +352,16 @@ def test_a_project_names_files_and_a_job_holds_them(world):
     assert str(folder) not in json.dumps(arguments)
 
 
-@pytest.mark.parametrize("key", ["collection", "model"])
-def test_a_job_names_no_file(world, key):
+def test_a_job_names_no_file(world):
     assert (world.folder / "model.json").exists()
-    with pytest.raises(ValueError, match=key):
-        make_job(world, **{key: str(world.folder / "model.json")})
+    with pytest.raises(ValueError, match="model"):
+        make_job(world, model=str(world.folder / "model.json"))
 
 
 @pytest.mark.parametrize(
-    ("key", "name", "said"),
-    [("collection", "none.json", "cannot read"), ("model", "none.json", "cannot read"),
-     ("model", "schema.json", "not a model file"), ("collection", "schema.json", "unknown key")],
-)  # fmt: skip
-def test_a_projects_files_are_validated(world, key, name, said):
-    document = {"collection": "gap.json", "model": "model.json", "rate": RATE} | {key: name}
+    ("name", "said"), [("none.json", "cannot read"), ("schema.json", "not a model file")]
+)
+def test_a_projects_files_are_validated(world, name, said):
+    document = {"epsilon": EPSILON, "model": name}
     with pytest.raises(ValueError, match=said):
         GapJob.model_validate_json(json.dumps(document), context={"folder": world.folder})
-
-
-@pytest.mark.parametrize("batch", [ROWS // 2, ROWS, ROWS + 1, ROWS + 2])
-def test_reports_come_in_batches(world, batch):
-    """The same reports, booked once, also where the last batch is full."""
-    whole, found = measure(world, channel_of(world))
-    sent = {name: (world.folder / "private" / f"{name}.csv").read_bytes() for name in NAMES}
-    assert whole.booked["north"].rounds == 1
-    federation, again = measure(world, channel_of(world, job="job-2"), batch=batch)
-    assert federation.booked["north"].rounds == (ROWS + 1) // batch + 1
-    assert {n: (world.folder / "private" / f"{n}.csv").read_bytes() for n in NAMES} == sent
-    assert again["gaps"] == found["gaps"]
-    assert ledger_of(world).spent().releases == 1
-
-
-@pytest.mark.parametrize("wrong", ["lines", "bytes", "no end"])
-def test_what_is_no_batch_is_refused(world, wrong, monkeypatch):
-    size = ROWS // 2
-    lines = HEAD + (size - 1) * (LINE % 1)
-    answers = {"lines": lines + LINE % 1, "bytes": bytes(size * 200 + 1), "no end": lines}
-    monkeypatch.setattr("synthfair.deploy.gap_job.MOST_BATCHES", 3)
-    channel = channel_of(world)
-    channel.on_way = lambda name, m: (
-        resigned(world, name, m, answers[wrong]) if name == "north" else m
-    )
-    federation, found = measure(world, channel, batch=size, least_answers=1)
-    assert federation.booked["north"].code == "refused"
-    assert set(found["sites"]) == {"south"}

@@ -168,7 +168,7 @@ def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path):
     assert "pip install" in walk.left.pop(0)
     assert walk.left.pop(0).startswith("$ python examples/deployment.py")  # .ci/run runs it
     # Ten times, so that each bank has 360 rows of the smallest pair: noise leaves out 126 or fewer.
-    parts, schema = two_parts(tmp_path, times=10)
+    parts, _ = two_parts(tmp_path, times=10)
     parties, jobs = blocks("deploy", "yaml")[0].replace("8002", str(port)).split("jobs:")
     *trainings, gap, sums = blocks("deploy-jobs", "yaml")
 
@@ -191,7 +191,6 @@ def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path):
         typed(f"python -c '{JOINED}'", tmp_path, timeout=PATIENCE)
         walk("deploy run")
         walk("deploy kit project.yml --authority")
-        walk("gap plan", {"female male": " ".join(map(str, schema.groups))})
         project(gap)
         walk("deploy kit project.yml --jobs-only")
         walk("deploy run")
@@ -200,7 +199,7 @@ def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path):
     by_group = json.loads((tmp_path / "results" / "metrics.json").read_text())["by_group"]
     assert all(0 < group["selection_rate"] < 1 for group in by_group.values())
     gaps = json.loads((tmp_path / "gaps" / "gaps.json").read_text())
-    assert gaps["reports"] == sum(len(part.train) for part in parts)
+    assert gaps["sites"] == sorted(BANKS)
 
     shutil.copy(tmp_path / "results" / "model.json", tmp_path)
     project(sums)

@@ -229,8 +229,9 @@ def test_the_same_table_is_printed_at_several_widths():
 @pytest.mark.parametrize("width", [40, 80])
 def test_a_jobs_tables_follow_the_terminal(width, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
-    gap = {"first": GROUPS[0], "second": GROUPS[1], "value": -0.123, "low": -0.456, "high": 0.789}
-    found = {"rate": "true_positive_rate", "reports": 123_456, "confidence": 0.95, "gaps": [gap]}
+    gap = {"rate": "true_positive_rate", "first": GROUPS[0], "second": GROUPS[1]}
+    gap |= {"value": -0.123, "low": -0.456, "high": 0.789}
+    found = {"sites": CLIENTS, "epsilon": 1.0, "confidence": 0.95, "gaps": [gap]}
     (tmp_path / "gaps.json").write_text(json.dumps(found))
     job_display.tell(Any(federation=federation(), completed=True), tmp_path)
     text = capsys.readouterr().out

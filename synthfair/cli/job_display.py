@@ -42,8 +42,9 @@ def in_words(status: str, federation: FederationFile | None) -> str:
 
 
 class _Gap(BaseModel):
-    model_config = STRICT | {"extra": "ignore"}
+    model_config = STRICT
 
+    rate: Line
     first: Line
     second: Line
     value: float | None
@@ -56,8 +57,8 @@ class _Gaps(BaseModel):
 
     model_config = STRICT | {"extra": "ignore"}
 
-    rate: Line
-    reports: int
+    epsilon: float
+    sites: tuple[Line, ...]
     confidence: float
     gaps: tuple[_Gap, ...]
 
@@ -80,6 +81,6 @@ def tell(run: JobResult, output: Path) -> None:
     gaps = output / "gaps.json"
     if gaps.exists():
         document = read_as(gaps, _Gaps, MAX_BYTES)
-        caption = f"{document.rate.replace('_', ' ')}, {document.reports:,} reports; "
+        caption = f"{len(document.sites)} sites, epsilon = {document.epsilon:g} each; "
         say(gap_table([gap.model_dump() for gap in document.gaps], document.confidence, caption))
     say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")

@@ -99,28 +99,6 @@ def write_reports(reports: Sequence[Report], file: TextIO, *, header: bool) -> N
     csv.writer(file, lineterminator="\n").writerows(lines)
 
 
-def require_rates(collection: Collection, groups: Sequence[str]) -> None:
-    """Refuses a collection that cannot take rates of a model, whatever the rows are.
-
-    Args:
-        collection: the public file.
-        groups: of the model's schema.
-
-    Raises:
-        InputError: a group, or "(no value)", is missing, or the range does not hold 0 to 1.
-    """
-    if missing := {*groups, NO_VALUE} - {*collection.groups}:
-        raise InputError(
-            f"collection: groups: {', '.join(sorted(missing))[:200]}: missing; rates of a model"
-            f" need its schema's groups and {NO_VALUE!r}"
-        )
-    if collection.lower > 0 or collection.upper < 1:
-        raise InputError(
-            f"collection: range {collection.lower:g} to {collection.upper:g}: must hold rates,"
-            " 0 to 1"
-        )
-
-
 def perturb_rates(
     collection: Collection,
     rows: Scored,
@@ -163,7 +141,16 @@ def perturb_rates(
     """
     if not len(rows.y):
         raise InputError("rows: none; at least one is needed")
-    require_rates(collection, groups)
+    if missing := {*groups, NO_VALUE} - {*collection.groups}:
+        raise InputError(
+            f"collection: groups: {', '.join(sorted(missing))[:200]}: missing; rates of a model"
+            f" need its schema's groups and {NO_VALUE!r}"
+        )
+    if collection.lower > 0 or collection.upper < 1:
+        raise InputError(
+            f"collection: range {collection.lower:g} to {collection.upper:g}: must hold rates,"
+            " 0 to 1"
+        )
     if together and np.ptp(rows.s):
         other = int(np.argmax(rows.s != rows.s[0])) + 1
         raise InputError(

@@ -29,8 +29,8 @@ MAX_BYTES = 1_000_000
 """The largest size of such a file."""
 
 Kind = Literal["fair", "surrogate", "gap", "training", "counts"]
-"""The kind of an answer: fair synthetic rows; a surrogate; a report of a gap by each row; reports
-of rounds of training; a model's scores counted by group and label, in shares."""
+"""The kind of an answer: fair synthetic rows; a surrogate; a model's decisions counted by group
+and label, with noise; reports of rounds of training; a model's scores counted so, in shares."""
 
 
 class Claim(NamedTuple):
@@ -56,8 +56,8 @@ class Limits(BaseModel):
 
     Attributes:
         kinds: of answer that may leave; by default none.
-        most_epsilon: of one release, one training, one count, or one report of a row; None where
-            none may claim an epsilon. The ledger's limit bounds all of them together.
+        most_epsilon: of one release, one training or one count; None where none may claim an
+            epsilon. The ledger's limit bounds all of them together.
         most_delta: of one of these. A delta far above one over the number of rows is no privacy,
             however small the epsilon.
         without_epsilon: whether there may be a release, or a training, without one.
