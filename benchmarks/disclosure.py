@@ -19,7 +19,6 @@ import synthfair as sf
 from benchmarks.harness import Experiment, main, surrogates_version
 from benchmarks.runs import Runs
 from benchmarks.showing import page
-from synthfair.client.from_table import surrogate_release
 from synthfair.config import ReleaseConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.datasets import SOURCES
@@ -98,12 +97,12 @@ def files(
     """Each client's file, as the attacker reads it."""
     if isinstance(config, sf.SurrogateConfig):
         for real in clients:
-            made = surrogate_release(in_memory(real), schema, config).release
+            made = sf.distill_table(in_memory(real), schema, config).release
             x = encode_records(made.x, schema)
             yield WeightedTable(x, made.s, made.y, np.asarray(made.weight))
         return
-    for real, distilled in zip(clients, sf.distill_clients(clients, schema, config), strict=True):
-        sent = distilled.release
+    for real in clients:
+        sent = sf.distill_table(real, schema, config).release
         yield WeightedTable(sent.x, sent.s, sent.y, np.full(len(sent.y), len(real.y) / len(sent.y)))
 
 

@@ -1,4 +1,4 @@
-"""How time and memory grow with rows, releases, clients and inputs.
+"""How time and memory grow with rows, releases and inputs.
 
     python -m benchmarks.scale                                  # about ten minutes
     python -m benchmarks.scale rows --only rows=1000000 --output elsewhere
@@ -10,9 +10,6 @@ columns of three categories, a group and a label that depends on them.
 releases: a server that pools many releases, its whole process. The synthetic rows are random: only
 reading, checking, pooling and training on them is measured, not how good they are.
 
-clients: many small clients in one process, each with rows drawn from Dutch with replacement, and
-whether a batch gives what one by one gives.
-
 inputs: an outer step with a Cholesky factor and with conjugate gradients. Random features, 4
 synthetic rows for each input (2,000 at least), 5,000 real rows, and a ridge of lambda_theta / n^2 =
 0.001: a thousand inputs and the default ridge let the synthetic rows be separated, which takes
@@ -22,7 +19,6 @@ L-BFGS many more iterations than it is given.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -196,67 +192,6 @@ RELEASES = Experiment(
     smoke=(ManyReleases(3, 100),), float64=False,
 )  # fmt: skip
 
-# Clients
-
-
-class ManyClients(NamedTuple):
-    """How many, their rows, synthetic rows and steps."""
-
-    clients: int
-    rows: int
-    n_synthetic: int
-    steps: int
-
-
-class ManyClientsValues(NamedTuple):
-    """What distilling them together took.
-
-    Attributes:
-        seconds: of all, compilation included.
-        alone: of one client by itself, compiled before.
-        early: largest relative difference of P(x) between the batch and one by one over the first
-            200 steps of the clients compared: rounding.
-        late: the same at the end. Where Adam has come near an optimum it begins to bounce, and
-            doubles a difference of rounding in a few steps.
-        converged: how many clients met the tolerance of the inner problem.
-    """
-
-    seconds: float
-    alone: float
-    early: float
-    late: float
-    converged: int
-
-
-def run_clients(setting: ManyClients, _seed: int, *, smoke: bool) -> ManyClientsValues:
-    """Distils all together, and up to ten of them again one by one."""
-    table, schema = sf.load_dataset("dutch")
-    everything, rng = sf.encode(table, schema), np.random.default_rng(0)
-    drawn = rng.integers(len(table), size=(setting.clients, setting.rows))
-    clients = [sf.Encoded(*(part[one] for part in everything)) for one in drawn]
-    config = sf.DistillConfig(n_synthetic=setting.n_synthetic, steps=setting.steps)
-    start = time.perf_counter()
-    together = sf.distill_clients(clients, schema, config)
-    seconds = time.perf_counter() - start
-    sf.distill_clients(clients[:1], schema, config)  # compiles
-    start, compared = time.perf_counter(), clients[:10]
-    alone = [sf.distill_clients([real], schema, config)[0] for real in compared]
-    each = (time.perf_counter() - start) / len(compared)
-    batch, single = (
-        np.array([one.history.objective for one in some])
-        for some in (together[: len(compared)], alone)
-    )
-    off = np.abs(batch / single - 1)
-    converged = sum(distillation.inner_converged for distillation in together)
-    return ManyClientsValues(seconds, each, off[:, :200].max(), off[:, -1].max(), converged)
-
-
-CLIENTS = Experiment(
-    name="clients", settings=(ManyClients(1000, 500, 100, 1000),), run=run_clients,
-    summary=page_of("scale/clients", lambda s, v: {"alone": s.clients * v.alone}),
-    smoke=(ManyClients(3, 100, 20, 5),),
-)  # fmt: skip
-
 # Inputs
 
 METHODS = {
@@ -326,7 +261,7 @@ INPUTS_TRIED = Experiment(
 )  # fmt: skip
 
 # In this order: those that start processes first: see watch
-EXPERIMENTS = (ROWS, RELEASES, CLIENTS, INPUTS_TRIED)
+EXPERIMENTS = (ROWS, RELEASES, INPUTS_TRIED)
 
 if __name__ == "__main__":
     main(__doc__, "scale", *EXPERIMENTS)

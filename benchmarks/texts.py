@@ -376,15 +376,13 @@ def speed(runs: Runs) -> Iterator[str]:
             yield f"{size:,} | {ours[0].values.seconds:.1f} | {ratio:.0f} times"
 
 
-def scale(many_rows: Runs, releases: Runs, clients: Runs) -> Iterator[str]:
-    """Many rows, releases and clients."""
+def scale(many_rows: Runs, releases: Runs) -> Iterator[str]:
+    """Many rows and releases."""
     for (n, kind), _, v, _ in many_rows:
         yield f"a client of {n:,} rows, {kind} | {v.seconds:.0f} | {v.megabytes:,.0f}"
     for (n, each), _, v, _ in releases:
         what = f"a server of {n:,} releases, {each:,} rows each"
         yield f"{what} | {v.seconds:.0f} | {v.megabytes:,.0f}"
-    for (n, each, *_), _, v, _ in clients:
-        yield f"{n:,} clients of {each:,} rows, in one process | {v.seconds:.0f} | "
 
 
 def deploy(runs: Runs) -> Iterator[str]:
@@ -413,7 +411,7 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "unlike_bias": (unlike_bias, "unlike_bias"),
     "one_noise": (one_noise_lines, "unlike one_noise"), "devices": (devices, "gap devices"),
     "cold": (cold, "cold"), "speed": (speed, "speed"),
-    "scale": (scale, "scale rows", "scale releases", "scale clients"),
+    "scale": (scale, "scale rows", "scale releases"),
     "gap_speed": (None, "gap speed"), "secure": (None, "secure secure"),
     "deploy": (deploy, "deploy deploy"),
 }  # fmt: skip

@@ -81,7 +81,7 @@ def fair_table(cut: Cut, kind: str, *, smoke: bool) -> FairTable:
     parts = clients.train
     if kind == "fair releases":
         config = distill_config(cut.seed, **({"steps": 5} if smoke else {}))
-        releases = [one.release for one in sf.distill_clients(parts, clients.schema, config)]
+        releases = [sf.distill_table(one, clients.schema, config).release for one in parts]
         parts = tuple(sf.Encoded(one.x, one.s, one.y) for one in releases)
     table = weighted(pooled(parts)).rows(n_groups=clients.n_groups)
     theta = np.zeros(table.a.shape[1])

@@ -11,7 +11,7 @@ from . import (
     sklearn,
     surrogate,
 )
-from .client import Distillation, distill_clients, distill_table
+from .client import Distillation, distill_table
 from .config import DistillConfig, ServerConfig, SurrogateConfig
 from .data.datasets import load_dataset
 from .data.draft import draft_schema
@@ -51,7 +51,6 @@ __all__ = [
     "TrainedModel",
     "__version__",
     "data",
-    "distill_clients",
     "distill_table",
     "draft_schema",
     "encode",

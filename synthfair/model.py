@@ -41,20 +41,11 @@ LEAST_PADDED = 1024
 """Rows that tables are padded to at least, where less time is spent on them than on compiling."""
 
 
-def padded_size(n_rows: int, *, least: int = LEAST_PADDED) -> int:
-    """The least of 4, 5, 6 and 7 times powers of two that is at least so many, and ``least``.
-
-    >>> padded_size(9), padded_size(9, least=1), padded_size(8319)
-    (1024, 10, 10240)
-    """
-    n = max(n_rows, least)
-    return n + -n % max(1, 2 ** (n.bit_length() - 3))
-
-
 def padded(rows: Rows, *, least: int = LEAST_PADDED) -> Rows:
-    """The rows and some of weight 0, so that code is compiled for few numbers of rows.
+    """Add rows of weight 0, so that code is compiled for few numbers of rows.
 
-    See :func:`padded_size`.
+    There are then as many as the least of 4, 5, 6 and 7 times powers of two that is at least the
+    number of rows, and ``least``.
 
     >>> import numpy as np
     >>> rows = padded(Rows(np.ones((9, 2)), np.zeros(9, int), np.ones(9)), least=1)
@@ -62,7 +53,8 @@ def padded(rows: Rows, *, least: int = LEAST_PADDED) -> Rows:
     ((10, 2), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
     """
     n = len(rows.y)
-    more = padded_size(n, least=least) - n
+    most = max(n, least)
+    more = most + -most % max(1, 2 ** (most.bit_length() - 3)) - n
     weight = np.ones(n) if rows.weight is None else rows.weight
     a, s = np.pad(rows.a, ((0, more), (0, 0))), np.pad(rows.s, (0, more))
     y = np.pad(rows.y, (0, more), constant_values=1)  # 0 is no label

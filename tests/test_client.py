@@ -181,6 +181,23 @@ def test_settings_cannot_name_a_custom_optimizer_without_one():
         sf.distill_table(TABLE, SCHEMA, DistillConfig(n_synthetic=24, optimizer="custom"))
 
 
+def test_rows_that_are_encoded_give_what_their_table_gives():
+    given, encoded = distil(), distil(encode(TABLE, SCHEMA))
+    np.testing.assert_array_equal(given.release.x, encoded.release.x)
+    assert given.release.header == encoded.release.header
+
+
+def test_clients_of_nearly_one_size_share_one_compilation(compilations):
+    """97 and 100 rows are padded to 112, and 120 to 128."""
+    tables = {n: encode(make_table(n, seed=n), SCHEMA) for n in (97, 100, 120)}
+    jax.clear_caches()
+    before, seen = compilations(), []
+    for rows in tables.values():
+        distil(rows)
+        seen.append(compilations() - before)
+    assert seen[0] == seen[1] < seen[2]
+
+
 def test_single_precision_agrees_with_double():
     double = distil(inner_tolerance=1e-5)
     with jax.enable_x64(False):

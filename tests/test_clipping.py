@@ -214,7 +214,7 @@ def test_every_way_to_use_ones_own_table_warns(folder):
     beyond = TABLE.assign(income=TABLE["income"] + 1000)
     said = r"100.0% of the values lie outside"
     with pytest.raises(UserWarning, match="north: column 'income': " + said):
-        sf.distill_clients({"north": beyond}, SCHEMA, QUICK)
+        sf.distill_table(beyond, SCHEMA, QUICK, source="north")
     numbers = TABLE[["income"]].fillna(0.0).to_numpy(float)
     with pytest.raises(UserWarning, match="X: column 'x0': " + said):
         FairLogisticRegression(rho=0.0, bounds=(1000, 2000)).fit(numbers, np.arange(200) % 2)

@@ -246,8 +246,7 @@ def test_one_row_cannot_turn_an_answer_into_not_a_number(schema):
     assert np.isfinite(FairTask(schema, private()).measure_fit(real).theta).all()
 
 
-def test_clients_in_one_process_each_get_their_own_noise(schema):
-    tables = [make_table(), make_table()]
-    made = sf.distill_clients(tables, schema, private())
+def test_equal_clients_each_get_their_own_noise(schema):
+    made = [sf.distill_table(make_table(), schema, private()) for _ in range(2)]
     assert made[0].release.header.privacy.guarantee.epsilon == 1.0
     assert np.abs(made[0].release.x - made[1].release.x).max() > 1e-3

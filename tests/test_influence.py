@@ -242,7 +242,7 @@ def test_public_tables_pass_with_a_margin(table, sensitive):
     rows, schema = sf.load_dataset(table, sensitive)
     clients = sf.partition(rows, clients=2, seed=0)
     config = sf.DistillConfig(steps=300, n_synthetic=400)
-    done = sf.distill_clients([client.train for client in clients], schema, config)
+    done = [sf.distill_table(client.train, schema, config) for client in clients]
     releases = {f"c{i}": distillation.release for i, distillation in enumerate(done)}
     trained = sf.pool_and_train(releases, schema)
     found = measure_influence(releases, trained, {"t": clients[0].test})

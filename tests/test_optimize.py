@@ -3,7 +3,6 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -166,23 +165,6 @@ def test_optimizers_that_need_more_than_a_gradient_are_refused(problem, optimize
 def test_an_optimizer_may_ask_for_the_objective(problem):
     end, history = run(problem, SHORT, optax.polyak_sgd(max_learning_rate=1.0))
     assert end.best.record.objective < history.objective[0]
-
-
-def test_a_batch_gives_what_its_problems_give_alone(problem):
-    """Of problems with other rows, and each its own lambdas."""
-    problems = [
-        dataclasses.replace(some_problem(seed=seed), lambda_theta=jnp.asarray(1.0 + seed))
-        for seed in (0, 1)
-    ]
-    method = choose_method(problem, SHORT)
-    states = [outer.init(each, method, steps=30) for each in problems]
-    stacked = [
-        jax.tree.map(lambda *leaves: jnp.stack(leaves), *each) for each in (problems, states)
-    ]
-    *_, (end, _) = outer.run(*stacked, method)
-    for i, each in enumerate(problems):
-        alone, _ = run(each, SHORT)
-        np.testing.assert_allclose(end.best.x[i], alone.best.x, rtol=0, atol=1e-6)
 
 
 def test_all_solvers_give_the_same_run(problem):

@@ -12,7 +12,6 @@ import pandas as pd
 
 import synthfair as sf
 from benchmarks.showing import published
-from synthfair.client.from_table import surrogate_release
 from synthfair.compare import Federation, federate
 from synthfair.compare.federation import pooled
 from synthfair.data.batches import in_memory
@@ -121,7 +120,7 @@ def surrogates(cut: Cut, kind: str) -> Surrogates:
     parts, rows_out, start = [], 0, time.perf_counter()
     for real in clients.plain:
         try:
-            release = surrogate_release(in_memory(real), clients.schema, config).release
+            release = sf.distill_table(in_memory(real), clients.schema, config).release
         except sf.InputError:
             rows_out += len(real.y)
             continue

@@ -91,7 +91,7 @@ def from_fair_releases(cut: Cut, weight: Weight, *, smoke: bool, **private: floa
     releases, rows_out, start = {}, 0, time.perf_counter()
     for i, real in enumerate(clients.train):
         try:
-            (distillation,) = sf.distill_clients([real], clients.schema, config)
+            distillation = sf.distill_table(real, clients.schema, config)
         except sf.InputError:
             rows_out += len(real.y)
             continue

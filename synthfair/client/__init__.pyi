@@ -2,7 +2,6 @@ from .distillation import Distillation
 from .fair_task import check_rows
 from .from_file import Options, Receipt, RefusedReleaseError, distill_file
 from .from_table import distill_table
-from .many_clients import distill_clients
 from .surrogate_task import SurrogateRelease
 
 __all__ = [
@@ -12,7 +11,6 @@ __all__ = [
     "RefusedReleaseError",
     "SurrogateRelease",
     "check_rows",
-    "distill_clients",
     "distill_file",
     "distill_table",
 ]

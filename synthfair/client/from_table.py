@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @overload
 def distill_table(
-    table: pd.DataFrame,
+    table: pd.DataFrame | Encoded | RealRows,
     schema: Schema,
     config: DistillConfig | None = None,
     *,
@@ -55,7 +55,7 @@ def distill_table(
 
 
 def distill_table(
-    table: pd.DataFrame | Batches,
+    table: pd.DataFrame | Encoded | RealRows | Batches,
     schema: Schema,
     config: DistillConfig | SurrogateConfig | None = None,
     *,
@@ -84,8 +84,9 @@ def distill_table(
     clipped, there is a UserWarning: before an epsilon is spent, and with shares that have no noise.
 
     Args:
-        table: one row a person; for a surrogate also batches of rows that are read as a stream,
-            encoded by ``schema.plain``.
+        table: one row a person; for a fair release also its rows as :func:`encode` returns them,
+            or gathered with weights; for a surrogate also batches of rows that are read as a
+            stream, encoded by ``schema.plain``.
         schema: public; the same for all clients.
         config: settings; the defaults if not given.
         release: its kind; that of the settings if not given.
@@ -126,59 +127,28 @@ def distill_table(
     if release not in (None, kind):
         raise InputError(f"release = {release!r}: the settings are those of a {kind} release")
     if kind == "surrogate":
+        from synthfair.client.surrogate_task import SurrogateTask  # SciPy takes a while
+
         fair = {"model": model, "penalty": penalty, "optimizer": optimizer}
         fair |= {"progress": progress, "checkpoint": checkpoint}
         if given := [name for name, value in fair.items() if value is not None]:
             raise InputError(f"{', '.join(given)}: not used for a surrogate; the server trains")
-        rows = table
+        rows = cast(Batches, table)
         if hasattr(table, "columns"):
             frame = cast("pd.DataFrame", table)
             rows = in_memory(encode_own(frame, schema.plain, source=source))
-        settings = cast(SurrogateConfig, config or SurrogateConfig())
-        return surrogate_release(cast(Batches, rows), schema, settings, noise=noise, source=source)
-    real = encode_own(cast("pd.DataFrame", table), schema, source=source)
+        wanted = SurrogateTask(schema, cast(SurrogateConfig, config or SurrogateConfig()), noise)
+        return wanted.answer(wanted.measure(rows), Run(source))
     settings = cast(DistillConfig, config or DistillConfig())
     if isinstance(penalty, str):
         settings, penalty = settings.replace(penalty=penalty), None
-    return distill_rows(
-        real, schema, settings, model=model, penalty=penalty, optimizer=optimizer, noise=noise,
-        source=source, progress=progress, checkpoint=checkpoint,
-    )  # fmt: skip
-
-
-def distill_rows(
-    real: Encoded | RealRows,
-    schema: Schema,
-    config: DistillConfig | None = None,
-    *,
-    model: Model | None = None,
-    penalty: Penalty | None = None,
-    optimizer: optax.GradientTransformation | None = None,
-    noise: RandomBytes = system_entropy,
-    source: str = "table",
-    progress: Progress | None = None,
-    checkpoint: Path | None = None,
-) -> Distillation:
-    """:func:`distill_table` for rows that are encoded already; if gathered, for these settings."""
-    config = config or DistillConfig()
     if optimizer is not None:
-        config = config.model_copy(update={"optimizer": "custom"})
-    task = FairTask(schema, config, model, penalty, noise)
-    prepared = task.prepare(task.measure(task.gather(real, source=source)), source=source)
+        settings = settings.model_copy(update={"optimizer": "custom"})
+    real = table
+    if not isinstance(table, Encoded | RealRows):
+        real = encode_own(cast("pd.DataFrame", table), schema, source=source)
+    task = FairTask(schema, settings, model, penalty, noise)
+    gathered = task.gather(cast("Encoded | RealRows", real), source=source)
+    prepared = task.prepare(task.measure(gathered), source=source)
     run = Run(source, progress, checkpoint=checkpoint)
-    return distill_prepared(prepared, schema, config, run, optimizer=optimizer)
-
-
-def surrogate_release(
-    rows: Batches,
-    schema: Schema,
-    config: SurrogateConfig,
-    *,
-    noise: RandomBytes = system_entropy,
-    source: str = "table",
-) -> SurrogateRelease:
-    """:func:`distill_table` for rows that are encoded already, in memory or a stream."""
-    from synthfair.client.surrogate_task import SurrogateTask  # SciPy takes a while
-
-    task = SurrogateTask(schema, config, noise)
-    return task.answer(task.measure(rows), Run(source))
+    return distill_prepared(prepared, schema, settings, run, optimizer=optimizer)

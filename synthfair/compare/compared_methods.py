@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from pydantic import ValidationError
 
-from synthfair.client.from_table import surrogate_release
-from synthfair.client.many_clients import distill_clients
+from synthfair.client.from_table import distill_table
 from synthfair.client.run import sha256_of
 from synthfair.compare.federation import Federation, Fitted, pooled
 from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig, Target
@@ -138,7 +137,9 @@ DEFAULT_ROUNDS = RoundOptions()
 def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
     """Distil on each client, pool, train once: Wu et al. (2024)."""
     named = dict(zip(federation.names, federation.train, strict=True))
-    clients = tuple(distill_clients(named, federation.schema, config))
+    clients = tuple(
+        distill_table(real, federation.schema, config, source=name) for name, real in named.items()
+    )
     releases = {name: client.release for name, client in zip(named, clients, strict=True)}
     model = pool_and_train(releases, federation.schema)
     converged = model.converged and all(client.converged for client in clients)
@@ -193,7 +194,7 @@ def surrogate_settings(config: DistillConfig) -> SurrogateConfig:
 def make_surrogates(federation: Federation, settings: SurrogateConfig) -> dict[str, Release]:
     """One of each client."""
     return {
-        name: surrogate_release(in_memory(real), federation.schema, settings, source=name).release
+        name: distill_table(in_memory(real), federation.schema, settings, source=name).release
         for name, real in zip(federation.names, federation.plain, strict=True)
     }
 

@@ -9,10 +9,8 @@ P through the implicit derivative of theta(x) (:func:`evaluate`), and moves x.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -53,10 +51,6 @@ interrupt."""
 MOST_PADDED = 2**17
 """Most rows that are padded, so that tables of nearly one size share compiled code. More are used
 where they lie: a copy of them would take more than compiling does."""
-
-_COMPILING = threading.Lock()
-"""Held where a chunk is compiled, or, once it is, while it is started: of threads that distil
-clients of one shape the first compiles, and all run."""
 
 
 class Objective(Protocol):
@@ -343,7 +337,7 @@ def step(problem: Problem, state: OuterState, method: Method) -> tuple[OuterStat
     """One pass of algorithm 1's loop: trains on x, differentiates P(x), and moves x."""
     point = evaluate(problem, state.x, state.theta, state.curvature, method)
     x, memory = method.optimizer.step(problem, point, state.optimizer)
-    better = point.record.improves(state.best.record) & (state.step <= state.last)
+    better = point.record.improves(state.best.record)
     here = Best(point.x, point.theta, point.record)
     best = jax.lax.cond(better, lambda: here, lambda: state.best)
     after = OuterState(x, point.theta, point.curvature, memory, best, state.step + 1, state.last)
@@ -383,23 +377,14 @@ def _first_curvature(problem: Problem, method: Method) -> jax.Array:
 def _chunk(
     problem: Problem, state: OuterState, method: Method, steps: int
 ) -> tuple[OuterState, StepRecord]:
-    """So many steps and their records, and blank records up to CHUNK.
-
-    Of one problem, or of a batch: then all arrays of the problem and the state have a first axis
-    more.
-    """
-    take = partial(step, method=method)
-    if state.step.ndim:
-        take = jax.vmap(take)
+    """Take so many steps and return the state, and their records with blank ones up to CHUNK."""
 
     def one(i: jax.Array, carry: tuple[OuterState, StepRecord]) -> tuple[OuterState, StepRecord]:
         state, records = carry
-        state, record = take(problem, state)
+        state, record = step(problem, state, method)
         return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), records, record)
 
-    blank = jax.tree.map(
-        lambda leaf: jnp.zeros((CHUNK, *leaf.shape), leaf.dtype), state.best.record
-    )
+    blank = jax.tree.map(lambda leaf: jnp.zeros(CHUNK, leaf.dtype), state.best.record)
     return jax.lax.fori_loop(0, steps, one, (state, blank))
 
 
@@ -409,28 +394,25 @@ def run(
     """Optimises in compiled chunks, so that a caller may show, save or interrupt between them.
 
     Args:
-        problem: what is minimised; or a batch, whose arrays have a first axis more.
-        state: from :func:`init`, or one that an earlier run yielded; or stacked.
+        problem: what is minimised.
+        state: from :func:`init`, or one that an earlier run yielded.
         method: what solves it.
         stop_tolerance: ends the run once a whole chunk lowers P(x) by less than this, relatively;
             0 never does.
 
     Yields:
         The state after a chunk, the first of which is so short that whole ones are left, and the
-        records [up to CHUNK] of its steps, as NumPy arrays; of a batch [up to CHUNK, B]. There is
-        one more record than steps, as the x after the last step is evaluated, too.
+        records [up to CHUNK] of its steps, as NumPy arrays. There is one more record than steps, as
+        the x after the last step is evaluated, too.
     """
-    # Of a batch, the problem that needs most steps counts.
-    while (left := int(np.max(np.asarray(state.last) - np.asarray(state.step))) + 1) > 0:
-        steps = (left - 1) % CHUNK + 1
-        with _COMPILING:
-            state, records = _chunk(problem, state, method, steps)
+    while (left := int(state.last) - int(state.step)) >= 0:
+        steps = left % CHUNK + 1
+        state, records = _chunk(problem, state, method, steps)
         records = StepRecord(*(np.asarray(field)[:steps] for field in records))
         if stop_tolerance and steps == CHUNK:
             first, latest = records.objective[0], records.objective[-1]
-            enough = first - latest < stop_tolerance * np.abs(first)
-            last = jnp.where(enough, jnp.minimum(state.last, state.step - 1), state.last)
-            state = state._replace(last=last)
+            if first - latest < stop_tolerance * np.abs(first):
+                state = state._replace(last=state.step - 1)
         yield state, records
 
 

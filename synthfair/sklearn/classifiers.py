@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from synthfair.client.fair_task import check_rows
 from synthfair.client.from_table import distill_table
-from synthfair.client.many_clients import distill_clients
 from synthfair.config import ServerConfig, SurrogateConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.schema import INTERCEPT
@@ -407,10 +406,17 @@ class SingleShotClassifier(_LinearClassifier):
                     for name, own in rows_of.items()
                 ]
             else:
-                parts = {name: fitted.part(own) for name, own in rows_of.items()}
-                answers = distill_clients(
-                    parts, schema, config, model=codebook.model, penalty=self._own_penalty
-                )
+                answers = [
+                    distill_table(
+                        fitted.part(own),
+                        schema,
+                        config,
+                        model=codebook.model,
+                        penalty=self._own_penalty,
+                        source=name,
+                    )
+                    for name, own in rows_of.items()
+                ]
                 if not all(answer.converged for answer in answers):
                     warn(NOT_CONVERGED, ConvergenceWarning)
             releases = dict(zip(rows_of, [answer.release for answer in answers], strict=True))

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
-from synthfair.client.many_clients import distill_clients
+from synthfair.client.from_table import distill_table
 from synthfair.errors import InputError
 from synthfair.sklearn.codebook import read_arrays
 from synthfair.sklearn.keywords import NOT_CONVERGED, FairEstimator, seed_of, warn
@@ -126,12 +126,13 @@ class Distiller(FairEstimator):
         self.classes_, self.groups_ = fitted.classes, fitted.groups
         codebook.warn_of_learned()
         with jax.enable_x64(True):
-            (client,) = distill_clients(
-                {"X": fitted.part()},
+            client = distill_table(
+                fitted.part(),
                 codebook.schema,
                 config,
                 model=codebook.model,
                 penalty=self._own_penalty,
+                source="X",
             )
         release = self.release_ = client.release
         self.converged_ = client.converged
