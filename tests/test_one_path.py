@@ -78,23 +78,6 @@ def test_a_comparison_makes_what_python_makes():
     assert set(changed_settings(surrogate_settings(given))) == {"seed", *PRIVATE}
 
 
-def test_estimators_make_what_python_makes():
-    rng = np.random.default_rng(0)
-    x, s = rng.random((200, 2)), rng.integers(2, size=200)
-    y = (x.sum(axis=1) + 0.3 * s + 0.3 * rng.normal(size=200) > 1.2).astype(int)
-    model = sf.sklearn.SingleShotClassifier(bounds=(0, 1), random_state=0)
-    release = model.set_params(k_min=5).fit(x, y, sensitive_features=s).releases_[0]
-    config = release.header.config
-    assert set(changed_settings(config)) == {"k_min", "seed"}
-    rows = sf.data.in_memory(sf.Encoded(x, s, 2.0 * y - 1))
-    assert_same(release, sf.distill_table(rows, model.schema_, config).release)
-    fair = sf.sklearn.SingleShotClassifier(release="fair", bounds=(0, 1), steps=20, random_state=0)
-    with pytest.warns(UserWarning, match="has not converged"):
-        fair.fit(x, y, sensitive_features=s)
-    changed = set(changed_settings(fair.releases_[0].header.config))
-    assert changed == {"n_min", "seed", "steps"}  # few rows are refused where a file is sent
-
-
 # The trial
 
 

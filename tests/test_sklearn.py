@@ -18,12 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import _num_samples
 
 import synthfair as sf
-from synthfair.sklearn import (
-    Distiller,
-    FairLogisticRegression,
-    SingleShotClassifier,
-    expected_failed_checks,
-)
+from synthfair.sklearn import Distiller, FairLogisticRegression, expected_failed_checks
 from synthfair.sklearn.codebook import GroupBlind, read_arrays
 
 RNG = np.random.default_rng(0)
@@ -34,7 +29,6 @@ Y = np.where(X @ [0.05, 1.5] + RNG.normal(size=N) > 2.3, "yes", "no")
 BOUNDS = ([-30, -4], [120, 4])
 FRAME = pd.DataFrame({"income": X[:, 0], "trend": X[:, 1]})
 QUICK = {"n_synthetic": 24, "steps": 60, "random_state": 0}
-FAIR = {"release": "fair", "bounds": BOUNDS, **QUICK}
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*not converged:sklearn.exceptions.ConvergenceWarning"
@@ -61,12 +55,6 @@ def fair():
 def distilled():
     distiller = Distiller(rho=30, bounds=BOUNDS, n_synthetic=24, steps=400, random_state=0)
     return distiller, distiller.fit_resample(FRAME, Y, sensitive_features=S)
-
-
-@pytest.fixture(scope="module")
-def federated():
-    model = SingleShotClassifier(rho=100.0, bounds=BOUNDS, k_min=5, random_state=0)
-    return model.fit(X, Y, sensitive_features=S, clients=np.arange(N) % 2)
 
 
 def test_without_penalty_it_is_logistic_regression():
@@ -107,71 +95,6 @@ def test_a_gap_out_of_reach_is_a_warning():
     assert model.gap_ > 1e-9
 
 
-@pytest.mark.parametrize("settings", [FAIR, {"bounds": BOUNDS, "k_min": 5, "random_state": 0}])
-def test_a_gap_that_releases_miss_is_a_warning(settings):
-    """Each client, or the pool, meets it by itself; the rows of all together do not."""
-    model = SingleShotClassifier(max_gap=0.004, **settings)
-    said = r"^(max_gap: )?the gap on the rows of fit is 0\.\d+ \(95 % interval 0.* to .*\), and at most 0.004 was asked"
-    with pytest.warns(UserWarning, match=said):
-        model.fit(X, Y, sensitive_features=S, clients=np.arange(N) % 2)
-    assert model.gap_ > 0.004
-
-
-@pytest.fixture(scope="module")
-def unlike():
-    """X, y, groups, and clients: at each, one group has nearly all of the positive labels."""
-    rng, n = np.random.default_rng(1), 1200
-    s = rng.integers(2, size=n)
-    x = rng.normal(size=(n, 2)) + np.column_stack([s, 0 * s])
-    y = (x.sum(axis=1) + rng.normal(size=n) > 0.5).astype(int)
-    return x, y, s, (rng.random(n) < np.where(s == y, 0.9, 0.1)).astype(int)
-
-
-@pytest.mark.slow
-def test_the_default_is_fair_and_accurate_over_unlike_clients(unlike):
-    x, y, s, site = unlike
-    asked = {"rho": 30.0, "penalty": "selection_rate", "bounds": (-5, 6)}
-    shot = SingleShotClassifier(**asked, k_min=20, random_state=0).fit(
-        x, y, sensitive_features=s, clients=site
-    )
-    central = FairLogisticRegression(**asked).fit(x, y, sensitive_features=s)
-    assert shot.score(x, y) > central.score(x, y) - 0.03
-    assert shot.gap_ < 0.05
-
-
-@pytest.mark.filterwarnings("ignore:max_gap")  # of surrogates it is met, and hardly on the rows
-@pytest.mark.parametrize("asked", [{"rho": 30.0}, {"max_gap": 0.03}])
-def test_exchanges_lead_to_the_model_of_all_rows_in_one_place(unlike, asked):
-    x, y, s, site = unlike
-    given = {"penalty": "selection_rate", "bounds": (-5, 6)}
-    near = SingleShotClassifier(**asked, **given, k_min=20, random_state=0)
-    near.fit(x, y, sensitive_features=s, clients=site)
-    exact = clone(near).set_params(exchanges=6).fit(x, y, sensitive_features=s, clients=site)
-    assert (near.n_iter_, exact.n_iter_) == (0, 6)
-    assert exact.rho_ == near.rho_  # that surrogates chose
-    central = FairLogisticRegression(rho=exact.rho_, **given).fit(x, y, sensitive_features=s)
-    np.testing.assert_allclose(exact.coef_, central.coef_, atol=1e-5)
-    np.testing.assert_allclose(exact.intercept_, central.intercept_, atol=1e-5)
-    assert np.abs(near.coef_ - central.coef_).max() > 1e-3
-    assert exact.model_.converged
-
-
-def test_fair_releases_of_unlike_clients_are_a_warning(unlike):
-    x, y, s, site = unlike
-    model = SingleShotClassifier(**FAIR | {"bounds": (-5, 6)}, rho=30.0, penalty="selection_rate")
-    said = r'less fair than its parts: its gap on the rows of fit is 0\..*take release="surrogate"'
-    with pytest.warns(UserWarning, match=said):
-        model.fit(x, y, sensitive_features=s, clients=site)
-    assert model.gap_ > 0.1
-
-
-def test_fair_releases_that_teach_nothing_are_a_warning():
-    """All clients together are no more accurate than the more frequent class for everybody."""
-    noise = np.where(np.arange(N) % 7 < 2, "yes", "no")
-    with pytest.warns(UserWarning, match="the model is .* the constant classifier"):
-        SingleShotClassifier(**FAIR).fit(X, noise, sensitive_features=S, clients=np.arange(N) % 2)
-
-
 def test_coefficients_are_of_unscaled_inputs_and_export(fair, tmp_path):
     scores = X @ fair.coef_[0] + fair.intercept_[0]
     np.testing.assert_allclose(fair.decision_function(X), scores)
@@ -202,26 +125,6 @@ def test_weights_are_repetitions_in_what_is_distilled(penalty):
         distiller.fit_resample(**rows), distiller.fit_resample(**twice), strict=True
     ):
         np.testing.assert_array_equal(found, expected)
-    site = np.arange(N) // 150
-    clients = SingleShotClassifier(release="fair", bounds=BOUNDS, penalty=penalty, **few)
-    weighted = clone(clients).fit(**rows, clients=site)
-    repeated = clone(clients).fit(**twice, clients=np.repeat(site, weight))
-    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-5)
-    unweighted = clone(clients).fit(X, Y, sensitive_features=S, clients=site)
-    assert not np.allclose(weighted.coef_, unweighted.coef_, rtol=1e-3)
-
-
-def test_a_surrogate_has_no_weights_of_rows_but_leaves_out_those_without():
-    weight = np.ones(N)
-    weight[:50] = 0
-    model = SingleShotClassifier(bounds=BOUNDS, k_min=5, random_state=0)
-    site = np.arange(N) % 2
-    part = clone(model).fit(X[50:], Y[50:], sensitive_features=S[50:], clients=site[50:])
-    model.fit(X, Y, sensitive_features=S, sample_weight=weight, clients=site)
-    np.testing.assert_array_equal(model.coef_, part.coef_)
-    weight[60] = 2
-    with pytest.raises(ValueError, match="sample_weight: a surrogate counts rows"):
-        model.fit(X, Y, sensitive_features=S, sample_weight=weight)
 
 
 def test_groups_may_be_a_column_by_name():
@@ -242,9 +145,11 @@ def test_training_on_the_synthetic_rows_gives_the_model_that_they_were_made_for(
     assert list(distiller.sensitive_features_[:2]) <= ["a", "b"]
     trained = make_pipeline(StandardScaler(), LogisticRegression())
     trained.fit(made, labels, logisticregression__sample_weight=distiller.sample_weight_)
-    own = SingleShotClassifier(rho=30, **FAIR | {"steps": 400})
-    own.fit(FRAME, Y, sensitive_features=S)
-    assert (trained.predict(FRAME) == own.predict(FRAME)).mean() > 0.98
+    scaled = (X - BOUNDS[0]) / np.subtract(*BOUNDS[::-1])
+    inputs, real = (np.column_stack([x, np.ones(len(x))]) for x in (distiller.release_.x, scaled))
+    made_for = LogisticRegression(fit_intercept=False)
+    made_for.fit(inputs, labels, sample_weight=distiller.sample_weight_)
+    assert (trained.predict(FRAME) == made_for.predict(real)).mean() > 0.98
     plain = LogisticRegression().fit(FRAME, Y).predict(FRAME)
     assert gap(trained.predict(FRAME) == "yes") < gap(plain == "yes") - 0.1
     assert (trained.predict(FRAME) == Y).mean() > 0.7
@@ -269,11 +174,22 @@ def test_a_seed_gives_the_same_rows_and_another_gives_others():
     assert not np.allclose(made[0], made[2])
 
 
-def test_surrogates_of_clients_give_about_the_central_model(federated, fair):
-    assert list(federated.releases_) == [0, 1]
-    assert all(r.header.kind == "surrogate" for r in federated.releases_.values())
-    assert (federated.predict(X) == fair.predict(X)).mean() > 0.9
-    assert federated.gap_ < 0.15
+def test_records_of_clients_give_about_the_model_of_all_rows(fair):
+    rows = FRAME.assign(y=Y, sensitive_features=S)
+    releases = [
+        sf.distill_table(part, fair.schema_, sf.SurrogateConfig(k_min=5)).release
+        for _, part in rows.rename(columns={"income": "x0", "trend": "x1"}).groupby(
+            np.arange(N) % 2
+        )
+    ]
+    records, weight = sf.pool_records(releases, fair.schema_)
+    groups = records["sensitive_features"]
+    model = clone(fair).fit(
+        records[["x0", "x1"]], records["y"], sensitive_features=groups, sample_weight=weight
+    )
+    decided = model.predict(pd.DataFrame(X, columns=["x0", "x1"]))
+    assert (decided == fair.predict(X)).mean() > 0.9
+    assert gap(decided == "yes") < 0.15
 
 
 def test_a_distillation_that_has_not_converged_is_a_warning():
@@ -281,18 +197,6 @@ def test_a_distillation_that_has_not_converged_is_a_warning():
     with pytest.warns(ConvergenceWarning, match="raise steps"):
         distiller.fit_resample(X, Y, sensitive_features=S)
     assert not distiller.converged_
-
-
-@pytest.mark.filterwarnings("ignore:the .*model is .*The clients may be unlike")
-def test_each_client_distils_its_own_rows_alone():
-    """Who the other client's rows are does not matter to a release."""
-    model = SingleShotClassifier(**FAIR)
-    site = np.arange(N) % 2
-    both = model.fit(X, Y, sensitive_features=S, clients=site).releases_
-    altered = np.where(site[:, None] == 1, X[::-1], X)
-    other = clone(model).fit(altered, Y, sensitive_features=S, clients=site).releases_
-    np.testing.assert_allclose(both[0].x, other[0].x, atol=1e-9)
-    assert not np.allclose(both[1].x, other[1].x)
 
 
 def test_categories_are_one_hot_and_coefficients_have_names():
@@ -328,8 +232,6 @@ def test_codes_in_an_array_can_be_categories():
 def test_learned_bounds_are_a_warning_where_something_is_released():
     with pytest.warns(UserWarning, match=r"bounds of 'x0', bounds of 'x1': learned .* not public"):
         Distiller(**QUICK).fit_resample(X, Y, sensitive_features=S)
-    with pytest.warns(UserWarning, match="bounds of 'x1': learned"):
-        SingleShotClassifier(**FAIR | {"bounds": {0: (-30, 120)}}).fit(X, Y, sensitive_features=S)
 
 
 def test_the_group_is_not_read():
@@ -356,12 +258,11 @@ def test_search_pipelines_and_routing():
         )
         search.fit(X, Y, sensitive_features=S)
         assert search.best_params_ == {"fairlogisticregression__rho": 0.0}  # the accurate one
-        shot = SingleShotClassifier().set_fit_request(sensitive_features=True, clients=True)
-        asked = shot.get_metadata_routing().fit.requests
-        assert asked == {"sensitive_features": True, "sample_weight": None, "clients": True}
+        asked = model.get_metadata_routing().fit.requests
+        assert asked == {"sensitive_features": True, "sample_weight": None}
 
 
-@pytest.mark.parametrize("kind", [Distiller, FairLogisticRegression, SingleShotClassifier])
+@pytest.mark.parametrize("kind", [Distiller, FairLogisticRegression])
 def test_parameters_survive_cloning(kind):
     estimator = kind(rho=3.0, bounds=(0, 1), categories={"home": ["own", "rent"]})
     assert clone(estimator).get_params() == estimator.get_params()
@@ -408,38 +309,6 @@ def test_settings_that_are_not_allowed(change, expected):
 def test_rows_that_do_not_fit(y, s, expected):
     with pytest.raises(ValueError, match=expected):
         FairLogisticRegression(notion="equal_opportunity").fit(X, y, sensitive_features=s)
-
-
-def test_a_federation_that_cannot_be():
-    with pytest.raises(sf.InputError, match=r"release = 'best': must be fair or surrogate"):
-        SingleShotClassifier(release="best").fit(X, Y, sensitive_features=S)
-    with pytest.raises(sf.InputError, match=r"exchanges = 2.5: must be a whole number"):
-        SingleShotClassifier(exchanges=2.5).fit(X, Y, sensitive_features=S)
-    with pytest.raises(sf.InputError, match=r'exchanges: take release="surrogate"'):
-        SingleShotClassifier(release="fair", exchanges=2).fit(X, Y, sensitive_features=S)
-    with pytest.raises(sf.InputError, match=r"SingleShotClassifier: k_min: .*; got 1"):
-        SingleShotClassifier(k_min=1).fit(X, Y, sensitive_features=S)
-    lonely = SingleShotClassifier(**FAIR)
-    tiny = clone(lonely).set_params(release="surrogate", k_min=5)
-    few = np.where(np.arange(N) < 3, "few", "many")
-    for model, clients, complaint in (
-        (lonely, S, r"client 'a': column 'sensitive_features', .* holds only \['a'\]"),
-        (lonely, Y, r"client 'no': column 'y' holds only 'no'"),
-        (tiny, few, "client 'few': no pair of .* has the 5 rows that k_min asks for, .*=a with"),
-        (lonely, np.where(few == "few", None, few), "clients, row 1: missing"),
-        (lonely, np.where(few == "few", np.nan, 1.0), "clients, row 1: missing"),
-        (lonely, few[:5], "clients: of shape .*5,"),
-    ):
-        with pytest.raises(sf.InputError, match=complaint):
-            model.fit(X, Y, sensitive_features=S, clients=clients)
-
-
-def test_clients_of_one_class_send_surrogates():
-    model = SingleShotClassifier(bounds=BOUNDS, k_min=5, random_state=0)
-    site = np.where(np.arange(N) % 2, "all", Y)
-    model.fit(X, Y, sensitive_features=S, clients=site)
-    assert list(model.releases_) == ["all", "no", "yes"]
-    assert (model.predict(X) == Y).mean() > 0.7
 
 
 @pytest.mark.parametrize(
@@ -496,32 +365,23 @@ class OfTwoGroups(FairLogisticRegression):
         return super().fit(X, y, sensitive_features=s, sample_weight=sample_weight)
 
 
-class OfTwoGroupsByReleases(SingleShotClassifier):
-    """The same."""
-
-    def fit(self, X, y, sample_weight=None):  # noqa: N803
-        s = np.arange(_num_samples(X)) % 2
-        return super().fit(X, y, sensitive_features=s, sample_weight=sample_weight)
-
-
 def test_what_is_no_penalty_is_refused():
     for given, message in [({"penalty": 3}, "penalty"), ({"groups_by": ["a"]}, "groups_by: needs")]:
         model = FairLogisticRegression(**{"penalty": squared_gap} | given)
         with pytest.raises(ValueError, match=message):
             model.fit(X, Y, sensitive_features=S)
-    with pytest.raises(ValueError, match="exchanges: .* a penalty by name"):
-        SingleShotClassifier(exchanges=1, penalty=squared_gap).fit(X, Y, sensitive_features=S)
 
 
-@pytest.mark.parametrize("kind", [FairLogisticRegression, SingleShotClassifier])
-def test_a_penalty_may_be_a_function(kind):
+def test_a_penalty_may_be_a_function():
     rng = np.random.default_rng(0)
     s = rng.integers(2, size=400)
     X = rng.normal(size=(400, 2)) + 0.8 * s[:, None]  # noqa: N806
     y = (X.sum(axis=1) + rng.normal(size=400) > 0.8).astype(int)
 
     def mean_gap(penalty, rho):
-        model = kind(rho=rho, penalty=penalty, bounds=(-5, 5)).fit(X, y, sensitive_features=s)
+        model = FairLogisticRegression(rho=rho, penalty=penalty, bounds=(-5, 5)).fit(
+            X, y, sensitive_features=s
+        )
         scores = model.decision_function(X)
         return abs(scores[s == 1].mean() - scores[s == 0].mean())
 
@@ -541,15 +401,8 @@ FREE = FairLogisticRegression(rho=0)
             OfTwoGroups(rho=1.0),
             {"check_sample_weight_equivalence_on_dense_data": "groups go by position here"},
         ),
-        (
-            OfTwoGroupsByReleases(release="fair", rho=1.0, n_synthetic=8, steps=2),
-            {
-                "check_sample_weight_equivalence_on_dense_data": "groups go by position here",
-                "check_classifiers_train": "two steps, for speed, are too few to be accurate",
-            },
-        ),
     ],
-    ids=["free", "fair", "releases"],
+    ids=["free", "fair"],
 )
 def test_scikit_learns_own_checks(estimator, expected):
     """Minutes: every check compiles for its own shapes."""

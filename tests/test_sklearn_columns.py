@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from synthfair.errors import InputError
-from synthfair.sklearn import Distiller, FairLogisticRegression, SingleShotClassifier
+from synthfair.sklearn import Distiller, FairLogisticRegression
 from synthfair.sklearn.codebook import MOST_GROUPS, read_arrays, read_table
 
 N = 12
@@ -197,9 +197,8 @@ def test_an_index_that_is_not_that_of_x_is_warned_of_and_rows_go_by_position(arg
     np.testing.assert_array_equal(found.weight, same.weight)
 
 
-@pytest.mark.parametrize("argument", ["y", "sensitive_features", "sample_weight", "clients"])
+@pytest.mark.parametrize("argument", ["y", "sensitive_features", "sample_weight"])
 def test_the_warning_of_an_index_names_the_line_of_the_user(argument):
-    estimator = SingleShotClassifier if argument == "clients" else FairLogisticRegression
     given = {"y": Y, "sensitive_features": S, argument: pd.Series(range(N + 1))}  # one too many
     public = {"bounds": {"income": (0, 100)}, "categories": {"home": ["own", "rent"]}}
     x = frame(1.0).drop(columns="it")
@@ -207,7 +206,7 @@ def test_the_warning_of_an_index_names_the_line_of_the_user(argument):
         pytest.warns(UserWarning, match="its index") as found,
         pytest.raises(ValueError, match=argument),
     ):
-        estimator(**public).fit(x, **given)
+        FairLogisticRegression(**public).fit(x, **given)
     (said,) = found
     assert said.filename == __file__
 

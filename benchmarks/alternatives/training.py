@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -113,19 +113,38 @@ def fair_logistic_regression(rows: Table, test: Table, _: int) -> np.ndarray:
 # Two clients
 
 
-def single_shot(release: Literal["surrogate", "fair"]) -> Fit:
-    """Each client uploads one file."""
+def surrogates(rows: Table, test: Table, _: int) -> np.ndarray:
+    """Each client uploads records, and FairLogisticRegression is trained on those of both."""
+    import synthfair as sf
+    from synthfair.sklearn import FairLogisticRegression
 
-    def fit(rows: Table, test: Table, seed: int) -> np.ndarray:
-        from synthfair.sklearn import SingleShotClassifier
+    schema, names = _schema(rows), [f"x{i}" for i in range(rows.x.shape[1])]
+    releases = [
+        sf.distill_table(sf.data.in_memory(part), schema, sf.SurrogateConfig()).release
+        for part in _of_clients(rows)
+    ]
+    records, weights = sf.pool_records(releases, schema)
+    model = FairLogisticRegression(max_gap=GAP, bounds=(0.0, 1.0)).fit(
+        records[names].to_numpy(),
+        records["y"] == "1",
+        sensitive_features=records["s"],
+        sample_weight=weights,
+    )
+    return model.predict(test.x).astype(int)
 
-        model = SingleShotClassifier(
-            release=release, max_gap=GAP, bounds=(0.0, 1.0), random_state=seed
-        )
-        model.fit(rows.x, rows.y, sensitive_features=rows.s, clients=rows.client)
-        return model.predict(test.x)
 
-    return fit
+def fair_releases(rows: Table, test: Table, seed: int) -> np.ndarray:
+    """Each client uploads rows on which logistic regression is fair."""
+    from synthfair.sklearn import Distiller
+
+    made = []
+    for client in np.unique(rows.client):
+        at = rows.client == client
+        distiller = Distiller(max_gap=GAP, bounds=(0.0, 1.0), random_state=seed)
+        x, y = distiller.fit_resample(rows.x[at], rows.y[at], sensitive_features=rows.s[at])
+        made.append((x, y, distiller.sample_weight_))
+    x, y, weight = map(np.concatenate, zip(*made, strict=True))
+    return _plain().fit(x, y, sample_weight=weight / len(made)).predict(test.x)
 
 
 def in_rounds(method: str, rho: float) -> Fit:
@@ -134,27 +153,12 @@ def in_rounds(method: str, rho: float) -> Fit:
     def fit(rows: Table, test: Table, seed: int) -> np.ndarray:
         import synthfair as sf
         from synthfair import compare
-        from synthfair.data.schema import Categorical, Numeric, Schema
 
-        def encoded(table: Table, at: np.ndarray) -> sf.Encoded:
-            return sf.Encoded(table.x[at], table.s[at], 2.0 * table.y[at] - 1)
-
-        numbers = {f"x{i}": Numeric(lower=0, upper=1) for i in range(rows.x.shape[1])}
-        two = Categorical(categories=("0", "1"))
-        schema = Schema(
-            name="rows",
-            columns={**numbers, "s": two, "y": two},
-            label="y",
-            positive="1",
-            sensitive="s",
-            ignored=(),
-            missing_values=(),
-        )
-        parts = [encoded(rows, rows.client == client) for client in np.unique(rows.client)]
-        nothing = encoded(test, np.zeros(len(test.y), bool))
-        tests = (encoded(test, np.ones(len(test.y), bool)), *[nothing] * (len(parts) - 1))
+        parts = _of_clients(rows)
+        nothing = sf.Encoded(test.x[:0], test.s[:0], test.y[:0].astype(float))
+        tests = (sf.Encoded(test.x, test.s, 2.0 * test.y - 1), *[nothing] * (len(parts) - 1))
         names = tuple(map(str, range(len(parts))))
-        clients = compare.Federation(schema, tuple(parts), tests, names, tuple(parts))
+        clients = compare.Federation(_schema(rows), parts, tests, names, parts)
         config = sf.DistillConfig(penalty="selection_rate", rho_o=rho, seed=seed)
         given = {"rounds": 1000, "learning_rate": 3.0, "multiplier_rate": 1.0}
         _, fitted = compare.run_method(
@@ -177,12 +181,36 @@ CENTRAL: dict[str, Fit] = {
 """On all rows in one place, by name."""
 
 CLIENTS: dict[str, Fit] = {
-    "surrogates": single_shot("surrogate"),
-    "fair releases": single_shot("fair"),
+    "surrogates": surrogates,
+    "fair releases": fair_releases,
     "FedAvg": in_rounds("fedavg", WEIGHT),
     "FPFL": in_rounds("fpfl", 1 / GAP),
 }
 """On the rows of two clients, by name."""
+
+
+def _schema(rows: Table) -> Any:
+    from synthfair.data.schema import Categorical, Numeric, Schema
+
+    numbers = {f"x{i}": Numeric(lower=0, upper=1) for i in range(rows.x.shape[1])}
+    two = Categorical(categories=("0", "1"))
+    return Schema(
+        name="rows",
+        columns={**numbers, "s": two, "y": two},
+        label="y",
+        positive="1",
+        sensitive="s",
+        ignored=(),
+        missing_values=(),
+    )
+
+
+def _of_clients(rows: Table) -> tuple[Any, ...]:
+    """The encoded rows of each client."""
+    from synthfair.data.encode import Encoded
+
+    parts = [rows.client == client for client in np.unique(rows.client)]
+    return tuple(Encoded(rows.x[at], rows.s[at], 2.0 * rows.y[at] - 1) for at in parts)
 
 
 def _plain() -> Any:

@@ -1,9 +1,8 @@
-from .classifiers import FairLogisticRegression, SingleShotClassifier, expected_failed_checks
+from .classifiers import FairLogisticRegression, expected_failed_checks
 from .distiller import Distiller
 
 __all__ = [
     "Distiller",
     "FairLogisticRegression",
-    "SingleShotClassifier",
     "expected_failed_checks",
 ]

@@ -130,14 +130,6 @@ class Codebook(NamedTuple):
         encoder.fit(x)
         return encoder.set_output(transform="pandas") if isinstance(x, pd.DataFrame) else encoder
 
-    def warn_of_learned(self) -> None:
-        """Says which parts of the schema are no public knowledge."""
-        if self.learned:
-            warn(
-                f"{', '.join(self.learned)}: learned from the rows, and so not public: what is made"
-                " of the rows discloses them; give bounds= and categories= from a codebook"
-            )
-
 
 def _encoded(x: Any, codebook: Codebook) -> np.ndarray:
     names = list(codebook.schema.features)
@@ -160,9 +152,7 @@ class TrainingRows(NamedTuple):
     Attributes:
         codebook: of the table.
         rows: encoded; without those that weigh 0.
-        plain: the same by ``schema.plain``, of which surrogates are made.
         weight: [N] of the rows, positive.
-        counted: of all rows of X, which these are.
         classes: the two labels; the second is y = +1.
         groups: values of the sensitive features, or combinations of those of several columns;
             position is group index.
@@ -170,9 +160,7 @@ class TrainingRows(NamedTuple):
 
     codebook: Codebook
     rows: Encoded
-    plain: Encoded
     weight: np.ndarray
-    counted: np.ndarray
     classes: np.ndarray
     groups: np.ndarray
 
@@ -181,22 +169,15 @@ class TrainingRows(NamedTuple):
         """Whether all rows weigh the same."""
         return np.ptp(self.weight) == 0
 
-    def part(self, among: Any = slice(None)) -> Encoded | RealRows:
-        """Some of the rows, with their weights, to be distilled."""
-        rows = Encoded(*(field[among] for field in self.rows))
+    @property
+    def distilled(self) -> Encoded | RealRows:
+        """The rows with their weights, as they are distilled."""
         if self.count_alike:
-            return rows
-        n_groups, weight = len(self.codebook.schema.groups), self.weight[among]
-        return gather([rows], len(rows.y), n_groups=n_groups, intercept=True, weight=weight)
-
-    def plain_part(self, among: Any) -> Encoded:
-        """Some of the rows, of which a surrogate is made. Raises InputError: rows have weights."""
-        if not self.count_alike:
-            raise InputError(
-                "sample_weight: a surrogate counts rows, and k_min is a number of them: take"
-                ' release="fair", or FairLogisticRegression'
-            )
-        return Encoded(*(field[among] for field in self.plain))
+            return self.rows
+        n_groups = len(self.codebook.schema.groups)
+        return gather(
+            [self.rows], len(self.rows.y), n_groups=n_groups, intercept=True, weight=self.weight
+        )
 
 
 def read_arrays(
@@ -213,7 +194,7 @@ def read_arrays(
     """
     # One label and one weight for each row of X; rows without weight are as if not there.
     table, y = read_table(estimator, x, y, reset=True)
-    y = one_each(y, "y", x)
+    y = _one_each(y, "y", x)
     check_classification_targets(y)
     _warn_of_index(sample_weight, "sample_weight", x)
     weight = _check_sample_weight(sample_weight, table, dtype=np.float64)
@@ -231,7 +212,7 @@ def read_arrays(
     attributes = {GROUP: (NO_GROUPS, np.zeros(len(labels), int))}
     if sensitive_features is not None:
         attributes = {
-            name: np.unique(one_each(column, name, x)[counted], return_inverse=True)
+            name: np.unique(_one_each(column, name, x)[counted], return_inverse=True)
             for name, column in _attributes(sensitive_features).items()
         }
     for name, (groups, s) in attributes.items():
@@ -256,6 +237,7 @@ def read_arrays(
     roles[LABEL] = classes.astype(str)[labels]
     clipping = Clipping()
     schema = codebook.schema
+    # A value that is not listed is refused, which the schema itself allows for later rows.
     plain = encode(table.assign(**roles), schema.plain, source="X", clipping=clipping)
     rows = plain._replace(x=expand(plain.x, schema))
     for name, column in clipping.clipped(above=MUCH):
@@ -265,7 +247,7 @@ def read_arrays(
             " bounds= right?"
         )
     groups = listed[GROUP] if GROUP in listed else np.array(schema.groups)
-    return TrainingRows(codebook, rows, plain, weight[counted], counted, classes, groups)
+    return TrainingRows(codebook, rows, weight[counted], classes, groups)
 
 
 def _attributes(sensitive_features: Any) -> dict[str, Any]:
@@ -280,7 +262,7 @@ def _attributes(sensitive_features: Any) -> dict[str, Any]:
     return {group_column(name): column for name, column in columns.items()}
 
 
-def one_each(values: Any, name: str, x: Any) -> np.ndarray:
+def _one_each(values: Any, name: str, x: Any) -> np.ndarray:
     """[N] values, one for each row of X, by position; warns where indexes say otherwise.
 
     Raises:

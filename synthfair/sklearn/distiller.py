@@ -9,11 +9,12 @@ import jax
 import numpy as np
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 
 from synthfair.client.from_table import distill_table
 from synthfair.errors import InputError
 from synthfair.sklearn.codebook import read_arrays
-from synthfair.sklearn.keywords import NOT_CONVERGED, FairEstimator, seed_of, warn
+from synthfair.sklearn.keywords import FairEstimator, warn
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -119,15 +120,19 @@ class Distiller(FairEstimator):
             self._fairness(),
             n_synthetic=self.n_synthetic,
             steps=self.steps,
-            seed=seed_of(self.random_state),
+            seed=int(check_random_state(self.random_state).randint(2**31)),
         )
         fitted = read_arrays(self, X, y, sensitive_features, sample_weight)
         codebook = fitted.codebook
         self.classes_, self.groups_ = fitted.classes, fitted.groups
-        codebook.warn_of_learned()
+        if codebook.learned:
+            warn(
+                f"{', '.join(codebook.learned)}: learned from the rows, and so not public: what is"
+                " made of the rows discloses them; give bounds= and categories= from a codebook"
+            )
         with jax.enable_x64(True):
             client = distill_table(
-                fitted.part(),
+                fitted.distilled,
                 codebook.schema,
                 config,
                 model=codebook.model,
@@ -137,7 +142,7 @@ class Distiller(FairEstimator):
         release = self.release_ = client.release
         self.converged_ = client.converged
         if not self.converged_:
-            warn(NOT_CONVERGED, ConvergenceWarning)
+            warn("distillation has not converged: raise steps", ConvergenceWarning)
         self.schema_, self.encoder_ = codebook.schema, codebook.encoder(X)
         self.sensitive_features_ = self.groups_[release.s]
         x = codebook.to_units(release.x)

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 
 from synthfair.config import DistillConfig, Notion, ServerConfig
 from synthfair.config.rules import PenaltyName
@@ -25,9 +24,7 @@ Categories = Mapping[Any, Any]
 """A list of values by column, for columns that are categories."""
 
 FEWEST = 5
-"""Rows that are distilled, at least: these rows are used where they are made, and not sent."""
-
-NOT_CONVERGED = "distillation has not converged: raise steps"
+"""The least rows that are distilled: few will do where what is made of them is not sent."""
 
 GROUP = "sensitive_features"
 """Column of the sensitive features in the schema."""
@@ -92,11 +89,6 @@ class FairEstimator(BaseEstimator):
 def group_column(name: object) -> str:
     """What a column of several sensitive features is called in the schema; X may have its name."""
     return f"{GROUP}: {name}"
-
-
-def seed_of(random_state: Any) -> int:
-    """A seed of ours from scikit-learn's ``random_state``."""
-    return int(check_random_state(random_state).randint(2**31))
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
