@@ -33,7 +33,7 @@ from synthfair.data.schema import Numeric
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import UNPROTECTED, Protection, run
 from synthfair.federated.fpfl import Fpfl
-from synthfair.federated.networks import Network, Perceptron
+from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity
 from synthfair.federated.user_data import poisson_users
 from synthfair.federated.users import make_users
@@ -228,7 +228,7 @@ def trained(
 ) -> AdultValues:
     """Trains on the training rows, and measures on the test rows, or on the same."""
     train, test = load()
-    network, values = Network(Perceptron(train.x.shape[1], HIDDEN[row.model])), asdict(settings)
+    network, values = Perceptron(train.x.shape[1], HIDDEN[row.model]), asdict(settings)
     rounds, clip = values.pop("rounds"), values.pop("clip")
     parity = Parity("equal_opportunity", (2,)) if row.algorithm in FAIR else None
     algorithm = Fpfl(network, parity, **values)

@@ -11,10 +11,10 @@ alone, as in the paper.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,9 +29,10 @@ from benchmarks.showing import as_svg, page, panels, published
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import Protection, run
 from synthfair.federated.fpfl import Fpfl
-from synthfair.federated.networks import Network
+from synthfair.federated.networks import draw_layer
 from synthfair.federated.parity import Parity
 from synthfair.federated.users import Users, make_users
+from synthfair.model import Params
 from synthfair.privacy.accounting import SampledSums
 
 # The network of section 4.2
@@ -40,51 +41,49 @@ SIDE = 5
 STRIDE = 2
 
 
-class Convolution(eqx.Module):
-    """A 5 x 5 convolution with stride 2, as one product with the image's patches.
+def convolved(images: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
+    """Convolve with 5 x 5 filters and stride 2, as one product with the images' patches.
 
     Under a derivative for every user, XLA turns convolutions into grouped ones, which take over
     ten times as long on a CPU.
+
+    Args:
+        images: [R, c, s, s].
+        weight: [f, 25 c] of the filters.
+        bias: [f].
+
+    Returns:
+        [R, f, s', s'] with s' = (s - 5) // 2 + 1.
     """
-
-    conv: eqx.nn.Conv2d
-
-    def __init__(self, n_in: int, n_out: int, key: jax.Array) -> None:
-        """Weights as equinox makes them."""
-        self.conv = eqx.nn.Conv2d(n_in, n_out, SIDE, STRIDE, key=key)
-
-    def __call__(self, image: jax.Array) -> jax.Array:
-        """Of [n_in, s, s], [n_out, s', s'] with s' = (s - 5) // 2 + 1."""
-        weights, bias = self.conv.weight, self.conv.bias
-        side = (image.shape[1] - SIDE) // STRIDE + 1
-        reach = STRIDE * (side - 1) + 1
-        # [n_in 25, s' s'] are the pixels under each weight.
-        places = [slice(i, i + reach, STRIDE) for i in range(SIDE)]
-        patches = jnp.stack([image[:, up, across] for up in places for across in places], axis=1)
-        product = weights.reshape(len(weights), -1) @ patches.reshape(-1, side * side)
-        return product.reshape(-1, side, side) + (0.0 if bias is None else bias)
+    side = (images.shape[-1] - SIDE) // STRIDE + 1
+    reach = STRIDE * (side - 1) + 1
+    # [R, 25 c, s' s'] are the pixels under each weight.
+    places = [slice(i, i + reach, STRIDE) for i in range(SIDE)]
+    patches = jnp.stack([images[:, :, up, across] for up in places for across in places], axis=2)
+    product = weight @ patches.reshape(len(images), -1, side * side) + bias[:, None]
+    return product.reshape(len(images), -1, side, side)
 
 
-class DigitNetwork(eqx.Module):
+@dataclass(frozen=True)
+class DigitNetwork:
     """Two convolutions with 32 and 64 filters, 100 hidden units, and ten scores."""
 
-    first: Convolution
-    second: Convolution
-    hidden: eqx.nn.Linear
-    last: eqx.nn.Linear
+    def init(self, key: jax.Array) -> Params:
+        """Draw weights and biases of each layer."""
+        shapes = (3 * SIDE**2, 32), (32 * SIDE**2, 64), (64 * 4 * 4, 100), (100, 10)
+        keys = jax.random.split(key, len(shapes))
+        return [draw_layer(*shape, own) for shape, own in zip(shapes, keys, strict=True)]
 
-    def __init__(self, key: jax.Array) -> None:
-        """Random weights."""
-        keys = jax.random.split(key, 4)
-        self.first = Convolution(3, 32, keys[0])
-        self.second = Convolution(32, 64, keys[1])
-        self.hidden = eqx.nn.Linear(64 * 4 * 4, 100, key=keys[2])
-        self.last = eqx.nn.Linear(100, 10, key=keys[3])
+    def scores(self, params: Params, a: jax.Array) -> jax.Array:
+        """Return the scores [R, 10] of images [R, 3, 28, 28]."""
+        first, second, (weight, bias), (last, shift) = params
+        filtered = jax.nn.relu(convolved(jax.nn.relu(convolved(a, *first)), *second))
+        return jax.nn.relu(filtered.reshape(len(a), -1) @ weight.T + bias) @ last.T + shift
 
-    def __call__(self, image: jax.Array) -> jax.Array:
-        """[10] scores of an image [3, 28, 28]."""
-        filtered = jax.nn.relu(self.second(jax.nn.relu(self.first(image))))
-        return self.last(jax.nn.relu(self.hidden(filtered.ravel())))
+    def loss(self, scores: jax.Array, y: jax.Array) -> jax.Array:
+        """Return the cross-entropies [R]."""
+        log_chance = jax.nn.log_softmax(scores)
+        return -jnp.take_along_axis(log_chance, y[:, None].astype(int), axis=1)[:, 0]
 
 
 # The rows of table 3, and their settings
@@ -192,7 +191,7 @@ def run_row(row: DigitRow, seed: int, *, smoke: bool) -> DigitValues:
 
 def trained(row: DigitRow, settings: DigitSettings, seed: int) -> DigitValues:
     """The same with other settings."""
-    digits, network, settings = load(seed), Network(DigitNetwork), settings.of(row)
+    digits, network, settings = load(seed), DigitNetwork(), settings.of(row)
     users = writers_of(digits, settings.images, seed)
     rounds, cohort, _, *rates = settings
     parity = Parity("accuracy_parity", (3,)) if row.algorithm in FAIR else None

@@ -36,7 +36,7 @@ from synthfair.federated.algorithm import Algorithm
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run
 from synthfair.federated.fair_sgd import FairSgd
-from synthfair.federated.networks import Network, Perceptron
+from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity, ParityNotion
 from synthfair.federated.two_phase import TwoPhaseSettings, make_two_phase
 from synthfair.federated.users import Users, make_users
@@ -95,7 +95,7 @@ class ParityProblem(NamedTuple):
     users: Users
     test: Encoded
     notion: ParityNotion
-    model: Network
+    model: Perceptron
 
     @property
     def parity(self) -> Parity:
@@ -113,7 +113,7 @@ def make_parity_problem(
     clients = federate(parts, schema)
     own = pooled(clients.train)
     users = make_users(_inputs(own), own.s, own.y.astype(np.float32), clients.user)
-    model = Network(Perceptron(users.a.shape[1], hidden))
+    model = Perceptron(users.a.shape[1], hidden)
     return ParityProblem(users, pooled(clients.test), notion, model)
 
 

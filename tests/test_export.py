@@ -2,8 +2,6 @@
 
 import json
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from synthfair.data.bases import Spline, Steps
 from synthfair.data.encode import encode
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
-from synthfair.federated import Perceptron
 from synthfair.postprocess import GroupDecision
 from synthfair.scoring import predict
 from synthfair.trained import Layer, TrainedModel, input_names, read_model, write_model
@@ -225,13 +222,3 @@ def test_a_package_that_is_not_there_is_named(monkeypatch):
     expected = r"to_sklearn: needs sklearn; pip install 'synthfair\[sklearn\]'"
     with pytest.raises(InputError, match=expected):
         linear().to_sklearn()
-    with pytest.raises(InputError, match=r"hidden: needs equinox; .*\[networks\]'"):
-        Perceptron(3, hidden=(8,))
-
-
-def test_a_linear_model_needs_no_networks():
-    code = (
-        "import sys; sys.modules['equinox'] = None\n"
-        "import synthfair.compare.compared_methods, synthfair.sklearn.classifiers"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,7 +14,7 @@ from synthfair.federated import engine
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import UNPROTECTED, Protection
 from synthfair.federated.fpfl import CohortSums, Fpfl, Statistics
-from synthfair.federated.networks import LogisticRegression, Network, Perceptron
+from synthfair.federated.networks import LogisticRegression, Perceptron
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.users import make_users
 
@@ -137,7 +137,7 @@ def test_without_a_constraint_it_is_gradient_descent():
 
 def test_the_constraint_lowers_the_gap_of_a_network():
     """Without force (multipliers and damping of 0) there is no constraint."""
-    network, gaps = Network(Perceptron(4, (8,))), []
+    network, gaps = Perceptron(4, (8,)), []
     for force in ({"multiplier_rate": 0.0, "damping": 0.0}, {"multiplier_rate": 0.1, "damping": 5}):
         algorithm = Fpfl(network, Parity("statistical_parity"), learning_rate=0.5, **force)
         params = run_all(algorithm, rounds=400).state.params

@@ -181,10 +181,14 @@ def test_claims_about_digits_hold_do_not_or_are_undecided():
     assert found["accuracy of FPFL 1000K"][1] == findings.NO  # 0.9 in place of 0.927
 
 
-def test_convolution_by_patches_is_equinox_convolution():
-    layer = femnist_fpfl.Convolution(3, 4, jax.random.key(0))
-    image = jax.random.normal(jax.random.key(1), (3, 28, 28))
-    np.testing.assert_allclose(layer(image), layer.conv(image), rtol=1e-6, atol=1e-6)
+def test_convolution_by_patches_is_that_of_jax():
+    rng = np.random.default_rng(0)
+    images, bias = rng.normal(size=(2, 3, 28, 28)), rng.normal(size=4)
+    weight = rng.normal(size=(4, 3, femnist_fpfl.SIDE, femnist_fpfl.SIDE))
+    found = femnist_fpfl.convolved(images, weight.reshape(4, -1), bias)
+    strides = (femnist_fpfl.STRIDE,) * 2
+    expected = jax.lax.conv_general_dilated(images, weight, strides, "VALID") + bias[:, None, None]
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
 def few_digits():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from two_group_rows import NETWORK, rows_of
 
-from synthfair.federated.networks import LogisticRegression, Network
+from synthfair.federated.networks import LogisticRegression, Perceptron
 from synthfair.federated.row_sums import (
     clipped_gradients,
     clipped_sum,
@@ -63,14 +63,14 @@ def test_the_clipped_sum_is_that_of_a_naive_loop(model):
 def test_a_network_of_another_kind_takes_the_way_that_holds_for_any_model():
     """It would not be private if its gradients were taken for those of a network with ReLU."""
 
-    class Doubled(Network):
+    class Doubled(Perceptron):
         def scores(self, params, a):
             return 2 * super().scores(params, a)
 
-    rows, params = rows_of(), NETWORK.init(KEY)
-    own = row_gradients(Doubled(NETWORK.build), params, rows)
+    rows, params, doubled = rows_of(), NETWORK.init(KEY), Doubled(3, NETWORK.hidden)
+    own = row_gradients(doubled, params, rows)
     expected = (own * np.minimum(1, 0.5 / np.linalg.norm(own, axis=1))[:, None]).sum(axis=0)
-    found = flat(clipped(Doubled(NETWORK.build), params, rows, 0.5))
+    found = flat(clipped(doubled, params, rows, 0.5))
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 

@@ -15,7 +15,7 @@ from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.dp_sgd import DpSgd
 from synthfair.federated.engine import run
 from synthfair.federated.fair_sgd import FairSgd, FairState, fair_loss
-from synthfair.federated.networks import LogisticRegression, Network, Perceptron
+from synthfair.federated.networks import LogisticRegression, Perceptron
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.two_phase import (
     SENSITIVITY,
@@ -29,7 +29,7 @@ from synthfair.privacy.accounting import Composition, common_noise
 
 KEY = jax.random.key(3)
 ROWS = rows_of()
-NETWORK = Network(Perceptron(3, (6,)))
+NETWORK = Perceptron(3, (6,))
 
 noisy_sums = jax.jit(lambda teacher, *given: teacher.noisy_sums(*given))
 objective = jax.jit(lambda algorithm, *given: algorithm.objective(*given))

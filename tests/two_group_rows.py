@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.federated.networks import Network, Perceptron
+from synthfair.federated.networks import Perceptron
 from synthfair.federated.users import UserRows, make_users
 
-NETWORK = Network(Perceptron(3, (5, 4)))
+NETWORK = Perceptron(3, (5, 4))
 
 
 def make(n=60, seed=0, gap=1.0):

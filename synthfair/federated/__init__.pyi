@@ -8,7 +8,7 @@ from .fedavg import FedAvg, FedAvgSettings
 from .fpfl import FedSgdSettings, Fpfl, FpflSettings, MmdmSettings
 from .method_settings import TrainingPlan
 from .methods import METHODS, WITHOUT_FLAGS, TrainConfig, load_train_config, own_settings
-from .networks import LogisticRegression, Network, Perceptron
+from .networks import LogisticRegression, Perceptron
 from .parity import Parity
 from .privfairfl import PrivFairFLPostSettings, PrivFairFLPreSettings
 from .refine import Refine, RefineSettings
@@ -43,7 +43,6 @@ __all__ = [
     "FpflSettings",
     "LogisticRegression",
     "MmdmSettings",
-    "Network",
     "Parity",
     "Perceptron",
     "PrivFairFLPostSettings",

@@ -18,7 +18,7 @@ from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import CHUNK, UNPROTECTED, Protection, report_size
-from synthfair.federated.networks import LogisticRegression, Network, Perceptron, Trainable
+from synthfair.federated.networks import LogisticRegression, Perceptron, Trainable
 from synthfair.federated.secure_sums import SecureSums, make_secure_sums
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import Users
@@ -194,7 +194,7 @@ class TrainConfig(Settings):
         """A linear model, or a network."""
         n_inputs = data.users.a.shape[1]
         if self.hidden:
-            return Network(Perceptron(n_inputs, self.hidden))
+            return Perceptron(n_inputs, self.hidden)
         return LogisticRegression(n_inputs)
 
     def numbers(self, algorithm: type) -> dict[str, Any]:

@@ -1,19 +1,15 @@
-"""Models that users train together: linear models, and networks from equinox."""
+"""Models that users train together: linear models and networks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import jax
-import jax.numpy as jnp
 
-from synthfair.errors import require
-from synthfair.model import LinearModel, Params, Scorer, logistic
-
-BuildNetwork = Callable[[jax.Array], Callable[[jax.Array], jax.Array]]
-"""A function of a key that makes an equinox module, which maps one row's inputs to its scores."""
+from synthfair.model import LinearModel, Params, Scorer
 
 _LINEAR = LinearModel()
 
@@ -22,11 +18,12 @@ class Trainable(Scorer, Protocol):
     """A model that is trained in steps from random params.
 
     Its scores are [R] log-odds of y = +1, or [R, C] log-probabilities of C classes, up to a
-    constant; labels are then 0 to C - 1.
+    constant; labels are then 0 to C - 1. It must be hashable, and compare equal to another of the
+    same mathematics, as frozen dataclasses do: compiled code is looked up by it.
     """
 
     def init(self, key: jax.Array) -> Params:
-        """Draws first params."""
+        """Return first params, drawn by the key."""
         ...
 
 
@@ -47,84 +44,54 @@ class LogisticRegression:
     n_inputs: int
 
     def init(self, key: jax.Array) -> Params:  # noqa: ARG002
-        """Returns zeros; the key is not used."""
+        """Return zeros; the key is not used."""
         return _LINEAR.init(self.n_inputs)
 
     def scores(self, params: Params, a: jax.Array) -> jax.Array:
-        """Returns the scores [R] a'theta."""
+        """Return the scores [R] a'theta."""
         return _LINEAR.scores(params, a)
 
     def loss(self, scores: jax.Array, y: jax.Array) -> jax.Array:
-        """[R] losses of the margins."""
+        """Return the losses [R] of the margins."""
         return _LINEAR.loss(scores, y)
 
 
 @dataclass(frozen=True)
-class Network:
-    """A network with the logistic loss, or, of several outputs, with the cross-entropy.
+class Perceptron(LogisticRegression):
+    """A fully connected network with ReLU, one output, and the logistic loss.
 
-    Args:
-        build: makes the equinox module, whose arrays are all floating-point; must be hashable, and
-            compare equal to another of the same mathematics, as functions and frozen dataclasses
-            do.
-
-    Example:
-        >>> import synthfair as sf
-        >>> network = sf.federated.Network(sf.federated.Perceptron(3, hidden=(8, 4)))
-    """
-
-    build: BuildNetwork
-
-    def init(self, key: jax.Array) -> Params:
-        """Returns the module's own params, in the user's default precision."""
-        import equinox as eqx
-
-        return eqx.filter(self.build(key), eqx.is_inexact_array)
-
-    def scores(self, params: Params, a: jax.Array) -> jax.Array:
-        """[R] or [R, C] outputs."""
-        import equinox as eqx
-
-        shapes = eqx.filter_eval_shape(self.build, jax.random.key(0))
-        static = eqx.filter(
-            shapes, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct), inverse=True
-        )
-        return jax.vmap(eqx.combine(params, static))(a)
-
-    def loss(self, scores: jax.Array, y: jax.Array) -> jax.Array:
-        """[R] logistic losses of log-odds [R], or cross-entropies of log-probabilities [R, C]."""
-        if scores.ndim == 1:
-            return logistic(y * scores)
-        log_chance = jnp.take_along_axis(jax.nn.log_softmax(scores), y[:, None].astype(int), axis=1)
-        return -log_chance[:, 0]
-
-
-@dataclass(frozen=True)
-class Perceptron:
-    """Builds a fully connected network with ReLU and one output.
+    Its params are a pair of weights [outputs, inputs] and biases [outputs] for each layer.
 
     Args:
         n_inputs: width of a row of inputs.
         hidden: widths of the hidden layers; with none it is linear.
 
-    Raises:
-        InputError: equinox is not installed.
+    Example:
+        >>> import jax
+        >>> import synthfair as sf
+        >>> network = sf.federated.Perceptron(3, hidden=(8, 4))
+        >>> [weight.shape for weight, _ in network.init(jax.random.key(0))]
+        [(8, 3), (4, 8), (1, 4)]
     """
 
-    n_inputs: int
     hidden: tuple[int, ...]
 
-    def __post_init__(self) -> None:
-        """Refuses to go on without equinox."""
-        require("equinox", "hidden", "networks")
+    def init(self, key: jax.Array) -> Params:
+        """Draw the params in the user's default precision."""
+        shapes = list(pairwise((self.n_inputs, *self.hidden, 1)))
+        keys = jax.random.split(key, len(shapes))
+        return [draw_layer(*shape, own) for shape, own in zip(shapes, keys, strict=True)]
 
-    def __call__(self, key: jax.Array) -> Callable[[jax.Array], jax.Array]:
-        """Makes the equinox module."""
-        import equinox as eqx
+    def scores(self, params: Params, a: jax.Array) -> jax.Array:
+        """Return the scores [R]."""
+        *layers, (weight, bias) = params
+        for inner, shift in layers:
+            a = jax.nn.relu(a @ inner.T + shift)
+        return a @ weight[0] + bias[0]
 
-        widths = (self.n_inputs, *self.hidden, "scalar")
-        keys = jax.random.split(key, len(widths) - 1)
-        layers: list[Callable] = []
-        for width, after, layer_key in zip(widths, widths[1:], keys, strict=False):
-            layers += [eqx.nn.Linear(width, after, key=layer_key), eqx.nn.Lambda(jax.nn.relu)]
-        return eqx.nn.Sequential(layers[:-1])
+
+def draw_layer(n_inputs: int, n_outputs: int, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Draw weights [outputs, inputs] and biases [outputs] from +-1 / sqrt(inputs), uniformly."""
+    limit, keys = 1 / math.sqrt(n_inputs), jax.random.split(key)
+    weight = jax.random.uniform(keys[0], (n_outputs, n_inputs), minval=-limit, maxval=limit)
+    return weight, jax.random.uniform(keys[1], (n_outputs,), minval=-limit, maxval=limit)

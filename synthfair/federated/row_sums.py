@@ -16,7 +16,7 @@ from typing import TypeVar
 import jax
 import jax.numpy as jnp
 
-from synthfair.federated.networks import Network, Perceptron, Trainable
+from synthfair.federated.networks import Perceptron, Trainable
 from synthfair.federated.users import UserRows
 from synthfair.model import Params, derivative, logistic, squared_norm
 
@@ -114,7 +114,7 @@ def clipped_sum(
         As params.
     """
     # A subclass may compute other scores: it takes the way that holds for any model.
-    if type(model) is Network and type(model.build) is Perceptron:
+    if type(model) is Perceptron:
         return _dense_layers(params, a, slope, clip)
 
     # Of any model, all rows' gradients are held together.
@@ -143,24 +143,23 @@ def _dense_layers(
     params: Params, a: jax.Array, slope: jax.Array, clip: jax.Array | float
 ) -> Params:
     """Sums clipped gradients, see the head of the module; a bias weighs one more input, 1."""
-    layers = [layer for layer in params.layers if hasattr(layer, "weight")]
 
     def forward(probes: list[jax.Array]) -> tuple[jax.Array, list[jax.Array]]:
         """Scores [R] and each layer's inputs; a probe is added to a layer's outputs."""
         inputs, outputs = [], a
-        for i, (layer, probe) in enumerate(zip(layers, probes, strict=True)):
+        for i, ((weight, bias), probe) in enumerate(zip(params, probes, strict=True)):
             inputs.append(outputs if i == 0 else jax.nn.relu(outputs))
-            outputs = inputs[-1] @ layer.weight.T + jnp.asarray(layer.bias) + probe
+            outputs = inputs[-1] @ weight.T + bias + probe
         return outputs[:, 0], inputs
 
-    probes = [jnp.zeros((len(a), len(layer.weight)), a.dtype) for layer in layers]
+    probes = [jnp.zeros((len(a), len(bias)), a.dtype) for _, bias in params]
     _, back, inputs = jax.vjp(forward, probes, has_aux=True)
     (errors,) = back(slope)
     pairs = list(zip(errors, inputs, strict=True))
     squares = sum(jnp.sum(e**2, axis=1) * (1.0 + jnp.sum(h**2, axis=1)) for e, h in pairs)
     factor = _factor(jnp.sqrt(jnp.asarray(squares)), clip)[:, None]
-    leaves = []
+    sums = []
     for e, h in pairs:
         short = jnp.where(factor > 0, factor * e, 0.0)  # 0 times infinity would be no number
-        leaves += [short.T @ jnp.where(factor > 0, h, 0.0), jnp.sum(short, axis=0)]
-    return jax.tree.unflatten(jax.tree.structure(params), leaves)
+        sums.append((short.T @ jnp.where(factor > 0, h, 0.0), jnp.sum(short, axis=0)))
+    return sums

@@ -363,11 +363,9 @@ def make_model(
         )
     hidden, theta = (), params
     if config.hidden:
-        *layers, last = params.layers[::2]  # between them are the activations
-        hidden = tuple(
-            Layer(weight=layer.weight.tolist(), bias=layer.bias.tolist()) for layer in layers
-        )
-        theta = np.append(last.weight, last.bias)  # the intercept stands last
+        *layers, last = params
+        hidden = tuple(Layer(weight=weight.tolist(), bias=bias.tolist()) for weight, bias in layers)
+        theta = np.append(*last)  # the intercept stands last
     return TrainedModel(
         schema=data.schema,
         version=synthfair.__version__,
