@@ -1,13 +1,13 @@
-"""Thresholds and mixtures of thresholds against brute force, SciPy's hull and fairlearn."""
+"""Thresholds and mixtures of thresholds against brute force, SciPy's linprog and fairlearn."""
 
 import warnings
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 import pytest
 from conftest import needs_data
 from fairlearn.postprocessing import ThresholdOptimizer
-from scipy.spatial import ConvexHull
+from scipy.optimize import linprog
 from scipy.stats import norm
 from score_rows import histogram_of, scored_rows
 from sklearn.dummy import DummyClassifier
@@ -18,7 +18,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.intervals import metrics
 from synthfair.fairness.metrics import Scored
 from synthfair.postprocess import ScoreHistogram, choose_decision, score_bins
-from synthfair.postprocess.thresholds import best_mixture, best_thresholds, upper_hull
+from synthfair.postprocess.thresholds import best_weights
 
 NOTIONS = ["statistical_parity", "equal_opportunity", "equalized_odds"]
 
@@ -92,8 +92,10 @@ def test_values_may_be_any():
             if np.ptp(rates[:, range(3), choice], axis=1).max() <= 0.25:
                 best = max(best, value[range(3), choice].sum())
         if best > -np.inf:
-            found = best_thresholds(list(rates), value, 0.25)
-            assert value[range(3), found].sum() == pytest.approx(best)
+            found = best_weights(list(rates), value, 0.25, randomized=False)
+            assert (found.sum(axis=1) == 1).all()
+            assert set(found.ravel()) == {0.0, 1.0}
+            assert (found * value).sum() == pytest.approx(best)
 
 
 def test_five_groups_of_a_hundred_bins_are_quick_and_within_the_tolerance():
@@ -112,38 +114,24 @@ def test_selecting_everybody_is_chosen_only_where_it_is_best():
     assert upside_down.accuracy.value == upside_down.constant_accuracy.value == 0.5
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_hulls_are_scipys(seed):
-    rng = np.random.default_rng(seed)
-    x, y = np.sort(rng.random(30)), np.sort(rng.random(30))
-    points = np.column_stack([x, y])
-    found = upper_hull(x, y)
-    hull = ConvexHull(points)
-    upper = {i for e, simplex in zip(hull.equations, hull.simplices, strict=True)
-             if e[1] > 0 for i in simplex}  # fmt: skip
-    assert set(found) == upper
-    assert (np.diff(x[found]) > 0).all()
-
-
-def test_hulls_of_vertical_and_repeated_points():
-    x, y = np.array([0.0, 0, 0, 1, 1, 1]), np.array([0.0, 0.5, 0.5, 0.2, 1, 1])
-    assert [(x[i], y[i]) for i in upper_hull(x, y)] == [(0, 0), (0, 0.5), (1, 1)]
-
-
 @pytest.mark.parametrize("notion", NOTIONS)
 @pytest.mark.parametrize("n_groups", [2, 4])
 def test_a_mixture_is_as_good_as_any_and_within_the_tolerance(notion, n_groups):
-    """Of all mixtures, those of every threshold and not of the hulls alone."""
+    """As a programme says in which the rates of every pair of groups are compared."""
+    tables = (np.arange(5) >= np.arange(6)[:, None]).astype(float)  # [T, B]
+    group = np.repeat(np.eye(n_groups), 6, axis=1)  # [G, G T]
+    first, other = map(list, zip(*permutations(range(n_groups), 2), strict=True))
     for seed, alpha in product(range(5), (0.0, 0.1)):
         counts = small_counts(seed, n_groups)
         found = choose_decision(histogram(counts), notion, alpha, randomized=True)
         chance = chances(found.decision)
         assert np.ptp(rates_of(counts, chance, notion), axis=1).max() <= alpha + 1e-7
-        tables = (np.arange(5) >= np.arange(6)[:, None]).astype(float)  # [T, B]
-        each = np.stack([rates_of(counts, [t] * n_groups, notion) for t in tables], axis=-1)
+        rates = np.stack([rates_of(counts, [t] * n_groups, notion) for t in tables], axis=-1)
         right = np.array([[t @ own[1] + (1 - t) @ own[0] for t in tables] for own in counts])
-        everything = best_mixture(list(each), right, alpha, [np.arange(6)] * n_groups)
-        assert right_of(counts, chance) == pytest.approx((everything * right).sum(), abs=1e-5)
+        within = [group * rate.ravel() for rate in rates]
+        above = np.vstack([rows[first] - rows[other] for rows in within])
+        best = linprog(-right.ravel(), above, np.full(len(above), alpha), group, np.ones(n_groups))
+        assert right_of(counts, chance) == pytest.approx(-best.fun, abs=1e-5)
         threshold = choose_decision(histogram(counts), notion, alpha)
         assert found.accuracy.value >= threshold.accuracy.value - 1e-7
 

@@ -15,7 +15,7 @@ from synthfair.errors import InputError
 from synthfair.postprocess.histogram import score_bins
 
 MOST_BINS = 2**11
-"""More bins only add noise; and the search for thresholds grows with their square."""
+"""More bins only add noise; and the search for thresholds takes longer."""
 
 RANDOMIZED = "randomized_thresholds"
 """The method of decisions that are drawn by coins, in metrics.json."""

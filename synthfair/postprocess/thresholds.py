@@ -26,9 +26,6 @@ _COMPARED: dict[Notion, tuple[tuple[int, ...], ...]] = {
 }
 """Labels, 0 for -1 and 1 for +1, of the rows of which each rate is the selected share."""
 
-ROUNDING = 1e-12
-"""The largest difference of rates that are equal but for rounding."""
-
 LEAST_WEIGHT = 1e-9
 """The least weight of a threshold in a mixture; less is rounding of the linear programme."""
 
@@ -124,13 +121,7 @@ def choose_decision(
     rates = [some / some[:, :1] for some in rows]
     negative, positive = selected.swapaxes(0, 1)
     right = positive + negative[:, :1] - negative
-
-    # The best threshold of each group, or weights of some.
-    if randomized:
-        hulls = [upper_hull(f, t) for f, t in zip(negative, positive, strict=True)]
-        weights = best_mixture(rates, right, alpha, hulls)
-    else:
-        weights = np.eye(n_bins + 1)[best_thresholds(rates, right, alpha)]
+    weights = best_weights(rates, right, alpha, randomized=randomized)
 
     # A row in bin b is selected by the thresholds up to b.
     chance = np.minimum(np.cumsum(weights, axis=1).round(12), 1.0)
@@ -184,140 +175,60 @@ def _estimates(
     return accuracy, max(gaps), constant
 
 
-def best_thresholds(rates: Sequence[np.ndarray], value: np.ndarray, alpha: float) -> np.ndarray:
-    """[G] a threshold for each group, with the largest sum of values under the constraints.
-
-    Rates differ by at most alpha between groups if and only if a window [low, low + alpha] holds
-    them all, and low may be the smallest of them. As rates fall with the threshold, those of a
-    group in a window are a stretch of thresholds. Exact, for any number of groups: every window of
-    the first rate is tried with every window of the last, the most promising first, until no other
-    can be better. Two rates of G groups and T thresholds take at most G T passes over G T numbers.
-
-    Args:
-        rates: one or two, each [G, T], which never rise with the threshold.
-        value: [G, T] of each threshold.
-        alpha: most by which a rate may differ between two groups; at least 0. Some choice must be
-            possible.
-
-    Example:
-        >>> import numpy as np
-        >>> from synthfair.postprocess.thresholds import best_thresholds
-        >>> rate = np.array([[1.0, 0.5, 0.0], [1.0, 0.4, 0.0]])
-        >>> value = np.array([[4.0, 2.0, 1.0], [0.0, 3.0, 1.0]])
-        >>> [best_thresholds([rate], value, alpha).tolist() for alpha in (0.0, 0.1, 0.6)]
-        [[0, 0], [1, 1], [0, 1]]
-    """
-    n_groups, n_thresholds = value.shape
-    each = np.arange(n_groups)[:, None]
-
-    # maxima[k][g, t] is the largest of the 2^k values from t on.
-    levels = n_thresholds.bit_length()
-    maxima = np.full((levels, n_groups, n_thresholds + 1), -np.inf)
-    maxima[0, :, :-1] = value
-    for k in range(1, levels):
-        half = 2 ** (k - 1)
-        maxima[k, :, :-half] = np.maximum(maxima[k - 1, :, :-half], maxima[k - 1, :, half:])
-
-    def stretches(rate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """[G, W] first threshold in each window, and the first behind it."""
-        low = np.unique(rate)
-        high = low + alpha + ROUNDING
-        start = np.stack([np.searchsorted(-of_group, -high) for of_group in rate])
-        stop = np.stack([np.searchsorted(-of_group, -low, side="right") for of_group in rate])
-        return start, stop
-
-    def largest_sums(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-        """[W] sum over groups of the largest value of a stretch; -inf where one is empty.
-
-        Two stretches of 2^k thresholds cover one of up to 2^(k + 1).
-        """
-        length = stop - start
-        k = np.log2(np.maximum(length, 1)).astype(int)
-        largest = np.maximum(maxima[k, each, start], maxima[k, each, stop - 2**k])
-        return np.where(length > 0, largest, -np.inf).sum(axis=0)
-
-    # Windows of the first rate by their bounds, until no further one can be better.
-    first, last = stretches(rates[0]), stretches(rates[-1])
-    bounds = largest_sums(*first)
-    best, thresholds = -np.inf, np.zeros(n_groups, int)
-    for window in np.argsort(-bounds, kind="stable"):
-        if bounds[window] <= best:
-            break
-        start = np.maximum(first[0][:, [window]], last[0])
-        stop = np.minimum(first[1][:, [window]], last[1])
-        sums = largest_sums(start, stop)
-        if sums.max() > best:
-            best, other = sums.max(), sums.argmax()
-            ends = zip(value, start[:, other], stop[:, other], strict=True)
-            thresholds = np.array([a + own[a:b].argmax() for own, a, b in ends])
-    return thresholds
-
-
-def upper_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Indices of the vertices of the upper convex hull of points [T], from left to right.
-
-    Example:
-        >>> import numpy as np
-        >>> from synthfair.postprocess.thresholds import upper_hull
-        >>> upper_hull(np.array([0.0, 0.3, 0.6, 1.0]), np.array([0.0, 0.8, 0.7, 1.0])).tolist()
-        [0, 1, 3]
-    """
-    hull: list[int] = []
-    for i in np.lexsort((y, x)):
-        while len(hull) > 1:
-            a, b = hull[-2:]
-            if (x[b] - x[a]) * (y[i] - y[a]) < (y[b] - y[a]) * (x[i] - x[a]):
-                break  # a right turn at b
-            hull.pop()
-        hull.append(int(i))
-    return np.array(hull)
-
-
-def best_mixture(
-    rates: Sequence[np.ndarray],
-    value: np.ndarray,
-    alpha: float,
-    vertices: Sequence[np.ndarray],
+def best_weights(
+    rates: Sequence[np.ndarray], value: np.ndarray, alpha: float, *, randomized: bool
 ) -> np.ndarray:
-    """[G, T] weights of each group's thresholds, of sum 1, with the largest weighted sum of values.
+    """Return weights [G, T] of each group's thresholds, of sum 1, with the largest sum of values.
 
         maximise  sum_gt w_gt value_gt   such that   low_r <= sum_t w_gt rate_rgt <= low_r + alpha
 
-    for every group g and rate r, low_r being free: a linear programme. With alpha = 0 it is that
-    of Hardt, Price and Srebro (2016), section 3.2, whose points are the same for all groups.
+    for every group g and rate r, low_r being free: a linear programme, in which weights are 0 or 1
+    unless decisions are randomised. It is solved to the optimum, and holds to about 1e-6. With
+    alpha = 0 and randomised decisions it is that of Hardt, Price and Srebro (2016), section 3.2,
+    whose points are the same for all groups.
 
     Args:
-        rates: each [G, T].
+        rates: one or two, each [G, T].
         value: [G, T] of each threshold.
         alpha: most by which a rate may differ between two groups; at least 0. Some choice must be
             possible.
-        vertices: the thresholds of each group that may have a weight.
+        randomized: whether a group may have several thresholds.
 
     Raises:
         ArithmeticError: the programme is not solved, which a possible choice rules out.
-    """
-    from scipy.optimize import linprog
 
+    Example:
+        >>> import numpy as np
+        >>> from synthfair.postprocess.thresholds import best_weights
+        >>> rate = np.array([[1.0, 0.5, 0.0], [1.0, 0.4, 0.0]])
+        >>> value = np.array([[4.0, 2.0, 1.0], [0.0, 3.0, 1.0]])
+        >>> best_weights([rate], value, 0.1, randomized=False).argmax(axis=1).tolist()
+        [1, 1]
+    """
+    from scipy import sparse
+    from scipy.optimize import LinearConstraint, milp
+
+    # The variables are all weights, group by group, and then low of each rate.
     n_groups, n_rates = len(value), len(rates)
-    group = np.repeat(np.arange(n_groups), [len(corners) for corners in vertices])
-    place = group, np.concatenate(vertices)
-    member = (group == np.arange(n_groups)[:, None]).astype(float)
-    above = np.vstack(
+    sums = sparse.hstack(
+        [sparse.block_diag(np.ones_like(value)[:, None]), sparse.csr_array((n_groups, n_rates))]
+    )
+    above_low = sparse.vstack(
         [
-            np.hstack([member * rate[place], np.tile(-low, (n_groups, 1))])
+            sparse.hstack([sparse.block_diag(rate[:, None]), np.tile(-low, (n_groups, 1))])
             for rate, low in zip(rates, np.eye(n_rates), strict=True)
         ]
     )
-    solution = linprog(
-        np.append(-value[place] / np.abs(value).max(), np.zeros(n_rates)),
-        A_ub=np.vstack([above, -above]),
-        b_ub=np.repeat([alpha, 0.0], len(above)),
-        A_eq=np.hstack([member, np.zeros((n_groups, n_rates))]),
-        b_eq=np.ones(n_groups),
-        bounds=[(0, 1)] * (len(group) + n_rates),
+    solution = milp(
+        np.append(-value.ravel() / np.abs(value).max(), np.zeros(n_rates)),
+        integrality=np.repeat([not randomized, False], [value.size, n_rates]),
+        constraints=[LinearConstraint(sums, 1, 1), LinearConstraint(above_low, 0, alpha)],
+        options={"mip_rel_gap": 0},
     )
     if not solution.success:
         raise ArithmeticError(f"linear programme: {solution.message}")
-    weights, shares = np.zeros(value.shape), solution.x[: len(group)]
-    weights[place] = np.where(shares < LEAST_WEIGHT, 0.0, shares)
+    weights = solution.x[: value.size].reshape(value.shape)
+    if not randomized:
+        return weights.round()
+    weights[weights < LEAST_WEIGHT] = 0.0
     return weights / weights.sum(axis=1, keepdims=True)
