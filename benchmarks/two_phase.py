@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from fairlearn.metrics import equalized_odds_difference
 
 from benchmarks import findings as rules
 from benchmarks.findings import Finding, of_learned, verdict_of, verdict_of_cells, what_does_not
@@ -31,7 +32,7 @@ from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES, load_dataset
 from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
-from synthfair.fairness.metrics import equalized_odds_difference, statistical_parity_difference
+from synthfair.fairness.metrics import statistical_parity_difference
 from synthfair.federated.algorithm import Algorithm
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run

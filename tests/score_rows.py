@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from synthfair.fairness.intervals import metrics_with_intervals
 from synthfair.postprocess import ScoreHistogram, count_scores, score_bins
 
 
@@ -27,3 +28,9 @@ def histogram_of(z, s, y, n_bins=11, *, noise=None, **fields):
     groups = tuple("abcdefgh"[:n_groups])
     given = {"schema_hash": "0" * 64, "model": "1" * 64, "groups": groups} | fields
     return ScoreHistogram(counts=counts.tolist(), variance=variance, **given)
+
+
+def metrics(rows):
+    """What is reported of rows, by name, without intervals."""
+    found = metrics_with_intervals(rows, resamples=1, seed=0)
+    return {name: metric.value for name, metric in found.items()}

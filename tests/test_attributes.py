@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_schema, make_table
+from score_rows import metrics
 
 import synthfair as sf
 from synthfair.cli import main
@@ -18,7 +19,6 @@ from synthfair.data.encode import encode, records_table
 from synthfair.data.schema import Categorical, parse_schema
 from synthfair.errors import InputError
 from synthfair.evaluation import evaluate_scores, evaluation_document
-from synthfair.fairness.intervals import metrics
 from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.model import Rows
@@ -338,13 +338,6 @@ class TestEstimators:
             sf.sklearn.FairLogisticRegression(groups_by="town").fit(
                 self.X, self.Y, sensitive_features=TABLE[["town", "home"]]
             )
-
-    def test_gaps_take_columns_as_fairlearn_does(self):
-        decided, features = TABLE["income"] > 40, TABLE[["town", "home"]]
-        found = sf.fairness.equalized_odds_difference(self.Y, decided, sensitive_features=features)
-        assert found == pytest.approx(
-            fl.equalized_odds_difference(self.Y, decided, sensitive_features=features)
-        )
 
 
 def test_a_draft_has_several(tmp_path):

@@ -9,13 +9,12 @@ import pytest
 from conftest import make_schema, make_table
 from pydantic import ValidationError
 from scipy.stats import kstest
-from score_rows import histogram_of
+from score_rows import histogram_of, metrics
 from test_trained import checksum, some_model
 
 import synthfair as sf
 from synthfair.errors import InputError
 from synthfair.evaluation import pooled_scores
-from synthfair.fairness.intervals import metrics
 from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.measure.reports import rate_of
 from synthfair.postprocess import GroupDecision, coins, score_bins

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from scipy.stats import beta, binom, binomtest
+from score_rows import metrics
 
 from synthfair.fairness.intervals import (
     UNDEFINED,
@@ -20,7 +21,6 @@ from synthfair.fairness.intervals import (
     gap_interval,
     group_sizes,
     largest,
-    metrics,
     metrics_with_intervals,
     near_constant,
     rate_interval,

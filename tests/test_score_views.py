@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from conftest import make_schema
+from score_rows import metrics
 
 from synthfair.config import ServerConfig
 from synthfair.evaluation import evaluate_scores
-from synthfair.fairness.intervals import metrics
 from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.postprocess.histogram import ScoreCounts, group_score_counts
 from synthfair.report.answer import COMPARED

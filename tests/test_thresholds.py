@@ -9,13 +9,12 @@ from conftest import needs_data
 from fairlearn.postprocessing import ThresholdOptimizer
 from scipy.optimize import linprog
 from scipy.stats import norm
-from score_rows import histogram_of, scored_rows
+from score_rows import histogram_of, metrics, scored_rows
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 import synthfair as sf
 from synthfair.errors import InputError
-from synthfair.fairness.intervals import metrics
 from synthfair.fairness.metrics import Scored
 from synthfair.postprocess import ScoreHistogram, choose_decision, score_bins
 from synthfair.postprocess.thresholds import best_weights

@@ -1,13 +1,3 @@
-from .metrics import (
-    demographic_parity_difference,
-    equal_opportunity_difference,
-    equalized_odds_difference,
-    statistical_parity_difference,
-)
+from .metrics import statistical_parity_difference
 
-__all__ = [
-    "demographic_parity_difference",
-    "equal_opportunity_difference",
-    "equalized_odds_difference",
-    "statistical_parity_difference",
-]
+__all__ = ["statistical_parity_difference"]

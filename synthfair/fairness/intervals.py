@@ -430,12 +430,6 @@ def rows_to_settle(gap: Metric, limit: float, rows: int) -> int | None:
     return int(float(f"{max(more, 1):.1e}"))
 
 
-def metrics(rows: Scored) -> dict[str, float]:
-    """The values of :func:`metrics_with_intervals` alone."""
-    measured = metrics_with_intervals(rows, resamples=1, seed=0)
-    return {name: metric.value for name, metric in measured.items()}
-
-
 def gap_interval(*shares: Shares, tail: float = TAIL) -> Metric:
     """The largest size of the differences between groups' rates, of one rate or of several.
 
