@@ -9,8 +9,6 @@ from conftest import make_schema, make_table
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.evaluation import evaluation_document, small_group_warnings, small_groups
-from synthfair.fairness.metrics import Scored
-from synthfair.server.parts import largest_gap
 from synthfair.trained import input_names, write_model
 
 SCHEMA = make_schema(3)
@@ -69,19 +67,3 @@ def test_evaluate_leaves_them_out_and_says_so(tmp_path, capsys):
     said = " ".join(capsys.readouterr().err.split())
     assert "town=c (7 rows:" in said
     assert "gaps leave out groups with fewer than 10 rows" in said
-
-
-@pytest.mark.parametrize(
-    ("notion", "least", "gap"),
-    [
-        ("statistical_parity", 0, 1.0),
-        ("statistical_parity", 3, 0.5),
-        ("equal_opportunity", 2, 0.0),
-        ("equalized_odds", 2, 1.0),
-    ],
-)
-def test_the_checks_of_a_pool_leave_them_out_too(notion, least, gap):
-    s = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2])
-    y = np.array([1.0, 1, -1, -1, 1, 1, -1, -1, 1, -1])
-    score = np.array([1.0, 1, 1, 1, 1, 1, -1, -1, -1, -1])
-    assert largest_gap(Scored(y, score, s, 3), notion, least) == gap

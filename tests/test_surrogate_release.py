@@ -515,22 +515,28 @@ def test_a_schema_with_a_weight_has_no_records(folder, releases, capsys):
     assert "records: have a column 'weight' of their own" in capsys.readouterr().err
 
 
-def test_a_pool_of_fair_releases_that_fails_says_so(tmp_path, schema):
-    """Each is fair by itself; pooled they are not, and the wanted gap is missed."""
-    from synthfair.fairness.metrics import Metric
-    from synthfair.server.parts import PoolCheck
-
-    gap = Metric(-0.2, -0.25, -0.15)
-    check = PoolCheck(gap, {"a": 0.05, "b": 0.06, "c": 0.04}, 0.05, Metric(0.6, 0.55, 0.65), 0.7)
-    said = " ".join(check.warnings)
-    assert "is 0.200 (95 % interval 0.150 to 0.250), and at most 0.05 was asked for." in said
-    assert "less fair than its parts" in said
-    assert "its accuracy of 0.600 is below the 0.700 of the more frequent label" in said
-    assert "--release surrogate" in said
-    accurate, near = Metric(0.8, 0.75, 0.85), Metric(0.051, 0.03, 0.07)
-    (said,) = PoolCheck(near, {"a": 0.05, "b": 0.06}, 0.05, accurate, 0.7).warnings
-    assert "0.051 (95 % interval 0.030 to 0.070), and at most 0.05 was asked for; that may" in said
-    assert PoolCheck(near, {"a": 0.05, "b": 0.06}, 0.06, accurate, 0.7).warnings == ()
+def test_a_pool_of_fair_releases_that_misses_the_gap_and_learns_nothing_says_so(tmp_path):
+    """The strictest client's gap and notion count, and labels are noise."""
+    (tmp_path / "schema.json").write_text(SCHEMA.to_json())
+    test, rng = make_table(400, seed=9), np.random.default_rng(0)
+    test.assign(paid=rng.permutation(test["paid"])).to_csv(tmp_path / "test.csv", index=False)
+    some = some_release()
+    for name, asked in {"c0": {}, "c1": {"max_gap": 0.2}, "c2": {"max_gap": 0.001}}.items():
+        config = sf.DistillConfig(notion="equal_opportunity", **asked)
+        x, s = rng.random((40, some.x.shape[1])), rng.integers(2, size=40)
+        release = replace(some, x=x, s=s, y=np.where(x[:, 0] + 0.5 * s > 0.8, 1.0, -1.0))
+        header = some.header.model_copy(update={"config": config})
+        write_release(replace(release, header=header), tmp_path / f"{name}.parquet")
+    served = run_server(tmp_path)
+    missed, near = (
+        next(said for said in served.warnings if words in said)
+        for words in ("was asked for", "constant classifier")
+    )
+    gap = size(served.evaluation.overall["equal_opportunity_difference"])
+    assert f"is {gap.value:.3f} (95 % interval {gap.low:.3f} to {gap.high:.3f})" in missed
+    assert "and at most 0.001 was asked for" in missed
+    assert "--release surrogate" in missed
+    assert "--release surrogate" in near
 
 
 def total_covariance(scores, rows):

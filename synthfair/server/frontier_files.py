@@ -12,10 +12,10 @@ import numpy as np
 
 from synthfair.data.encode import Encoded
 from synthfair.evaluation import encode_tests
-from synthfair.fairness.metrics import Scored
+from synthfair.fairness.intervals import metrics_with_intervals, size
+from synthfair.fairness.metrics import METRIC_OF, Scored
 from synthfair.files import write_text
 from synthfair.run_files import FrontierLine
-from synthfair.server.parts import largest_gap
 from synthfair.surrogate.frontier import GlobalProblem, frontier
 from synthfair.trained import TrainedModel
 
@@ -48,12 +48,11 @@ def frontier_lines(
         if rows:
             a, s, y = rows
             scored = Scored(y, a @ point.theta, s, problem.n_groups)
-            right = np.where(np.isnan(y), np.nan, (scored.score > 0) == (y > 0))
-            accuracy = float(right.mean())
-            gap = max(
-                largest_gap(scored.grouped(each), problem.notion, min_group_rows)
-                for each in problem.by or [range(problem.n_groups)]
+            found = metrics_with_intervals(
+                scored, resamples=1, seed=0, min_group_rows=min_group_rows, by=problem.by
             )
+            accuracy = found["accuracy"].value
+            gap = size(found[METRIC_OF[problem.notion]]).value
         numbers = point.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
         lines.append(FrontierLine(*numbers))
     return tuple(lines)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from synthfair.config import DistillConfig, ServerConfig, Target
-from synthfair.data.encode import Encoded, encode
+from synthfair.data.encode import encode
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
@@ -22,19 +22,23 @@ from synthfair.evaluation import (
     evaluation_document,
     file_names,
     number,
-    pooled_scores,
     read_tests,
     small_group_warnings,
 )
-from synthfair.fairness.intervals import FEW_ROWS, MOST_NAMED
-from synthfair.fairness.metrics import Metric
+from synthfair.fairness.intervals import (
+    FEW_ROWS,
+    MOST_NAMED,
+    missed_gap,
+    near_constant,
+    unfair_clients,
+)
+from synthfair.fairness.metrics import METRIC_OF, Metric
 from synthfair.fairness.penalties import Grouping
 from synthfair.files import require_distinct, require_free, whole_file, write_json
 from synthfair.release.format import Release
 from synthfair.release.keys import Keys, read_keys
 from synthfair.server.frontier_files import FrontierLine, frontier_lines, write_frontier
 from synthfair.server.influence import Influence, Influences, influence_in, refuse_influence
-from synthfair.server.parts import PoolCheck, check_pool, check_surrogates
 from synthfair.server.pooling import (
     MANY_MEDIANS,
     Pool,
@@ -146,16 +150,14 @@ def serve(
 
     # No release may move it too far; what looks wrong is said.
     influences = influence_in(pooled, model, tables, rho=point.rho if point else None)
-    check = None
-    if evaluation:
-        check = _check_model(read, pooled, schema, evaluation, tables=tables, config=config)
-    remedy = check.remedy if check and check.warnings and not point else ""
+    missed = _missed(evaluation, read, config) if evaluation else ()
+    remedy = UNLIKE if missed and not point else ""
     most = config.most_influence(surrogates=point is not None)
     refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
     warnings = _hardly_count(pooled, file_names(releases))
     warnings += _surrogate_warnings(pooled, point, config, schema, free) if point else ()
-    if check and evaluation:
-        warnings += (*check.warnings, *small_group_warnings(evaluation, schema, config))
+    if evaluation:
+        warnings += (*missed, *small_group_warnings(evaluation, schema, config))
     fair_table, refused = _fair_table(pooled, point, model) if point else (None, ())
     least = config.min_group_rows
     lines = frontier_lines(pooled.problem, model, tables, min_group_rows=least) if frontier else ()
@@ -223,26 +225,37 @@ def _write_tables(tables: Mapping[Path, pa.Table | None]) -> None:
                 pq.write_table(table, temporary)
 
 
-def _check_model(
-    releases: Mapping[str, Release],
-    pooled: Pool,
-    schema: Schema,
-    evaluation: Evaluation,
-    *,
-    tables: Mapping[str, Encoded],
-    config: ServerConfig,
-) -> PoolCheck:
-    """Whether the model has learned what is in the releases."""
-    if pooled.penalty is not None:
-        return check_surrogates(evaluation, config)
-    return check_pool(
-        releases.values(),
-        pooled,
-        schema,
-        lambda alone: pooled_scores(alone, tables),
-        evaluation,
-        min_group_rows=config.min_group_rows,
+UNLIKE = (
+    "The clients may be unlike: ask them to send surrogates (python -m synthfair.client --release"
+    " surrogate), of which this server trains a model that is fair over all of them."
+)
+"""What to do where a pool of fair releases is not as it should be."""
+
+STRICTER = "Ask for a smaller --max-gap, or look at --frontier for what can be had."
+"""The same of surrogates: what is wanted holds on the pooled rows, and test rows differ."""
+
+
+def _missed(
+    evaluation: Evaluation, releases: Mapping[str, Release], config: ServerConfig
+) -> tuple[str, ...]:
+    """Return what to say of a model that is less fair, or less accurate, than it should be."""
+    asked, notion, remedy = config.asked, config.notion, STRICTER
+    configs = [release.header.config for release in releases.values()]
+    if fair := [config for config in configs if isinstance(config, DistillConfig)]:
+        # The strictest wish says which rows are compared; without one, the first client does.
+        notion = min(fair, key=lambda one: one.max_gap or np.inf).notion
+        asked, remedy = _asked(releases), UNLIKE
+    metric, accuracy = METRIC_OF[notion], evaluation.overall["accuracy"]
+    gap, clients = evaluation.overall[metric], evaluation.client_gaps[metric]
+    found = (
+        (missed_gap(gap, asked.max_gap), f". {remedy}"),
+        (
+            unfair_clients(gap, clients, asked.client_limit),
+            ". Of surrogates a server takes --max-client-gap",
+        ),
+        (near_constant(accuracy, evaluation.constant_accuracy), f". {UNLIKE}" if fair else ""),
     )
+    return tuple(said + remedy for said, remedy in found if said)
 
 
 def _asked(fair: Mapping[str, Release]) -> Target:
