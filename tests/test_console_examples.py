@@ -79,7 +79,6 @@ def test_commands_run_and_print_what_the_page_says(tmp_path):
 PAGES = ("gaps", "privacy", "rounds", "server", "which-method", "which-release")
 
 ELSEWHERE = {
-    "command-line": "completion is written into the reader's home; test_completion.py",
     "deploy": "test_page_walks.py",
     "deploy-jobs": "test_page_walks.py",
     "getting-started": "above, with what it prints",

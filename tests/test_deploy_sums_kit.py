@@ -81,7 +81,7 @@ def unready(path, name):
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("no key", "secure key --output"), ("others may read", "chmod 600"),
+    [("no key", "keygen --aggregator --output"), ("others may read", "chmod 600"),
      ("no answers", "not a folder of answers"), ("no clients", "cannot read"),
      ("limits", "allow no task")],
 )  # fmt: skip

@@ -87,7 +87,7 @@ def clients(tmp_path):
 @pytest.mark.slow
 def test_sums_of_two_clients_give_fair_thresholds_and_weights(tmp_path, clients):
     walk = Walk(tmp_path, "secure", "postprocess")
-    walk("secure key", *each("aggregator_0", "aggregator_1"))
+    walk("keygen --aggregator", *each("aggregator_0", "aggregator_1"))
     walk("keygen", *each("client_0", "client_1"))
     walk("secure plan")
     walk("secure share", {"rows": "rows_0"}, {"rows": "rows_1", "client_0": "client_1"})
@@ -114,7 +114,7 @@ def test_sums_of_two_clients_give_fair_thresholds_and_weights(tmp_path, clients)
 
     # A histogram's bins are summed. Instead of Adult, loanapp as it is; few bins for its few rows.
     shutil.copy(tmp_path / "histogram.json", tmp_path / "counts.json")
-    walk("weights")
+    walk("thresholds counts.json")
     walk("train", {"adult": "loanapp --rounds 2"})
     walk(
         "train",
@@ -206,7 +206,7 @@ def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path):
     typed("python -m synthfair deploy kit project.yml --output with-sums", tmp_path)
     for name in AGGREGATORS:
         shutil.move(tmp_path / "with-sums" / "kits" / name, tmp_path / name)
-    walk("secure key", *each(*AGGREGATORS))
+    walk("keygen --aggregator", *each(*AGGREGATORS))
     for name in AGGREGATORS:
         for bank in BANKS:
             public = tmp_path / bank / "local" / f"{bank}.pub"

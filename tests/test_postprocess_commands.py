@@ -310,6 +310,7 @@ def test_no_more_of_a_file_is_read_than_it_may_have(folder, name):
         (["--output", "FOLDER/model.json", "--force"], "is named twice"),
         (["--output", "FOLDER/schema.json"], "exists"),
         (["--model", "FOLDER/histogram.json"], "not a model file"),
+        (["--weights", "published"], "give --notion and --model, or one file of counts and"),
     ],
 )
 def test_flags_that_cannot_be(folder, more, complaint, capsys):
@@ -319,7 +320,7 @@ def test_flags_that_cannot_be(folder, more, complaint, capsys):
 
 
 def test_weights_are_made_shown_and_trained_with(folder, capsys):
-    argv = ["weights", f"{folder}/counts.json", "--method", "kamiran_calders"]
+    argv = ["thresholds", f"{folder}/counts.json", "--weights", "kamiran_calders"]
     assert main([*argv, "--output", f"{folder}/w.json"]) == 0
     found = read_weights(folder / "w.json")
     shown = capsys.readouterr().out
@@ -341,7 +342,8 @@ def test_weights_of_nobody_are_refused(folder, capsys):
     counted = read_histogram(folder / "counts.json")
     changed = (counted.counts[0], (counted.counts[1][0], (-2,)))
     write_histogram(counted.model_copy(update={"counts": changed}), folder / "bad.json")
-    assert main(["weights", f"{folder}/bad.json", "--method", "published"]) == 2
+    argv = ["thresholds", f"{folder}/bad.json", "--weights", "published"]
+    assert main([*argv, "--output", f"{folder}/none.json"]) == 2
     assert "rows with group 'b' and label +1: counted -2" in capsys.readouterr().err
 
 
@@ -349,6 +351,6 @@ def test_names_of_groups_from_files_are_only_shown(folder, capsys):
     schema = make_schema()
     assert schema.groups == ("a", "b")
     write_altered(folder, groups=["a", "[red]b\x1b[0m"])
-    path = folder / "histogram.json"
-    assert main(["weights", str(path), "--method", "published"]) == 0
+    argv = ["thresholds", f"{folder}/histogram.json", "--weights", "published"]
+    assert main([*argv, "--output", f"{folder}/shown.json"]) == 0
     assert "\x1b" not in capsys.readouterr().out

@@ -35,7 +35,9 @@ def folder(tmp_path):
         make_table(seed=i).to_csv(tmp_path / f"client_{i}.csv", index=False)
         assert main(["keygen", "--output", f"{tmp_path}/client_{i}.key"]) == 0
     for role in range(2):
-        assert main(["secure", "key", "--output", f"{tmp_path}/aggregator_{role}.key"]) == 0
+        assert (
+            main(["keygen", "--aggregator", "--output", f"{tmp_path}/aggregator_{role}.key"]) == 0
+        )
     return tmp_path
 
 
@@ -159,7 +161,7 @@ def test_a_replaced_task_gets_no_shares(folder, capsys):
     """Somebody puts a task of its own aggregators, or of more epsilon, in the place of the file."""
     schema = ["--schema", f"{folder}/schema.json"]
     for role in (5, 6):
-        assert main(["secure", "key", "--output", f"{folder}/aggregator_{role}.key"]) == 0
+        assert main(["keygen", "--aggregator", "--output", f"{folder}/aggregator_{role}.key"]) == 0
     theirs = [f"{folder}/aggregator_{role}.pub" for role in (5, 6)]
     assert plan(folder, *schema, "--aggregators", *theirs) == 0
     assert share(folder, 0, *schema) == 2

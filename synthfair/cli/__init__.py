@@ -42,7 +42,7 @@ COMMANDS = {
     },
     "Make a release": {
         "client:client": "Distil a private table into one release file.",
-        "releases:keygen": "Make the keys that a client signs its releases with.",
+        "releases:keygen": "Make the keys of a client, or of an aggregator of sums.",
         "releases:inspect": "Show what a release file holds and claims, and verify it.",
         "releases:ledger": "Show what a table's releases have cost, or limit it.",
     },
@@ -64,11 +64,7 @@ COMMANDS = {
     },
     "Sum counts, and use them": {
         "secure:secure": "Sum counts over clients so that nobody sees a client's part, with noise.",
-        "decisions:thresholds": "Choose a model's thresholds by group, from a histogram.",
-        "decisions:weights": "Make weights of rows by group and label, for train, from counts.",
-    },
-    "The command line itself": {
-        "completion:completion": "Print a script by which the shell completes commands."
+        "decisions:thresholds": "Choose a model's thresholds by group, or weights, from counts.",
     },
 }
 """Commands by what people do with them: module and function, and purpose.

@@ -1,33 +1,35 @@
-"""Commands that use counts: thresholds by group, and weights of rows."""
+"""The command that uses counts: thresholds by group, or weights of rows."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from synthfair.cli.parameters import Force
-from synthfair.config.rules import Notion
+from synthfair.config.rules import Notion, WeightMethod
+from synthfair.errors import InputError
 
 
 def thresholds(
     counts: tuple[Path, ...],
     /,
     *,
-    notion: Notion,
+    notion: Notion | None = None,
     alpha: float = 0.02,
     randomized: bool = False,
-    model: Path,
+    model: Path | None = None,
+    weights: WeightMethod | None = None,
     output: Path,
     force: Force = False,
 ) -> None:
-    r"""Choose a model's thresholds by group, from a histogram of its scores or from surrogates.
+    r"""Choose a model's thresholds by group, or weights of rows, from counts.
 
-    Decisions are then as accurate as can be while the groups' rates differ by at most alpha; with
-    --randomized there is a mixture of thresholds for each group, whose coins are keyed by a row's
-    id. All that is read of the rows is the histogram of secure open, which may have noise in it;
-    the guarantee of the histogram is that of the thresholds, and stands in the model file. A
-    person's group is an input of such decisions. Count rows that the model was not trained on: of
-    others, accuracy and gap look better than they are.
+    Thresholds are of a histogram of the model's scores, or of surrogates. Decisions are then as
+    accurate as can be while the groups' rates differ by at most alpha; with --randomized there is a
+    mixture of thresholds for each group, whose coins are keyed by a row's id. All that is read of
+    the rows is the histogram of secure open, which may have noise in it; the guarantee of the
+    histogram is that of the thresholds, and stands in the model file. A person's group is an input
+    of such decisions. Count rows that the model was not trained on: of others, accuracy and gap
+    look better than they are.
 
         python -m synthfair thresholds histogram.json --notion equalized_odds \
             --alpha 0.02 --model model.json --output fair_model.json
@@ -40,27 +42,51 @@ def thresholds(
 
     predict, evaluate, gap and report use the new file as any other model.
 
+    With --weights, losses of rows are multiplied by weights in training, which follow from counts C
+    by group and label alone. published: every pair of group and label weighs the same in all,
+    N / (2 G C(s, y)). kamiran_calders: group and label become independent, N_s N_y / (N C(s, y)).
+
+        python -m synthfair thresholds counts.json --weights kamiran_calders \
+            --output weights.json
+        python -m synthfair train adult --method fedavg --weights weights.json \
+            --output fair
+
     Args:
         counts: Counts by group, label and score of this very model; or surrogates, .parquet, one a
-            client.
+            client. For weights, counts of secure open, or a histogram, whose bins are summed.
         notion: Rates that are compared.
         alpha: Most by which a rate may differ between two groups, as estimated.
         randomized: Allow decisions that are drawn by coins.
         model: model.json, whose scores were counted.
-        output: The model file to write.
+        weights: How weights of rows are made; then there are no thresholds.
+        output: The model file to write, or the weights.
     """
     from synthfair.cli.show import say, warn
     from synthfair.files import require_distinct, require_free
-    from synthfair.postprocess import choose_decision, read_histogram
+    from synthfair.postprocess import (
+        choose_decision,
+        make_weights,
+        read_histogram,
+        write_weights,
+    )
     from synthfair.report.result_tables import alpha_warning, decision_tables
     from synthfair.report.text_table import Table
     from synthfair.server import surrogate_histogram
     from synthfair.trained import read_model, write_model
 
-    require_distinct(output, *counts, model)
+    require_distinct(output, *counts, *([model] if model else []))
     require_free(output, force=force)
-    trained_model = read_model(model)
     first, *others = counts
+    if weights and not (others or notion or model):
+        made = make_weights(read_histogram(first), weights)
+        write_weights(made, output)
+        rows = [(group, *pair) for group, pair in zip(made.groups, made.weights, strict=True)]
+        title = f"weights of rows, {weights}"
+        say(Table(("group", "label -1", "label +1"), rows, title, form=".4g"))
+        return
+    if weights or not (notion and model):
+        raise InputError("flags: give --notion and --model, or one file of counts and --weights")
+    trained_model = read_model(model)
     if others or first.suffix == ".parquet":
         histogram = surrogate_histogram(counts, trained_model)
     else:
@@ -73,43 +99,3 @@ def thresholds(
     if choice.decision.statement:
         say(Table.of_facts(choice.decision.statement))
     say(f"Wrote {output}.")
-
-
-def weights(
-    counts: Path,
-    /,
-    *,
-    method: Literal["published", "kamiran_calders"],
-    output: Path | None = None,
-    force: Force = False,
-) -> None:
-    r"""Make weights by which losses of rows are multiplied in training, from counts.
-
-    Counts are of rows by group and label, and may have noise in them. published: every pair of
-    group and label weighs the same in all, N / (2 G C(s, y)). kamiran_calders: group and label
-    become independent, N_s N_y / (N C(s, y)).
-
-        python -m synthfair weights counts.json --method kamiran_calders \
-            --output weights.json
-        python -m synthfair train adult --method fedavg --weights weights.json \
-            --output fair
-
-    Args:
-        counts: Counts of secure open, or a histogram, whose bins are summed.
-        method: See above.
-        output: JSON file to write the weights to, for train.
-    """
-    from synthfair.cli.show import say
-    from synthfair.files import require_distinct, require_free
-    from synthfair.postprocess import make_weights, read_histogram, write_weights
-    from synthfair.report.text_table import Table
-
-    if output:
-        require_distinct(output, counts)
-        require_free(output, force=force)
-    result = make_weights(read_histogram(counts), method)
-    if output:
-        write_weights(result, output)
-    rows = [(g, *pair) for g, pair in zip(result.groups, result.weights, strict=True)]
-    title = f"weights of rows, {result.method}"
-    say(Table(("group", "label -1", "label +1"), rows, title, form=".4g"))

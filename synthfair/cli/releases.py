@@ -8,8 +8,8 @@ from synthfair.cli.parameters import Force, SchemaFile
 from synthfair.errors import InputError
 
 
-def keygen(*, output: Path, force: Force = False) -> None:
-    """Make the keys that a client signs its releases with.
+def keygen(*, output: Path, aggregator: bool = False, force: Force = False) -> None:
+    """Make the keys of a client, which sign its releases, or of an aggregator of sums.
 
     They are a pair of Ed25519 keys: NAME.key, which stays with the client and which only its owner
     may read, and NAME.pub, to be handed to whoever runs the server, by a way on which nobody can
@@ -21,12 +21,25 @@ def keygen(*, output: Path, force: Force = False) -> None:
     client --sign hospital_a.key signs a release with it, and server --keys hospital_a.pub
     hospital_b.pub takes no other releases than those of these two.
 
+    An aggregator of secure sums has a second pair in its files, to which clients encrypt, and the
+    folder NAME.answers, without which secure add does not answer. NAME.pub is for whoever plans the
+    sum and for every client. Uploads to keys that are overwritten can no longer be read.
+
+        python -m synthfair keygen --aggregator --output aggregator_0.key
+
     Args:
         output: The private key to write, NAME.key.
+        aggregator: Make the keys of an aggregator.
     """
     from synthfair.cli.show import say
     from synthfair.release.keys import make_keys
 
+    if aggregator:
+        from synthfair.secure.aggregator_keys import make_aggregator_keys
+
+        public_path, _ = make_aggregator_keys(output, force=force)
+        say(f"Wrote {output} (keep it secret) and {public_path} (for the planner and clients).")
+        return
     public_path, public = make_keys(output, force=force)
     say(f"Wrote {output} (keep it secret) and {public_path} (hand it to the server).")
     say(f"Public key: {public}")

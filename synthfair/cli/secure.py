@@ -24,7 +24,7 @@ adds noise; together their answers give the noisy total, with differential priva
 any client's counts.
 
     # each aggregator
-    python -m synthfair secure key --output aggregator_0.key
+    python -m synthfair keygen --aggregator --output aggregator_0.key
     # anybody; it is public
     python -m synthfair secure plan --model model.json --epsilon 1 \
         --rows-per-client 5000 --aggregators aggregator_0.pub aggregator_1.pub \
@@ -40,7 +40,7 @@ any client's counts.
     python -m synthfair secure open --task task.json sum_0.json sum_1.json \
         --output histogram.json
 
-Clients' keys are those of keygen.
+Clients' keys are those of keygen without --aggregator.
 """,
 )
 
@@ -49,27 +49,6 @@ Relation = Annotated[
     Literal["add_or_remove", "replace"],
     Parameter(help="Which tables are neighbours, as agreed."),
 ]
-
-
-@secure.command
-def key(*, output: Path, force: Force = False) -> None:
-    """Make the keys of an aggregator.
-
-    They are NAME.key, which stays with it and which only its owner may read; NAME.pub, for whoever
-    plans the sum and for every client, to be handed over by a way on which nobody can replace it;
-    and the folder NAME.answers, without which add does not answer. Uploads to keys that are
-    overwritten can no longer be read.
-
-        python -m synthfair secure key --output aggregator_0.key
-
-    Args:
-        output: The private keys to write, NAME.key.
-    """
-    from synthfair.cli.show import say
-    from synthfair.secure.aggregator_keys import make_aggregator_keys
-
-    public, _ = make_aggregator_keys(output, force=force)
-    say(f"Wrote {output} (keep it secret) and {public} (for the planner and clients).")
 
 
 @secure.command
@@ -314,7 +293,7 @@ def add(
         check: Only verify; nothing is answered or spent.
         most_rho: Most rho agreed; needed for vectors.
         without_noise: Allow vectors without noise, of whose total nothing is guaranteed.
-        records: Folder of the answers so far, which secure key made with the key. Default: next to
+        records: Folder of the answers so far, which keygen made with the key. Default: next to
             the key, its name with .answers for .key.
     """
     from synthfair.cli.show import say

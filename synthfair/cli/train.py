@@ -63,7 +63,7 @@ class Settings(TypedDict, total=False):
             epsilon; without it counts are exact.
         counts_share: privfairfl_post: share of a client's rows that are counted and not trained on;
             with 0 all are both, as published, so that estimates flatter. Default: 0.
-        weight_method: privfairfl_pre: how weights follow from counts, see weights. Default:
+        weight_method: privfairfl_pre: how weights follow from counts, see thresholds. Default:
             kamiran_calders.
         bins: privfairfl_post: score bins; 21 for counts_epsilon up to 0.1. Default: 101.
         randomized: privfairfl_post: whether decisions may be drawn by coins.
@@ -168,7 +168,7 @@ def train(
         user_column: The column of the file that says whose a row is.
         test: Test tables, for a file. Default: a fifth of the rows.
         published_split: The split a named table came with: adult.
-        weights: Weights of rows by group and label, of the command weights; for fedavg and dp_sgd.
+        weights: Weights of rows by group and label, of thresholds --weights; for fedavg and dp_sgd.
         start: refine: model file to start from, of a server. Default: from zeros.
     """
     from synthfair.cli.show import command, conclude, counting_bar, say, warn

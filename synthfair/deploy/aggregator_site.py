@@ -65,8 +65,8 @@ class AggregatorSettings(BaseModel):
 
     Attributes:
         schema_path: ``schema`` in the file; the public schema.
-        key: its private keys, of ``python -m synthfair secure key``, with the folder of its answers
-            next to them.
+        key: its private keys, of ``python -m synthfair keygen --aggregator``, with the folder of
+            its answers next to them.
         clients: folder of the public keys of those who may be in a sum, NAME.pub: whoever could
             add clients of its own would learn, without noise, what is left of the sum.
         limits: see there.

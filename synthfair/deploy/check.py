@@ -150,7 +150,7 @@ def _limits(path: Path, settings: SiteSettings) -> Iterator[str]:
 
 
 def _aggregator(path: Path, settings: AggregatorSettings) -> Iterator[str]:
-    advice = f"secure key --output {settings.key}, and give the server and each site"
+    advice = f"keygen --aggregator --output {settings.key}, and give the server and each site"
     yield from _key(
         settings.key,
         advice,

@@ -70,7 +70,7 @@ class PrivFairFLPreSettings(CountSettings):
     """Settings of ``privfairfl_pre``: dp_sgd with rows weighed by counts of group and label.
 
     Attributes:
-        weight_method: how weights follow from counts, see the command ``weights``.
+        weight_method: how weights follow from counts, see ``thresholds --weights``.
     """
 
     method: Literal["privfairfl_pre"] = "privfairfl_pre"

@@ -125,7 +125,7 @@ def require_records(folder: Path, secret: AggregatorSecret) -> None:
         owner = {}
     if owner.get("format") != ANSWERS:
         raise InputError(
-            f"{folder}: not a folder of answers, as secure key makes one with a key. If it is lost,"
+            f"{folder}: not a folder of answers, as keygen makes one with a key. If it is lost,"
             " nobody knows what this key has answered: make new keys"
         )
     if owner.get("records") != secret.records:
@@ -170,8 +170,8 @@ def read_aggregator_secret(path: Path) -> AggregatorSecret:
         return AggregatorSecret.model_validate(read_document(path, MAX_BYTES))
     except ValidationError as error:  # whose message would show the keys
         raise InputError(
-            f"{path}: not an aggregator's private keys, as python -m synthfair secure key writes"
-            " them"
+            f"{path}: not an aggregator's private keys, as python -m synthfair keygen --aggregator"
+            " writes them"
         ) from error
 
 

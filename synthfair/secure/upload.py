@@ -81,7 +81,7 @@ def make_uploads(task: Task, vector: np.ndarray, key: Ed25519PrivateKey) -> list
         except ValueError as error:  # of low order: everybody knows the secret that is agreed on
             raise InputError(
                 f"task {task.id.hex()}: the encryption key {public.hex()} of aggregator {role} is"
-                " unsafe; must be one that secure key makes"
+                " unsafe; must be one that keygen makes"
             ) from error
         content = header + encrypted
         uploads.append(content + sign_bytes(FORMAT, content.removeprefix(FORMAT), key))

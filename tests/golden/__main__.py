@@ -229,7 +229,7 @@ def sums() -> dict[str, Any]:
     server()
     for name in ("one", "two"):
         run(f"keygen --output {name}.key")
-        run(f"secure key --output {name}_adds.key")
+        run(f"keygen --aggregator --output {name}_adds.key")
     aggregators, most = "--aggregators one_adds.pub two_adds.pub", "--most-epsilon 100"
     model, kept = "--model surrogate_private/model.json", {}
     for name, of, bins in (
