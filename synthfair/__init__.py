@@ -6,16 +6,8 @@ file (:func:`write_release`). A server pools the files, trains an ordinary logis
 something is computed.
 """
 
-import os
-import sys
-
 import lazy_loader
 
 __version__ = "0.1.0"
-
-# XLA's log of errors is turned off unless somebody has chosen a level, see jax_setup. JAX sets "1"
-# on import, which child processes inherit.
-if "jax" not in sys.modules and os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -2,15 +2,17 @@
 
 import sys
 
-from synthfair.interrupt import exit_on_interrupt
 
+def script(*command: str) -> None:
+    """Run the command line and exit; ``command`` precedes what the user's line has."""
+    try:
+        from synthfair.cli import main
 
-def script() -> None:
-    """Runs the command line; what it needs is imported once Ctrl-C is cared for."""
-    exit_on_interrupt()
-    from synthfair.cli import main
-
-    sys.exit(main())
+        code = main([*command, *sys.argv[1:]])
+    except KeyboardInterrupt:  # pressed while the command line is imported
+        print("interrupted", file=sys.stderr)  # noqa: T201 - the command line's own voice
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from synthfair.jax_setup import cache_compiled_code
-
-cache_compiled_code()  # whatever compiles something imports this module
-
 Params = Any
 """A pytree of floating-point arrays."""
 

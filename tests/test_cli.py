@@ -1,8 +1,6 @@
 """Every command as a user runs it; bad input leaves a clear message and nothing half-written."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 
@@ -11,7 +9,6 @@ import pytest
 from conftest import make_schema, make_table
 
 from synthfair.cli import main
-from synthfair.cli.show import deferred_interrupt
 from synthfair.client.history import read_history
 
 QUICK = ["--n-synthetic", "24", "--steps", "60"]
@@ -242,69 +239,6 @@ def test_server_refuses_a_damaged_release(folder, capsys):
 def test_server_without_releases(folder, capsys):
     assert run_server(folder) == 2
     assert "pool is empty" in capsys.readouterr().err
-
-
-REPORTS_CHUNKS = """
-import sys
-from synthfair.cli import main
-from synthfair.distill import problem
-chunk = problem._chunk
-def reporting(*args):
-    print("a chunk", file=sys.stderr, flush=True)
-    return chunk(*args)
-problem._chunk = reporting
-sys.exit(main(["client", *sys.argv[1:]]))
-"""
-
-
-def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(folder, monkeypatch):
-    """Pressed while it compiles, it waits for a whole chunk of steps."""
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
-    flags = ["--n-synthetic", "24", "--steps", "300"]
-    options = ["--data", f"{folder}/client_0_train.csv", "--schema", f"{folder}/schema.json"]
-    options += ["--output", f"{folder}/client_0.parquet", *flags]
-    process = subprocess.Popen(
-        [sys.executable, "-c", REPORTS_CHUNKS, *options], stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr
-    while "a chunk" not in (line := process.stderr.readline()):
-        assert line, "it ended before"
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert "and the same run goes on from there" in said
-    assert not (folder / "client_0.parquet").exists()
-    again = subprocess.run(
-        [sys.executable, "-m", "synthfair.client", *options],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "Continued at step" in again.stdout
-    assert [path.name for path in folder.glob("*.parquet*")] == ["client_0.parquet"]
-
-
-def test_ctrl_c_is_noted_until_it_may_interrupt():
-    before = signal.getsignal(signal.SIGINT)
-    with deferred_interrupt() as interrupt:
-        interrupt()
-        os.kill(os.getpid(), signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            interrupt()
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_a_second_ctrl_c_ends_the_process():
-    code = (
-        "import os, signal\n"
-        "from synthfair.cli.show import deferred_interrupt\n"
-        "with deferred_interrupt():\n"
-        "    for times in (1, 2):\n"
-        "        os.kill(os.getpid(), signal.SIGINT)\n"
-        "        print(times, flush=True)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (-signal.SIGINT, "1\n")
 
 
 def test_help_is_instant_and_loads_no_jax():

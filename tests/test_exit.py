@@ -7,10 +7,9 @@ import sys
 import pytest
 
 import synthfair.cli.releases
-from synthfair.cli import DONE, EXIT_CODES, FAILED, REFUSED, main
+from synthfair.cli import DONE, EXIT_CODES, FAILED, INTERRUPTED, REFUSED, main
 from synthfair.cli.parameters import check_inputs
 from synthfair.errors import InputError
-from synthfair.interrupt import INTERRUPTED
 
 
 @pytest.mark.parametrize(
@@ -65,23 +64,43 @@ def test_a_command_line_that_does_not_parse_is_refused(words, complaint, capsys)
     assert complaint in said
 
 
-@pytest.mark.parametrize("module", ["synthfair compare", "synthfair.client"])
-def test_ctrl_c_in_a_command_is_one_line(module):
-    """It is pressed where the command begins: as settings are loaded, and as an import ends."""
-    name, *words = module.split()
-    code = (
-        "import os, runpy, signal, sys, synthfair.config.loading as loading\n"
-        "def press(*_, **__): os.kill(os.getpid(), signal.SIGINT); [0 for _ in range(1000)]\n"
-        "for name in vars(synthfair := sys.modules['synthfair.config']).copy():\n"
-        "    if name.startswith('load_'): setattr(synthfair, name, press)\n"
-        f"sys.argv = ['x', *{words!r}]\n"
-        "sys.argv += ['t'] if 'compare' in sys.argv else ['--schema', 's']\n"
-        f"sys.argv += ['--data', 'd'] if {name!r} == 'synthfair.client' else []\n"
-        "sys.argv += ['--output', 'o']\n"
-        f"runpy.run_module({name!r}, run_name='__main__')\n"
+PRESS = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
+def press(*_): os.kill(os.getpid(), signal.SIGINT)
+{where}
+sys.argv[1:] = {argv!r}
+import runpy
+runpy.run_module({module!r}, run_name="__main__")
+"""
+
+IN_IMPORTS = """
+class Press:
+    def find_spec(self, name, *_):
+        if name == "cyclopts": press()
+sys.meta_path.insert(0, Press())
+"""
+
+
+def pressed(where, folder, module, *argv):
+    """How a command ends in which Ctrl-C is pressed."""
+    code = PRESS.format(where=where, module=module, argv=argv)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (INTERRUPTED, "interrupted\n")
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("module", ["synthfair", "synthfair.client", "synthfair.server"])
+def test_ctrl_c_is_one_line_while_the_command_line_is_imported(module, tmp_path):
+    assert pressed(IN_IMPORTS, tmp_path, module) == (INTERRUPTED, "interrupted\n")
+
+
+def test_ctrl_c_in_a_command_is_one_line_and_leaves_nothing_half_written(tmp_path):
+    """It is pressed when a temporary file has its content."""
+    argv = "synthfair", "split", "loanapp", "--output", "o"
+    assert pressed("os.fsync = press", tmp_path, *argv) == (INTERRUPTED, "interrupted\n")
+    assert [*tmp_path.rglob("*")] == [tmp_path / "o"]
 
 
 EARLY = """

@@ -1,41 +1,64 @@
-"""Compiled code is cached where only the user writes, and found again."""
+"""Only commands set JAX up: they cache compiled code where only the user writes."""
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import pytest
 
-from synthfair.jax_setup import SETTINGS, cache_compiled_code, cache_folder
+from synthfair import jax_setup
+from synthfair.jax_setup import cache_folder, start_jax
 
-SCRIPT = """
+CHANGES_NOTHING = """
+import logging, os, signal, sys, warnings
+import jax, jaxopt, optax, pandas, pyarrow, scipy.optimize
+def process():
+    handlers = signal.getsignal(signal.SIGINT), sys.excepthook, sys.unraisablehook, sys.meta_path
+    log = {name: logging.getLogger(name).level for name in (None, "jax")}
+    return dict(os.environ), dict(jax.config.values), [*warnings.filters], log, handlers
+before = process()
 import synthfair as sf
+for name in sf.__all__:
+    getattr(sf, name)
+assert process() == before
+"""
+
+
+def test_importing_synthfair_changes_nothing_in_the_process():
+    subprocess.run([sys.executable, "-W", "default", "-c", CHANGES_NOTHING], check=True)
+
+
+COMMAND = """
+import os, sys
+from synthfair.jax_setup import start_jax
+start_jax()
 import jax
-sf.LinearModel
 hits = []
 jax.monitoring.register_event_listener(lambda name, **_: hits.append(name))
-assert jax.jit(lambda x: x * 3.0)(2.0).dtype == "float32"  # Python's users choose
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # of what is so small
+assert jax.jit(lambda x: x * 3.0)(2.0).dtype == "float64"
 print(sum(name.endswith("cache_hits") for name in hits))
 """
 
 
 def hits(folder):
-    """How much a process of its own finds compiled."""
+    """How much a command finds compiled."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "TF_CPP_"))}
-    found = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND],
         env=kept | {"XDG_CACHE_HOME": str(folder)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert not found.stderr
-    return int(found.stdout)
+    assert not done.stderr
+    return int(done.stdout)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems name the folder otherwise")
-def test_the_second_process_finds_what_the_first_compiled_unless_it_is_damaged(tmp_path):
+def test_the_second_command_finds_what_the_first_compiled_unless_it_is_damaged(tmp_path):
     folder = tmp_path / "synthfair" / "compiled"
     assert hits(tmp_path) == 0
     assert hits(tmp_path) > 0
@@ -47,85 +70,57 @@ def test_the_second_process_finds_what_the_first_compiled_unless_it_is_damaged(t
 
 @pytest.fixture
 def settings(tmp_path, monkeypatch):
-    """Sets the cache up in some environment; returns what is set."""
+    """Starts JAX in some environment; returns what is set."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     for name in [name for name in os.environ if name.startswith("JAX_")]:
         monkeypatch.delenv(name)
-    before = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", None)
 
-    def start(*, logged=False, **environment):
+    def start(**environment):
         found = {}
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(jax.config, "update", found.__setitem__)
-        cache_compiled_code(logged=logged)
+        start_jax()
         return found
 
-    yield start
-    monkeypatch.undo()
-    jax.config.update("jax_compilation_cache_dir", before)
+    return start
+
+
+TIME = {"jax_enable_x64": True, "jax_persistent_cache_min_compile_time_secs": 0.1}
 
 
 def test_the_cache_is_the_users_own(settings):
-    assert settings() == {**SETTINGS, "jax_compilation_cache_dir": str(cache_folder())}
+    assert settings() == {**TIME, "jax_compilation_cache_dir": cache_folder()}
 
 
-def test_where_xla_would_log_each_use_nothing_is_cached(settings):
-    assert settings(TF_CPP_MIN_LOG_LEVEL="1") == {}
-
-
-def test_what_a_program_has_chosen_stands(settings, tmp_path):
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "mine"))
-    assert settings() == {}
-
-
-@pytest.mark.parametrize(
-    "variables",
-    [{"JAX_COMPILATION_CACHE_MAX_SIZE": "7"}, {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1"}],
-)
-def test_the_users_own_settings_stand(settings, variables):
-    found = settings(**variables)
-    assert set(SETTINGS) - set(found) == {name.lower() for name in variables}
-
-
-def test_of_a_folder_that_the_environment_names_nothing_is_deleted(settings, tmp_path):
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path))  # as JAX does on import
-    found = settings(JAX_COMPILATION_CACHE_DIR=str(tmp_path))
-    assert set(SETTINGS) - set(found) == {"jax_compilation_cache_max_size"}
-    assert "jax_compilation_cache_dir" not in found
+def test_what_the_environment_names_stands(settings, tmp_path):
+    assert settings(JAX_COMPILATION_CACHE_DIR=str(tmp_path / "mine")) == TIME
+    named = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    assert settings(**named) == {"jax_enable_x64": True}
+    assert not list(tmp_path.iterdir())
 
 
 def test_where_caching_is_off_there_is_no_folder(settings, tmp_path, monkeypatch):
     monkeypatch.setattr(type(jax.config), "jax_enable_compilation_cache", False, raising=False)
-    assert settings() == {}
+    assert settings() == {"jax_enable_x64": True}
     assert not list(tmp_path.iterdir())
-
-
-def test_commands_cache_whatever_the_log(settings):
-    found = settings(TF_CPP_MIN_LOG_LEVEL="1", logged=True)
-    assert found["jax_compilation_cache_dir"] == str(cache_folder())
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o750])
 def test_a_folder_that_others_may_open_is_not_used(settings, mode):
-    folder = cache_folder()
-    folder.chmod(mode)
-    assert cache_folder() is None
-    assert settings() == {}
+    Path(cache_folder()).chmod(mode)
+    assert settings() == {**TIME, "jax_compilation_cache_dir": None}
 
 
 def test_a_folder_that_cannot_be_made_is_done_without(settings, tmp_path):
     (tmp_path / "synthfair").write_text("a file in its place")
-    assert cache_folder() is None
-    assert settings() == {}
+    assert settings() == {**TIME, "jax_compilation_cache_dir": None}
 
 
-def test_half_written_entries_are_removed(settings):
-    folder = cache_folder()
-    for name, content in (("a-cache", "x"), ("a-atime", "t"), ("b-cache", "x"), ("c-cache", "")):
-        (folder / name).write_text(content)
-    (folder / "c-atime").write_text("t")
-    settings()
-    assert sorted(path.name for path in folder.glob("*-cache")) == ["a-cache"]
+def test_a_cache_that_has_grown_too_large_begins_anew(settings, monkeypatch):
+    entry = Path(cache_folder(), "a-cache")
+    entry.write_bytes(bytes(100))
+    for most, stays in ((100, True), (99, False)):
+        monkeypatch.setattr(jax_setup, "CACHE_BYTES", most)
+        assert Path(cache_folder()).stat().st_mode & 0o777 == 0o700
+        assert entry.exists() == stays

@@ -1,10 +1,7 @@
 """The progress bar: there when work starts, full at its end, gone where nothing was done."""
 
 import io
-import os
 import re
-import signal
-import time
 
 import pytest
 from rich.console import Console
@@ -65,19 +62,3 @@ def test_in_a_log_nothing_is_drawn(bar, capsys):
     with bar("distilling") as update:
         update(*(("a stage",) if bar is not show.counting_bar else (1, 2, "words")))
     assert capsys.readouterr() == ("", "")
-
-
-def test_ctrl_c_is_acknowledged_and_then_raised_after_the_step(terminal):
-    def press():
-        with show.counting_bar("training") as update:
-            update(1, 10, "round 1")
-            os.kill(os.getpid(), signal.SIGINT)
-            deadline = time.monotonic() + 10
-            while "stopping" not in terminal.getvalue() and time.monotonic() < deadline:
-                time.sleep(0.02)
-            update(2, 10, "round 2")
-
-    with pytest.raises(KeyboardInterrupt):
-        press()
-    assert "stopping" in terminal.getvalue()
-    assert "2/10 round 2" in last_drawn(terminal)

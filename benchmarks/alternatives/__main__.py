@@ -5,9 +5,10 @@
 
 Adult and Dutch by sex, Law School by race: all methods have the same encoded rows, those over
 clients half of them at each of two. A gap of 0.02 is asked for. Each method is a new
-process: *cold* has no compiled code, *warm* that of an earlier process, which only JAX has; the
-second fit is in the same process, of 80 % of the rows. error-parity needs NumPy 1: name an
-interpreter that has it by the environment variable ERROR_PARITY_PYTHON.
+process: *cold* has no compiled code, *warm* that of an earlier process, which JAX stores where
+JAX_COMPILATION_CACHE_DIR says; the second fit is in the same process, of 80 % of the rows.
+error-parity needs NumPy 1: name an interpreter that has it by the environment variable
+ERROR_PARITY_PYTHON.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def run_alternative(setting: AlternativeSetting, seed: int, *, smoke: bool) -> A
         interpreter = os.environ[INTERPRETER]
     with tempfile.TemporaryDirectory() as folder:
         ours = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "TF_CPP_"))}
-        environment = ours | {"XDG_CACHE_HOME": folder}
+        environment = ours | {"JAX_COMPILATION_CACHE_DIR": folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
         def fit() -> list[float]:
             words = [training.__file__, setting.method, str(rows), str(seed), str(time.time())]

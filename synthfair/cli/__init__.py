@@ -12,7 +12,6 @@ from synthfair import __version__
 from synthfair.cli.help import PlainHelp
 from synthfair.cli.parameters import shown_default
 from synthfair.errors import InputError, reason
-from synthfair.interrupt import INTERRUPTED, interrupt_raises
 
 __all__ = ["main", "make_app"]
 
@@ -24,7 +23,7 @@ In short:
     python -m synthfair COMMAND --help    explains a command
 """
 
-DONE, FAILED, REFUSED = 0, 1, 2
+DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
 EXIT_CODES = {
     DONE: "done",
@@ -99,16 +98,15 @@ def make_app(*, overview: bool = False) -> App:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command; returns the exit code."""
+    """Run a command; return the exit code."""
     argv = sys.argv[1:] if argv is None else list(argv)
     app = make_app(overview=not argv or argv[0].startswith("-"))
     try:
         run, bound, _ = app.parse_args(argv, exit_on_error=False, print_error=False)
         if run.__name__ == "help_print" and not {"-h", "--help"} & {*argv}:
             return _fail(REFUSED, "error: name a command; --help shows all of them")
-        with interrupt_raises():
-            run(*bound.args, **bound.kwargs)
-            _flush()
+        run(*bound.args, **bound.kwargs)
+        _flush()
     except (InputError, CycloptsError) as error:
         return _fail(REFUSED, f"error: {error}")
     except EOFError:  # Ctrl-D at a question

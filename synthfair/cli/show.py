@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -99,7 +98,7 @@ def stage_bar() -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def counting_bar(title: str) -> Iterator[Callable[..., None]]:
-    """Yields a function of done, total and a few words, which shows them and handles Ctrl-C.
+    """Yields a function of done, total and a few words, which shows them.
 
     Another title may follow, from which on it is the bar's.
 
@@ -118,43 +117,10 @@ def counting_bar(title: str) -> Iterator[Callable[..., None]]:
     bar = Progress(*columns, console=terminal(), transient=True)
     task = bar.add_task(title, total=None, state="preparing")
 
-    def stopping() -> None:
-        bar.update(task, state="stopping; Ctrl-C again: at once")
-        bar.console.show_cursor()  # which nobody would show when the process ends at once
-
     def update(done: int, total: int | None, state: str, title: str = title) -> None:
         bar.update(task, completed=done, total=total, state=state, description=title)
         bar.live.transient = False
-        interrupt()
 
-    with deferred_interrupt(stopping) as interrupt, bar:
+    with bar:
         yield update
         bar.update(task, total=bar.tasks[task].completed)
-
-
-@contextmanager
-def deferred_interrupt(
-    on_press: Callable[[], object] = lambda: None,
-) -> Iterator[Callable[[], None]]:
-    """Yields a function that raises KeyboardInterrupt if Ctrl-C was pressed since the start.
-
-    Until that is called, Ctrl-C is only noted, as XLA cannot be stopped while it compiles, and
-    ``on_press`` is called. Pressed again, it ends the process as the system does.
-    """
-    pressed = False
-
-    def note(_signal: int, _frame: object) -> None:
-        nonlocal pressed
-        pressed = True
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        on_press()
-
-    def interrupt() -> None:
-        if pressed:
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield interrupt
-    finally:
-        signal.signal(signal.SIGINT, before)

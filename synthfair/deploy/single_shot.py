@@ -92,10 +92,11 @@ def answer_single_shot(request: Request) -> Work:
 
 def _release(request: Request, config: DistillConfig | SurrogateConfig) -> bytes:
     """The release file, of what was bought before, or else of what is booked and bought now."""
-    from synthfair.client.from_file import Options, distill_file, make_task
     from synthfair.jax_setup import start_jax
 
     start_jax()
+    from synthfair.client.from_file import Options, distill_file, make_task
+
     with refused_as("settings"):
         make_task(config, request.schema)
 
@@ -134,9 +135,7 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
         TooFewError: fewer sites than the job says have answered well.
         InputError: the server's routine refuses the releases.
     """
-    from synthfair.jax_setup import start_jax
     from synthfair.release.reading import read_release
-    from synthfair.server.routine import serve
 
     private.mkdir(mode=0o700, parents=True, exist_ok=True)
     output.mkdir(parents=True, exist_ok=True)
@@ -154,7 +153,11 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
 
     query = Query("single_shot", 0, job.release, job.timeout)
     releases = [*federation.collect(query, stored, least=job.least_answers).values()]
+    from synthfair.jax_setup import start_jax
+
     start_jax()
+    from synthfair.server.routine import serve
+
     serve(
         releases,
         settings.schema_path,

@@ -84,12 +84,13 @@ class SiteTraining:
 
     def _report(self, request: Request, agreement: Agreement) -> bytes:
         """The report; of sums by shares, one upload an aggregator."""
-        import jax
-
-        from synthfair.federated.engine import key_from
         from synthfair.jax_setup import start_jax
 
         start_jax()
+        import jax
+
+        from synthfair.federated.engine import key_from
+
         if self._training is None or self._training.agreement != agreement:
             self._training, self._rows = _read(request, agreement), None
         training = self._training
