@@ -14,7 +14,7 @@ from score_rows import metrics
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.data.draft import draft_table
+from synthfair.data.draft import draft_document
 from synthfair.data.encode import encode, records_table
 from synthfair.data.schema import Categorical, parse_schema
 from synthfair.errors import InputError
@@ -341,10 +341,10 @@ class TestEstimators:
 
 
 def test_a_draft_has_several(tmp_path):
-    draft = draft_table(TABLE, "t", "paid", ["town", "home"], missing=[""])
-    draft.choose_positive(["yes"])
-    draft.description = "test"
-    assert parse_schema(draft.to_json(reviewed=True), source="d").attributes == ("town", "home")
+    roles = {"label": "paid", "positive": "yes", "sensitive": ["town", "home"]}
+    draft = draft_document(TABLE, "t", **roles)
+    del draft["draft"]
+    assert parse_schema(json.dumps(draft), source="d").attributes == ("town", "home")
     TABLE.to_csv(tmp_path / "t.csv", index=False)
     flags = ["--label", "paid", "--positive", "yes", "--sensitive", "town", "home"]
     assert main(["schema", str(tmp_path / "t.csv"), *flags, "--output", str(tmp_path / "s")]) == 0

@@ -11,61 +11,63 @@ from own_tables import hospital
 import synthfair as sf
 from synthfair.data.draft import (
     draft_column,
-    draft_table,
+    draft_document,
     find_missing,
-    require_rows_and_header,
-    round_basis,
+    laid_out,
     round_bounds,
 )
 from synthfair.data.encode import encode
-from synthfair.data.schema import Numeric, parse_schema
+from synthfair.data.schema import parse_schema
 from synthfair.data.tables import read_raw_table, read_table
 from synthfair.errors import InputError
 
 
-def draft(table=None, positive=(), *, label="paid", sensitive="town"):
+def draft(table=None, positive=("yes",), *, label="paid", sensitive="town", **settings):
     table = make_table() if table is None else table
-    found = draft_table(table, "small", label, sensitive, missing=find_missing(table))
-    if positive:
-        found.choose_positive(positive)
-    return found
+    roles = {"label": label, "positive": positive, "sensitive": sensitive}
+    return draft_document(table, "small", **roles, **settings)
 
 
-def completed(found):
-    return parse_schema(found.to_json(reviewed=True), source="x")
+def completed(document):
+    without = {key: value for key, value in document.items() if key != "draft"}
+    return parse_schema(laid_out(without), source="x")
+
+
+def use_of(entry):
+    """How a column is used that has this entry."""
+    if entry is None or "unlisted" not in entry:
+        return entry and entry["kind"]
+    return "grouped"
 
 
 def test_a_draft_is_refused_until_its_block_is_deleted():
     with pytest.raises(InputError, match="still marked a draft"):
-        parse_schema(draft(positive=["yes"]).to_json(), source="x")
+        parse_schema(laid_out(draft()), source="x")
 
 
 def test_a_draft_says_what_to_review_and_why_each_column_is_taken_so():
-    notes = json.loads(draft().to_json())["draft"]
+    notes = draft()["draft"]
     assert "bounds and categories were read off a private table" in notes["warning"]
     assert notes["to_review"] == {
         "description": "say what the rows are, and where bounds and categories come from",
-        "positive": "which values of the label are y = +1?",
         "missing_values": "does each of them mean that a value is missing?",
         "columns.income": "numbers",
         "columns.age": "numbers",
         "columns.home": "3 values",
-        "columns.town": "2 values",
-        "columns.paid": "2 values",
+        "columns.town": "2 values: can others occur?",
+        "columns.paid": "2 values: can others occur?",
     }
 
 
 def test_no_number_of_the_rows_is_in_a_draft():
-    text = draft().to_json()
+    text = laid_out(draft())
     assert not any(
         f"{value}" in text for value in make_table()[["income", "age"]].to_numpy().ravel()
     )
 
 
 def test_a_completed_draft_encodes_the_table():
-    with pytest.raises(InputError, match="positive"):
-        completed(draft())
-    schema = completed(draft(positive=["yes"]))
+    schema = completed(draft())
     assert encode(make_table(), schema).x.shape == (120, len(make_schema().encoded_names))
     assert (schema.columns["income"].lower, schema.columns["income"].upper) == (0, 100)
 
@@ -75,12 +77,14 @@ def test_a_completed_draft_encodes_the_table():
     [
         ({"label": "height"}, "label 'height': must be one of income, age, home, town, paid"),
         ({"sensitive": "height"}, "'height': must be one of"),
-        ({"sensitive": "paid"}, "is the label"),
+        ({"sensitive": "paid"}, "'paid' is given twice"),
+        ({"sensitive": ["town", "town"]}, "'town' is given twice"),
         ({"positive": ["perhaps"]}, "positive perhaps: must be some, .* values of 'paid': no, yes"),
         ({"positive": ["yes", "no"]}, "positive yes, no: must be some, but not all"),
-        ({"label": "income"}, "'income': numbers; choose a column of 2 to 30 values"),
-        ({"sensitive": "income"}, "'income': numbers"),
-        ({"table": make_table().assign(town=None)}, "'town': holds no value"),
+        ({"label": "income"}, "'income': holds 120 values; choose a column of 2 to 30 values"),
+        ({"sensitive": "income"}, "'income': holds 120 values"),
+        ({"positive": []}, "positive : must be some"),
+        ({"table": make_table().assign(town=None)}, "'town': holds 0 values"),
     ],
 )
 def test_roles_that_cannot_be(changes, complaint):
@@ -90,7 +94,7 @@ def test_roles_that_cannot_be(changes, complaint):
 
 def test_positive_names_a_number():
     table = make_table().assign(paid=lambda t: (t["paid"] == "yes").astype(float))
-    assert draft(table, positive=["1"]).positive == 1
+    assert draft(table, positive=["1"])["positive"] == 1
 
 
 RNG = np.random.default_rng(0)
@@ -105,59 +109,119 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
     [
         ("age", RNG.integers(17, 91, N), "numeric", "74 whole numbers"),
         ("age", RNG.normal(size=N), "numeric", "numbers"),
-        ("won", RNG.integers(2, size=N), "categories", "2 whole numbers"),
-        ("won", RNG.random(N) > 0.5, "categories", "2 "),
-        ("home", RNG.choice(["own", "rent", "?"], N), "categories", "2 values"),
-        ("visits", RNG.integers(7, size=N), "categories", "7 whole numbers: codes, or a quantity?"),
-        ("source_id", RNG.integers(25, size=N), "categories", "25 whole numbers: codes, or a"),
+        ("won", RNG.integers(2, size=N), "categorical", "2 whole numbers"),
+        ("won", RNG.random(N) > 0.5, "categorical", "2 "),
+        ("home", RNG.choice(["own", "rent", "?"], N), "categorical", "2 values"),
+        (
+            "visits",
+            RNG.integers(7, size=N),
+            "categorical",
+            "7 whole numbers: codes, or a quantity?",
+        ),
+        ("source_id", RNG.integers(25, size=N), "categorical", "25 whole numbers: codes, or a"),
         ("stay", RNG.integers(14, size=N), "numeric", "14 whole numbers"),
-        ("row", np.arange(N) + 5, "ignore", "1000 values in 1000 rows: an identifier?"),
-        ("patient_nbr", RNG.integers(10**6, size=N), "ignore", "in 1000 rows: an identifier?"),
-        ("customerID", [f"7590-{i}" for i in range(N)], "ignore", "identifiers, or free text?"),
+        ("row", np.arange(N) + 5, None, "1000 values in 1000 rows: an identifier?"),
+        ("patient_nbr", RNG.integers(10**6, size=N), None, "in 1000 rows: an identifier?"),
+        ("customerID", [f"7590-VH{i}" for i in range(N)], None, "identifiers, or free text?"),
         ("pay", RNG.permutation(10**6)[:N], "numeric", "in 1000 rows: a quantity, or an id"),
-        ("drug", ["No"] * N, "ignore", "holds only 'No'; list all that can occur"),
-        ("drug", [None] * N, "ignore", "holds no value"),
-        ("drug", ["No", "?"] * (N // 2), "ignore", "holds only 'No'"),
+        ("drug", ["No"] * N, None, "holds only 'No'; list all that can occur"),
+        ("drug", [None] * N, None, "holds no value"),
+        ("drug", ["No", "?"] * (N // 2), None, "holds only 'No'"),
         ("diagnosis", OFTEN, "grouped", "values; those of at least 1% of the rows"),
         ("zip_code", RNG.integers(200, size=N) // 4, "grouped", "50 values; those of at least 1%"),
-        ("zip_code", RNG.integers(400, size=N), "ignore", "values in 1000 rows: identifiers"),
+        ("zip_code", RNG.integers(400, size=N), None, "values in 1000 rows: identifiers"),
         ("home_ZIP", RNG.integers(200, size=N) // 4, "grouped", "50 values; those of at least 1%"),
         ("zips", RNG.integers(200, size=N) // 4, "numeric", "50 whole"),  # a number of zips
-        ("day", pd.date_range("2020-01-01", periods=N).astype(str), "ignore", "1000 dates: make"),
-        ("day", pd.date_range("2020-01-01", periods=N), "ignore", "1000 dates: make"),
+        (
+            "day",
+            pd.date_range("2020-01-01", periods=N).astype(str),
+            None,
+            "dates, or numbers that are not plain: write 63606.07",
+        ),
+        (
+            "day",
+            pd.date_range("2020-01-01", periods=N),
+            None,
+            "dates, or numbers that are not plain: write 63606.07",
+        ),
         (
             "age",
             [*map(str, range(40)), "unknown"] * 9,
-            "ignore",
-            "numbers, but for 'unknown': does",
+            None,
+            "numbers, but for 'unknown': missing?",
         ),
-        ("id_student", RNG.integers(3000, size=N), "ignore", "an identifier?"),
-        ("idStudent", RNG.integers(3000, size=N), "ignore", "an identifier?"),
-        ("ID number", RNG.integers(3000, size=N), "ignore", "an identifier?"),
+        ("id_student", RNG.integers(3000, size=N), None, "an identifier?"),
+        ("idStudent", RNG.integers(3000, size=N), None, "an identifier?"),
+        ("ID number", RNG.integers(3000, size=N), None, "an identifier?"),
         ("student", RNG.integers(2 * 10**5, size=N), "numeric", "a quantity, or an identifier?"),
-        ("account", 10**18 + np.arange(N) // 2, "ignore", "some above 2^53: an identifier?"),
+        ("account", 10**18 + np.arange(N) // 2, None, "some above 2^53: an identifier?"),
         ("score", RNG.permutation(400)[:40], "numeric", "a quantity, or an identifier?"),
-        ("income", ["-"] * 5 + THOUSANDS, "ignore", "numbers that are not plain"),
-        ("income", [f"({one})" for one in THOUSANDS], "ignore", "numbers that are not plain"),
-        ("income", [f"€ {i:,}" for i in range(500, 1500)], "ignore", "write 63606.07 for"),
-        ("income", [f"EUR {i}.50" for i in range(1500, 2500)], "ignore", "that are not plain"),
-        ("income", [f"-{one} GBP" for one in THOUSANDS], "ignore", "that are not plain"),
-        ("income", [t.replace(",", "\u00a0") for t in THOUSANDS], "ignore", "that are not plain"),
-        ("income", [f"1\u202f{i},50 €" for i in range(100, 999)], "ignore", "that are not plain"),
-        ("income", [*map(str, range(900)), "-"], "ignore", "numbers, but for '-'"),
-        ("rate", [f"{i},5" for i in range(N)], "ignore", "numbers that are not plain"),
-        ("rate", [f"{i / 10} %" for i in range(N)], "ignore", "63.6 for 63.6 %"),
-        ("rate", ["unknown"] * N + [f"{i / 10}%" for i in range(N)], "ignore", "free text?"),
-        ("band", ["0-10%", "20-30%", "30-40%"] * 9, "categories", "3 values"),
+        (
+            "income",
+            ["-"] * 5 + THOUSANDS,
+            None,
+            "dates, or numbers that are not plain: write 63606.07",
+        ),
+        (
+            "income",
+            [f"({one})" for one in THOUSANDS],
+            None,
+            "dates, or numbers that are not plain: write 63606.07",
+        ),
+        (
+            "income",
+            [f"€ {i:,}" for i in range(500, 1500)],
+            None,
+            "dates, or numbers that are not plain: write 63606.07",
+        ),
+        (
+            "income",
+            [f"EUR {i}.50" for i in range(1500, 2500)],
+            None,
+            "dates, or numbers that are not plain: write 63606.07",
+        ),
+        (
+            "income",
+            [f"-{one} GBP" for one in THOUSANDS],
+            None,
+            "dates, or numbers that are not plain: write 63606.07",
+        ),
+        (
+            "income",
+            [t.replace(",", "\u00a0") for t in THOUSANDS],
+            None,
+            "dates, or numbers that are not plain: write 63606.07",
+        ),
+        (
+            "income",
+            [f"1\u202f{i},50 €" for i in range(100, 999)],
+            None,
+            "dates, or numbers that are not plain: write 63606.07",
+        ),
+        ("income", [*map(str, range(900)), "-"], None, "numbers, but for '-'"),
+        (
+            "rate",
+            [f"{i},5" for i in range(N)],
+            None,
+            "dates, or numbers that are not plain: write 63606.07",
+        ),
+        (
+            "rate",
+            [f"{i / 10} %" for i in range(N)],
+            None,
+            "dates, or numbers that are not plain: write 63606.07",
+        ),
+        ("rate", ["unknown"] * N + [f"{i / 10}%" for i in range(N)], None, "free text?"),
+        ("band", ["0-10%", "20-30%", "30-40%"] * 9, "categorical", "3 values"),
     ],
 )
 @pytest.mark.parametrize("as_text", [True, False])
 def test_columns_are_drafted_by_what_they_hold(name, values, use, why, as_text):
     column = pd.Series(values, name=name)
     column = column.astype("string").fillna("") if as_text else column
-    found = draft_column(column, ["", "?"])
-    assert found.use == use
-    assert why in found.why
+    entry, cause = draft_column(column, ["", "?"])
+    assert use_of(entry) == use
+    assert why in cause
 
 
 QUANTITIES = {
@@ -174,35 +238,16 @@ def test_no_quantity_of_the_public_tables_is_taken_for_an_identifier(name, n_row
     table = sf.load_dataset(name)[0]
     some = table.sample(min(n_rows or len(table), len(table)), random_state=0)
     found = [draft_column(some[column]) for column in QUANTITIES[name]]
-    assert not any(one.use == "ignore" and "identifier" in one.why for one in found)
+    assert not any(entry is None and "identifier" in cause for entry, cause in found)
     if n_rows is None:
-        assert {one.use for one in found} == {"numeric"}
-
-
-def test_alternatives_are_at_hand():
-    found = draft_column(pd.Series(RNG.integers(7, size=N), name="visits"))
-    assert found.use == "categories"
-    bounds = {"kind": "numeric", "lower": 0, "upper": 6, "out_of_range": "clip"}
-    assert found.entries["numeric"] == bounds
-    assert found.entries["ignore"] == {}
-
-
-@pytest.mark.parametrize("values", [["red", "blue", "teal"], [1, 2, 9]])
-def test_rare_categories_may_be_merged(values):
-    counts = [N - 101, 96, 5]
-    found = draft_column(pd.Series(np.repeat(values, counts), name="paint"))
-    assert found.use == "categories"
-    assert found.entries["grouped"]["categories"][:-1] == sorted(values[:2])
-    frequent = draft_column(pd.Series(np.repeat(values[:2], counts[:2]), name="paint"))
-    assert "grouped" not in frequent.entries
+        assert {use_of(entry) for entry, _ in found} == {"numeric"}
 
 
 @pytest.mark.parametrize("codes", [False, True])
 def test_a_grouped_column_takes_rare_and_new_values(codes):
     rare = RNG.permutation(np.repeat([*range(20), *range(100, 300)], [*[40] * 20, *[1] * 200]))
     table = make_table(N).assign(zip_code=rare if codes else [f"c{value}" for value in rare])
-    found = draft(table, positive=["yes"])
-    schema = completed(found)
+    schema = completed(draft(table))
     assert len(schema.columns["zip_code"].categories) == 21
     new = table.assign(zip_code=10**5 if codes else "new")
     x, _, _ = encode(new, schema)
@@ -248,23 +293,27 @@ def test_marks_of_missing_values_are_found():
 
 def test_rows_without_group_or_label():
     table = make_table().assign(town=["a", "b", "?"] * 40)
-    found = draft(table, positive=["yes"])
-    assert found.columns["town"].why == "rows without a group become the group 'unknown'"
+    found = draft(table)
+    review = found["draft"]["to_review"]["columns.town"]
+    assert review == "rows without a group become the group 'unknown'"
     schema = completed(found)
     assert schema.groups == ("a", "b", "unknown")
     s = encode(table.replace("?", None), schema).s
     np.testing.assert_array_equal(s, [0, 1, 2] * 40)
     found = draft(make_table().assign(paid=["yes", "no", ""] * 40))
-    assert "rows without a label are refused" in found.columns["paid"].why
+    assert "rows without a label are refused" in found["draft"]["to_review"]["columns.paid"]
 
 
 def test_one_group_of_several_may_be_here():
     found = draft(make_table().assign(town="a"))
-    assert found.columns["town"].why == "holds only 'a'; list all that can occur"
+    assert found["columns"]["town"]["categories"] == ["a"]
+    assert found["draft"]["to_review"]["columns.town"] == "1 values: can others occur?"
 
 
 def test_a_draft_takes_a_line_for_each_column():
-    text = draft(hospital(), label="readmitted", sensitive="race").to_json()
+    document = draft(hospital(), ["<30"], label="readmitted", sensitive="race")
+    text = laid_out(document)
+    assert json.loads(text) == document
     assert len(text.splitlines()) < 2 * hospital().shape[1] + 20
     assert max(len(line) for line in text.splitlines() if '"warning"' not in line) < 400
 
@@ -276,14 +325,9 @@ def test_a_table_as_people_have_it_from_file_to_numbers(tmp_path, separator):
     found = draft(
         read_raw_table(path), label="readmitted", sensitive="race", positive=["<30", ">30"]
     )
-    uses = {name: column.use for name, column in found.columns.items()}
-    ignored = {name for name, use in uses.items() if use == "ignore"}
-    assert ignored == {"encounter_id", "patient_nbr", "examide"}
-    assert {name for name, use in uses.items() if use == "grouped"} == {
-        "diag_1",
-        "diag_2",
-        "diag_3",
-    }
+    assert found["ignored"] == ["encounter_id", "patient_nbr", "examide"]
+    grouped = [name for name, entry in found["columns"].items() if use_of(entry) == "grouped"]
+    assert grouped == ["race", "diag_1", "diag_2", "diag_3"]
     schema = completed(found)
     encoded = encode(read_table(path, schema), schema)
     assert len(encoded.y) == 7000
@@ -319,24 +363,26 @@ def test_a_row_that_was_taken_for_the_header_is_no_draft(typed):
     rows = ROWS.iloc[1:].set_axis(ROWS.iloc[0], axis=1)
     if typed:
         rows = rows.assign(**{"39": rows["39"].astype(int)})
-    said = "mine: the first line looks like a row, not a header; add a header .4 of its 5 names"
+    said = "small: the first line looks like a row, not a header; add a header .4 of its 5 names"
     with pytest.raises(InputError, match=said):
-        require_rows_and_header(rows, source="mine")
+        draft(rows)
 
 
 @pytest.mark.parametrize("first", [0, 1999])
 def test_names_that_count_up_are_a_header(first):
     table = pd.DataFrame(np.tile([0, 1], (4, 2)), columns=[str(first + i) for i in range(4)])
-    require_rows_and_header(table, source="pixels")
+    roles = {"label": str(first), "positive": 0, "sensitive": str(first + 1)}
+    assert draft(table, **roles)["label"] == str(first)
     with pytest.raises(InputError, match="looks like a row"):
-        require_rows_and_header(table.rename(columns={str(first + 3): "7"}), source="pixels")
+        draft(table.rename(columns={str(first + 3): "7"}), **roles)
 
 
 def test_a_header_may_hold_some_numbers_and_values():
     named = ROWS.set_axis(["1990", "Private", "sex", "income", "name"], axis=1)
-    require_rows_and_header(named, source="mine")
+    roles = {"label": "income", "positive": " >50K", "sensitive": "sex"}
+    assert draft(named, **roles)["positive"] == " >50K"
     with pytest.raises(InputError, match="3 of its 5 names"):
-        require_rows_and_header(named.rename(columns={"name": "2e3"}), source="mine")
+        draft(named.rename(columns={"name": "2e3"}), **roles)
 
 
 def test_a_role_that_differs_in_blanks_alone_has_a_hint():
@@ -344,37 +390,11 @@ def test_a_role_that_differs_in_blanks_alone_has_a_hint():
         draft(make_table().rename(columns={"paid": " paid"}))
 
 
-def test_what_is_left_open_is_named_in_the_error():
-    with pytest.raises(InputError, match="mine.json: positive: null, as a draft"):
-        parse_schema(draft().to_json(reviewed=True), source="mine.json")
-
-
-@pytest.mark.parametrize(
-    ("bounds", "skewed", "places"),
-    [
-        ((17, 90), False, [17, 20, 40, 60, 80, 90]),
-        ((0, 100), False, [0, 20, 40, 60, 80, 100]),
-        ((-4, 4), False, [-4, -2, 0, 2, 4]),
-        ((0, 0.3), False, [0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3]),
-        ((0, 100000), True, [1000, 2000, 5000, 10000, 20000, 50000, 100000]),
-    ],
-)
-def test_bases_have_round_places_within_the_bounds(bounds, skewed, places):
-    found = round_basis(*bounds, skewed=skewed)
-    assert found["edges" if skewed else "knots"] == pytest.approx(places)
-    column = {"kind": "numeric", "lower": bounds[0], "upper": bounds[1], "basis": found}
-    assert Numeric.model_validate_json(json.dumps(column)).basis is not None
-
-
-def test_an_additive_draft_has_a_basis_of_each_number_that_is_no_code():
-    gains = np.r_[np.zeros(90), 2000, 3000, 50_000, np.arange(1, 28)]
-    table = make_table().assign(gain=gains)
-    found = draft_table(table, "small", "paid", "town", missing=[], additive=True)
-    kinds = {name: column.entries[column.use] for name, column in found.columns.items()}
-    assert kinds["income"]["basis"]["kind"] == "spline"
-    assert kinds["gain"]["basis"]["kind"] == "steps"
-    assert "basis" not in kinds["home"]
-    found.choose_positive(["yes"])
-    assert len(completed(found).encoded_names) > len(
-        completed(draft(positive=["yes"])).encoded_names
-    )
+def test_an_additive_draft_has_a_spline_of_each_number_that_is_no_code():
+    found = draft(additive=True)
+    basis = {"kind": "spline", "knots": [0, 20, 40, 60, 80, 100]}
+    assert found["columns"]["income"]["basis"] == basis
+    assert "basis" not in found["columns"]["home"]
+    assert len(completed(found).encoded_names) > len(completed(draft()).encoded_names)
+    rates = draft_column(pd.Series(RNG.random(N)), additive=True)[0]
+    assert rates["basis"]["knots"] == [0, 0.2, 0.4, 0.6, 0.8, 1]

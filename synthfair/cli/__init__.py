@@ -37,7 +37,7 @@ COMMANDS = {
     "Get started": {
         "first_steps:demo": "Run everything on a real table: two unlike lenders, one fair model.",
         "first_steps:split": "Split a table into client files, for simulation.",
-        "first_steps:schema": "Draft the schema of your own table, by hand or in a dialogue.",
+        "first_steps:schema": "Draft the schema of your own table.",
     },
     "Make a release": {
         "client:client": "Distil a private table into one release file.",

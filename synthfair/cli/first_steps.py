@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -192,23 +191,22 @@ def schema(
     table: Path,
     /,
     *,
-    label: str | None = None,
-    positive: tuple[str, ...] = (),
-    sensitive: tuple[str, ...] = (),
+    label: str,
+    positive: tuple[str, ...],
+    sensitive: tuple[str, ...],
     missing: tuple[str, ...] = (),
     additive: bool = False,
-    interactive: bool = False,
-    output: Path | None = None,
+    output: Path,
     force: Force = False,
 ) -> None:
-    r"""Draft the schema of a table, as JSON, to be completed by hand or with you.
+    r"""Draft the schema of a table, as JSON, to be completed by hand.
 
-    It says why each column is taken as what it is, and --interactive asks you for all that is open.
-    A schema is public: put into it what a codebook says, not what the rows happen to hold.
+    The block "draft" at its head says why each column is taken as what it is, and what is open; no
+    command accepts the schema before that block is deleted. A schema is public: put into it what a
+    codebook says, not what the rows happen to hold.
 
-        python -m synthfair schema loans.csv --interactive --output schema.json
         python -m synthfair schema loans.csv --label approved --positive yes \
-            --sensitive sex > schema.json
+            --sensitive sex --output schema.json
 
     Args:
         table: The table, CSV or Parquet.
@@ -217,44 +215,19 @@ def schema(
         sensitive: The column with the groups; of several, groups are all combinations.
         missing: Texts that mean that a value is missing, beside empty, NA, N/A, NaN, null, ? and a
             dot.
-        additive: Give numbers basis functions, by which a linear model bends: splines with round
-            knots, and steps where most values are small.
-        interactive: Ask for what is open; needs --output.
-        output: JSON to write. Default: standard output.
+        additive: Give numbers splines, by which a linear model bends.
+        output: JSON to write.
     """
     from synthfair.cli.show import say
-    from synthfair.data.draft import draft_table, find_missing, require_rows_and_header
+    from synthfair.data.draft import draft_document, laid_out
     from synthfair.data.tables import read_raw_table
     from synthfair.files import require_distinct, require_free, write_text
 
-    if interactive and not output:
-        raise InputError("--interactive: needs --output, the file to write when all is answered")
-    if output:
-        require_distinct(output, table)
-        require_free(output, force=force)
-    rows, name = read_raw_table(table), table.name.split(".")[0]
-    require_rows_and_header(rows, source=str(table))
-    # A draft with the answers of a person, or by the flags alone.
-    is_public = False
-    if interactive:
-        from synthfair.cli.schema_questions import ask_for_draft, ask_if_public
-
-        draft = ask_for_draft(
-            rows, name, label=label, sensitive=sensitive, missing=missing, positive=positive,
-            additive=additive,
-        )  # fmt: skip
-        is_public = ask_if_public(draft)
-    elif label and sensitive:
-        words = find_missing(rows, missing)
-        draft = draft_table(rows, name, label, sensitive, missing=words, additive=additive)
-        if positive:
-            draft.choose_positive(positive)
-    else:
-        raise InputError("--label and --sensitive: name two columns; or be asked, by --interactive")
-    if not output:
-        sys.stdout.write(draft.to_json())
-        return
-    write_text(output, draft.to_json(reviewed=is_public))
-    complete = "complete; give the same file to all clients and to the server"
-    review = "a draft; review it as its 'draft' block says, then delete that block"
-    say(f"{output}: {complete if is_public else review}")
+    require_distinct(output, table)
+    require_free(output, force=force)
+    document = draft_document(
+        read_raw_table(table), table.name.split(".")[0], label=label, positive=positive,
+        sensitive=sensitive, missing=missing, additive=additive,
+    )  # fmt: skip
+    write_text(output, laid_out(document) + "\n")
+    say(f"{output}: a draft; review it as its 'draft' block says, then delete that block")

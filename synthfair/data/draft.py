@@ -7,23 +7,14 @@ import math
 import re
 import warnings
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from synthfair.data import schema as schemas
 from synthfair.data.encode import as_numbers
-from synthfair.data.schema import (
-    LEAST_WIDTH,
-    MISSING_VALUES,
-    MOST_WIDTH,
-    Schema,
-    Value,
-    blanks_hint,
-    parse_schema,
-    shown,
-)
+from synthfair.data.schema import Schema, Value, blanks_hint, parse_schema, repeated, shown
 from synthfair.errors import InputError
 
 WARNING = (
@@ -32,182 +23,33 @@ WARNING = (
     " Then delete this 'draft' block; no client accepts the schema before."
 )
 
-MOST_CATEGORIES, FREQUENT = 30, 0.01
+MAX_CATEGORIES, FREQUENT = 30, 0.01
 """Above so many distinct values, a column lists only those of at least this share of the rows."""
 
-MOST_CODES = 10
+MAX_CODES = 10
 """Whole numbers with no more distinct values than this are drafted as codes, not as quantities."""
 
-KNOTS = 6
-"""Pieces of a drafted spline, about."""
-
-SKEWED = 0.8
-"""Share of values in the lowest tenth of a range from 0, from which on steps are drafted."""
-
-_POSITIVE = ("1", "1.0", "true", "yes")
-"""Texts, in small letters, of values that are taken for the positive label."""
+PIECES = 5
+"""The number of pieces of a drafted spline."""
 
 _MARKS = ("", "?", ".", "na", "n/a", "#n/a", "<na>", "nan", "null")
 """Texts, in small letters and without blanks around, that are taken for a missing value."""
 
-_NAMED_AS_CODE = (
-    r"(?:^|[^A-Za-z])(?i:id|nr|nbr|no|key|code|uuid|guid|zip|zipcode|postcode|postal)$"
-    r"|(?:^|[^A-Za-z])(?i:id|uuid|guid)[^A-Za-z]|^id[A-Z]|[a-z](?:ID|Id)$"
-)
-_UNIT = r"\s?(?:[$€£%]|[A-Z]{3})?\s?"
-_LIKE_NUMBERS = {
-    r"\d{4}-\d\d-\d\d.*|\d\d?[./]\d\d?[./]\d{2,4}.*": "dates: make numbers of them in the file",
-    rf"\(?[-+]?{_UNIT}[-+]?\d+(?:[.,'\s]\d{{3}})*(?:[.,]\d+)?{_UNIT}\)?": "numbers that are not"
-    " plain: write 63606.07 for € 63.606,07 or (63 606,07), and 63.6 for 63.6 % in the file",
-}
+_CODE_WORDS = {"id", "nr", "nbr", "key", "code", "uuid", "guid", "zip", "zipcode", "postcode"}
+"""Words, in small letters, in the names of columns that hold no quantity."""
 
-
-class ColumnDraft(NamedTuple):
-    """The possible entries of one column in a schema.
-
-    Attributes:
-        entries: for the schema, by use: "numeric"; "categories", all listed; "grouped", frequent
-            ones and one for all others; "ignore", an empty entry.
-        use: that is proposed, a key of ``entries``.
-        why: what speaks for that use, and what a person must decide.
-    """
-
-    entries: dict[str, dict[str, Any]]
-    use: str
-    why: str
-
-
-@dataclass
-class Draft:
-    """A schema in the making, with the attributes of one; ``positive`` is None while it is open."""
-
-    name: str
-    label: str
-    sensitive: str | Sequence[str]
-    columns: dict[str, ColumnDraft]
-    missing_values: Sequence[str]
-    positive: Value | tuple[Value, ...] | None = None
-    description: str = ""
-
-    @property
-    def label_values(self) -> list[Value]:
-        """The values of the label."""
-        return self.columns[self.label].entries["categories"]["categories"]
-
-    @property
-    def likely_positive(self) -> list[str]:
-        """The values of the label that say yes by themselves, as texts."""
-        return [str(one) for one in self.label_values if str(one).lower() in _POSITIVE]
-
-    def choose_positive(self, texts: Sequence[str]) -> None:
-        """Sets ``positive`` to the values of the label that these texts name.
-
-        Raises:
-            InputError: one is not a value of the label, or all values are named.
-        """
-        values = {str(value): value for value in self.label_values}
-        if not texts or not set(texts) <= set(values) or len(set(texts)) == len(values) > 1:
-            some = f"must be some, but not all, values of {self.label!r}: {shown([*values])}"
-            raise InputError(f"positive {shown(texts)}: {some}")
-        positive = [values[text] for text in dict.fromkeys(texts)]
-        self.positive = positive[0] if len(positive) == 1 else tuple(positive)
-
-    def to_json(self, *, reviewed: bool = False) -> str:
-        """The schema, with a ``draft`` block of what to review unless a person has done it."""
-        to_review = {
-            "description": "say what the rows are, and where bounds and categories come from",
-            "positive": "which values of the label are y = +1?",
-            "missing_values": "does each of them mean that a value is missing?",
-            **{f"columns.{name}": column.why for name, column in self.columns.items()},
-        }
-        entries = {name: column.entries[column.use] for name, column in self.columns.items()}
-        schema = vars(self) | {
-            "columns": {name: entry for name, entry in entries.items() if entry},
-            "ignored": [name for name, entry in entries.items() if not entry],
-        }
-        block = {} if reviewed else {"draft": {"warning": WARNING, "to_review": to_review}}
-        return _laid_out(block | schema) + "\n"
-
-
-def _laid_out(value: Any, begin: str = "\n") -> str:
-    """JSON in which each column takes a line, so that it is easily edited."""
-    if not isinstance(value, dict) or "kind" in value:
-        return json.dumps(value, ensure_ascii=False)
-    inside = begin + "  "
-    lines = (f"{inside}{_laid_out(key)}: {_laid_out(one, inside)}" for key, one in value.items())
-    return "{" + ",".join(lines) + begin + "}"
-
-
-def draft_table(
-    table: pd.DataFrame,
-    name: str,
-    label: str,
-    sensitive: str | Sequence[str],
-    *,
-    missing: Sequence[str],
-    additive: bool = False,
-) -> Draft:
-    """A draft from the rows of a table: a proposal for each column, and why.
-
-    Bounds are round numbers around the values. Columns that say nothing, or too much (constants,
-    identifiers), are proposed to be ignored; whole numbers with few values to be codes; of texts
-    with many values the frequent ones to be listed.
-
-    Args:
-        table: text as :func:`read_raw_table` reads CSV files, or typed.
-        name: of the table.
-        label: a column of it.
-        sensitive: another one, or several.
-        missing: texts that stand for a missing value.
-        additive: whether numbers get basis functions, with round knots or edges.
-
-    Raises:
-        InputError: label or sensitive is not a column, has no value or too many, or both are one.
-
-    Example:
-        >>> import synthfair as sf
-        >>> from synthfair.data.draft import draft_table
-        >>> table, _ = sf.load_dataset("loanapp")
-        >>> draft = draft_table(table, "loans", "approve", "white", missing=["", "NA"])
-        >>> draft.columns["loanamt"].entries["numeric"]
-        {'kind': 'numeric', 'lower': 0, 'upper': 1000, 'out_of_range': 'clip'}
-    """
-    attributes = [sensitive] if isinstance(sensitive, str) else list(sensitive)
-    if label in attributes:
-        raise InputError(f"sensitive {label!r}: is the label; choose another column")
-    if len(set(attributes)) < len(attributes):
-        raise InputError(f"sensitive: {shown(attributes)}: give each column once")
-    columns = {
-        column: draft_column(table[column], missing, additive=additive) for column in table.columns
-    }
-    for role, column in (("label", label), *(("sensitive", name) for name in attributes)):
-        require_column(column, table, what=f"{role} ")
-        entries, _, cause = columns[column]
-        if not (entry := entries.get("categories")):
-            remedy = f"choose a column of 2 to {MOST_CATEGORIES} values, or add one to the file"
-            raise InputError(f"{role} {column!r}: {cause}; {remedy}")
-        if len(entry["categories"]) > 1:
-            cause = f"{len(entry['categories'])} values"
-        if entry.pop("missing", None):
-            cause = "rows without a label are refused; leave them out of the file"
-            if role == "sensitive":
-                # As text, since a number and a word cannot be categories of one column.
-                groups = set(table[column].dropna().astype("string")).difference(missing)
-                entry = _listing(groups, "unknown") | {"missing": "unlisted"}
-                cause = "rows without a group become the group 'unknown'"
-        columns[column] = ColumnDraft({"categories": entry}, "categories", cause)
-    one_or_more = attributes[0] if len(attributes) == 1 else attributes
-    return Draft(name, label, one_or_more, columns, missing)
+_LIKE_NUMBER = r"\W*(?:[A-Z]{3})?[\W\d]*\d\W*(?:[A-Z]{3})?"
+"""Digits with signs and separators, perhaps of a currency: no word, and no number of Python's."""
 
 
 def draft_schema(
     table: pd.DataFrame,
     *,
     label: str,
+    positive: Value | Sequence[Value],
     sensitive: str | Sequence[str],
-    positive: Value | Sequence[Value] | None = None,
 ) -> Schema:
-    """A schema from the rows of one table, to try things out.
+    """Return a schema drafted from the rows of one table, to try things out.
 
     Bounds and categories are read off the rows, which no epsilon covers; a UserWarning says so. A
     schema is published, and the same for all clients: before a release is sent, write one from a
@@ -216,13 +58,11 @@ def draft_schema(
     Args:
         table: one row a person.
         label: a column of two or more values.
-        sensitive: another one, or several.
-        positive: the value of the label, or several, that is the favourable decision; 1, True or
-            "yes" where it is not given.
+        positive: the value of the label, or several, that is the favourable decision.
+        sensitive: another column, or several.
 
     Raises:
-        InputError: label or sensitive is no column, or has too many values; or it is not clear
-            which value of the label is positive.
+        InputError: as :func:`draft_document`.
 
     Example:
         >>> import warnings
@@ -230,200 +70,249 @@ def draft_schema(
         >>> table, _ = sf.load_dataset("loanapp")
         >>> with warnings.catch_warnings():
         ...     warnings.simplefilter("ignore", UserWarning)
-        ...     schema = sf.draft_schema(table, label="approve", sensitive="white")
+        ...     schema = sf.draft_schema(table, label="approve", positive=1, sensitive="white")
         >>> schema
         Schema(table: 29 features, label approve = 1, sensitive white)
     """
-    require_rows_and_header(table, source="table")
-    if odd := [name for name in table.columns if not isinstance(name, str)]:
-        raise InputError(f"table: column {odd[0]!r}: its name must be a text")
-    if not table.columns.is_unique:
-        twice = table.columns[table.columns.duplicated()][0]
-        raise InputError(f"table: column {twice!r}: there are two of that name")
-    draft = draft_table(table, "table", label, sensitive, missing=find_missing(table))
-    if positive is None:
-        named = draft.likely_positive
-        if len(named) != 1:
-            raise InputError(
-                f"positive: say which values of {label!r} are the favourable decision; there are"
-                f" {shown(draft.label_values)}"
-            )
-    else:  # by value, as the label 1.0 is drafted as 1
-        given = np.atleast_1d(np.array(positive, object)).tolist()
-        named = [next((str(v) for v in draft.label_values if v == one), str(one)) for one in given]
-    draft.choose_positive(named)
+    document = draft_document(table, "table", label=label, positive=positive, sensitive=sensitive)
+    del document["draft"]
     warnings.warn(
         "draft_schema: bounds and categories were read off the rows, which no epsilon covers. A"
         " schema is published: before you send a release, write one from a codebook",
         stacklevel=2,
     )
-    return parse_schema(draft.to_json(reviewed=True), source="the drafted schema")
+    return parse_schema(json.dumps(document), source="the drafted schema")
 
 
-def require_rows_and_header(table: pd.DataFrame, *, source: str) -> None:
-    """Refuses a table whose first row was taken for its header: a draft would publish that row.
+def draft_document(
+    table: pd.DataFrame,
+    name: str,
+    *,
+    label: str,
+    positive: Value | Sequence[Value],
+    sensitive: str | Sequence[str],
+    missing: Sequence[str] = (),
+    additive: bool = False,
+) -> dict[str, Any]:
+    """Return a schema as a JSON document, with a block ``draft`` that lists what to review.
 
-    Raises InputError where there is no row; or where at least half of the names are numbers, or
-    values of their own column. Names that count up, such as 0, 1, 2 or years, are a header.
+    Args:
+        table: text as :func:`read_raw_table` reads CSV files, or typed.
+        name: of the table.
+        label: a column of it.
+        positive: the value of the label, or several, that are y = +1.
+        sensitive: another column, or several.
+        missing: texts that stand for a missing value, beside those that are found.
+        additive: whether numbers get splines.
+
+    Raises:
+        InputError: the table has no rows or no header; label or sensitive is not a column, has no
+            value or too many, or both are one; or positive is no value of the label, or all are.
     """
+    _require_header(table, name)
+    attributes = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    if twice := repeated([label, *attributes]):
+        raise InputError(f"label, sensitive: {twice[0]!r} is given twice; name different columns")
+    words = find_missing(table, missing)
+    names = list(map(str, table.columns))
+    drafts = {one: draft_column(table[one], words, additive=additive) for one in names}
+    for role, column in (("label", label), *(("sensitive", one) for one in attributes)):
+        if column not in drafts:
+            which = shown(names, 100) + blanks_hint(column, names)
+            raise InputError(f"{role} {column!r}: must be one of {which}")
+        drafts[column] = _draft_role(role, table[column], words)
+
+    columns = {column: entry for column, (entry, _) in drafts.items() if entry}
+    values = columns[label]["categories"]
+    given = np.atleast_1d(np.array(positive, object)).tolist()
+    chosen = [next((v for v in values if v == one or str(v) == str(one)), None) for one in given]
+    if not chosen or None in chosen or len(set(chosen)) == len(values) > 1:
+        some = f"must be some, but not all, values of {label!r}: {shown(values)}"
+        raise InputError(f"positive {shown(given)}: {some}")
+    to_review = {
+        "description": "say what the rows are, and where bounds and categories come from",
+        "missing_values": "does each of them mean that a value is missing?",
+        **{f"columns.{column}": cause for column, (_, cause) in drafts.items()},
+    }
+    return {
+        "draft": {"warning": WARNING, "to_review": to_review},
+        "name": name,
+        "description": "",
+        "label": label,
+        "positive": chosen[0] if len(chosen) == 1 else chosen,
+        "sensitive": attributes[0] if len(attributes) == 1 else attributes,
+        "columns": columns,
+        "ignored": [column for column in drafts if column not in columns],
+        "missing_values": words,
+    }
+
+
+def laid_out(value: Any, begin: str = "\n") -> str:
+    """Return a document as JSON in which each column takes a line, so that it is easily edited."""
+    if not isinstance(value, dict) or "kind" in value:
+        return json.dumps(value, ensure_ascii=False)
+    inside = begin + "  "
+    lines = (f"{inside}{laid_out(key)}: {laid_out(one, inside)}" for key, one in value.items())
+    return "{" + ",".join(lines) + begin + "}"
+
+
+def _require_header(table: pd.DataFrame, name: str) -> None:
+    """Refuse a table whose first row was taken for its header: a draft would publish that row.
+
+    Raises InputError where there is no row; where names are no texts or not different; or where at
+    least half of the names are numbers, or values of their own column. Names that count up, such as
+    0, 1, 2 or years, are a header.
+    """
+    names = list(table.columns)
     if len(table) == 0:
-        raise InputError(f"{source}: the table has no rows")
-    names = [str(name) for name in table.columns]
+        raise InputError(f"{name}: the table has no rows")
+    if odd := [column for column in names if not isinstance(column, str)] or repeated(names):
+        raise InputError(f"{name}: column {odd[0]!r}: names must be texts that differ")
     if names[0].isdecimal() and names == [str(int(names[0]) + i) for i in range(len(names))]:
         return
+    texts = {column: values.astype("string").str.strip() for column, values in table.items()}
     like_values = np.isfinite(as_numbers(pd.Series(names, dtype="string")))
-    for i, name in enumerate(names):
-        values = table.iloc[:, i].astype("string").str.strip()
-        like_values[i] |= bool((values == name.strip()).any())
+    like_values |= [bool((texts[column] == column.strip()).any()) for column in names]
     if 2 * (n := like_values.sum()) >= len(names):
         raise InputError(
-            f"{source}: the first line looks like a row, not a header; add a header ({n} of its"
+            f"{name}: the first line looks like a row, not a header; add a header ({n} of its"
             f" {len(names)} names are numbers, or values of their own column)"
         )
 
 
-def require_column(name: str, table: pd.DataFrame, *, what: str = "") -> None:
-    """Refuses what is no column, and calls it ``what`` and its name. Raises InputError."""
-    if name not in table.columns:
-        which = shown(list(table.columns), 100) + blanks_hint(name, table.columns)
-        raise InputError(f"{what}{name!r}: must be one of {which}")
-
-
 def find_missing(table: pd.DataFrame, given: Collection[str] = ()) -> list[str]:
-    """Texts that stand for a missing value: those of every schema, those given, those found."""
+    """Return the texts that mean missing: those of every schema, those given, those found."""
     texts = set(given)
     for name in table.columns:
         if not pd.api.types.is_any_real_numeric_dtype(values := table[name]):
             short = (text for text in values.dropna().astype("string").unique() if len(text) < 10)
             texts |= {text for text in short if text.strip().lower() in _MARKS}
-    return [*MISSING_VALUES, *sorted(texts - set(MISSING_VALUES))]
+    default = schemas.MISSING_VALUES
+    return [*default, *sorted(texts - set(default))]
 
 
 def draft_column(
     values: pd.Series, missing: Collection[str] = (), *, additive: bool = False
-) -> ColumnDraft:
-    """A proposal for one feature: text as in a CSV file, or typed; with ``additive``, a basis.
+) -> tuple[dict[str, Any] | None, str]:
+    """Return the proposed entry of a feature, None to ignore it; and why, and what to decide.
+
+    Args:
+        values: text as in a CSV file, or typed.
+        missing: texts that stand for a missing value.
+        additive: whether a number gets a spline.
 
     Example:
         >>> import pandas as pd
         >>> from synthfair.data.draft import draft_column
-        >>> draft_column(pd.Series(["17", "39", "?", "90"] * 20), ["?"])[1:]
-        ('categories', '3 whole numbers: codes, or a quantity?')
+        >>> draft_column(pd.Series(["17", "39", "?", "90"] * 20), ["?"])[1]
+        '3 whole numbers: codes, or a quantity?'
     """
-    # Its distinct values, the missing ones aside, the most frequent first.
-    present = values[~(values.isna() | values.isin(list(missing)))]
-    rows, counts = len(present), present.astype("string").value_counts()
-    numbers = as_numbers(counts.index.to_series())
-    finite = rows > 0 and bool(np.isfinite(numbers).all())
-    whole = finite and bool(np.all((numbers % 1 == 0) & (np.abs(numbers) <= 2**53)))
-    if whole:  # 1 and 1.0 are one
-        counts = counts.groupby(numbers.astype(int)).sum().sort_values(ascending=False)
-    n, frequent = len(counts), counts.index[counts >= FREQUENT * len(values)][:MOST_CATEGORIES]
+    texts = _counts(values, missing)
+    counts, rows = _by_number(texts), texts.sum()
+    n, size = len(counts), f"{len(counts)} values in {rows} rows"
+    words = re.findall("[A-Z]?[a-z]+|[A-Z]+", str(values.name))
+    like_code = not _CODE_WORDS.isdisjoint(word.lower() for word in words)
+    listed, rest = _listing(counts.index), "other"
 
-    # What a schema can say of it, by use.
-    entries: dict[str, dict[str, Any]] = {}
-    if finite:
-        lower, upper = round_bounds(float(numbers.min()), float(numbers.max()))
-        entries["numeric"] = {"kind": "numeric", "lower": lower, "upper": upper}
-        entries["numeric"]["out_of_range"] = "clip"
+    # The first rule that holds is the proposal.
+    only = f"only {texts.index[0]!r}" if n else "no value"
+    rules = [(n < 2, None, f"holds {only}; list all that can occur")]
+    if n > 1 and pd.api.types.is_numeric_dtype(counts.index):
+        numbers = counts.index.to_numpy(float)
+        lower, upper = round_bounds(numbers.min(), numbers.max())
+        number = {"kind": "numeric", "lower": lower, "upper": upper, "out_of_range": "clip"}
         if additive and n > 2:
-            small = counts[np.asarray(counts.index, float) <= upper / 10].sum()
-            skewed = lower == 0 and small >= SKEWED * rows
-            entries["numeric"]["basis"] = round_basis(lower, upper, skewed=skewed)
-    if (whole or not finite) and 0 < n <= MOST_CATEGORIES:
-        entries["categories"] = _listing(counts.index)
-    if (whole or not finite) and 0 < len(frequent) < n:
-        entries["grouped"] = _listing(
-            frequent, int(min(numbers.min(), 0)) - 1 if whole else "other"
-        )
-    if rows < len(values):
-        entries = {use: entry | {"missing": "category"} for use, entry in entries.items()}
-    entries["ignore"] = {}
-
-    # The first rule that holds says which of them is proposed.
-    size, only = f"{n} values in {rows} rows", f"only {counts.index[0]!r}" if n else "no value"
-    like_code = bool(re.search(_NAMED_AS_CODE, str(values.name)))
-    rules = [(n < 2, "ignore", f"holds {only}; list all that can occur")]
-    if finite:
-        unique = n >= 0.8 * rows and rows > MOST_CATEGORIES
+            knots = [float(f"{knot:.12g}") for knot in np.linspace(lower, upper, PIECES + 1)]
+            number["basis"] = {"kind": "spline", "knots": knots}
+        rest = int(min(numbers.min(), 0)) - 1
+        unique = n >= 0.8 * rows and rows > MAX_CATEGORIES
         # Of numbers that are spread evenly, some ten pairs of rows would have one in common.
         different = unique and n == rows and np.ptp(numbers) < rows**2 / 20
-        identifier = different or (like_code and 2 * n > rows > MOST_CATEGORIES)
-        codes = n <= MOST_CODES or (like_code and n <= MOST_CATEGORIES)
+        identifier = different or (like_code and 2 * n > rows > MAX_CATEGORIES)
+        most_codes = MAX_CATEGORIES if like_code else MAX_CODES
         rules += [
-            (bool((numbers % 1).any()), "numeric", "numbers"),
-            (not whole, "ignore", f"{size}, some above 2^53: an identifier?"),
-            (identifier, "ignore", f"{size}: an identifier?"),
-            (unique, "numeric", f"{size}: a quantity, or an identifier?"),
-            (n == 2, "categories", "2 whole numbers"),
-            (codes, "categories", f"{n} whole numbers: codes, or a quantity?"),
-            (not like_code, "numeric", f"{n} whole numbers"),
+            ((numbers % 1).any(), number, "numbers"),
+            (np.abs(numbers).max() > 2**53, None, f"{size}, some above 2^53: an identifier?"),
+            (identifier, None, f"{size}: an identifier?"),
+            (unique, number, f"{size}: a quantity, or an identifier?"),
+            (n <= most_codes, listed, f"{n} whole numbers: codes, or a quantity?"),
+            (not like_code, number, f"{n} whole numbers"),
         ]
-    elif n:
-        share = {one: counts[counts.index.str.fullmatch(one)].sum() / rows for one in _LIKE_NUMBERS}
-        words = counts[~np.isfinite(numbers)]
+    elif n > 1:
+        words = counts[~np.isfinite(as_numbers(counts.index.to_series()))]
         rare = len(words) <= 5 and 2 * words.sum() <= rows
         but_for = f"numbers, but for {shown([repr(word) for word in sorted(words.index)])}"
         rules += [
-            (n <= MOST_CATEGORIES, "categories", f"{n} values"),
-            (rare, "ignore", f"{but_for}: does that mean missing? Draft anew with --missing"),
-            *((share[one] >= 0.9, "ignore", f"{n} {what}") for one, what in _LIKE_NUMBERS.items()),
+            (n <= MAX_CATEGORIES, listed, f"{n} values"),
+            (rare, None, f"{but_for}: missing? Draft anew with --missing"),
+            (
+                counts[counts.index.str.fullmatch(_LIKE_NUMBER)].sum() >= 0.9 * rows,
+                None,
+                f"{n} dates, or numbers that are not plain: write 63606.07 for € 63.606,07",
+            ),
         ]
-    frequent = (
-        f"{n} values; those of at least {FREQUENT:.0%} of the rows are listed, others are one"
-    )
+    frequent = counts[counts >= FREQUENT * len(values)].nlargest(MAX_CATEGORIES).index
+    cause = f"{n} values; those of at least {FREQUENT:.0%} of the rows are listed, others are one"
     rules += [
-        ("grouped" in entries and 2 * n <= rows, "grouped", frequent),
-        (True, "ignore", f"{size}: identifiers, or free text?"),
+        (len(frequent) > 0 and 2 * n <= rows, _listing(frequent, rest), cause),
+        (True, None, f"{size}: identifiers, or free text?"),
     ]
-    return ColumnDraft(entries, *next((use, cause) for holds, use, cause in rules if holds))
+    entry, cause = next((entry, cause) for holds, entry, cause in rules if holds)
+    return entry and (entry | {"missing": "category"} if rows < len(values) else entry), cause
+
+
+def _draft_role(
+    role: str, values: pd.Series, missing: Collection[str]
+) -> tuple[dict[str, Any], str]:
+    """Return the entry of a label or a sensitive attribute, and why. Raises InputError: of none."""
+    texts = _counts(values, missing)
+    counts = _by_number(texts)
+    if not 0 < (n := len(counts)) <= MAX_CATEGORIES:
+        remedy = f"choose a column of 2 to {MAX_CATEGORIES} values, or add one to the file"
+        raise InputError(f"{role} {values.name!r}: holds {n} values; {remedy}")
+    if texts.sum() == len(values):
+        return _listing(counts.index), f"{n} values: can others occur?"
+    if role == "label":
+        return _listing(counts.index), "rows without a label are refused; leave them out"
+    # As text, since a number and a word cannot be categories of one column.
+    entry = _listing(texts.index, "unknown") | {"missing": "unlisted"}
+    return entry, "rows without a group become the group 'unknown'"
+
+
+def _counts(values: pd.Series, missing: Collection[str]) -> pd.Series:
+    """Return how often each value occurs, by its text, the most frequent first."""
+    present = values[~(values.isna() | values.isin(list(missing)))]
+    return present.astype("string").value_counts()
+
+
+def _by_number(counts: pd.Series) -> pd.Series:
+    """Return the counts by number where all texts are numbers, so that 1 and 1.0 are one."""
+    numbers = as_numbers(counts.index.to_series())
+    if not np.isfinite(numbers).all():
+        return counts
+    whole = np.all((numbers % 1 == 0) & (np.abs(numbers) <= 2**53))
+    return counts.groupby(numbers.astype(int) if whole else numbers).sum()
 
 
 def _listing(values: Iterable[Value], rest: Value | None = None) -> dict[str, Any]:
-    """Values as categories, of which one stands for all that are not listed."""
-    entry: dict[str, Any] = {"kind": "categorical", "categories": sorted(values)}
+    """Return values as categories, of which ``rest`` stands for all that are not listed."""
+    categories = sorted(set(values) - {rest})
     if rest is None:
-        return entry
-    return entry | {"categories": [*sorted({*values} - {rest}), rest], "unlisted": rest}
-
-
-def round_basis(lower: float, upper: float, *, skewed: bool) -> dict[str, Any]:
-    """Basis functions of a number between bounds: a spline with some six round knots.
-
-    Of a skewed one, most of whose values are small, steps at 1, 2 and 5 times powers of ten.
-
-    Example:
-        >>> from synthfair.data.draft import round_basis
-        >>> round_basis(17, 90, skewed=False)["knots"]
-        [17, 20, 40, 60, 80, 90]
-        >>> round_basis(0, 5000, skewed=True)["edges"]
-        [50, 100, 200, 500, 1000, 2000, 5000]
-    """
-    if skewed:
-        powers = 10.0 ** (math.floor(math.log10(upper)) + np.arange(-2, 1))
-        places = np.outer(powers, [1, 2, 5]).ravel()
-        edges = places[(places >= upper / 100) & (places <= upper)]
-        return {"kind": "steps", "edges": _plain(edges)}
-    power = 10.0 ** math.floor(math.log10((upper - lower) / KNOTS))
-    step = next(power * k for k in (1, 2, 5, 10) if (upper - lower) / (power * k) <= KNOTS)
-    inner = step * np.arange(math.floor(lower / step) + 1, math.ceil(upper / step))
-    return {"kind": "spline", "knots": _plain([lower, *inner, upper])}
-
-
-def _plain(places: Iterable[float]) -> list[float]:
-    """As people write them."""
-    return [int(place) if place == int(place) else round(float(place), 12) for place in places]
+        return {"kind": "categorical", "categories": categories}
+    return {"kind": "categorical", "categories": [*categories, rest], "unlisted": rest}
 
 
 def round_bounds(low: float, high: float) -> tuple[float, float]:
-    """The ends of a range, rounded outwards to the power of ten below its width, or to 0 near it.
+    """Return the ends of a range, rounded outwards to a power of ten, or to 0 near it.
+
+    The power is that below its width.
 
     Example:
         >>> from synthfair.data.draft import round_bounds
         >>> round_bounds(17, 95), round_bounds(-0.3, 8.1), round_bounds(1987, 2021)
         ((0, 100), (-1, 9), (1980, 2030))
     """
-    if not LEAST_WIDTH <= high - low <= MOST_WIDTH / 10:  # no schema has such bounds
+    if not schemas.LEAST_WIDTH <= high - low <= schemas.MOST_WIDTH / 10:  # no schema has such
         return low, high
     digits = -math.floor(math.log10(high - low))
     near = 0 <= low < high - low

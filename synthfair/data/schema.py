@@ -596,8 +596,6 @@ def parse_schema(text: str | bytes, *, source: str) -> Schema:
             f"{source}: still marked a draft; review it as its 'draft' block says, then delete that"
             " block"
         )
-    if isinstance(document, dict) and document.get("positive", "") is None:
-        raise InputError(f"{source}: positive: null, as a draft leaves it; must be given")
     try:
         return validated(Schema, document)
     except ValidationError as error:
