@@ -30,7 +30,7 @@ from synthfair.config import (
 from synthfair.config.rules import Notion
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.files import read_as, read_numbers
+from synthfair.files import read_as, read_numbers, write_json
 from synthfair.postprocess.histogram import BINS, LabelCounts, ScoreCounts
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.guarantee import Guarantee, SumOfShares
@@ -376,36 +376,71 @@ class MetricsFile(Part):
         return self
 
 
-class MeasuredGap(BaseModel):
-    """A gap of a rate between two groups, measured over devices that do not reveal their group."""
+class MeasuredGroup(BaseModel):
+    """The estimated share of a group's clients, and their mean value; null where unknown."""
 
     model_config = STRICT
 
-    rate: Literal["true_positive_rate", "false_positive_rate"]
+    name: _Line
+    share: float
+    error: float
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+class MeasuredGap(BaseModel):
+    """A gap between two groups, second minus first, with its interval; of a rate where it is one.
+
+    The value is null where the sizes of the groups are not known well enough.
+    """
+
+    model_config = STRICT
+
+    rate: Literal["true_positive_rate", "false_positive_rate"] | None = None
     first: _Line
     second: _Line
-    value: _Number | None
-    low: _Difference
-    high: _Difference
-    magnitude: _Number | None
-    chebyshev: _Number | None
-    true: _Difference | None
-    pooled: _Difference | None
+    value: float | None
+    low: float
+    high: float
 
 
 class GapsFile(BaseModel):
-    """A gaps.json, as ``gap simulate --model`` writes it."""
+    """A gaps.json, of clients' reports by ``gap aggregate`` or of sites' counts by the job ``gap``.
+
+    Attributes:
+        epsilon: of one report, or of one site's counts.
+        confidence: of each interval by itself.
+        gaps: of every two groups.
+        collection: fingerprint of the public file of the reports.
+        reports: number of reports accepted.
+        rejected: number of reports rejected, by reason.
+        groups: estimated from the reports.
+        warnings: where the reports contradict their public file.
+        model: sha256 of the model whose decisions sites have counted.
+        guarantee: of each site's counts.
+        sites: that have counted.
+    """
 
     model_config = STRICT
 
     format: Literal["synthfair-gaps/1"]
-    devices: _Count
     epsilon: Annotated[float, Field(gt=0, le=1e4)]
-    mechanism: Literal["randomized", "laplace"]
     confidence: Annotated[float, Field(gt=0, lt=1)]
-    seed: _Count
-    few: list[_Line] = Field([], max_length=10_000)
-    gaps: list[MeasuredGap] = Field(min_length=1, max_length=100_000)
+    gaps: list[MeasuredGap] = Field(min_length=1, max_length=200_000)
+    collection: _Line | None = None
+    reports: _Count = 0
+    rejected: dict[_Line, _Count] = {}
+    groups: list[MeasuredGroup] = []
+    warnings: list[_Line] = []
+    model: _Line | None = None
+    guarantee: Guarantee | None = None
+    sites: list[_Line] = []
+
+
+def write_gaps(document: GapsFile, path: Path) -> None:
+    """Write a gaps.json, with what its measurement has, whole or not at all."""
+    write_json(path, document.model_dump(mode="json", exclude_unset=True))
 
 
 def read_run_file(path: Path, kind: type[_File]) -> _File:

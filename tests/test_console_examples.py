@@ -99,7 +99,6 @@ NOT_RUN = {
 SHORTER = {
     "client --data lenders/client_0_train.csv --schema lenders/schema.json --answer": "",
     "client --data lenders/": "--steps 100",
-    "gap simulate g.json": "--repeats 20",
     "train adult": "--rounds 2",
     "train people.csv": "--rounds 2",
     "compare law_school --methods single_shot fedavg": "--weights 0 --seeds 1 --steps 2"

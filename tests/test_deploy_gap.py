@@ -2,11 +2,13 @@
 
 import base64
 import json
+import shutil
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
+from report_runs import write_run
 from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
@@ -18,6 +20,8 @@ from synthfair.files import write_json
 from synthfair.measure.counts import gaps_of_counts, noisy_counts
 from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.noise import discrete_laplace, seeded
+from synthfair.report.page import write_report
+from synthfair.report.results import read_results
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Message, sha256
 from synthfair.trained import TrainedModel, input_names, write_model
@@ -161,7 +165,7 @@ def test_without_noise_and_rows_enough_an_interval_is_the_normal_one():
 def test_a_group_that_may_be_noise_leaves_all_open():
     counts = np.array([[[900, 100], [800, 200]], [[3, -2], [1, 4]]])
     for gap in gaps_of_counts(counts, ("a", "b"), epsilon=0.5, sites=2, confidence=0.95):
-        assert np.isnan(gap.value)
+        assert gap.value is None
         assert (gap.low, gap.high) == (-1, 1)
 
 
@@ -322,6 +326,18 @@ def test_what_no_site_would_send_is_refused(world, carried):
     again.on_way = channel.on_way
     with pytest.raises(TooFewError, match="north: refused"):
         measure(world, again)
+
+
+def test_the_page_of_a_report_shows_the_jobs_gaps(world, tmp_path):
+    _, found = measure(world, channel_of(world))
+    folder = write_run(tmp_path / "run")
+    shutil.copy(world.folder / "job-1" / "gaps.json", folder)
+    write_report(read_results([folder]), folder / "r.html")
+    page = (folder / "r.html").read_text()
+    assert "2 sites, epsilon = 1 each" in page
+    assert "Each site has counted the model" in page
+    for gap in found["gaps"]:
+        assert f"{gap['value']:z.4f}" in page
 
 
 def test_a_server_does_not_ask_with_what_does_not_fit(world):

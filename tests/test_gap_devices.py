@@ -1,4 +1,4 @@
-"""A model over many small clients: rates as stated, gaps near the true ones, and the report page."""
+"""Reports of persons from a model, the commands that measure gaps, and the report page."""
 
 import html
 import json
@@ -10,88 +10,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_schema, make_table
+from report_runs import write_run
 
 from synthfair.cli import main
-from synthfair.compare.grid import ComparedTable, run_point
-from synthfair.compare.grid import make_grid as cells_of
-from synthfair.config import DistillConfig
 from synthfair.errors import InputError
 from synthfair.evaluation import pooled_scores, read_tests
 from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.measure.collection import NO_VALUE, make_collection, read_collection
 from synthfair.measure.mechanisms import RandomizedValue
-from synthfair.measure.reports import RATES, perturb_rates, perturb_records, rate_of
-from synthfair.measure.simulate import assign_to_devices, measure_model
+from synthfair.measure.reports import perturb_rates, perturb_records
 from synthfair.privacy.noise import seeded
-from synthfair.report.gaps import gaps_document
 from synthfair.report.page import write_report
 from synthfair.report.results import read_results
 from synthfair.trained import TrainedModel, input_names, read_model, write_model
-
-
-def scored(n=40_000, seed=0):
-    """Group 1 is selected less often: true positive rates 0.9 and 0.6, false ones 0.4 and 0.1."""
-    rng = np.random.default_rng(seed)
-    s, y = rng.integers(2, size=n), rng.choice([-1.0, 1.0], n)
-    chance = 0.65 + 0.25 * y - 0.3 * s
-    return Scored(y, np.where(rng.random(n) < chance, 1.0, -1.0), s)
-
-
-def test_devices_hold_every_row_once_and_one_group_each():
-    rows = scored(3000)
-    everyone = Scored(np.ones(3000), np.where(np.arange(3000) % 7, 1.0, -1.0), rows.s)
-    group, device = assign_to_devices(everyone, 700, seed=1)
-    assert abs(len(group) - 700) <= 1
-    assert not np.isnan(rate_of("true_positive_rate", everyone, device, len(group))).any()
-    assert np.isnan(rate_of("false_positive_rate", everyone, device, len(group))).all()
-
-
-def test_one_device_a_group_has_the_groups_own_rates():
-    rows = scored(2000)
-    _, device = assign_to_devices(rows, 2, seed=0)
-    for name in RATES:
-        rates = [getattr(group, name) for group in group_rates(rows)]
-        assert rate_of(name, rows, device, 2) == pytest.approx(rates)
-
-
-def test_measured_gaps_hold_the_true_ones():
-    found = measure_model(
-        scored(),
-        ("a", "b"),
-        devices=10_000,
-        epsilon=6.0,
-        seed=0,
-        source=seeded(3),
-        confidence=0.999,
-    )
-    assert found.epsilon <= 6.0
-    assert found.collection.groups == ("a", "b", NO_VALUE)
-    assert [gap.groups for gap in found.gaps] == [("a", "b"), ("a", "b")]
-    for gap in found.gaps:
-        assert gap.true == pytest.approx(-0.3, abs=0.03)
-        assert gap.pooled == pytest.approx(-0.3, abs=0.03)
-        low, high = gap.measured.interval
-        assert low <= gap.true <= high
-        assert high - low < 0.3
-
-
-def test_devices_without_a_rate_do_not_pull_it():
-    """A quarter of the devices have no positive row. At 4.5 standard errors of the mean of 10."""
-    rows = [scored(20_000, seed) for seed in range(10)]
-    settings = {"devices": 10_000, "epsilon": 20.0}
-    gaps = [
-        measure_model(r, ("a", "b"), seed=i, source=seeded(100 + i), **settings).gaps[0]
-        for i, r in enumerate(rows)
-    ]
-    off = np.array([(gap.measured.value - gap.true) / gap.measured.error for gap in gaps])
-    assert abs(off.mean()) < 4.5 / np.sqrt(10)
-
-
-@pytest.mark.parametrize("devices", [1, 10**9])
-def test_rows_that_cannot_be_assigned_are_refused(devices):
-    with pytest.raises(InputError, match="devices"):
-        assign_to_devices(scored(100), devices, seed=0)
-
 
 ALMOST_OPEN = make_collection(("a", "b", NO_VALUE), RandomizedValue(3, 28.0, 28.0))
 """So large an epsilon that no report is noisy, but for one in a million million."""
@@ -136,64 +67,61 @@ def test_no_rows_and_several_groups_together_are_refused():
             perturb_rates(ALMOST_OPEN, rows, ("a", "b"), "true_positive_rate", together=True)
 
 
-@pytest.fixture(scope="module")
-def finished_run(tmp_path_factory):
-    (cell,) = cells_of(["central"], [0.0], 1, tmp_path_factory.mktemp("runs"))
-    config = DistillConfig(n_synthetic=24, steps=5)
-    run_point(cell, ComparedTable(make_table(n=120), make_schema(), "small"), config)
-    return cell.folder
+@pytest.fixture
+def run_folder(tmp_path):
+    return write_run(tmp_path / "run")
 
 
 @pytest.fixture
-def run_folder(finished_run, tmp_path):
-    return shutil.copytree(finished_run, tmp_path / "run")
+def aggregated(tmp_path):
+    """A gaps.json of gap aggregate."""
+    flags = [str(tmp_path / name) for name in ("g.json", "r.csv", "gaps.json")]
+    plan = ["--groups", "a", "b", "--epsilon", "6", "--clients", "99", "--output"]
+    assert main(["gap", "plan", *plan, flags[0]]) == 0
+    values = [0.9] * 500 + [0.4] * 500
+    reports = perturb_records(read_collection(tmp_path / "g.json"), ["a", "b"] * 500, values)
+    pd.DataFrame(reports).to_csv(flags[1], index=False)
+    assert main(["gap", "aggregate", *flags[:2], "--output", flags[2]]) == 0
+    return tmp_path / "gaps.json"
 
 
-def write_gaps(folder, **changes):
-    found = measure_model(
-        scored(4000), ("a", "b"), devices=1000, epsilon=6.0, seed=0, source=seeded(3)
-    )
-    document = gaps_document(found, seed=0) | changes
-    (folder / "gaps.json").write_text(json.dumps(document))
-    return document
+def shown_on_the_page(gaps, folder):
+    shutil.copy(gaps, folder / "gaps.json")
+    write_report(read_results([folder]), folder / "r.html")
+    return html.unescape((folder / "r.html").read_text())
 
 
-def test_the_page_shows_measured_gaps(run_folder, tmp_path):
-    document = write_gaps(run_folder)
-    write_report(read_results([run_folder]), tmp_path / "r.html")
-    page = html.unescape((tmp_path / "r.html").read_text())
-    assert "Gaps measured over devices" in page
-    for gap in document["gaps"]:
-        for key in ("value", "low", "high", "magnitude", "chebyshev", "true", "pooled"):
-            assert f"{gap[key]:z.4f}" in page
-    assert document["few"] == []
-    assert "devices have a rate in" not in page
+def test_the_page_shows_gaps_of_reports(aggregated, run_folder):
+    page = shown_on_the_page(aggregated, run_folder)
+    (gap,) = json.loads(aggregated.read_text())["gaps"]
+    assert "1,000 reports, epsilon = 6 each" in page
+    assert "Each client has sent one report" in page
+    for key in ("value", "low", "high"):
+        assert f"{gap[key]:z.4f}" in page
 
 
-def test_few_devices_are_warned_of_on_the_page(run_folder, tmp_path):
-    found = measure_model(
-        scored(4000), ("a", "b"), devices=150, epsilon=6.0, seed=0, source=seeded(3)
-    )
-    assert set(found.few) == {"a", "b"}
-    write_gaps(run_folder, few=list(found.few))
-    write_report(read_results([run_folder]), tmp_path / "r.html")
-    assert "have a rate in a, b: too few" in html.unescape((tmp_path / "r.html").read_text())
+def test_the_page_warns_of_reports_that_contradict_their_plan(aggregated, run_folder):
+    document = json.loads(aggregated.read_text()) | {"warnings": ["a: the reports imply a share"]}
+    aggregated.write_text(json.dumps(document))
+    page = shown_on_the_page(aggregated, run_folder)
+    assert "a: the reports imply a share. The reports contradict the public file" in page
 
 
 def test_the_page_without_them_has_no_such_section(run_folder, tmp_path):
     write_report(read_results([run_folder]), tmp_path / "r.html")
-    assert "over devices" not in (tmp_path / "r.html").read_text()
+    assert "measured in private" not in (tmp_path / "r.html").read_text()
 
 
 @pytest.mark.parametrize("changes", [{"epsilon": -1}, {"gaps": []}, {"mystery": 1}])
-def test_gaps_that_no_measurement_writes_are_refused(run_folder, changes):
-    write_gaps(run_folder, **changes)
+def test_gaps_that_no_measurement_writes_are_refused(aggregated, run_folder, changes):
+    document = json.loads(aggregated.read_text()) | changes
+    (run_folder / "gaps.json").write_text(json.dumps(document))
     with pytest.raises(InputError, match="gaps.json"):
         read_results([run_folder])
 
 
-def test_the_page_does_not_overwrite_them(run_folder):
-    write_gaps(run_folder)
+def test_the_page_does_not_overwrite_them(aggregated, run_folder):
+    shutil.copy(aggregated, run_folder)
     with pytest.raises(InputError, match="named twice"):
         write_report(read_results([run_folder]), run_folder / "gaps.json", force=True)
 
@@ -237,22 +165,6 @@ class TestCommands:
     def test_flags_are_checked_before_reports_are_read(self, gap_file, flags, said, capsys):
         assert main(["gap", "aggregate", str(gap_file), "nowhere.csv", *flags]) == 2
         assert said in capsys.readouterr().err
-
-    def test_simulated_population(self, gap_file, capsys):
-        flags = ["--clients", "3000", "--means", "0.9", "0.5", "--repeats", "5"]
-        assert main(["gap", "simulate", str(gap_file), *flags]) == 0
-        assert "-0.4000" in capsys.readouterr().out
-
-    def test_means_outside_the_range_are_refused_in_their_unit(self, gap_file, capsys):
-        flags = ["--clients", "3000", "--means", "0.9", "1.5"]
-        assert main(["gap", "simulate", str(gap_file), *flags]) == 2
-        said = " ".join(capsys.readouterr().err.split())
-        assert "means: [0.9, 1.5]: each must be from 0 to 1" in said
-
-    def test_as_many_means_as_groups_are_wanted(self, gap_file, capsys):
-        flags = ["--clients", "3000", "--means", "0.9", "0.5", "0.1"]
-        assert main(["gap", "simulate", str(gap_file), *flags]) == 2
-        assert "means: 3 given, for 2 groups" in capsys.readouterr().err
 
     def test_of_hundreds_of_groups_not_every_gap_is_printed(self, tmp_path, capsys):
         path, names = tmp_path / "g.json", [f"g{i}" for i in range(30)]
@@ -344,29 +256,11 @@ class TestCommands:
         assert main(["gap", "perturb", path, "--group", "f", "--value", "0.5"]) == 0
         assert not capsys.readouterr().err
 
-    def test_simulated_devices(self, model, capsys):
-        tmp_path = model
-        flags = ["--model", str(tmp_path / "model.json"), "--data", str(tmp_path / "t.csv")]
-        flags += ["--devices", "1000", "--epsilon", "8", "--output", str(tmp_path / "gaps.json")]
-        assert main(["gap", "simulate", *flags]) == 0
-        assert "1,000 devices, epsilon = 8" in " ".join(capsys.readouterr().out.split())
-        assert json.loads((tmp_path / "gaps.json").read_text())["devices"] == 1000
-
     @pytest.mark.parametrize(
         ("flags", "said"),
         [
             (["plan", "--groups", "f", "m", "--epsilon", "1"], "give two of"),
             (["plan", "--groups", "f", "--epsilon", "1", "--clients", "9"], "groups"),
-            (["simulate"], "collection is missing"),
-            (["simulate", "--model", "m.json", "--data", "t.csv"], "epsilon is missing"),
-            (
-                ["simulate", "g.json", "--clients", "9", "--means", "0", "1", "--output", "o.json"],
-                "output belongs to the other form",
-            ),
-            (
-                ["simulate", "g.json", "--model", "m.json", "--data", "t.csv", "--epsilon", "1"],
-                "collection belongs to the other form",
-            ),
             (["perturb", "nowhere.json", "--group", "f"], "belong together"),
             (
                 ["perturb", "nowhere.json", "--model", "m.json"],

@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from local_clients import draw_clients
 
 from synthfair.cli import main
 from synthfair.measure.collection import make_collection, read_collection
 from synthfair.measure.diagnostics import diagnose_reports
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
-from synthfair.measure.simulate import draw_clients
 from synthfair.measure.tally import collect, tally
 from synthfair.privacy.noise import seeded
 
@@ -18,8 +18,7 @@ KINDS = pytest.mark.parametrize("kind", [RandomizedValue, LaplaceValue])
 
 
 def clients_of(shares=SHARES, means=MEANS, clients=20_000, seed=0):
-    rng = np.random.default_rng([seed, 1])
-    return draw_clients(np.array(shares), np.array(means), clients, rng)
+    return draw_clients(shares, means, clients, np.random.default_rng([seed, 1]))
 
 
 def reports_of(mechanism, *, seed=0, **clients):

@@ -2,10 +2,10 @@
 
 import itertools
 import math
-import tracemalloc
 
 import numpy as np
 import pytest
+from local_clients import draw_clients
 from scipy import stats
 
 from synthfair.errors import InputError
@@ -21,8 +21,8 @@ from synthfair.measure.plan import (
     plan_epsilon,
     plan_precision,
 )
-from synthfair.measure.simulate import simulate_gaps
-from synthfair.measure.tally import CHUNK, Tally
+from synthfair.measure.tally import Tally, collect
+from synthfair.privacy.noise import seeded
 
 ALARM = 5e-4
 """False-alarm rate of each test of coverage, if the seed were drawn anew."""
@@ -128,10 +128,10 @@ def test_intervals_for_means_cover_in_all_cases(epsilon, mean, confidence, size)
 
 
 def laplace_missed(m, shares, means, confidence, n):
-    (found,) = simulate_gaps(
-        m, shares, means, clients=20_000, repeats=n, seed=1, confidence=confidence
-    )
-    return n - round(n * found.covered)
+    rng, source = np.random.default_rng(1), seeded(1)
+    clients = (draw_clients(shares, means, 20_000, rng) for _ in range(n))
+    tallies = (collect(m, *some, source) for some in clients)
+    return missed(tallies, m, means[1] - means[0], confidence)
 
 
 def test_intervals_of_laplace_cover_as_stated():
@@ -186,14 +186,6 @@ def test_a_group_too_small_to_size_is_left_open_and_still_covered():
     assert any(gap.interval == Interval(-2.0, 2.0) for gap in gaps)
 
 
-def test_repetitions_without_an_estimate_are_left_out_and_counted():
-    """A group of 1 % of 20,000 at epsilon 1: its size is mostly not above 0."""
-    m = best_split("randomized", 2, 1.0)
-    (found,) = simulate_gaps(m, (0.99, 0.01), (0.5, 0.5), clients=20_000, repeats=60, seed=0)
-    assert 0.5 < found.open < 1
-    assert np.isfinite([found.mean, found.deviation, found.width]).all()
-
-
 def test_predicted_deviation_is_that_of_simulations():
     """At 4.5 standard errors of a variance, for three gaps: one false alarm in 50,000."""
     m, shares, means, n = RandomizedValue(3, 1.0, 1.0), (0.5, 0.3, 0.2), (0.5, -0.5, 0.9), 1000
@@ -203,24 +195,6 @@ def test_predicted_deviation_is_that_of_simulations():
         two = (np.array(part)[list(pair)] for part in (shares, means))
         expected = gap_variance(m, 300_000, *two)
         assert values.var() == pytest.approx(expected, rel=4.5 * math.sqrt(2 / n))
-
-
-def test_memory_of_a_simulation_does_not_grow_with_its_clients():
-    def peak(clients):
-        tracemalloc.start()
-        m = RandomizedValue(2, 1.0, 1.0)
-        simulate_gaps(m, (0.5, 0.5), (0.9, 0.5), clients=clients, repeats=2, seed=0)
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return most
-
-    assert peak(5 * CHUNK + 1) < 1.3 * peak(2 * CHUNK)
-
-
-@pytest.mark.parametrize("means", [(0.5,), (0.5, 1.5)])
-def test_means_that_no_groups_have_are_refused(means):
-    with pytest.raises(InputError, match="must be 2, each from -1 to 1"):
-        simulate_gaps(RandomizedValue(2, 1.0, 1.0), (0.5, 0.5), means, clients=9, repeats=2, seed=0)
 
 
 def test_the_hardest_means_are_the_hardest():

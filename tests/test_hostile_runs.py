@@ -21,11 +21,13 @@ MOVED = dict.fromkeys(Influence._fields, 0.5) | {
     "rates": [0.5, None],
     "by": ["size of SPD"],
 }
-GAP = {"first": "a", "second": "b", "rate": "true_positive_rate"} | dict.fromkeys(
-    ("value", "low", "high", "magnitude", "chebyshev", "true", "pooled"), 0.1
-)
-GAPS = {"format": "synthfair-gaps/1", "devices": 90, "epsilon": 1.0, "mechanism": "laplace",
-        "confidence": 0.95, "seed": 0, "few": ["c"], "gaps": [GAP]}  # fmt: skip
+GAP = {"first": "a", "second": "b", "rate": "true_positive_rate", "value": None, "low": -1,
+       "high": 1.0}  # fmt: skip
+GROUP = {"name": "a", "share": 0.5, "error": 0.1, "mean": None, "low": None, "high": None}
+GAPS = {"format": "synthfair-gaps/1", "epsilon": 1.0, "confidence": 0.95, "gaps": [GAP],
+        "collection": "0" * 8, "reports": 90, "rejected": {"missing": 1}, "groups": [GROUP],
+        "warnings": ["w"], "sites": ["north"],
+        "guarantee": {"epsilon": 1.0, "unit": "one row", "relation": "add_or_remove"}}  # fmt: skip
 HOSTILE = (
     None, True, -1, 0, 2, 10**400, 1e308, 5e-324, float("nan"), float("inf"), "", "0", "\x1b[31m",
     "{}", "x" * 3000, [], {}, [None], {"": 0}, [[[[[[]]]]]], "surrogate", "selection_rate",
@@ -125,7 +127,7 @@ def test_a_changed_run_is_a_page_or_a_refusal(documents, tmp_path_factory, data,
         ("metrics.json", ("cost", "rounds"), True, "cost.rounds"),
         ("metrics.json", ("cost", "rounds"), 10**400, "more than 40 digits"),
         ("federation.json", ("rounds",), True, "rounds"),
-        ("gaps.json", ("devices",), True, "devices"),
+        ("gaps.json", ("reports",), True, "reports"),
     ],
 )
 def test_a_hostile_run_is_refused_by_file_and_key(  # noqa: PLR0917

@@ -247,15 +247,6 @@ def test_the_command_says_that_counted_rows_should_not_be_trained_on(folder, cap
     assert "trained on the rows counted" in " ".join(capsys.readouterr().out.split())
 
 
-def test_gaps_over_devices_are_those_of_the_decisions(folder, capsys):
-    assert thresholds(folder, "--alpha", "0", "--randomized") == 0
-    argv = ["gap", "simulate", "--model", f"{folder}/fair.json", "--data", f"{folder}/plain.csv"]
-    argv += ["--devices", "300", "--epsilon", "8", "--output", f"{folder}/gaps.json"]
-    assert main(argv) == 0
-    gaps = json.loads((folder / "gaps.json").read_text())["gaps"]
-    assert [gap["pooled"] for gap in gaps] == pytest.approx([0.0] * len(gaps), abs=1e-6)
-
-
 def write_altered(folder, **changes):
     path = folder / "histogram.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))

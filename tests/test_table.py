@@ -1,6 +1,5 @@
 """No table of a command cuts a number or a title, however narrow the terminal is."""
 
-import json
 import re
 from pathlib import Path
 from types import SimpleNamespace as Any
@@ -32,7 +31,7 @@ from synthfair.report.result_tables import (
     overview_tables,
 )
 from synthfair.report.text_table import LONG, Table, plain_text
-from synthfair.run_files import Influence, Influences
+from synthfair.run_files import GapsFile, Influence, Influences, write_gaps
 from synthfair.task.federation_file import FederationFile, SiteRecord
 
 CLIENTS = [f"community hospital of the north {i}" for i in range(9)] + ["north_western_bank_branch"]
@@ -43,9 +42,7 @@ EVALUATION = Evaluation(
     PART, dict.fromkeys(CLIENTS, PART), tuple(GROUPS), [], [], 1_234_567, 0.876, {}, [], {}
 )
 SCHEMA = Any(label="paid", sensitive="race", groups=[g.split("=")[1] for g in GROUPS])
-GAP = {"first": GROUPS[0], "second": GROUPS[1], "rate": "true_positive_rate", "value": -0.0123,
-       "low": -0.5, "high": 0.4, "magnitude": 0.0123, "chebyshev": None, "true": -0.1234,
-       "pooled": 0.1234}  # fmt: skip
+GAP = {"first": GROUPS[0], "second": GROUPS[1], "value": -0.0123, "low": -0.5, "high": 0.4}
 
 
 def comparison(found=0.9876):
@@ -133,8 +130,12 @@ def inspected():
 def estimated():
     groups = [{"name": name, "share": 0.12, "error": 0.01, "mean": None, "low": None, "high": None}
               for name in GROUPS]  # fmt: skip
-    return {"reports": 123_456, "rejected": {"repeated": 1_234}, "confidence": 0.95,
-            "groups": groups, "gaps": [GAP] * 21}  # fmt: skip
+    return gaps_file(reports=123_456, rejected={"repeated": 1_234}, groups=groups, gaps=[GAP] * 21)
+
+
+def gaps_file(**parts):
+    document = {"format": "synthfair-gaps/1", "epsilon": 1.0, "confidence": 0.95}
+    return GapsFile.model_validate(document | parts)
 
 
 TABLES = {
@@ -161,7 +162,9 @@ TABLES = {
         {"epsilon": 1.25, "holds_against": ["everybody but the aggregators"] * 2}
     ),
     "gap aggregate": lambda: estimate_tables(estimated()),
-    "gap simulate --model": lambda: gap_table([GAP] * 4, 0.95),
+    "job of gaps": lambda: gap_table(
+        gaps_file(sites=CLIENTS, gaps=[GAP | {"rate": "true_positive_rate"}] * 4)
+    ),
 }
 
 
@@ -229,14 +232,12 @@ def test_the_same_table_is_printed_at_several_widths():
 @pytest.mark.parametrize("width", [40, 80])
 def test_a_jobs_tables_follow_the_terminal(width, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
-    gap = {"rate": "true_positive_rate", "first": GROUPS[0], "second": GROUPS[1]}
-    gap |= {"value": -0.123, "low": -0.456, "high": 0.789}
-    found = {"sites": CLIENTS, "epsilon": 1.0, "confidence": 0.95, "gaps": [gap]}
-    (tmp_path / "gaps.json").write_text(json.dumps(found))
+    gap = GAP | {"rate": "true_positive_rate"}
+    write_gaps(gaps_file(sites=CLIENTS, gaps=[gap]), tmp_path / "gaps.json")
     job_display.tell(Any(federation=federation(), completed=True), tmp_path)
     text = capsys.readouterr().out
     assert "…" not in text
-    assert "-0.1230 [-0.4560, 0.7890]" in text
+    assert "-0.0123 [-0.5000, 0.4000]" in text
 
 
 def test_there_is_no_other_table():

@@ -30,8 +30,6 @@ privacy); gaps are estimated from many of them.
     python -m synthfair gap perturb gap.json --group female --value 0.93
     # the gap with its interval
     python -m synthfair gap aggregate gap.json reports.csv
-    # what result to expect
-    python -m synthfair gap simulate gap.json --clients 100000 --means 0.9 0.8
 
 gap.json is public: it has the groups, the range of the number and the mechanism.
 """,
@@ -253,7 +251,8 @@ def aggregate(
     Args:
         reports: Files, or pipes of CSV as the shell makes of <(zcat reports.csv.gz), which are
             waited for until their writers close them; - is CSV from standard input.
-        output: JSON file to which the result is written as well.
+        output: JSON file to which the result is written as well: python -m synthfair report shows
+            a gaps.json that is in the folder of a metrics.json.
         shares: Shares of the groups, if known.
         no_ids: Do not look for repeated reports; the column report may be missing.
         id_memory: Memory for finding repeated reports, in MiB. With too little, some new reports
@@ -261,12 +260,13 @@ def aggregate(
             need 4096.
     """
     from synthfair.cli.show import say, warn
-    from synthfair.files import require_distinct, require_free, write_json
+    from synthfair.files import require_distinct, require_free
     from synthfair.measure.aggregate import SeenIds, aggregate_reports
     from synthfair.measure.collection import read_collection
     from synthfair.measure.diagnostics import diagnose_reports
     from synthfair.measure.estimate import estimate_gaps, require_confidence, require_shares
     from synthfair.report.gaps import estimate_document, estimate_tables, rejected_warnings
+    from synthfair.run_files import write_gaps
 
     sources = [sys.stdin.buffer if name == "-" else Path(name) for name in reports]
     if output:
@@ -285,133 +285,7 @@ def aggregate(
     contradictions = diagnose_reports(sums.tally, public, public_shares)
     for line in contradictions:
         warn(f"{line}. The reports contradict the public file: the intervals are not valid")
-    document = estimate_document(estimate, sums, public)
+    document = estimate_document(estimate, sums, public, contradictions)
     if output:
-        write_json(output, document | {"warnings": contradictions})
+        write_gaps(document, output)
     say(estimate_tables(document))
-
-
-@gap.command
-def simulate(
-    collection: PublicFile | None = None,
-    /,
-    *,
-    clients: Int | None = None,
-    shares: tuple[float, ...] = (),
-    means: tuple[float, ...] = (),
-    repeats: Int = 100,
-    model: Model | None = None,
-    data: tuple[Path, ...] = (),
-    devices: Int = 10_000,
-    epsilon: float | None = None,
-    confidence: Confidence = 0.95,
-    seed: Int = 0,
-    output: Path | None = None,
-    force: Force = False,
-) -> None:
-    r"""Show what a measurement would find: on random clients, or for a model on many devices.
-
-    Draws random clients, perturbs their values and estimates the gap, many times; or assigns the
-    rows of test tables to devices, each of which reports the true and false positive rate of a
-    trained model on its own rows.
-
-        python -m synthfair gap simulate gap.json --clients 100000 \
-            --shares 0.9 0.1 --means 0.9 0.8
-        python -m synthfair gap simulate --model DIR/server/model.json \
-            --data DIR/*_test.csv --devices 10000 --epsilon 4 \
-            --output DIR/server/gaps.json
-
-    python -m synthfair report shows a gaps.json that is in the folder of a metrics.json. The noise
-    comes from a seed and protects nobody: use public data or your own.
-
-    Args:
-        clients: Number of clients in each repetition.
-        shares: Of the groups. Default: equal.
-        means: Mean value of each group that has one.
-        repeats: Number of repetitions.
-        data: Tables with labels.
-        devices: Number of devices.
-        epsilon: Of all reports of a device together.
-        seed: Of all randomness.
-        output: The gaps.json to write; only with a model.
-    """
-    if seed < 0:
-        raise InputError(f"flags: seed = {seed}: must be at least 0")
-    of_population = {"collection": collection, "clients": clients, "means": means or None}
-    of_model = {"data": data or None, "epsilon": epsilon}
-    for name, value in (of_model if model else of_population).items():
-        if value is None:
-            raise InputError(f"flags: {name} is missing; see --help for the two forms")
-    others = of_population | {"shares": shares or None} if model else of_model | {"output": output}
-    for name, value in others.items():
-        if value is not None:
-            raise InputError(f"flags: {name} belongs to the other form; see --help for the two")
-    randomness = {"seed": seed, "confidence": confidence}
-    if model:
-        _simulate_model(model, data, output, force, devices=devices, epsilon=epsilon, **randomness)
-    else:
-        _simulate_population(
-            collection, means, shares, clients=clients, repeats=repeats, **randomness
-        )
-
-
-def _simulate_population(
-    path: Any, means: tuple[float, ...], shares: tuple[float, ...], **settings: Any
-) -> None:
-    import numpy as np
-
-    from synthfair.cli.show import say
-    from synthfair.measure.collection import read_collection
-    from synthfair.measure.simulate import simulate_gaps
-    from synthfair.report.text_table import Table
-
-    public = read_collection(path)
-    if len(means) != len(public.compared):
-        number = len(public.compared)
-        raise InputError(f"flags: means: {len(means)} given, for {number} groups with a value")
-    if not all(public.lower <= mean <= public.upper for mean in means):
-        limits = f"{public.lower:g} to {public.upper:g}"
-        raise InputError(f"flags: means: {[*means]}: each must be from {limits}")
-    scaled = np.zeros(len(public.groups))
-    scaled[list(public.compared)] = public.scaled(np.array(means))
-    shares = shares or (1 / len(public.groups),) * len(public.groups)
-    gaps = simulate_gaps(public.make_mechanism(), shares, scaled.tolist(), **settings)
-    caption = (
-        f"covered: intervals that contain the true gap, {settings['confidence']:.4g} expected;"
-        " open: those that are the whole range; precision: their mean half-width; noise from a seed"
-    )
-    unit, names, records = public.unit, public.groups, []
-    for pair in (pair for pair in gaps if set(pair.groups) <= set(public.compared)):
-        record: dict[str, object] = {"gap": f"{names[pair.groups[1]]} - {names[pair.groups[0]]}"}
-        values = {"true": pair.true, "mean": pair.mean, "deviation": pair.deviation}
-        values |= {"predicted": pair.expected, "precision": pair.width}
-        record |= {name: value * unit for name, value in values.items()}
-        records.append(record | {"covered": f"{pair.covered:.1%}", "open": f"{pair.open:.1%}"})
-    say(Table.of(records, caption=caption, form="z.4f"))
-
-
-def _simulate_model(
-    path: Path, data: tuple[Path, ...], output: Path | None, force: bool, **settings: Any
-) -> None:
-    from synthfair.cli.show import say, warn
-    from synthfair.evaluation import pooled_scores, read_tests
-    from synthfair.files import require_distinct, require_free, write_json
-    from synthfair.measure.simulate import measure_model
-    from synthfair.privacy.noise import seeded
-    from synthfair.report.gaps import few_warning, gap_table, gaps_document
-    from synthfair.trained import read_model
-
-    if output:
-        require_distinct(output, path, *data)
-        require_free(output, force=force)
-    model, seed = read_model(path), settings["seed"]
-    rows = pooled_scores(model, read_tests(data, model.schema_), sources=data)
-    groups = tuple(map(str, model.schema_.groups))
-    gaps = measure_model(rows, groups, source=seeded(seed), **settings)
-    if gaps.few:
-        warn(few_warning(gaps.few, of="devices that have a rate"))
-    document = gaps_document(gaps, seed=seed)
-    if output:
-        write_json(output, document)
-    each = f"{gaps.devices:,} devices, epsilon = {gaps.epsilon:.4g} each for both rates together;"
-    say(gap_table(document["gaps"], gaps.confidence, f"{each} "))

@@ -8,16 +8,11 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
 from synthfair.cli.show import say, stage_bar, warn
-from synthfair.config import STRICT
-from synthfair.files import read_as
-from synthfair.privacy.guarantee import Line
 from synthfair.report.gaps import gap_table
 from synthfair.report.result_tables import NAMES, federation_table
 from synthfair.report.text_table import Table
-from synthfair.run_files import MAX_BYTES, MetricsFile, read_run_file
+from synthfair.run_files import GapsFile, MetricsFile, read_run_file
 
 if TYPE_CHECKING:
     from synthfair.deploy.session import JobResult, OnProgress
@@ -41,28 +36,6 @@ def in_words(status: str, federation: FederationFile | None) -> str:
     )
 
 
-class _Gap(BaseModel):
-    model_config = STRICT
-
-    rate: Line
-    first: Line
-    second: Line
-    value: float | None
-    low: float
-    high: float
-
-
-class _Gaps(BaseModel):
-    """The parts of a job's gaps.json, which the server wrote, that are shown."""
-
-    model_config = STRICT | {"extra": "ignore"}
-
-    epsilon: float
-    sites: tuple[Line, ...]
-    confidence: float
-    gaps: tuple[_Gap, ...]
-
-
 def tell(run: JobResult, output: Path) -> None:
     """Says how a job went, and what its model reaches."""
     if run.federation:
@@ -80,7 +53,5 @@ def tell(run: JobResult, output: Path) -> None:
         say(Table(("all test rows", "value"), rows, caption="95 % intervals"))
     gaps = output / "gaps.json"
     if gaps.exists():
-        document = read_as(gaps, _Gaps, MAX_BYTES)
-        caption = f"{len(document.sites)} sites, epsilon = {document.epsilon:g} each; "
-        say(gap_table([gap.model_dump() for gap in document.gaps], document.confidence, caption))
+        say(gap_table(read_run_file(gaps, GapsFile)))
     say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,11 @@ from synthfair.config.rules import STRICT
 from synthfair.data.encode import content_sha256, encode
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.errors import InputError
-from synthfair.files import validated, write_json
+from synthfair.files import validated
 from synthfair.postprocess.histogram import LARGEST_COUNT
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Booking
+from synthfair.run_files import GapsFile, write_gaps
 from synthfair.task.job_sites import JobSites, Query
 from synthfair.task.limits import Claim
 from synthfair.task.messages import sha256
@@ -61,7 +61,7 @@ def guarantee_of(epsilon: float) -> Guarantee:
     Guarantee: epsilon-differential privacy. Unit: one row; of a person with several rows the
     epsilons add up. Relation: add or remove.
     """
-    return Guarantee(epsilon=epsilon, unit="one row", relation="add_or_remove")
+    return Guarantee(epsilon=epsilon, delta=0.0, unit="one row", relation="add_or_remove")
 
 
 def answer_gap(request: Request) -> Work:
@@ -152,17 +152,13 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
         confidence=job.confidence,
     )
     output.mkdir(parents=True, exist_ok=True)
-    write_json(
-        output / "gaps.json",
-        {
-            "epsilon": job.epsilon,
-            "confidence": job.confidence,
-            "model": model.sha256,
-            "guarantee": guarantee_of(job.epsilon).model_dump(mode="json"),
-            "sites": list(answers),
-            "gaps": [
-                gap._asdict() | {"value": None if math.isnan(gap.value) else gap.value}
-                for gap in gaps
-            ],
-        },
+    document = GapsFile(
+        format="synthfair-gaps/1",
+        epsilon=job.epsilon,
+        confidence=job.confidence,
+        model=model.sha256,
+        guarantee=guarantee_of(job.epsilon),
+        sites=list(answers),
+        gaps=gaps,
     )
+    write_gaps(document, output / "gaps.json")

@@ -5,7 +5,6 @@ from .estimate import Estimate, Gap, estimate_gaps
 from .mechanisms import LaplaceValue, LocalMechanism, RandomizedValue
 from .plan import Design, GapPlan, best_split, plan_clients, plan_epsilon, plan_precision
 from .reports import Report, perturb_rates, perturb_records
-from .simulate import ModelGaps, SimulatedGap, measure_model, simulate_gaps
 from .tally import Tally, collect
 
 __all__ = [
@@ -16,12 +15,10 @@ __all__ = [
     "GapPlan",
     "LaplaceValue",
     "LocalMechanism",
-    "ModelGaps",
     "RandomizedValue",
     "Report",
     "ReportSums",
     "SeenIds",
-    "SimulatedGap",
     "Tally",
     "aggregate_reports",
     "best_split",
@@ -29,13 +26,11 @@ __all__ = [
     "diagnose_reports",
     "estimate_gaps",
     "make_collection",
-    "measure_model",
     "perturb_rates",
     "perturb_records",
     "plan_clients",
     "plan_epsilon",
     "plan_precision",
     "read_collection",
-    "simulate_gaps",
     "write_collection",
 ]

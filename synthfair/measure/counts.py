@@ -6,7 +6,6 @@ import itertools
 import math
 from fractions import Fraction
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,27 +20,7 @@ from synthfair.privacy.noise import (
     system_entropy,
     uniform,
 )
-
-
-class RateGap(NamedTuple):
-    """The gap of one rate between two groups.
-
-    Attributes:
-        rate: "true_positive_rate" or "false_positive_rate".
-        first: name of the first group.
-        second: name of the second group.
-        value: estimate, second minus first; not-a-number where the noise leaves open whether both
-            groups have rows that count.
-        low: lower end of its interval, at least -1.
-        high: upper end, at most 1.
-    """
-
-    rate: str
-    first: str
-    second: str
-    value: float
-    low: float
-    high: float
+from synthfair.run_files import MeasuredGap
 
 
 def noisy_counts(rows: Scored, epsilon: float, source: RandomBytes = system_entropy) -> np.ndarray:
@@ -66,7 +45,7 @@ def noisy_counts(rows: Scored, epsilon: float, source: RandomBytes = system_entr
 
 def gaps_of_counts(
     counts: np.ndarray, groups: tuple[str, ...], *, epsilon: float, sites: int, confidence: float
-) -> list[RateGap]:
+) -> list[MeasuredGap]:
     """Return the gaps of both rates between every two groups, with their intervals.
 
     With h hits and n rows that count, a rate r is not rejected by the score test (Wilson 1927) if
@@ -76,7 +55,8 @@ def gaps_of_counts(
     where v is the variance of the noise of all sites in one count. Laplace noise has longer tails
     than normal noise: z is that of Cornish and Fisher (1938) for an excess kurtosis of 3 / sites.
     Intervals of two rates are combined by :func:`synthfair.fairness.intervals.difference`. They are
-    for the population of which the rows are a random sample.
+    for the population of which the rows are a random sample. Where the noise leaves open whether
+    both groups have rows that count, the value is None and the interval the whole range.
 
     Args:
         counts: [G, 2, 2] sum of the counts of all sites, see :func:`noisy_counts`.
@@ -99,8 +79,9 @@ def gaps_of_counts(
         root = np.sqrt((b**2 - a * (hits**2 - noise)).clip(0))
         rates = np.array([hits / size, ((b - root) / a).clip(0), ((b + root) / a).clip(max=1)])
         for i, j in itertools.combinations(range(len(groups)), 2):
-            value, low, high = difference(rates[:, j], rates[:, i])
+            value, low, high = map(float, difference(rates[:, j], rates[:, i]))
             if math.isnan(value):
-                low, high = -1.0, 1.0
-            gaps.append(RateGap(rate, groups[i], groups[j], float(value), float(low), float(high)))
+                value, low, high = None, -1.0, 1.0
+            names = {"first": groups[i], "second": groups[j]}
+            gaps.append(MeasuredGap(rate=rate, **names, value=value, low=low, high=high))
     return gaps

@@ -3,137 +3,95 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 
 from synthfair.fairness.metrics import Metric
 from synthfair.measure.estimate import FEW
 from synthfair.report.text_table import Table
+from synthfair.run_files import GapsFile, MeasuredGap, MeasuredGroup
 
 if TYPE_CHECKING:
     from synthfair.measure.aggregate import ReportSums
     from synthfair.measure.collection import Collection
-    from synthfair.measure.estimate import Estimate, Gap
-    from synthfair.measure.simulate import ModelGaps
+    from synthfair.measure.estimate import Estimate
 
 MOST_SHOWN = 300
 """Gaps in a printed table: those of every two of 25 groups."""
 
-EXPLAINED = (
-    "second minus first; magnitude: absolute gap, corrected for noise;"
-    " chebyshev: half-width if the estimated sizes were exact; true, pooled: the gap of the"
-    " devices' mean rates, and of all rows together, known in a simulation"
-)
-"""The note below a table of gaps."""
 
-
-def gap_table(
-    gaps: Sequence[Mapping[str, Any]],
-    confidence: float,
-    caption: str = "",
-    most: int = MOST_SHOWN,
-) -> Table:
-    """Gaps between groups as a gaps.json holds them.
-
-    Args:
-        gaps: each with ``first``, ``second``, ``value``, ``low`` and ``high``, and others.
-        confidence: of the intervals.
-        caption: what else is to be said.
-        most: gaps that are shown.
-    """
+def gap_table(document: GapsFile, most: int = MOST_SHOWN) -> Table:
+    """Return a table of the first gaps of a gaps.json."""
     records = []
-    for gap in gaps[:most]:
-        numbers = {key: math.nan if value is None else value for key, value in gap.items()}
-        rate = f"{gap['rate'].replace('_', ' ')}s: " if "rate" in gap else ""
-        value = Metric(*(numbers[key] for key in ("value", "low", "high")))
-        record = {"gap": f"{rate}{gap['second']} - {gap['first']}", "value": value}
-        others = ("magnitude", "chebyshev", "true", "pooled")
-        records.append(record | {name: numbers.get(name) for name in others})
-    if len(gaps) > most:
-        caption = f"the first {most} of {len(gaps):,}: --output writes all; {caption}"
-    caption += f"{100 * confidence:g} % intervals, each by itself; {EXPLAINED}"
+    for gap in document.gaps[:most]:
+        rate = f"{gap.rate.replace('_', ' ')}s: " if gap.rate else ""
+        record = {"gap": f"{rate}{gap.second} - {gap.first}"}
+        records.append(record | {"value": _interval(gap.value, gap.low, gap.high)})
+    count = f"{len(document.sites)} sites" if document.sites else f"{document.reports:,} reports"
+    caption = f"{count}, epsilon = {document.epsilon:.4g} each; second minus first;"
+    caption += f" {100 * document.confidence:g} % intervals, each by itself"
+    if len(document.gaps) > most:
+        caption = f"the first {most} of {len(document.gaps):,}: --output writes all; {caption}"
     return Table.of(records, caption=caption, form="z.4f")
 
 
-def estimate_tables(document: Mapping[str, Any]) -> Group:
-    """Groups, then gaps, of the result of ``gap aggregate``."""
-    groups = []
-    for group in document["groups"]:
-        means = (group[key] for key in ("mean", "low", "high"))
-        mean = Metric(*(math.nan if number is None else number for number in means))
-        record = {"group": group["name"], "share": group["share"], "± error": group["error"]}
-        groups.append(record | {"mean": mean})
-    n_rejected = sum(document["rejected"].values())
-    caption = f"{document['reports']:,} reports accepted; {n_rejected:,} rejected"
-    gaps = gap_table(document["gaps"], document["confidence"])
-    return Group(Table.of(groups, caption=caption, form="z.4f"), gaps)
+def estimate_tables(document: GapsFile) -> Group:
+    """Return a table of the groups, then of the gaps, of the result of ``gap aggregate``."""
+    groups = [
+        {"group": group.name, "share": group.share, "± error": group.error}
+        | {"mean": _interval(group.mean, group.low, group.high)}
+        for group in document.groups
+    ]
+    n_rejected = sum(document.rejected.values())
+    caption = f"{document.reports:,} reports accepted; {n_rejected:,} rejected"
+    return Group(Table.of(groups, caption=caption, form="z.4f"), gap_table(document))
+
+
+def _interval(*numbers: float | None) -> Metric:
+    return Metric(*(math.nan if number is None else number for number in numbers))
 
 
 def estimate_document(
-    estimate: Estimate, sums: ReportSums, collection: Collection
-) -> dict[str, Any]:
-    """The result of ``gap aggregate`` for a JSON file, in the value's unit.
+    estimate: Estimate, sums: ReportSums, collection: Collection, warnings: list[str]
+) -> GapsFile:
+    """Return the result of ``gap aggregate`` in the value's unit.
 
     What is not finite is null, as are the means of groups that are not compared.
     """
     groups = []
     for i, name in enumerate(collection.groups):
+        ends = estimate.intervals[i]
+        means = [
+            collection.lower + (1 + float(mean)) * collection.unit
+            if i in collection.compared and math.isfinite(mean)
+            else None
+            for mean in (estimate.means[i], ends.low, ends.high)
+        ]
         share, error = float(estimate.shares[i]), float(estimate.share_errors[i])
-        group: dict[str, Any] = {"name": name, "share": share, "error": error}
-        means = (float(estimate.means[i]), *estimate.intervals[i])
-        for key, mean in zip(("mean", "low", "high"), means, strict=True):
-            is_compared = i in collection.compared and math.isfinite(mean)
-            group[key] = collection.lower + (1 + mean) * collection.unit if is_compared else None
-        groups.append(group)
-    return {
-        "reports": estimate.reports,
-        "rejected": sums.rejected,
-        "confidence": estimate.confidence,
-        "epsilon": collection.epsilon,
-        "collection": collection.fingerprint,
-        "groups": groups,
-        "gaps": [
-            {"first": collection.groups[gap.groups[0]], "second": collection.groups[gap.groups[1]]}
-            | _gap_document(gap.in_units_of(collection.unit))
-            for gap in estimate.gaps
-            if set(gap.groups) <= set(collection.compared)
-        ],
-    }
-
-
-def gaps_document(result: ModelGaps, *, seed: int) -> dict[str, Any]:
-    """The gaps.json of ``gap simulate``; what is not finite is null."""
-    return {
-        "format": "synthfair-gaps/1",
-        "devices": result.devices,
-        "epsilon": result.epsilon,
-        "mechanism": result.collection.mechanism,
-        "confidence": result.confidence,
-        "seed": seed,
-        "few": list(result.few),
-        "gaps": [
-            {"rate": gap.rate, "first": gap.groups[0], "second": gap.groups[1]}
-            | _gap_document(gap.measured)
-            | {"true": _finite(gap.true), "pooled": _finite(gap.pooled)}
-            for gap in result.gaps
-        ],
-    }
-
-
-def _gap_document(gap: Gap) -> dict[str, float | None]:
-    return {
-        "value": _finite(gap.value),
-        "low": gap.interval.low,
-        "high": gap.interval.high,
-        "magnitude": _finite(gap.magnitude),
-        "chebyshev": _finite(gap.chebyshev),
-    }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+        groups.append(
+            MeasuredGroup(
+                name=name, share=share, error=error, mean=means[0], low=means[1], high=means[2]
+            )
+        )
+    gaps = []
+    for gap in estimate.gaps:
+        if set(gap.groups) <= set(collection.compared):
+            first, second = (collection.groups[i] for i in gap.groups)
+            value, low, high = (collection.unit * v for v in (gap.value, *gap.interval))
+            known = value if math.isfinite(value) else None
+            gaps.append(MeasuredGap(first=first, second=second, value=known, low=low, high=high))
+    return GapsFile(
+        format="synthfair-gaps/1",
+        reports=estimate.reports,
+        rejected=sums.rejected,
+        confidence=estimate.confidence,
+        epsilon=collection.epsilon,
+        collection=collection.fingerprint,
+        groups=groups,
+        gaps=gaps,
+        warnings=warnings,
+    )
 
 
 def rejected_warnings(sums: ReportSums, collection: Collection) -> list[str]:
@@ -148,7 +106,10 @@ def rejected_warnings(sums: ReportSums, collection: Collection) -> list[str]:
         f"{collection.groups[i]} ({counts[i]:g})" for i in collection.compared if counts[i] < FEW
     ]
     if small:
-        lines.append(few_warning(small, of="reports"))
+        lines.append(
+            f"groups with fewer than {FEW} reports: {', '.join(small)[:200]}: too few for the"
+            " intervals, which assume nearly normal sums"
+        )
     if sums.ids is None:
         lines.append("report ids are not checked: repeated reports are counted again")
     elif (share := sums.ids.lost_share()) > 0.001:
@@ -156,11 +117,3 @@ def rejected_warnings(sums: ReportSums, collection: Collection) -> list[str]:
             f"one new report in {1 / share:.0f} is rejected as repeated: raise --id-memory"
         )
     return lines
-
-
-def few_warning(groups: Sequence[str], *, of: str) -> str:
-    """Warns of groups with fewer than :data:`FEW` reports or devices."""
-    return (
-        f"groups with fewer than {FEW} {of}: {', '.join(groups)[:200]}: too few for the intervals,"
-        " which assume nearly normal sums"
-    )

@@ -14,7 +14,6 @@ import synthfair
 from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, size, verdict
 from synthfair.fairness.metrics import Metric
 from synthfair.files import require_distinct, require_free, write_text
-from synthfair.measure.estimate import FEW
 from synthfair.postprocess.histogram import ScoreCounts
 from synthfair.release.format import disclosures
 from synthfair.report.answer import COMPARED, IN_WORDS, answer, tiles
@@ -125,7 +124,6 @@ def write_report(
         images={name: b64encode(svg.encode()).decode() for name, svg in svgs.items()},
         missing="" if svgs else MISSING,
         verdicts=IN_WORDS,
-        few=FEW,
         few_rows=FEW_ROWS,
         version=synthfair.__version__,
     )
@@ -215,10 +213,7 @@ def _view(result: Result, max_gap: float | None) -> View:
 
     # What devices, sites, releases and distillations have done.
     if result.gaps:
-        gaps = [gap.model_dump() for gap in result.gaps.gaps]
-        tables["Gaps measured over devices"] = gap_table(
-            gaps, result.gaps.confidence, most=len(gaps)
-        )
+        tables["Gaps measured in private"] = gap_table(result.gaps, len(result.gaps.gaps))
     if result.federation:
         tables["How the sites have answered"] = federation_table(result.federation)
     if run.influence and (releases := run.influence.releases):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 METRICS, MODEL, GAPS, FRONTIER = "metrics.json", "model.json", "gaps.json", "frontier.csv"
-"""Names of the files in a run's folder; only the first must be there. ``gap simulate --model``
-writes the third, ``server --frontier`` the fourth."""
+"""Names of the files in a run's folder; only the first must be there. ``gap aggregate`` or a
+deployment's job writes the third, ``server --frontier`` the fourth."""
 
 
 class Result(NamedTuple):
@@ -32,7 +32,7 @@ class Result(NamedTuple):
         name: of that; fit to name files.
         metrics: from metrics.json.
         histories: of the clients, by name; only where they were written.
-        gaps: measured over devices, where they were.
+        gaps: measured in private, where they were.
         frontier: other weights of a server's penalty, and what they reach; often none.
         federation: how the sites of a federation have answered, where it was one.
         model: that was trained, where its file is there.

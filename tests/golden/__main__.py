@@ -287,12 +287,6 @@ def gaps() -> dict[str, Any]:
     wrong = [lines[0], f"{9999:032x},{mark},x,1", f"{9998:032x},00000000,f,1", "nothing"]
     Path("reports.csv").write_text("\n".join([header, *lines, *wrong, ""]))
     kept["estimated"] = step("gap aggregate certain.json reports.csv --output g.json", "g.json")
-    clients = "--clients 2000 --means 0.9 0.8 --repeats 20 --seed 3"
-    kept["simulated"] = run(f"gap simulate precision.json {clients}")
-    devices = f"gap simulate --model surrogate_private/model.json --data {TESTS} --devices 100 --epsilon 8"
-    kept["of a model"] = step(
-        f"{devices} --output surrogate_private/gaps.json", "surrogate_private/gaps.json"
-    )
     return kept
 
 
