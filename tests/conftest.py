@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
-# Compiled code is shared by the processes of a run, and found again by the next one. A size makes
-# JAX lock the folder, which two processes need.
-CACHE = {
-    "JAX_COMPILATION_CACHE_DIR": str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"),
-    "JAX_COMPILATION_CACHE_MAX_SIZE": str(2**29),
+# Compiled code is cached in a folder of each worker's own, where its child processes find it, too.
+COMPILED = Path(__file__).parents[1] / ".pytest_cache"
+COMPILED /= f"compiled-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+if COMPILED.exists() and sum(path.stat().st_size for path in COMPILED.iterdir()) > 500 * 10**6:
+    shutil.rmtree(COMPILED)
+os.environ |= {
+    "JAX_COMPILATION_CACHE_DIR": str(COMPILED),
+    "JAX_COMPILATION_CACHE_MAX_SIZE": "-1",
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     "TF_CPP_MIN_LOG_LEVEL": "3",  # XLA takes each cached entry for another machine's
 }
-for name, value in CACHE.items():
-    os.environ.setdefault(name, value)
 
 import hypothesis
 import jax
