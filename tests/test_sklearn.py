@@ -2,6 +2,7 @@
 
 import pickle
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -104,6 +105,12 @@ def test_coefficients_are_of_unscaled_inputs_and_export(fair, tmp_path):
     for group in (0, 1):  # which is not read
         found = model.scores(encoded, np.full(N, group))
         np.testing.assert_allclose(found, scores, atol=1e-9)
+
+
+def test_the_users_precision_makes_no_difference(fair):
+    with jax.enable_x64(False):
+        again = clone(fair).fit(X, Y, sensitive_features=S)
+    np.testing.assert_array_equal(again.coef_, fair.coef_)
 
 
 def test_weights_are_repetitions():

@@ -130,9 +130,8 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             by, _ = compared_groupings(table, schema, fairness)
         elif not free:
             check_rows(rows, schema, config, source="X")
-        pooled = table.rows(n_groups=n_groups)
         pool = Pool(
-            pooled._replace(a=codebook.model.blind(pooled.a)),
+            table.rows(n_groups=n_groups),
             parts={"X": slice(None)},
             model=name_of(LinearModel()),
             intercept=True,
@@ -147,7 +146,8 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             by=by,
         )
         with jax.enable_x64(True):
-            self.model_, point = train_pool(pool, schema)
+            blind = pool.rows._replace(a=codebook.model.blind(pool.rows.a))
+            self.model_, point = train_pool(pool._replace(rows=blind), schema)
             scored = Scored(rows.y, self.model_.scores(rows.x, rows.s), rows.s, n_groups)
             # With the scores as a column of inputs, they are padded like the rest.
             real = padded(Rows(scored.score[:, None], rows.s, rows.y, fitted.weight))  # type: ignore[arg-type]
