@@ -28,7 +28,7 @@ from synthfair.fairness.intervals import (
     metrics_with_intervals,
 )
 from synthfair.fairness.metrics import Metric, Rates, Scored, group_rates
-from synthfair.postprocess.histogram import LabelCounts, ScoreCounts, group_score_counts
+from synthfair.postprocess.histogram import LabelCounts
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -65,8 +65,6 @@ class Evaluation(NamedTuple):
         constant_accuracy: of the more frequent label for everybody, over all test rows;
             not-a-number where the tables have no labels.
         rows: number of rows by label, of each table and group; empty without labels.
-        scores: of each group, over all test rows, for thresholds and calibration; empty without
-            labels.
         groupings: metrics by each attribute, and by all of them together, where there are several.
         by: groupings then of which gaps are the largest.
         client_gaps: by metric, gaps of the tables with rows enough, whose intervals hold together,
@@ -81,7 +79,6 @@ class Evaluation(NamedTuple):
     n_test: int
     constant_accuracy: float
     rows: dict[str, list[LabelCounts]]
-    scores: list[ScoreCounts]
     groupings: dict[str, GroupingMetrics]
     client_gaps: Mapping[str, Mapping[str, Metric]] = {}
     by: Sequence[tuple[int, ...]] = ()
@@ -281,7 +278,6 @@ def evaluate_scores(
         n_test=len(everything.y),
         constant_accuracy=max(positive, 1 - positive),
         rows={name: labels(rows) for name, rows in scored.items()} if labelled else {},
-        scores=group_score_counts(by_group) if labelled else [],
         groupings={name: of_grouping(one) for name, one in compared([*schema.groupings]).items()}
         if several
         else {},
@@ -311,7 +307,6 @@ def evaluation_document(
     if evaluation.labelled:
         by_label = {
             "rows": {name: of_groups(counts) for name, counts in evaluation.rows.items()},
-            "scores": of_groups(evaluation.scores),
             "constant_classifier": {"accuracy": evaluation.constant_accuracy},
         }
     return {

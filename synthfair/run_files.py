@@ -27,11 +27,11 @@ from synthfair.config import (
     SurrogateConfig,
     Target,
 )
-from synthfair.config.rules import Notion
+from synthfair.config.rules import Notion, ParityNotion
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.files import read_as, read_numbers, write_json
-from synthfair.postprocess.histogram import BINS, LabelCounts, ScoreCounts
+from synthfair.postprocess.histogram import LabelCounts
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.guarantee import Guarantee, SumOfShares
 from synthfair.privacy.statement import PrivacyStatement
@@ -193,7 +193,6 @@ _Gap = Annotated[Metric, *_within(-1, 1)]
 _Covariance = Annotated[Metric, *_within(-1e12, 1e12)]
 _Rates = Annotated[Rates, *_within(0, 1, n=_COUNTS)]
 _LabelCounts = Annotated[LabelCounts, *_within(*_COUNTS)]
-_ScoreCounts = Annotated[ScoreCounts, *_within(*_COUNTS, probability=(0, 1))]
 _Size = Annotated[GroupSize, *_within(*_COUNTS)]
 _Cost = Annotated[Communication, *_within(*_COUNTS)]
 _Influences = Annotated[
@@ -246,9 +245,9 @@ _Setting = (
 
 
 class RoundSettings(BaseModel):
-    """Settings of a method in rounds, and how rows were assigned to users.
+    """The settings of a method in rounds, and how rows were assigned to users.
 
-    The method's own keys are those of its settings, see ``synthfair.federated.own_settings``.
+    Other keys are the method's own.
     """
 
     model_config = STRICT | ConfigDict(extra="allow")
@@ -256,15 +255,11 @@ class RoundSettings(BaseModel):
 
     method: _Line = "fpfl"
     seed: _Count = 0
+    notion: ParityNotion | None = None
     clients: int | None = None
     rows_per_user: float | None = None
     each_row: bool | None = None
     user_column: _Line | None = None
-
-    @property
-    def own(self) -> dict[str, Any]:
-        """The keys of the method."""
-        return self.model_dump(exclude={"clients", "rows_per_user", "each_row", "user_column"})
 
 
 class DecisionSettings(BaseModel):
@@ -302,7 +297,6 @@ class MetricsFile(Part):
     client_gaps: dict[_Line, dict[_Line, _Gap]] = Field({}, max_length=10)
     by_group: dict[_Line, _Rates] = Field(min_length=1, max_length=1000)
     rows: dict[_Line, dict[_Line, _LabelCounts]] | None = Field(None, max_length=100_000)
-    scores: dict[_Line, _ScoreCounts] | None = Field(None, max_length=1000)
     groupings: dict[_Line, GroupingPart] = Field({}, max_length=100)
     groups_by: tuple[_Line, ...] = Field((), max_length=20)
     small_groups: dict[_Line, _Size] = Field({}, max_length=1000)
@@ -368,11 +362,6 @@ class MetricsFile(Part):
             or any(list(counts) != groups for counts in self.rows.values())
         ):
             raise ValueError("rows: must be those of each client in per_client, of each group")
-        if self.scores is not None and list(self.scores) != groups:
-            raise ValueError("scores: must be those of each group in by_group")
-        for name, counts in (self.scores or {}).items():
-            if {len(part) for part in counts} != {BINS}:
-                raise ValueError(f"scores.{name}: must have {BINS} bins")
         return self
 
 

@@ -14,8 +14,6 @@ from synthfair.run_files import Communication
 
 CONFIG = sf.DistillConfig(n_synthetic=24, steps=60, optimizer="gauss_newton")
 
-HISTORY = "objective,covariance,gap,gradient_norm\n0.7,0.1,0.3,1e-9\n0.6,0.05,0.2,1e-9\n"
-
 
 def write_run(folder, *, method="single_shot", rho_o=0.0, seed=0):
     """A run's folder as ``compare`` writes it: scores are random, nothing is trained."""
@@ -42,8 +40,6 @@ def write_run(folder, *, method="single_shot", rho_o=0.0, seed=0):
     }
     folder.mkdir()
     write_json(folder / "metrics.json", document)
-    if method == "single_shot":
-        (folder / "client_0.history.csv").write_text(HISTORY)
     return folder
 
 

@@ -216,7 +216,7 @@ def test_groups_left_out_of_the_gap_are_named(fair):
     rows = {"town=c": {"n": 7, "positive": 3, "negative": 4}}
     rates = json.loads((fair / "metrics.json").read_text())["by_group"]
     rates["town=c"] = rates["town=a"] | {"n": 7}
-    edited(fair, fair, by_group=rates, small_groups=rows, min_group_rows=10, rows=None, scores=None)
+    edited(fair, fair, by_group=rates, small_groups=rows, min_group_rows=10, rows=None)
     found = asked([fair])
     assert "of town=a and town=b differ by 0.03 (95 %" in found.sentence
     assert "The gap leaves out groups with fewer than 10 test rows that count." in found.notes

@@ -9,7 +9,6 @@ import pytest
 from conftest import make_schema, make_table
 
 from synthfair.cli import main
-from synthfair.client.history import read_history
 
 QUICK = ["--n-synthetic", "24", "--steps", "60"]
 
@@ -208,8 +207,6 @@ def test_a_refused_release_exits_with_2_though_nobody_reads(folder, monkeypatch)
 
 def test_one_file_is_not_two_outputs(folder, capsys):
     release = folder / "client_0.parquet"
-    assert run_client(folder, 0, "--history", str(release)) == 2
-    assert "named twice" in capsys.readouterr().err
     config = folder / "release.toml"
     config.write_text("steps = 3")
     assert run_client(folder, 0, "--config", str(config), "--output", str(config), "--force") == 2
@@ -217,15 +214,14 @@ def test_one_file_is_not_two_outputs(folder, capsys):
     assert not release.exists()
 
 
-def test_the_history_is_a_file_that_a_report_finds(folder, capsys):
-    assert run_client(folder, 0, "--history", str(folder / "steps.csv")) == 2
-    assert "must end in .history.csv" in capsys.readouterr().err
-    path = folder / "client_0.history.csv"
-    assert run_client(folder, 0, "--history", str(path)) == 0
-    history = read_history(path)
-    assert len(history.gap) == 61
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"objective {history.objective[0]:.6f} -> {min(history.objective):.6f}" in said
+def test_a_report_is_refused_before_the_server_writes_anything(folder):
+    assert run_client(folder) == 0
+    (folder / "server" / "report_plots").mkdir(parents=True)
+    plot = folder / "server" / "report_plots" / "server-groups.svg"
+    plot.write_text("mine")
+    assert run_server(folder, "--report", "--resamples", "5") == 2
+    assert not (folder / "server" / "metrics.json").exists()
+    assert plot.read_text() == "mine"
 
 
 def test_server_refuses_a_damaged_release(folder, capsys):

@@ -12,7 +12,6 @@ from conftest import make_schema, make_table
 import synthfair as sf
 from synthfair.checkpoint import Checkpoint, CheckpointFile
 from synthfair.client import Options, RefusedReleaseError, check_rows, distill_file
-from synthfair.client.history import read_history, write_history
 from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill.problem import CHUNK
@@ -105,25 +104,6 @@ def test_divergence_makes_no_release(files):
     with pytest.raises(InputError, match="diverged, by step"):
         distill_file(data, schema, output, config)
     assert not output.exists()
-
-
-def test_a_history_reads_back(tmp_path):
-    history = distil().history
-    write_history(history, tmp_path / "a.history.csv")
-    back = read_history(tmp_path / "a.history.csv")
-    for name, column in back._asdict().items():
-        np.testing.assert_allclose(column, getattr(history, name), rtol=1e-9)
-
-
-def test_only_the_gap_of_a_history_may_be_no_number(tmp_path):
-    """A private run knows none, as it reads no real row."""
-    path, names = tmp_path / "a.history.csv", "objective,covariance,gap,gradient_norm"
-    path.write_text(f"{names}\n1,2,nan,4\n")
-    assert np.isnan(read_history(path).gap[0])
-    for row in ("nan,2,3,4", "1,nan,3,4", "1,2,3,nan", "1,2,inf,4", "1,2,3"):
-        path.write_text(f"{names}\n{row}\n")
-        with pytest.raises(InputError, match="not a history"):
-            read_history(path)
 
 
 # What is found, and whether it converged

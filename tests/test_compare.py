@@ -6,8 +6,10 @@ import pandas as pd
 import pytest
 from comparison import EXAMPLE, same_text
 from conftest import make_schema, make_table
+from report_runs import write_run
 
 import synthfair as sf
+from synthfair.cli import main
 from synthfair.cli.first_steps import demo
 from synthfair.compare import (
     METHODS,
@@ -22,7 +24,7 @@ from synthfair.compare import (
     run_point,
 )
 from synthfair.data.bases import Steps
-from synthfair.data.datasets import configs_folder
+from synthfair.data.datasets import configs_folder, dataset_schema
 from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
 from synthfair.federated import UserAssignment
@@ -360,3 +362,28 @@ class TestMethodsInRounds:
         for other in (RoundOptions(private), options._replace(given={"rounds": 6})):
             with pytest.raises(sf.InputError, match="other settings"):
                 is_done(point, compared, config, rounds=other)
+
+
+def test_compare_goes_on_where_it_stopped(tmp_path, capsys):
+    """The first of two runs is there already; only the second is computed."""
+    argv = ["compare", "loanapp", "--methods", "local", "--weights", "0", "10", "--seeds", "1"]
+    argv += ["--output", str(tmp_path)]
+    config = sf.DistillConfig(rho_o=0).model_dump(mode="json")
+    done = write_run(tmp_path / "local-rho_0-seed_0", method="local") / "metrics.json"
+    there = json.loads(done.read_text()) | {
+        "config": {"client_0": config, "client_1": config},
+        "schema_hash": dataset_schema("loanapp").hash,
+        "table": {"name": "loanapp", "sensitive": "white", "clients": 2},
+    }
+    done.write_text(json.dumps(there))
+    assert main(argv) == 0
+    said = capsys.readouterr().out
+    assert "Wrote 2 runs" in said
+    assert "penalty weight 10" in said
+    assert json.loads(done.read_text()) == there
+    assert main(["compare", "loanapp", "--methods", "magic", "--output", str(tmp_path)]) == 2
+    assert main([*argv, "--lambda-theta", "0.5"]) == 2
+    assert "other settings" in capsys.readouterr().err
+    (tmp_path / "gap.toml").write_text("max_gap = 0.1")
+    assert main([*argv, "--config", str(tmp_path / "gap.toml")]) == 2
+    assert "max_gap: compare runs the weights" in capsys.readouterr().err

@@ -1,11 +1,17 @@
 import numpy as np
 import pytest
-from conftest import make_table
+from conftest import make_schema, make_table
 from test_trained import some_model
 
 import synthfair as sf
 from synthfair.errors import InputError
-from synthfair.evaluation import evaluation_document, read_tests, small_group_warnings
+from synthfair.evaluation import (
+    evaluate_scores,
+    evaluation_document,
+    read_tests,
+    small_group_warnings,
+)
+from synthfair.fairness.metrics import Scored
 from synthfair.scoring import predict
 
 
@@ -27,6 +33,16 @@ def test_overall_is_over_all_rows_of_all_tables():
     parts = [found.per_client[name]["accuracy"].value for name in ("a", "b")]
     assert found.n_test == 180
     assert found.overall["accuracy"].value == pytest.approx(weights @ parts)
+
+
+def test_labels_are_counted_by_group():
+    rng = np.random.default_rng(3)
+    y, s = rng.choice([-1.0, 1.0], 400), rng.integers(3, size=400)
+    scored = {"all": Scored(y, rng.normal(size=400), s, 3)}
+    found = evaluate_scores(scored, sf.ServerConfig(resamples=1), schema=make_schema(3))
+    for group, counts in enumerate(found.rows["all"]):
+        mine = y[s == group]
+        assert counts == (np.sum(mine < 0), np.sum(mine > 0))
 
 
 def test_undefined_metrics_are_null():
@@ -63,7 +79,7 @@ def test_without_labels_nothing_in_json_speaks_of_them():
     schema, config = some_model().schema_, sf.ServerConfig(min_group_rows=100)
     document = evaluation_document(found, schema, config)
     assert all(document[name]["value"] is None for name in NEED_LABELS)
-    assert not {"rows", "scores", "constant_classifier"} & set(document)
+    assert not {"rows", "constant_classifier"} & set(document)
     (warning,) = small_group_warnings(found, schema, config)
     assert "label" not in warning
     assert not small_group_warnings(found, schema, sf.ServerConfig())  # of labels, 0 rows are few

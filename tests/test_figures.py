@@ -113,7 +113,7 @@ def test_hollow_marks_lie_above_the_others_and_the_first_above_the_next():
 def test_the_same_numbers_give_the_same_bytes_in_another_process():
     program = (
         "from synthfair.report.figures import Figure\n"
-        "figure = Figure('A title', 'across', 'up', limit=0.5, diagonal=True)\n"
+        "figure = Figure('A title', 'across', 'up', limit=0.5)\n"
         "figure.add('one', [0.1, 0.2], [0.3, 0.4], line=True)\n"
         "figure.add('two', [0.1], [0.3])\n"
         "print(figure.svg())"

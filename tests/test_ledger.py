@@ -4,15 +4,12 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthfair.cli import main
-from synthfair.client.history import write_history
 from synthfair.config import DistillConfig
-from synthfair.distill.problem import StepRecord
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import accountant, delta_of
 from synthfair.privacy.guarantee import NOT_COVERED_CONTINUOUS, Guarantee
@@ -235,16 +232,15 @@ def test_parts_of_unknown_clients_all_add_up(ledger):
 
 
 def test_private_files_are_their_owners_alone(tmp_path):
-    """Whatever the umask: the ledger and its lock, noisy answers, and histories."""
+    """Whatever the umask: the ledger and its lock, and noisy answers."""
     before = os.umask(0)
     try:
         Ledger.for_table(tmp_path / "rows.csv").book(booking(None))
         AnswerStore(tmp_path, ".fit").buy("a" * 64, None, lambda: b"x", room=1).close()
-        write_history(StepRecord(*(np.ones(2) for _ in StepRecord._fields)), tmp_path / "history")
     finally:
         os.umask(before)
     made = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
-    assert len(made) == 4
+    assert len(made) == 3
     assert set(made.values()) == {0o600}, made
 
 

@@ -4,8 +4,6 @@ import pytest
 from report_runs import edited, write_run
 
 import synthfair as sf
-from synthfair.client import history
-from synthfair.client.history import read_history
 from synthfair.fairness.metrics import Rates
 from synthfair.report.results import read_results
 from synthfair.run_files import FrontierLine, Influence, read_frontier
@@ -20,7 +18,6 @@ MOVED = dict.fromkeys(Influence._fields, 0.5) | {
 }
 
 GROUPS = ("town=a", "town=b")
-SCORES = {"negative": [1] * 20, "positive": [0] * 20, "probability": [0.5] * 20}
 
 NULL = {"value": None, "low": None, "high": None}
 ROWS = {group: {"negative": 1, "positive": 1} for group in GROUPS}
@@ -85,33 +82,12 @@ def run(tmp_path_factory):
         ({"client_gaps": {"spd": {"nobody": NULL}}}, "client_gaps: must be of clients in per_cl"),
         ({"asked": {"by": "weight", "client_gap": 2}}, "asked.client_gap"),
         ({"rows": {"nobody": ROWS}}, "rows: must be those of each client"),
-        ({"scores": {"x": SCORES}}, "scores: must be those of each group"),
-        ({"scores": {g: SCORES | {"negative": [1]} for g in GROUPS}}, "must have 20 bins"),
-        ({"scores": {g: SCORES | {"negative": [-1] * 20} for g in GROUPS}}, "negative must be"),
-        ({"scores": {g: SCORES | {"probability": [2] * 20} for g in GROUPS}}, "probability must"),
+        ({"train": {"method": "fpfl", "notion": "x"}}, "train.notion"),
     ],
 )
 def test_damaged_metrics_are_refused(run, tmp_path, changes, complaint):
     with pytest.raises(sf.InputError, match=f"(?s)metrics.json: .*{complaint}"):
         read_results([edited(run, tmp_path, **changes)])
-
-
-@pytest.mark.parametrize("text", ["", "objective\n1\n", "objective,covariance,gap,gradient_norm\n"])
-def test_damaged_histories_are_refused(tmp_path, text):
-    for rows in (text, text + "1,nan,3,4\n", text + "1,2\n", text + "1,2,1e308,4\n"):
-        (tmp_path / "c.history.csv").write_text(rows)
-        with pytest.raises(sf.InputError, match="not a history"):
-            read_history(tmp_path / "c.history.csv")
-
-
-def test_histories_that_never_end_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(history, "MAX_STEPS", 3)
-    path = tmp_path / "c.history.csv"
-    path.write_text("objective,covariance,gap,gradient_norm\n" + "1,2,3,4\n" * 3)
-    assert len(read_history(path).gap) == 3
-    path.write_text(path.read_text() + "1,2,3,4\n")
-    with pytest.raises(sf.InputError, match="more than 3 lines"):
-        read_history(path)
 
 
 @pytest.mark.parametrize(

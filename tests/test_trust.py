@@ -17,7 +17,6 @@ import synthfair as sf
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.model import LinearModel, Rows
 from synthfair.release.format import write_release
-from synthfair.report.commands import commands
 from synthfair.report.result_tables import influence_table
 from synthfair.report.text_table import plain_text
 from synthfair.run_files import MetricsFile, read_run_file
@@ -305,11 +304,10 @@ def test_files_say_what_counts(tmp_path):
     assert [weight < LITTLE for weight in weights.values()] == [True, True, False]
     assert served.warnings[0].startswith(f"c0 ({weights['c0']:.2g}), c1 (")
     assert "counts for less than 0.1 rows" in served.warnings[0]
-    # Records have the weights, the table a column, and the command a flag.
+    # Records have the weights, and the table a column.
     records = pq.read_table(tmp_path / "records.parquet").to_pandas()
     own = releases["c0"].weight
     np.testing.assert_allclose(records.weight[: len(own)], weights["c0"] * own)
     assert "weight" in plain_text(influence_table(served.influences), width=200)
     metrics = read_run_file(tmp_path / "server" / "metrics.json", MetricsFile)
     assert metrics.influence.releases["c0"].weight == weights["c0"]
-    assert "--trusted trusted.csv" in commands(metrics)[-1]

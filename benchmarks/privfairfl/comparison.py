@@ -51,7 +51,8 @@ def training_settings(training: str, seed: int = 0) -> sf.TrainConfig:
 
 def named(settings: sf.TrainConfig) -> list[tuple[str, object]]:
     """What the settings change, and their learning rate, in the order of their names."""
-    return sorted((settings.changes | {"learning_rate": settings.learning_rate}).items())
+    always = {"method": settings.method, "learning_rate": settings.learning_rate}
+    return sorted((settings.model_dump(exclude_defaults=True) | always).items())
 
 
 class SplitTable(NamedTuple):

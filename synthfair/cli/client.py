@@ -47,7 +47,6 @@ def client(
     sign: Path | None = None,
     hold_out: float = HOLD_OUT,
     accept_risk: bool = False,
-    history: Path | None = None,
     ledger: LedgerFile | None = None,
     insecure_noise_seed: NoiseSeed | None = None,
     without_epsilon: bool = False,
@@ -100,8 +99,6 @@ def client(
             which are compared with it; the release that is written is then made of all rows. With
             0, or with epsilon, there is no trial.
         accept_risk: Write the release even if it holds copies of real rows; the file says so.
-        history: CSV to write every step to, for the curves of a report made in house; its name must
-            end in .history.csv. Private: do not send it.
         without_epsilon: Makes a release without epsilon on purpose: nothing about a single row is
             guaranteed, and nothing warns of it. Also a key of the configuration, which --epsilon
             overrides.
@@ -114,8 +111,6 @@ def client(
     )
     check_inputs(schema, data, *filter(None, [sign, answer]))
     surrogate = isinstance(settings_of_release, SurrogateConfig)
-    if history and surrogate:
-        raise InputError("--history: a surrogate is not made in steps; leave it out")
 
     # All that could refuse the outputs, before any work is done.
     from synthfair.files import require_distinct, require_free
@@ -126,12 +121,6 @@ def client(
     require_distinct(details, *inputs, output)
     require_free(output, force=force)
     require_free(details, force=True)
-    if history:
-        from synthfair.client.history import require_history_name
-
-        require_distinct(history, *inputs, output)
-        require_history_name(history)
-        require_free(history, force=force)
     from synthfair.release.keys import read_signing_key
 
     key = read_signing_key(sign) if sign else None
@@ -200,7 +189,7 @@ def client(
         with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
             _tell_checks(refused.preview, details, is_written=False)
         raise
-    _tell(outcome, receipt, history, details, key=sign)
+    _tell(outcome, receipt, details, key=sign)
 
 
 def _answer(*files: Path, **options: Any) -> None:
@@ -221,21 +210,16 @@ def _answer(*files: Path, **options: Any) -> None:
 def _tell(
     outcome: Distillation | SurrogateRelease,
     receipt: Receipt,
-    history: Path | None,
     details: Path,
     *,
     key: Path | None,
 ) -> None:
-    """Writes the history of a fair release, and shows what was made."""
+    """Show what was made."""
     from synthfair.cli.show import say, warn
     from synthfair.report.release_tables import fit_warnings, release_table
 
     if outcome.release.weight is None:
         outcome = cast("Distillation", outcome)
-        if history:
-            from synthfair.client.history import write_history
-
-            write_history(outcome.history, history)
         if outcome.resumed_at:
             say(f"Continued at step {outcome.resumed_at} of an interrupted run.")
     say(release_table(outcome, receipt))

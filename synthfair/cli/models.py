@@ -121,9 +121,7 @@ def report(
 
         python -m synthfair report DIR/server --max-gap 0.05 --output report.html
 
-    A run is a folder with the metrics.json that the server (or compare, or train) wrote. Each
-    history file in it (from client --history) gives a convergence curve; do not publish such a
-    page: the curves were computed from real rows, without noise.
+    A run is a folder with the metrics.json that the server (or compare, or train) wrote.
 
     Args:
         runs: Folders with a metrics.json each.

@@ -75,8 +75,7 @@ def server(
             many as there are releases.
         trusted: Small table of the server's own, about 200 rows: used for nothing but how much
             each release counts. Those that make the model worse on it hardly do.
-        report: Write report.html and its plots to the output folder as well. Where that holds
-            clients' history files (private; in simulations), it shows their curves.
+        report: Write report.html and its plots to the output folder as well.
     """
     config = load_server_config(**settings)
     if report and not test:
@@ -94,7 +93,7 @@ def server(
     from synthfair.files import require_distinct, require_free, write_text
     from synthfair.report.figures import can_draw, frontier_figure
     from synthfair.report.page import report_files, write_report
-    from synthfair.report.results import read_histories, read_results
+    from synthfair.report.results import read_results
     from synthfair.server import serve
 
     page, plot = output / "report.html", output / "frontier.svg"
@@ -102,7 +101,6 @@ def server(
         pages = report_files(page, output)
         require_free(*pages, force=force)
         require_distinct(*filter(None, [records]), *pages)
-        read_histories(output)
     result = serve(
         releases,
         schema,

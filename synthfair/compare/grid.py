@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from synthfair.client.history import write_history
 from synthfair.compare.compared_methods import (
     DEFAULT_ROUNDS,
     METHODS,
@@ -168,7 +167,7 @@ def run_point(
     rounds: RoundOptions = DEFAULT_ROUNDS,
     shared: SurrogateCache | None = None,
 ) -> None:
-    """Splits, runs, evaluates, and writes metrics.json and, where it distils, the histories.
+    """Splits, runs, evaluates, and writes metrics.json.
 
     Args:
         point: what to run.
@@ -188,7 +187,6 @@ def run_point(
     point.folder.mkdir(parents=True, exist_ok=True)
     statements = {}
     for name, distillation in zip(federation.names, fitted.distillations, strict=False):  # or none
-        write_history(distillation.history, point.folder / f"{name}.history.csv")
         statements[name] = distillation.release.header.privacy.model_dump(mode="json")
     document = {
         **evaluation_document(outcome.evaluation, schema, report),

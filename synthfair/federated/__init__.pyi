@@ -7,7 +7,7 @@ from .fair_sgd import FairSgd, FairSgdSettings
 from .fedavg import FedAvg, FedAvgSettings
 from .fpfl import FedSgdSettings, Fpfl, FpflSettings, MmdmSettings
 from .method_settings import TrainingPlan
-from .methods import METHODS, WITHOUT_FLAGS, TrainConfig, load_train_config, own_settings
+from .methods import METHODS, TrainConfig, load_train_config, own_settings
 from .networks import LogisticRegression, Perceptron
 from .parity import Parity
 from .privfairfl import PrivFairFLPostSettings, PrivFairFLPreSettings
@@ -27,7 +27,6 @@ from .users import Users, make_users
 
 __all__ = [
     "METHODS",
-    "WITHOUT_FLAGS",
     "Algorithm",
     "AssignedTable",
     "Cohorts",

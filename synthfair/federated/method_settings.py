@@ -141,12 +141,6 @@ class TrainConfig(Settings):
         return getattr(self, key) if self.reads(key) else default
 
     @property
-    def changes(self) -> dict[str, Any]:
-        """The settings that differ from the method's own defaults, and the method unless fpfl."""
-        defaults = type(self)().model_dump() | {"method": "fpfl"}
-        return {key: value for key, value in self.model_dump().items() if value != defaults[key]}
-
-    @property
     def asked(self) -> Target:
         """The fairness that is asked of the model."""
         alpha = self.get("alpha")

@@ -29,14 +29,6 @@ METHODS.update(
     refine=RefineSettings,
 )
 
-WITHOUT_FLAGS = frozenset(
-    (
-        *("count_scale", "damping", "multiplier_rate", "rate_scale", "teacher_epochs"),
-        *("lambda_theta", "start", "temperature"),
-    )
-)
-"""Settings that are keys of a configuration alone, and no flags of the command line."""
-
 
 def load_train_config(path: Path | None = None, **overrides: Any) -> TrainConfig:
     """Settings from a TOML file (or the defaults), with overrides that are not None on top.
@@ -49,7 +41,7 @@ def load_train_config(path: Path | None = None, **overrides: Any) -> TrainConfig
 
 
 def own_settings(document: Mapping[str, Any]) -> TrainConfig:
-    """Settings from a document that may have those of other methods, too, as older files do.
+    """Return a method's settings from a document that may have those of other methods, too.
 
     Raises:
         ValidationError: there is another key, no such method, or a value that is not allowed.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -16,9 +16,6 @@ from synthfair.errors import InputError, refusal
 from synthfair.files import read_as, write_json
 from synthfair.privacy.noise import laplace_variance
 
-if TYPE_CHECKING:
-    from synthfair.fairness.metrics import Scored
-
 LARGEST_COUNT = 2**53
 """Beyond, a number in a JSON file need not be the one that was written."""
 
@@ -27,9 +24,6 @@ BOTH = (0, 1)
 
 MAX_BYTES = 2**26
 """The largest size of a file that is read: twice that of a million counts of 16 digits."""
-
-BINS = 20
-"""Equal bins of the predicted probability, so that each threshold is a multiple of 0.05."""
 
 SURE = 3.0
 """Standard deviations of noise that a count must have, so that a rate is made of it."""
@@ -155,45 +149,6 @@ def count_scores(
     """
     entry = (2 * s + (y > 0)) * n_bins + bins
     return np.bincount(entry, minlength=2 * n_groups * n_bins).reshape(n_groups, 2, n_bins)
-
-
-class ScoreCounts(NamedTuple):
-    """The rows of one group in equal bins of the predicted probability sigma(z).
-
-    Attributes:
-        negative: rows with y = -1 in each bin.
-        positive: rows with y = +1 in each bin.
-        probability: mean sigma(z) of each bin's rows, to three digits, so that no row's score is
-            read off; not-a-number where there are none.
-    """
-
-    negative: tuple[int, ...]
-    positive: tuple[int, ...]
-    probability: tuple[float, ...]
-
-
-def group_score_counts(rows: Scored, n_bins: int = BINS) -> list[ScoreCounts]:
-    """The counts of each group, 0 to n_groups - 1.
-
-    Example:
-        >>> import numpy as np
-        >>> from synthfair.fairness.metrics import Scored
-        >>> from synthfair.postprocess.histogram import group_score_counts
-        >>> rows = Scored(y=np.array([1.0, -1.0]), score=np.array([2.0, 2.0]), s=np.array([0, 0]))
-        >>> first, second = group_score_counts(rows, 2)
-        >>> first.negative, first.positive, round(first.probability[1], 2)
-        ((0, 1), (0, 1), 0.88)
-    """
-    bins = score_bins(rows.score, n_bins)
-    counts = count_scores(bins, rows.s, rows.y, rows.n_groups, n_bins)
-    probability = 1 / (1 + np.exp(-np.clip(rows.score, -700, 700)))
-    entry, size = rows.s * n_bins + bins, counts.sum(axis=1)
-    sums = np.bincount(entry, weights=probability, minlength=size.size).reshape(size.shape)
-    means = np.divide(sums, size, out=np.full(size.shape, np.nan), where=size > 0).round(3)
-    return [
-        ScoreCounts(tuple(negative.tolist()), tuple(positive.tolist()), tuple(mean.tolist()))
-        for (negative, positive), mean in zip(counts, means, strict=True)
-    ]
 
 
 class LabelCounts(NamedTuple):

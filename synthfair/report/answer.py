@@ -24,7 +24,8 @@ from synthfair.fairness.intervals import (
 )
 from synthfair.fairness.metrics import METRIC_OF, Metric
 from synthfair.report.overview import ACCURACY_GAP, Overview, Summary, overviews
-from synthfair.report.results import METRICS, Result, read_metrics
+from synthfair.report.results import METRICS, Result
+from synthfair.run_files import MetricsFile, read_run_file
 
 COMPARED = {
     "spd": "selection rates",
@@ -141,7 +142,9 @@ def sentence(
 
 def run_sentence(folder: Path) -> str:
     """The :func:`sentence` on the run whose metrics.json is in a folder."""
-    (overview,) = overviews([Result(folder, folder.name, read_metrics(folder / METRICS), {})])
+    (overview,) = overviews(
+        [Result(folder, folder.name, read_run_file(folder / METRICS, MetricsFile))]
+    )
     return answer(overview).sentence
 
 

@@ -84,7 +84,6 @@ class Figure:
         x_label: of the axis.
         y_label: of the axis.
         limit: where a vertical line stands, with its value.
-        diagonal: whether the line y = x is drawn.
         looks: of matplotlib's axes, such as ``xlim``.
         note: what is said below it, with the title.
         series: in the legend's order; the first is drawn on top, but below hollow ones.
@@ -94,7 +93,6 @@ class Figure:
     x_label: str = ""
     y_label: str = ""
     limit: float | None = None
-    diagonal: bool = False
     looks: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     series: list[Series] = field(default_factory=list)
@@ -173,8 +171,6 @@ class Figure:
                 axes.axvline(self.limit, color="black", linestyle=":", linewidth=1)
                 place = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
                 axes.annotate(f"limit {self.limit:g}", (self.limit, 1), **place)
-            if self.diagonal:
-                axes.axline((0, 0), slope=1, color="black", linestyle=":", linewidth=1)
             legend = canvas.legend(keys, [""] * len(keys), loc="outside lower left")
             for text, name in zip(legend.get_texts(), names, strict=True):
                 text.set_text(name)  # a legend would leave out a name that begins with _

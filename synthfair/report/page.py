@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from math import isnan
 from pathlib import Path
@@ -12,12 +12,9 @@ from typing import Any, NamedTuple
 
 import synthfair
 from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, size, verdict
-from synthfair.fairness.metrics import Metric
 from synthfair.files import require_distinct, require_free, write_text
-from synthfair.postprocess.histogram import ScoreCounts
 from synthfair.release.format import disclosures
 from synthfair.report.answer import COMPARED, IN_WORDS, answer, tiles
-from synthfair.report.commands import commands
 from synthfair.report.figures import (
     MISSING,
     RATES,
@@ -38,19 +35,12 @@ from synthfair.report.result_tables import (
     overview_records,
 )
 from synthfair.report.results import METRICS, Result, inputs_of, run_names
-from synthfair.report.scores import THRESHOLDS, Calibration, at_thresholds, calibration, has_scores
 from synthfair.report.shapes import ShapesFigure
 from synthfair.report.text_table import Table, fact_rows
 from synthfair.run_files import MetricsFile
 
-FIGURES = ("groups", "shapes", "thresholds", "selection", "calibration", "objective", "gap")
+FIGURES = ("groups", "shapes")
 """The figures that a run may have."""
-
-LEAST_IN_BIN, MOST_STEPS = 10, 400
-"""Rows of a bin of which calibration is drawn, and steps of a curve; the tables have all bins."""
-
-SQUARE = {"xlim": (0, 1), "ylim": (0, 1)}
-"""The range of axes of which both are shares."""
 
 
 class View(NamedTuple):
@@ -61,14 +51,12 @@ class View(NamedTuple):
         figures: by the title of their section, then by the names of their files.
         tables: by the title of their section.
         folds: tables that are shown when they are opened; the same.
-        commands: that run it again.
     """
 
     result: Result
     figures: dict[str, dict[str, Figure | ShapesFigure]]
     tables: dict[str, Table]
     folds: dict[str, Table]
-    commands: list[str]
 
     def draw(self, title: str, **figures: Figure | ShapesFigure) -> None:
         """Adds the figures of a section."""
@@ -189,7 +177,7 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
 def _view(result: Result, max_gap: float | None) -> View:
     """Figures and tables by the sections of the template, which has the words."""
     run, gap = result.metrics, METRIC_OF[result.settings["notion"][0]]
-    view = View(result, {}, {}, {}, commands(run))
+    view = View(result, {}, {}, {})
     tables = view.tables
 
     # What the rows of groups and clients meet with.
@@ -208,10 +196,8 @@ def _view(result: Result, max_gap: float | None) -> View:
         view.draw(title, shapes=ShapesFigure(result.model))
         rows = list(result.model.coefficients.items())
         view.folds[title] = Table(("input", "coefficient"), rows, form="z.4f")
-    if run.scores is not None and has_scores(run.scores):
-        _add_scores(view, run.scores, gap)
 
-    # What devices, sites, releases and distillations have done.
+    # What devices, sites and releases have done.
     if result.gaps:
         tables["Gaps measured in private"] = gap_table(result.gaps, len(result.gaps.gaps))
     if result.federation:
@@ -221,20 +207,6 @@ def _view(result: Result, max_gap: float | None) -> View:
         groups = tuple(run.by_group) if lengths == {len(rates)} else ()  # older files have none
         table = influence_table(run.influence, groups, run.signed_by, len(releases))
         tables["How far each release moves the model"] = table
-    if result.histories:
-        view.draw(
-            "Convergence at the clients",
-            objective=_convergence(result, "objective", "Objective (loss plus weighted penalty)"),
-            gap=_convergence(result, "gap", "Gap between groups"),
-        )
-        columns = [f"{what}, {end}" for what in ("objective", "gap") for end in ("first", "last")]
-        rows = [
-            (client, len(h.objective) - 1, h.objective[0], h.objective[-1], h.gap[0], h.gap[-1])
-            for client, h in result.histories.items()
-        ]
-        table = Table(("client", "steps", *columns), rows, form="z.4f")
-        tables["Convergence at the clients"] = table
-
     if guarantees := _guarantees(run):
         tables["What each release guarantees and discloses"] = guarantees
     view.folds["Configuration"] = _settings(run)
@@ -272,61 +244,6 @@ def _add_attributes_and_clients(view: View, gap: str, max_gap: float | None) -> 
             for client, counts in run.rows.items()
         ]
         tables["Rows by client and group"] = Table(("test rows of", *run.by_group), rows)
-
-
-def _add_scores(view: View, scores: Mapping[str, ScoreCounts], gap: str) -> None:
-    """Adds what other thresholds would do, and whether scores are probabilities."""
-    run, title = view.result.metrics, "Other thresholds"
-    largest = largest_groups(run.by_group)
-    accuracy, gaps, selected = at_thresholds(scores, gap, run.min_group_rows)
-    curves, some = {"accuracy": accuracy, NAMES[gap]: gaps}, {g: selected[g] for g in largest}
-    view.draw(
-        title,
-        thresholds=_curves(f"Accuracy and {NAMES[gap]} for other thresholds", curves),
-        selection=_curves("Share of each group selected, for other thresholds", some),
-    )
-    columns = ("accuracy", f"size of the {NAMES[gap]}", *(f"selected, {g}" for g in selected))
-    lines = zip(THRESHOLDS, accuracy, gaps, *selected.values(), strict=True)
-    rows = [(f"{threshold:.2f}", *metrics) for threshold, *metrics in lines]
-    view.folds[title] = Table(("threshold", *columns), rows)
-
-    title, groups = "Calibration by group", {g: calibration(one) for g, one in scores.items()}
-    view.draw(title, calibration=_calibration({group: groups[group][0] for group in largest}))
-    columns = ("group", "mean predicted", "observed")
-    rows = [(group, *whole[:2], error) for group, (_, whole, error) in groups.items()]
-    view.tables[title] = Table((*columns, "calibration error"), rows)
-    rows = [(group, *one) for group, (bins, _, _) in groups.items() for one in bins]
-    view.folds[title] = Table((*columns, "rows"), rows)
-
-
-def _curves(title: str, rates: dict[str, list[Metric]]) -> Figure:
-    figure = Figure(title, "threshold on the predicted probability", looks=SQUARE)
-    for name, values in rates.items():
-        figure.add(name, THRESHOLDS, values, line=True, size=3)
-    return figure
-
-
-def _calibration(bins: dict[str, list[Calibration]]) -> Figure:
-    """Draws observed against predicted rates; on the diagonal the two agree."""
-    title = "Share with the positive label against the predicted probability, by group"
-    x_label, y_label = "mean predicted probability", "share with the positive label"
-    figure = Figure(title, x_label, y_label, diagonal=True, looks=SQUARE)
-    figure.note = "Bars are 95 % intervals; bins of fewer than 10 rows are in the table alone."
-    for group, parts in bins.items():
-        large = [one for one in parts if one.n >= LEAST_IN_BIN]
-        figure.add(group, [one.predicted for one in large], [one.observed for one in large])
-    return figure
-
-
-def _convergence(result: Result, column: str, title: str) -> Figure:
-    """A column of the clients' histories by step."""
-    rows = "on each client's training rows, by step of distillation"
-    figure = Figure(f"{title} {rows}", "step", column)
-    for client, history in result.histories.items():
-        values = getattr(history, column)
-        every = -(-len(values) // MOST_STEPS)
-        figure.add(client, range(0, len(values), every), values[::every], line=True, size=0)
-    return figure
 
 
 def _guarantees(run: MetricsFile) -> Table | None:

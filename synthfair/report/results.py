@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from synthfair.client.history import ENDING, History, read_history
 from synthfair.config.server_settings import FOR_SURROGATES
-from synthfair.errors import InputError, refusal
+from synthfair.errors import InputError
 from synthfair.report.text_table import as_text
 from synthfair.run_files import FrontierLine, GapsFile, MetricsFile, read_frontier, read_run_file
 from synthfair.task.federation_file import FILE as FEDERATION
@@ -31,7 +30,6 @@ class Result(NamedTuple):
         folder: it comes from.
         name: of that; fit to name files.
         metrics: from metrics.json.
-        histories: of the clients, by name; only where they were written.
         gaps: measured in private, where they were.
         frontier: other weights of a server's penalty, and what they reach; often none.
         federation: how the sites of a federation have answered, where it was one.
@@ -41,7 +39,6 @@ class Result(NamedTuple):
     folder: Path
     name: str
     metrics: MetricsFile
-    histories: dict[str, History]
     gaps: GapsFile | None = None
     frontier: tuple[FrontierLine, ...] = ()
     federation: FederationFile | None = None
@@ -65,7 +62,8 @@ class Result(NamedTuple):
         values = [config.model_dump() for config in configs]
         keys = dict.fromkeys(key for value in values for key in value)
         settings = {key: tuple(dict.fromkeys(v.get(key) for v in values)) for key in keys}
-        settings.setdefault("notion", ("statistical_parity",))  # of methods that read none
+        if not any(settings.get("notion", ())):  # methods that read none
+            settings["notion"] = ("statistical_parity",)
         if metrics.server:
             settings |= {key: (getattr(metrics.server, key),) for key in FOR_SURROGATES}
             settings["rho_o"] = settings.pop("rho")
@@ -100,8 +98,7 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
         result = Result(
             folder,
             name,
-            read_metrics(folder / METRICS),
-            read_histories(folder),
+            read_run_file(folder / METRICS, MetricsFile),
             read_run_file(gaps, GapsFile) if gaps.exists() else None,
             read_frontier(frontier) if frontier.exists() else (),
             read_run_file(sites, FederationFile) if sites.exists() else None,
@@ -109,21 +106,6 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
         )
         results.append(result)
     return results
-
-
-def read_metrics(path: Path) -> MetricsFile:
-    """Reads metrics.json, with settings of rounds as the method has them; only these load JAX."""
-    metrics = read_run_file(path, MetricsFile)
-    if metrics.train:
-        from pydantic import ValidationError
-
-        from synthfair.federated import own_settings
-
-        try:
-            own_settings(metrics.train.own)
-        except ValidationError as error:
-            raise refusal(f"{path}: train", error) from error
-    return metrics
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
@@ -140,19 +122,6 @@ def run_names(folders: Sequence[Path]) -> list[str]:
     return [f"{name}-{i}" for i, name in enumerate(names)]
 
 
-def read_histories(folder: Path) -> dict[str, History]:
-    """Every ``*.history.csv`` of a folder, by what stands for the star.
-
-    Raises:
-        InputError: one is not a history.
-    """
-    return {
-        as_text(file.name.removesuffix(ENDING)): read_history(file)
-        for file in sorted(folder.glob(f"*{ENDING}"))
-    }
-
-
 def inputs_of(folder: Path) -> list[Path]:
-    """The files that are read from a run's folder."""
-    names = [folder / name for name in (METRICS, GAPS, FRONTIER, FEDERATION)]
-    return [*names, *sorted(folder.glob(f"*{ENDING}"))]
+    """Return the paths of the files that are read from a run's folder."""
+    return [folder / name for name in (METRICS, MODEL, GAPS, FRONTIER, FEDERATION)]

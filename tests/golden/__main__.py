@@ -55,7 +55,7 @@ MOST_LINES = 30
 NOT_KEPT = {"version", "packages", "seconds", "schema"}
 """Keys of files that differ from run to run, or repeat what is kept elsewhere."""
 
-LONG = {"per_client", "rows", "scores", "inputs", "coefficients", "config"}
+LONG = {"per_client", "rows", "inputs", "coefficients", "config"}
 """Entries of metrics and models that are kept of a server, and not of other runs."""
 
 SMALL, ROUNDS = (
