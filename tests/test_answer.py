@@ -170,7 +170,7 @@ def test_the_cost_is_known_from_the_servers_own_model_without_a_penalty(plain, f
     (series,) = (one for one in answer_figure(found, overview).series if one.hollow)
     assert series.x == [Metric(0.2, 0.15, 0.25)]
     assert series.y == [Metric(0.9, 0.88, 0.92)]
-    write_report(read_results([fair]), tmp_path / "r.html")
+    write_report(fair, tmp_path / "r.html")
     ((_, *rows),) = tables((tmp_path / "r.html").read_text(), "accuracy and gap")
     assert ("no penalty", "0.900 [0.880, 0.920]", "0.200 [0.150, 0.250]") in rows
 
@@ -276,5 +276,5 @@ def test_an_undefined_gap_is_not_measured(fair, tmp_path):
     gap, _, rows = lines(asked([fair]))
     assert gap == ("unknown", "Not measured")
     assert len(rows) == 2
-    write_report(read_results([fair]), tmp_path / "r.html")
+    write_report(fair, tmp_path / "r.html")
     assert "Not measured." in (tmp_path / "r.html").read_text()

@@ -203,7 +203,7 @@ def test_metrics_json_says_what_was_asked(served, folder):
 
 
 def test_the_page_has_the_gap_at_each_client(served, folder, tmp_path):
-    write_report(read_results([folder / "out"]), tmp_path / "r.html")
+    write_report(folder / "out", tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
     assert "gap of each client at most 0.1" in page
     assert "nfair at 1 of 3 clients" in page
@@ -214,7 +214,7 @@ def test_the_page_has_the_gap_at_each_client(served, folder, tmp_path):
     }
     assert ">no<" in verdicts["south"]
     assert ">not measured<" in verdicts["small"]
-    write_report(read_results([folder / "out"]), tmp_path / "wide.html", max_gap=0.9)
+    write_report(folder / "out", tmp_path / "wide.html", max_gap=0.9)
     wide = (tmp_path / "wide.html").read_text()
     assert "At none of 3 clients with enough test rows is the gap above 0.9" in wide
     section = wide.split("Is it fair at each client?</h3>")[1].split("</table>")[0]

@@ -356,7 +356,7 @@ class TestMethodsInRounds:
         result = read_results([point.folder])[0]
         assert result.epsilon == 8.0
         assert result.metrics.guarantee.unit == "one user, with all its rows"
-        write_report([result], tmp_path / "report.html")
+        write_report(point.folder, tmp_path / "report.html")
         assert "differential privacy of one user" in (tmp_path / "report.html").read_text()
         assert is_done(point, compared, config, rounds=options)
         for other in (RoundOptions(private), options._replace(given={"rounds": 6})):

@@ -21,7 +21,6 @@ from synthfair.measure.counts import gaps_of_counts, noisy_counts
 from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.noise import discrete_laplace, seeded
 from synthfair.report.page import write_report
-from synthfair.report.results import read_results
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Message, sha256
 from synthfair.trained import TrainedModel, input_names, write_model
@@ -332,7 +331,7 @@ def test_the_page_of_a_report_shows_the_jobs_gaps(world, tmp_path):
     _, found = measure(world, channel_of(world))
     folder = write_run(tmp_path / "run")
     shutil.copy(world.folder / "job-1" / "gaps.json", folder)
-    write_report(read_results([folder]), folder / "r.html")
+    write_report(folder, folder / "r.html")
     page = (folder / "r.html").read_text()
     assert "2 sites, epsilon = 1 each" in page
     assert "Each site has counted the model" in page

@@ -87,7 +87,7 @@ def aggregated(tmp_path):
 
 def shown_on_the_page(gaps, folder):
     shutil.copy(gaps, folder / "gaps.json")
-    write_report(read_results([folder]), folder / "r.html")
+    write_report(folder, folder / "r.html")
     return html.unescape((folder / "r.html").read_text())
 
 
@@ -108,7 +108,7 @@ def test_the_page_warns_of_reports_that_contradict_their_plan(aggregated, run_fo
 
 
 def test_the_page_without_them_has_no_such_section(run_folder, tmp_path):
-    write_report(read_results([run_folder]), tmp_path / "r.html")
+    write_report(run_folder, tmp_path / "r.html")
     assert "measured in private" not in (tmp_path / "r.html").read_text()
 
 
@@ -123,7 +123,7 @@ def test_gaps_that_no_measurement_writes_are_refused(aggregated, run_folder, cha
 def test_the_page_does_not_overwrite_them(aggregated, run_folder):
     shutil.copy(aggregated, run_folder)
     with pytest.raises(InputError, match="named twice"):
-        write_report(read_results([run_folder]), run_folder / "gaps.json", force=True)
+        write_report(run_folder, run_folder / "gaps.json", force=True)
 
 
 class TestCommands:

@@ -9,7 +9,6 @@ from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.report.page import write_report
 from synthfair.report.result_tables import federation_table
-from synthfair.report.results import read_results
 from synthfair.report.text_table import plain_text
 from synthfair.run_files import read_run_file
 from synthfair.task.federation_file import CODES, FederationFile, ServerCode, SiteCode
@@ -57,7 +56,7 @@ def test_every_code_has_words():
 
 def test_the_page_shows_the_federation(run, tmp_path):
     write(run, error="too few")
-    write_report(read_results([run]), tmp_path / "page.html")
+    write_report(run, tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
     ((titles, *rows),) = tables(text, "How the sites have answered")
     assert titles == (
@@ -81,20 +80,20 @@ def test_the_page_shows_the_federation(run, tmp_path):
 
 def test_of_several_rounds_the_median_is_named(run, tmp_path):
     write(run, rounds=3)
-    write_report(read_results([run]), tmp_path / "page.html")
+    write_report(run, tmp_path / "page.html")
     said = "3 rounds in 21.0 s; the median round took 5.50 s.</p>"
     assert said in (tmp_path / "page.html").read_text()
 
 
 def test_a_run_of_no_federation_has_no_such_section(run, tmp_path):
-    write_report(read_results([run]), tmp_path / "page.html")
+    write_report(run, tmp_path / "page.html")
     assert "How the sites have answered" not in (tmp_path / "page.html").read_text()
 
 
 def test_names_of_sites_are_not_markup(run, tmp_path):
     hostile = {"<script>x</script>": COURSE["sites"]["city"], "[red]": COURSE["sites"]["city"]}
     path = write(run, sites=hostile)
-    write_report(read_results([run]), tmp_path / "page.html")
+    write_report(run, tmp_path / "page.html")
     assert "<script>" not in (tmp_path / "page.html").read_text()
     assert "[red]" in plain_text(federation_table(read_run_file(path, FederationFile)))
 

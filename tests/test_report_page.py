@@ -30,7 +30,7 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def page(runs, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
-    write_report(read_results(runs), path)
+    write_report(runs, path)
     return path
 
 
@@ -113,7 +113,7 @@ def test_a_model_next_to_the_run_shows_what_each_column_adds(runs, tmp_path):
     model = linear(additive())
     folder = edited(runs[0], tmp_path / "run")
     sf.write_model(model, folder / "model.json")
-    files = write_report(read_results([folder]), tmp_path / "r.html")
+    files = write_report(folder, tmp_path / "r.html")
     ((_, *rows),) = tables((tmp_path / "r.html").read_text(), "What each column adds to the score")
     expected = [(name, f"{value:z.4f}") for name, value in model.coefficients.items()]
     assert rows == expected
@@ -126,7 +126,7 @@ def test_a_model_next_to_the_run_shows_what_each_column_adds(runs, tmp_path):
 def test_what_no_run_has_is_left_out(runs, tmp_path):
     """As of a server, which does not know rounds, bytes and seconds."""
     unknown = dict.fromkeys(("cost", "seconds", "converged"))
-    write_report(read_results([edited(runs[0], tmp_path / "u", **unknown)]), tmp_path / "r.html")
+    write_report([edited(runs[0], tmp_path / "u", **unknown)], tmp_path / "r.html")
     ((titles, *_),) = tables((tmp_path / "r.html").read_text(), "all runs")
     assert titles[4:] == ("fairness setting", "runs")
 
@@ -135,7 +135,7 @@ def test_what_no_run_has_is_left_out(runs, tmp_path):
 def test_small_groups_are_named_and_gaps_without_them_said(runs, tmp_path):
     small = {"town=c": {"n": 7, "positive": 3, "negative": 4}}
     folder = edited(runs[0], tmp_path / "s", small_groups=small, min_group_rows=40)
-    write_report(read_results([folder]), tmp_path / "r.html")
+    write_report(folder, tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
     assert "town=c (7 rows, 3 of them with the positive label). Fewer than 40 count" in text
     assert "Gaps leave out groups with fewer than 40 test rows" in text
@@ -162,7 +162,7 @@ def test_influences_have_changes_of_rates_and_what_stands_out(runs, tmp_path):
 
 
 def influence_rows(folder, tmp_path):
-    write_report(read_results([folder]), tmp_path / "r.html", force=True)
+    write_report(folder, tmp_path / "r.html", force=True)
     text = (tmp_path / "r.html").read_text()
     (rows,) = tables(text, "How far each release moves the model")
     return rows
@@ -170,9 +170,7 @@ def influence_rows(folder, tmp_path):
 
 @pytest.mark.usefixtures("text_only")
 def test_what_did_not_converge_is_said(runs, tmp_path):
-    write_report(
-        read_results([edited(runs[0], tmp_path / "u", converged=False)]), tmp_path / "r.html"
-    )
+    write_report([edited(runs[0], tmp_path / "u", converged=False)], tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
     assert tables(text, "all runs")[0][1][-1] == "NO"
     assert "did not converge" in text
@@ -203,7 +201,7 @@ def test_every_picture_has_words_for_those_who_cannot_see_it_and_a_table(page, r
 @pytest.mark.usefixtures("text_only")
 def test_without_matplotlib_there_are_no_figures_and_the_page_says_so(runs, tmp_path):
     path = tmp_path / "r.html"
-    assert write_report(read_results(runs), path) == [path]
+    assert write_report(runs, path) == [path]
     text = html.unescape(path.read_text())
     assert "<figure>" not in text
     assert 'It has no figures: figures need matplotlib: pip install "synthfair[report]".' in text
@@ -214,7 +212,7 @@ def test_people_without_a_command_line_meet_no_flags(page, runs, tmp_path):
     """But in what they may open: settings and warnings."""
     warning = "the gap is 0.2, and 0.1 was asked for. Ask for a smaller --max-gap; see python -m synthfair"
     warned = edited(runs[0], tmp_path / "w", warnings=[warning, "look at --frontier"])
-    write_report(read_results([warned]), tmp_path / "r.html")
+    write_report(warned, tmp_path / "r.html")
     assert (
         '<p class="warn">The gap is 0.2, and 0.1 was asked for.</p>'
         in (tmp_path / "r.html").read_text()
@@ -234,7 +232,7 @@ def test_people_without_a_command_line_meet_no_flags(page, runs, tmp_path):
 def test_the_page_names_the_model_its_clients_and_the_day(runs, tmp_path):
     folder = copied(runs[0], tmp_path / "loans")
     os.utime(folder / "metrics.json", (1e9, 1e9))
-    write_report(read_results([folder]), tmp_path / "r.html")
+    write_report(folder, tmp_path / "r.html")
     said = "Model loans, of 2 clients; results written on 9 September 2001."
     assert said in (tmp_path / "r.html").read_text()
 
@@ -309,18 +307,18 @@ def test_plots_are_files_too_and_the_same_each_time(page, runs, tmp_path):
     for plot in plots.values():
         assert ElementTree.fromstring(plot).tag.endswith("svg")
     again = tmp_path / "report.html"
-    write_report(read_results(runs[:1]), again)
+    write_report(runs[:1], again)
     name = "single_shot-seed_0-groups.svg"
     assert (tmp_path / "report_plots" / name).read_bytes() == plots[name]
 
 
 @pytest.mark.usefixtures("text_only")
 def test_an_existing_page_needs_force(runs, tmp_path):
-    results, page = read_results(runs[1:2]), tmp_path / "r.html"
+    run, page = runs[1], tmp_path / "r.html"
     page.write_text("mine")
     with pytest.raises(sf.InputError, match="exists"):
-        write_report(results, page)
-    write_report(results, page, force=True)
+        write_report(run, page)
+    write_report(run, page, force=True)
     assert "mine" not in page.read_text()
 
 
@@ -329,7 +327,7 @@ def test_hostile_names_are_shown_and_not_run(name, runs, tmp_path):
     metrics = json.loads((runs[0] / "metrics.json").read_text())
     rates = {name: next(iter(metrics["by_group"].values()))}
     folder = edited(runs[0], tmp_path, by_group=rates, rows=None)
-    write_report(read_results([folder]), tmp_path / "r.html")
+    write_report(folder, tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
     assert "<script>" not in text
     assert f'<th scope="row">{html.escape(name)}</th>' in text
@@ -344,7 +342,7 @@ def test_a_client_may_be_called_like_the_whole(runs, tmp_path):
     nothing: dict[str, dict[str, float]] = {}
     changes = {"per_client": {"all clients": part}, "rows": None, "client_gaps": nothing}
     folder = edited(runs[0], tmp_path, **changes)
-    write_report(read_results([folder]), tmp_path / "r.html")
+    write_report(folder, tmp_path / "r.html")
     ((_, *rows),) = tables((tmp_path / "r.html").read_text(), "Metrics by client")
     assert [row[:1] + tuple(row[1].split()[:1]) for row in rows] == [
         ("all clients", f"{m['accuracy']['value']:.3f}") for m in (metrics, part)
@@ -355,7 +353,7 @@ def test_a_client_may_be_called_like_the_whole(runs, tmp_path):
 def test_undefined_metrics_are_said_to_be(runs, tmp_path):
     nothing = {"value": None, "low": None, "high": None}
     folder = edited(runs[0], tmp_path / "u", spd=nothing)
-    write_report(read_results([folder, runs[1]]), tmp_path / "r.html")
+    write_report([folder, runs[1]], tmp_path / "r.html")
     assert "<td>undefined</td>" in (tmp_path / "r.html").read_text()
 
 
@@ -363,7 +361,7 @@ def test_runs_of_one_name_keep_their_plots_apart(runs, tmp_path):
     folders = [
         copied(runs[0], tmp_path / name / "server", seed=i) for i, name in enumerate(("a", "b"))
     ]
-    files = write_report(read_results(folders), tmp_path / "r.html")
+    files = write_report(folders, tmp_path / "r.html")
     assert {f.name for f in files[1:]} == {
         "answer.svg", "a-server-groups.svg", "b-server-groups.svg",
     }  # fmt: skip
@@ -377,12 +375,12 @@ def test_a_page_never_takes_the_place_of_what_it_shows(runs, tmp_path):
     folder = copied(runs[0], tmp_path / "x")
     for name in ("metrics.json", "model.json"):
         with pytest.raises(sf.InputError, match="named twice"):
-            write_report(read_results([folder]), folder / name, force=True)
+            write_report(folder, folder / name, force=True)
 
 
 def test_odd_file_names_do_not_break_the_plots(runs, tmp_path):
     folder = copied(runs[0], tmp_path / "new\nline")
-    for path in write_report(read_results([folder]), tmp_path / "r.html")[1:]:
+    for path in write_report(folder, tmp_path / "r.html")[1:]:
         ElementTree.fromstring(path.read_text())
         assert "\n" not in path.name
 

@@ -159,5 +159,5 @@ def test_hostile_names_are_shown_and_not_run(folder, tmp_path):
     name, moved = "<script>alert(1)</script>", found["influence"]["releases"]["r0"]
     found["influence"]["releases"] = {name: moved}
     (folder / "server" / "metrics.json").write_text(json.dumps(found | {"signed_by": {name: name}}))
-    write_report(read_results([folder / "server"]), tmp_path / "page.html")
+    write_report(folder / "server", tmp_path / "page.html")
     assert "<script>" not in (tmp_path / "page.html").read_text()

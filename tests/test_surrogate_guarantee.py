@@ -15,7 +15,7 @@ from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.statement import PRIVATE_PROBLEMS, make_guarantee, require_true
 from synthfair.release.format import make_header
 from synthfair.report.release_tables import statement_facts
-from synthfair.report.text_table import fact_rows
+from synthfair.report.text_table import Table
 
 ROLES = {"s": Categorical(categories=("u", "v")), "y": Categorical(categories=(0, 1))}
 NUMBER = Numeric(lower=-3.0, upper=5.0, missing="category")
@@ -151,7 +151,9 @@ def test_a_statement_comes_back_is_shown_and_booked(schema, tmp_path):
     found = type(header).model_validate_json(header.model_dump_json()).privacy
     assert found.guarantee == guarantee
     require_true(found.guarantee, config, schema)
-    lines = [line for name, line in fact_rows(statement_facts(found)) if name == "mechanisms"]
+    lines = [
+        line for name, line in Table.of_facts(statement_facts(found)).rows if name == "mechanisms"
+    ]
     assert any(line.startswith("name tree, sensitivity 1.001, epsilon ") for line in lines)
     assert any(line.startswith("name pairs, sensitivity 1.414, noise ") for line in lines)
     ledger = Ledger(tmp_path / "table.ledger.jsonl")

@@ -178,7 +178,7 @@ def _report(runs: list[Path], output: Path) -> None:
     from synthfair.report.results import read_results
 
     results, page = read_results(runs), output / "report.html"
-    write_report(results, page, force=True)
+    write_report(runs, page, force=True)
     found = overviews(results)
     for overview in found:
         say(overview_tables(overview))

@@ -74,7 +74,6 @@ def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None
     from synthfair.report.figures import can_draw, frontier_figure
     from synthfair.report.page import write_report
     from synthfair.report.result_tables import outcomes_table
-    from synthfair.report.results import read_results
     from synthfair.report.text_table import plain_text
 
     with counting_bar("demo") as show:
@@ -87,7 +86,7 @@ def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None
     say(table)
     runs = "surrogate/fair", "surrogate/plain", "fair/server", "plain/server"
     page = output / "report.html"
-    write_report(read_results([output / run for run in runs]), page, force=True)
+    write_report([output / run for run in runs], page, force=True)
     sentence = f"Surrogates, weight {FAIR.rho_o:g}: {run_sentence(output / runs[0])}"
     conclude(sentence, ["tables, releases, models and metrics of the lenders", page], opening(page))
 

@@ -135,10 +135,8 @@ def report(
     from synthfair.cli.show import say, warn
     from synthfair.report.figures import MISSING
     from synthfair.report.page import write_report
-    from synthfair.report.results import read_results
 
-    results = read_results(runs)
-    plots = len(write_report(results, output, max_gap=max_gap, force=force)) - 1
+    plots = len(write_report(runs, output, max_gap=max_gap, force=force)) - 1
     say(f"Wrote {output} and {plots} plot{'s' * (plots != 1)} next to it.")
     if not plots:
         warn(MISSING)

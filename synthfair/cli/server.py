@@ -93,7 +93,6 @@ def server(
     from synthfair.files import require_distinct, require_free, write_text
     from synthfair.report.figures import can_draw, frontier_figure
     from synthfair.report.page import report_files, write_report
-    from synthfair.report.results import read_results
     from synthfair.server import serve
 
     page, plot = output / "report.html", output / "frontier.svg"
@@ -130,7 +129,7 @@ def server(
     if frontier and can_draw():
         write_text(plot, frontier_figure(result.frontier).svg())
     if report:
-        write_report(read_results([output]), page, force=True)
+        write_report(output, page, force=True)
 
     names = {"metrics.json": test, "fair_table.parquet": result.point, "frontier.csv": frontier}
     names |= {"frontier.svg": frontier and can_draw(), "report.html": report}

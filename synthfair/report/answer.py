@@ -235,9 +235,10 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     plain = plain if subject.asked.fairness else None
     if plain and not isnan(plain.accuracy.value):
         cost = difference(plain.accuracy, subject.accuracy)
+        chance = ", so it may be chance" if cost.low <= 0 <= cost.high else ""
         source = reference.name if reference else "the server's other model of the same releases"
         notes.append(
-            f"Fairness costs {in_words(cost)} of accuracy{_chance(cost)}. Without a penalty:"
+            f"Fairness costs {in_words(cost)} of accuracy{chance}. Without a penalty:"
             f" {source}. The interval takes the two as independent; as they share test rows, it is"
             " rather too wide."
         )
@@ -305,10 +306,6 @@ def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
 
 def _or_least(number: float) -> float:
     return -inf if isnan(number) else number
-
-
-def _chance(cost: Metric) -> str:
-    return ", so it may be chance" if cost.low <= 0 <= cost.high else ""
 
 
 def tiles(answer: Headline, metric: str) -> list[Tile]:

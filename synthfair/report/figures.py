@@ -120,14 +120,8 @@ class Figure:
         self.series.append(Series(name, x, y, line, size, hollow))
 
     def svg(self) -> str:
-        """SVG text; the same numbers give the same bytes. Raises as :meth:`draw`."""
-        canvas, file = self.draw(), io.StringIO()
-        import matplotlib.style
-
-        with matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of letters that the reader's fonts have
-            canvas.savefig(file, format="svg", metadata={"Date": None, "Title": self.title})
-        return file.getvalue()
+        """Return SVG text; the same numbers give the same bytes. Raises as :meth:`draw`."""
+        return svg_text(self.draw(), self.title)
 
     def draw(self) -> Canvas:
         """The figure, by matplotlib.
@@ -175,6 +169,17 @@ class Figure:
             for text, name in zip(legend.get_texts(), names, strict=True):
                 text.set_text(name)  # a legend would leave out a name that begins with _
         return canvas
+
+
+def svg_text(canvas: Canvas, title: str) -> str:
+    """Return a figure of matplotlib as SVG text."""
+    import matplotlib.style
+
+    file = io.StringIO()
+    with matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of letters that the reader's fonts have
+        canvas.savefig(file, format="svg", metadata={"Date": None, "Title": title})
+    return file.getvalue()
 
 
 def _with_bounds(values: Sequence[float | Metric]) -> np.ndarray:

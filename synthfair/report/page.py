@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from datetime import datetime
 from math import isnan
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,13 +35,10 @@ from synthfair.report.result_tables import (
     influence_table,
     overview_records,
 )
-from synthfair.report.results import METRICS, Result, inputs_of, run_names
+from synthfair.report.results import FILES, METRICS, Result, read_results, run_names
 from synthfair.report.shapes import ShapesFigure
-from synthfair.report.text_table import Table, fact_rows
+from synthfair.report.text_table import Table
 from synthfair.run_files import MetricsFile
-
-FIGURES = ("groups", "shapes")
-"""The figures that a run may have."""
 
 
 class View(NamedTuple):
@@ -48,53 +46,51 @@ class View(NamedTuple):
 
     Attributes:
         result: the run.
-        figures: by the title of their section, then by the names of their files.
+        figures: by the title of their section; each with the name of its file.
         tables: by the title of their section.
         folds: tables that are shown when they are opened; the same.
     """
 
     result: Result
-    figures: dict[str, dict[str, Figure | ShapesFigure]]
+    figures: dict[str, tuple[str, Figure | ShapesFigure]]
     tables: dict[str, Table]
     folds: dict[str, Table]
 
-    def draw(self, title: str, **figures: Figure | ShapesFigure) -> None:
-        """Adds the figures of a section."""
-        run = self.result.name
-        self.figures[title] = {f"{run}-{name}": figure for name, figure in figures.items()}
-
 
 def write_report(
-    results: Sequence[Result], path: Path, *, max_gap: float | None = None, force: bool = False
+    folders: str | PathLike[str] | Sequence[str | PathLike[str]],
+    path: str | PathLike[str] = "report.html",
+    *,
+    max_gap: float | None = None,
+    force: bool = False,
 ) -> list[Path]:
-    """Writes the page, and its figures as files into the folder PAGE_plots next to it.
+    """Write a page on the results of one run or several, and return the files written.
 
-    Without matplotlib, there are no figures, and the page says so.
+    The figures are files in the folder PAGE_plots next to the page, too. Without matplotlib, there
+    are none, and the page says so.
 
     Args:
-        results: at least one.
+        folders: of the server, ``compare``, ``train`` or ``evaluate``, with their metrics.json.
         path: of the page.
-        max_gap: gap that is fair enough, from 0 to 1; see :func:`synthfair.report.answer.answer`.
+        max_gap: gap that is fair enough, from 0 to 1; that of the run if not given.
         force: whether existing files are overwritten.
 
-    Returns:
-        The files written.
-
     Raises:
-        InputError: a file exists and force is false, or the folder cannot be written to; two runs
-            differ in nothing.
+        InputError: a folder has no results, a file exists and force is false, or two runs differ in
+            nothing.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    each = [folders] if isinstance(folders, (str, PathLike)) else folders
+    results, path = read_results([*map(Path, each)]), Path(path)
     for result in results:
-        require_distinct(path, *inputs_of(result.folder))
+        require_distinct(path, *(result.folder / name for name in FILES))
     # All figures, as SVG text in the page and as files next to it.
     leads = [_lead(overview, i, max_gap) for i, overview in enumerate(overviews(results))]
     views = [_view(result, max_gap) for result in results]
-    figures = {name: figure for lead in leads for name, figure in lead["figure"].items()}
-    for view in views:
-        figures |= {name: one for some in view.figures.values() for name, one in some.items()}
-    svgs = {name: figure.svg() for name, figure in figures.items() if can_draw()}
+    figures = [lead["figure"] for lead in leads]
+    figures += [figure for view in views for figure in view.figures.values()]
+    svgs = {name: figure.svg() for name, figure in figures if can_draw()}
     plots = {_plot(path, name): svg for name, svg in svgs.items()}
     require_free(path, *plots, force=force)
     # The page, from its template.
@@ -122,9 +118,9 @@ def write_report(
 
 
 def report_files(path: Path, folder: Path) -> list[Path]:
-    """Lists the files that a report on the one run in a folder may write."""
+    """Return the files that a report on the one run in a folder may write."""
     (name,) = run_names([folder])
-    return [path, *(_plot(path, part) for part in ("answer", *(f"{name}-{f}" for f in FIGURES)))]
+    return [path, *(_plot(path, part) for part in ("answer", f"{name}-groups", f"{name}-shapes"))]
 
 
 def _without_flags(warning: str) -> str:
@@ -160,7 +156,6 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
         records.append(
             first | {f"at most {lead.limit:g}?": verdict(s.gap_size, lead.limit)} | record
         )
-    figure = {f"answer-{i + 1}" if i else "answer": answer_figure(lead, overview)}
     points = Table(("model", "accuracy", f"difference of {COMPARED[overview.gap]}"), rows)
     measured = datetime.fromtimestamp((subject.runs[0].folder / METRICS).stat().st_mtime).date()
     return {
@@ -168,7 +163,7 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
         "answer": lead,
         "date": f"{measured:%d %B %Y}".removeprefix("0"),
         "tiles": tiles(lead, overview.gap),
-        "figure": figure,
+        "figure": (f"answer-{i + 1}" if i else "answer", answer_figure(lead, overview)),
         "points": points,
         "table": Table.of(records),
     }
@@ -187,13 +182,13 @@ def _view(result: Result, max_gap: float | None) -> View:
         for group, of in run.by_group.items()
     }
     largest = {group: rates[group] for group in largest_groups(run.by_group)}
-    view.draw("Rates by group", groups=group_figure(largest))
+    view.figures["Rates by group"] = (f"{result.name}-groups", group_figure(largest))
     rows = [(group, int(run.by_group[group].n), *rates[group].values()) for group in rates]
     view.folds["Rates by group"] = Table(("group", "rows", *RATES.values()), rows)
     _add_attributes_and_clients(view, gap, max_gap)
     if result.model and not result.model.hidden:
         title = "What each column adds to the score"
-        view.draw(title, shapes=ShapesFigure(result.model))
+        view.figures[title] = (f"{result.name}-shapes", ShapesFigure(result.model))
         rows = list(result.model.coefficients.items())
         view.folds[title] = Table(("input", "coefficient"), rows, form="z.4f")
 
@@ -257,7 +252,7 @@ def _guarantees(run: MetricsFile) -> Table | None:
         facts = {name: {"discloses": disclosures(one)} for name, one in run.config.items()}
     if run.counts:
         facts["counts over all clients"] = run.counts
-    rows = [(name, *row) for name, values in facts.items() for row in fact_rows(values)]
+    rows = [(name, *row) for name, values in facts.items() for row in Table.of_facts(values).rows]
     return Table(("of", "what", "in words"), rows) if rows else None
 
 

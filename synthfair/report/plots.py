@@ -1,10 +1,8 @@
-"""A report and its plots from Python: of evaluations, and of the folders of runs."""
+"""Plots of evaluations from Python."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from os import PathLike
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from synthfair.config.rules import notion_of
@@ -12,10 +10,8 @@ from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation
 from synthfair.fairness.intervals import size
 from synthfair.fairness.metrics import METRIC_OF
-from synthfair.report import page
 from synthfair.report.answer import COMPARED
 from synthfair.report.figures import Figure, group_figure, group_metrics, largest_groups
-from synthfair.report.results import read_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -90,31 +86,3 @@ def plot_tradeoff(
     first = next(iter(evaluations.values()))
     figure.add("one decision for everybody", [0.0], [first.constant_accuracy])
     return figure.draw()
-
-
-def write_report(
-    folders: str | PathLike[str] | Sequence[str | PathLike[str]],
-    path: str | PathLike[str] = "report.html",
-    *,
-    max_gap: float | None = None,
-    force: bool = False,
-) -> list[Path]:
-    """Writes a page on the results of one run or several, as ``python -m synthfair report`` does.
-
-    Args:
-        folders: of the server, ``compare``, ``train`` or ``evaluate``, with their metrics.json.
-        path: of the page; figures are written next to it.
-        max_gap: gap that is fair enough, from 0 to 1; that of the run if not given.
-        force: whether existing files are overwritten.
-
-    Returns:
-        The files written.
-
-    Raises:
-        InputError: a folder has no results, a file exists and force is false, or two runs differ in
-            nothing.
-    """
-    each = [folders] if isinstance(folders, (str, PathLike)) else folders
-    return page.write_report(
-        read_results([*map(Path, each)]), Path(path), max_gap=max_gap, force=force
-    )

@@ -22,6 +22,9 @@ METRICS, MODEL, GAPS, FRONTIER = "metrics.json", "model.json", "gaps.json", "fro
 """Names of the files in a run's folder; only the first must be there. ``gap aggregate`` or a
 deployment's job writes the third, ``server --frontier`` the fourth."""
 
+FILES = (METRICS, MODEL, GAPS, FRONTIER, FEDERATION)
+"""Names of all files that are read from a run's folder."""
+
 
 class Result(NamedTuple):
     """The files of one run.
@@ -120,8 +123,3 @@ def run_names(folders: Sequence[Path]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return [f"{name}-{i}" for i, name in enumerate(names)]
-
-
-def inputs_of(folder: Path) -> list[Path]:
-    """Return the paths of the files that are read from a run's folder."""
-    return [folder / name for name in (METRICS, MODEL, GAPS, FRONTIER, FEDERATION)]

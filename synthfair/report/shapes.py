@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy.special import expit, logit
 from synthfair.data.encode import encode_inputs, encode_records
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
-from synthfair.report.figures import COLORS, MISSING, STYLE, can_draw
+from synthfair.report.figures import COLORS, MISSING, STYLE, can_draw, svg_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,14 +97,8 @@ class ShapesFigure(NamedTuple):
     note: str = "Left: log-odds. Right: the change of the predicted probability."
 
     def svg(self) -> str:
-        """SVG text; the same model gives the same bytes."""
-        import matplotlib.style
-
-        file = io.StringIO()
-        figure = plot_shapes(self.model)
-        with matplotlib.style.context(["default", STYLE]):
-            figure.savefig(file, format="svg", metadata={"Date": None, "Title": self.title})
-        return file.getvalue()
+        """Return SVG text; the same model gives the same bytes."""
+        return svg_text(plot_shapes(self.model), self.title)
 
 
 def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figure:

@@ -63,7 +63,9 @@ class Table:
 
     @classmethod
     def of_facts(cls, facts: Mapping[str, object]) -> Table:
-        """A line for each fact: of several values a line each, of None no line.
+        """Return a line for each fact, of several values a line each, of None no line.
+
+        Names and values may come from a file.
 
         Example:
             >>> from synthfair.report.text_table import Table
@@ -73,7 +75,13 @@ class Table:
             ('epsilon', '1')
             ('mechanisms', 'name moments, noise 2.5')
         """
-        return cls((), fact_rows(facts))
+        rows = [
+            (as_text(name.replace("_", " ")), as_text(one, ".4g"))
+            for name, value in facts.items()
+            for one in (value if isinstance(value, list | tuple) else [value])
+            if one is not None
+        ]
+        return cls((), rows)
 
     @property
     def cells(self) -> list[list[str]]:
@@ -169,16 +177,6 @@ def as_text(value: object, form: str = "z.3f") -> str:
         return ", ".join(as_text(one, form) for one in value)
     text = "" if value is None else str(value)
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def fact_rows(facts: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Names and lines of facts, which may come from a file; see :meth:`Table.of_facts`."""
-    return [
-        (as_text(name.replace("_", " ")), as_text(one, ".4g"))
-        for name, value in facts.items()
-        for one in (value if isinstance(value, list | tuple) else [value])
-        if one is not None
-    ]
 
 
 def plain_text(result: RenderableType, width: int = 100) -> str:
