@@ -104,7 +104,9 @@ def test_a_record_like_the_target_adds_its_own_terms():
     assert change == pytest.approx([3, 6, 3, 1.5, 0.75, 12])
 
 
-def test_targets_are_of_the_pool_and_clients_rows_are_not():
+def test_targets_are_of_the_pool_and_clients_rows_are_not(monkeypatch):
+    table, schema = sf.load_dataset("loanapp")
+    monkeypatch.setattr(audit, "population", lambda: (table, schema, sf.encode(table, schema)))
     for kind in ("random", "farthest"):
         targets, rest = audit.targets_of(kind, 3)
         assert len({*targets}) == audit.TARGETS
