@@ -72,7 +72,7 @@ class DpSgd(Averaging):
     seed of the run gives batches and noise: it must come from the operating system's entropy, and
     stay secret, where this is claimed.
 
-    Args:
+    Attributes:
         model: what is trained; of one score.
         learning_rate: of a step, positive.
         clip: Euclidean norm that no row's gradient exceeds, positive; infinite without noise only.

@@ -106,7 +106,7 @@ class FairSgd(Averaging):
     Nothing is private. Batches are drawn with replacement. Adam's moments start anew each round;
     kappa is averaged as the parameters are.
 
-    Args:
+    Attributes:
         model: what is trained; of one score.
         parity: the notion, of one attribute: statistical parity or equalized odds.
         slack: see :func:`fair_loss`.

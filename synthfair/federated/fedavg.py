@@ -105,7 +105,7 @@ class FedAvgRecord(NamedTuple):
 class FedAvg:
     """Minimises the users' mean of loss + ridge + rho penalty, each on its own rows.
 
-    Args:
+    Attributes:
         model: what is trained.
         learning_rate: see :class:`FedAvgSettings`, and :func:`safe_rate`.
         local_steps: likewise.

@@ -171,7 +171,7 @@ class FpflRecord(NamedTuple):
 class Fpfl:
     """Modified method of differential multipliers on cohorts.
 
-    Args:
+    Attributes:
         model: what is trained.
         parity: the constraint; None for FederatedSGD.
         least_count: rows of a group in the recent cohorts, older ones weighing less, below which it

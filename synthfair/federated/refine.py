@@ -168,7 +168,7 @@ class Refine:
     where no one is better than the last. Where no client has a row of a group that a selection rate
     compares, F is no number, and theta stays the start.
 
-    Args:
+    Attributes:
         start: [p] params, float.
         penalty: of the scores.
         rho: its weight, at least 0.

@@ -121,7 +121,7 @@ class PrivateFairSgd(FairSgd):
     add or remove one row; the number of rows is public, and the seed secret, as for
     :class:`synthfair.federated.dp_sgd.DpSgd`.
 
-    Args:
+    Attributes:
         learning_rate: of a plain step, positive: Adam would turn noise alone into whole steps.
         batch: number of rows expected in a batch, at least 1, at most a user's rows.
         memory: share that earlier batches keep in the sums of the cells, 0 to below 1.
