@@ -104,6 +104,17 @@ def test_files_and_modules_that_are_named_exist(page):
         assert module.is_dir() or module.with_suffix(".py").exists(), name
 
 
+def test_the_table_of_rooms_names_all_of_them_and_files_that_exist():
+    rooms = set()
+    for row in re.findall(r"^\|.*\|$", TEXT[ROOT / "CONTRIBUTING.md"], re.MULTILINE):
+        names = re.findall(r"`([\w/]+(?:/|\.py))`", row)
+        folders = [ROOT, *(ROOT / name for name in names if name.endswith("/"))]
+        for name in names:
+            assert any((folder / name).exists() for folder in folders), name
+        rooms |= {*folders}
+    assert {init.parent for init in (ROOT / "synthfair").glob("*/__init__.py")} <= rooms
+
+
 @each_page
 def test_numbers_are_those_of_the_committed_runs(page):
     """If not: python -m benchmarks texts."""
