@@ -12,7 +12,7 @@ from synthfair.fairness.metrics import Scored
 from synthfair.files import write_json
 from synthfair.run_files import Communication
 
-CONFIG = sf.DistillConfig(n_synthetic=24, steps=60, optimizer="gauss_newton")
+CONFIG = sf.DistillConfig(n_synthetic=24, steps=60, learning_rate=0.02)
 
 
 def write_run(folder, *, method="single_shot", rho_o=0.0, seed=0):

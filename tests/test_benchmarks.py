@@ -182,7 +182,7 @@ class TwoSettings(NamedTuple):
 
 
 def test_a_setting_that_is_new_changes_no_fingerprint():
-    usual, named = sf.DistillConfig(), sf.DistillConfig(rho_o=10.0, inner_solver="auto")
+    usual, named = sf.DistillConfig(), sf.DistillConfig(rho_o=10.0, start="range")
     assert fingerprint(usual) == fingerprint(named) != fingerprint(sf.DistillConfig(rho_o=9.0))
     assert fingerprint(usual) != fingerprint(usual, "standard")
     assert fingerprint(OneSetting(0.1, 5)) == fingerprint(TwoSettings(0.1, steps=5))

@@ -120,7 +120,7 @@ def test_distillation_lowers_objective_and_covariance():
     [
         ({"steps": 1000}, True, True),
         ({"rho_o": 1000.0, "steps": 100}, True, False),
-        ({"inner_max_iterations": 1}, False, None),
+        ({"inner_tolerance": 1e-30}, False, None),
     ],
 )
 def test_converged_speaks_of_both_problems(settings, inner, outer):
@@ -153,12 +153,6 @@ def test_any_optimizer_of_optax_reaches_what_adam_reaches():
     usual, other = distil(steps=1000), distil(steps=1000, optimizer=optax.adabelief(0.01))
     assert other.converged
     assert other.reached.objective == pytest.approx(usual.reached.objective, rel=1e-4)
-    assert other.release.header.config.optimizer == "custom"
-
-
-def test_settings_cannot_name_a_custom_optimizer_without_one():
-    with pytest.raises(InputError, match="optimizer: custom is one given in Python"):
-        sf.distill_table(TABLE, SCHEMA, DistillConfig(n_synthetic=24, optimizer="custom"))
 
 
 def test_rows_that_are_encoded_give_what_their_table_gives():
@@ -209,7 +203,7 @@ def test_the_selection_rate_needs_every_group():
         (TABLE.assign(town="b"), {}, r"'town', among all rows, holds only \['b'\]"),
         (TABLE.query("town == 'a' or paid == 'no'"), {"notion": "equal_opportunity"}, "among rows with paid=yes, holds only .'a'.;.*--release surrogate"),
         (TABLE.query("town == 'a' or paid == 'yes'"), {"notion": "equalized_odds"}, "among rows with paid=no, holds only"),
-        (TABLE.head(49), {}, "49 rows; a release needs at least 50.*--n-min"),
+        (TABLE.head(49), {}, "49 rows; a release needs at least 50"),
     ],
 )  # fmt: skip
 def test_tables_in_which_groups_cannot_be_compared(table, settings, complaint):
@@ -259,7 +253,7 @@ def test_a_models_params_may_be_any_pytree_and_its_hessian_its_own(model):
 
 @pytest.mark.parametrize(
     ("chunks", "settings"),
-    [(3, {}), (2, {"stop_tolerance": 0.03}), (1, {"max_gap": 0.2, "steps": 400})],
+    [(3, {}), (1, {"max_gap": 0.2, "steps": 400})],
 )
 def test_an_interrupted_run_goes_on_to_the_same_bytes(files, quick, chunks, settings):
     data, schema, output = files

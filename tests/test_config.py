@@ -51,7 +51,6 @@ def test_every_config_in_the_project_is_valid(path):
         ("steps = 1.5", "steps"),
         ("learning_rate = 0.0", "learning_rate"),
         ("inner_tolerance = 0", "inner_tolerance"),
-        ("inner_max_iterations = 0", "inner_max_iterations"),
         ("temperature = -4", "temperature"),
         ("seed = -1", "seed"),
         ('rho_o = "10"', "rho_o: .*number; got '10'"),

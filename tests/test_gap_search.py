@@ -160,7 +160,6 @@ def test_other_notions_have_gaps_too(notion):
 
 @needs_data
 def test_releases_with_a_wanted_gap_pool_to_a_model_with_about_that_gap():
-    """Gauss-Newton's rows, of objectives as low, pool to a gap of 0.18 here."""
     table, schema = sf.load_dataset("law_school", "race")
     clients = sf.partition(table, clients=20, seed=0)[:3]
     config = sf.DistillConfig(max_gap=0.02)

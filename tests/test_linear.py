@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from test_inner import some_rows
 
-from synthfair.config import DistillConfig
 from synthfair.distill.solvers import Cholesky, ConjugateGradient, Function
 from synthfair.model import LinearModel, regularized_loss
 
@@ -79,8 +78,3 @@ def test_a_singular_hessian_is_reported(solver):
         return solver.solve(fun, theta, jnp.ones(2), solver.init(fun, theta))
 
     assert not solve(singular)[2]
-
-
-def test_gauss_newton_without_hessian_is_refused():
-    with pytest.raises(ValueError, match="gauss_newton needs linear_solver = cholesky"):
-        DistillConfig(optimizer="gauss_newton", linear_solver="conjugate_gradient")

@@ -9,7 +9,7 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
-from synthfair.client import Options, RefusedReleaseError, distill_file
+from synthfair.client import Options, RefusedReleaseError, distill_file, fair_task
 from synthfair.client.fair_task import HeldOut
 from synthfair.compare import federate, run_method
 from synthfair.compare.compared_methods import make_surrogates, surrogate_settings
@@ -202,13 +202,13 @@ def test_a_group_that_is_held_out_has_no_trial(paths):
     assert "holds only ['a', 'b']" in receipt.no_trial
 
 
-def test_the_least_number_of_rows_is_that_of_all(paths):
-    config = sf.DistillConfig(**FAIR.model_dump(exclude_unset=True) | {"n_min": ROWS})
-    _, receipt = distill_file(*paths, config, Options(hold_out=0.3))
+def test_the_least_number_of_rows_is_that_of_all(paths, monkeypatch):
+    monkeypatch.setattr(fair_task, "MIN_ROWS", ROWS)
+    _, receipt = distill_file(*paths, FAIR, Options(hold_out=0.3))
     assert receipt.preview.n_held_out > 20
-    more = sf.DistillConfig(**FAIR.model_dump(exclude_unset=True) | {"n_min": ROWS + 1})
-    with pytest.raises(InputError, match=r"400 rows; a release needs at least 401 \(n_min\)"):
-        distill_file(*paths, more, Options(force=True))
+    monkeypatch.setattr(fair_task, "MIN_ROWS", ROWS + 1)
+    with pytest.raises(InputError, match="400 rows; a release needs at least 401"):
+        distill_file(*paths, FAIR, Options(force=True))
 
 
 def test_copied_labels_are_of_all_rows(paths):

@@ -15,7 +15,7 @@ from synthfair.data.encode import encode
 from synthfair.distill import problem as outer
 from synthfair.distill import solvers
 from synthfair.distill.problem import make_problem, outer_excess
-from synthfair.distill.solvers import Cholesky, ConjugateGradient, Lbfgs, Newton, choose_method
+from synthfair.distill.solvers import Cholesky, ConjugateGradient, Lbfgs, choose_method
 from synthfair.errors import InputError
 
 SHORT = DistillConfig(steps=30)
@@ -58,12 +58,13 @@ def test_the_best_x_is_that_of_the_lowest_objective(problem):
 
 
 def test_an_x_whose_inner_problem_did_not_converge_is_not_the_best(problem):
-    end, history = run(problem, DistillConfig(steps=60, inner_max_iterations=4, learning_rate=0.5))
+    config = DistillConfig(steps=60, learning_rate=0.5)
+    end, history = run(problem, config, inner=Lbfgs(1e-8, 4))
     converged = history.inner_converged
     assert history.objective[~converged].min() < history.objective[converged].min()
     assert end.best.record.inner_converged
     assert float(end.best.record.objective) == history.objective[converged].min()
-    never, _ = run(problem, DistillConfig(steps=30, inner_tolerance=1e-30, inner_max_iterations=2))
+    never, _ = run(problem, SHORT, inner=Lbfgs(1e-30, 2))
     assert not never.best.record.inner_converged
     assert np.isfinite(never.best.record.objective)
 
@@ -101,20 +102,11 @@ def test_nothing_but_the_objective_sees_real_rows(problem, start, same):
     assert np.array_equal(*ends) == same
 
 
-def test_a_run_stops_where_a_chunk_gains_too_little(problem):
-    method = choose_method(problem, SHORT)
-    state = outer.init(problem, method, steps=5000)
-    chunks = list(outer.run(problem, state, method, stop_tolerance=1e-3))
-    first, latest = chunks[-1][1].objective[[0, -1]]
-    assert first - latest < 1e-3 * first
-    assert len(chunks) < 40
-
-
 def test_problems_of_one_shape_share_one_compilation(problem, compilations):
     run(problem, SHORT)
     before = compilations()
     other = some_problem(rho_o=100.0, lambda_theta=0.3, seed=5)
-    run(other, DistillConfig(steps=20, inner_tolerance=1e-7, inner_max_iterations=50))
+    run(other, DistillConfig(steps=20, inner_tolerance=1e-7))
     assert compilations() == before
 
 
@@ -153,13 +145,9 @@ def test_the_excess_counts_the_synthetic_penalty_and_is_no_more_than_p():
     assert 0 < outer_excess(problem, end.best) <= end.best.record.objective / whole
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "complaint"),
-    [(optax.lbfgs(), "cannot be used with"), (optax.add_noise(0.1, 0.5, key=0), "random keys")],
-)
-def test_optimizers_that_need_more_than_a_gradient_are_refused(problem, optimizer, complaint):
-    with pytest.raises(InputError, match=f"optimizer: .*{complaint}"):
-        choose_method(problem, SHORT, optimizer=optimizer)
+def test_optimizers_that_need_more_than_a_gradient_are_refused(problem):
+    with pytest.raises(InputError, match="optimizer: cannot be used with"):
+        choose_method(problem, SHORT, optimizer=optax.lbfgs())
 
 
 def test_an_optimizer_may_ask_for_the_objective(problem):
@@ -192,8 +180,6 @@ def test_the_choice_is_by_size(problem, monkeypatch):
     monkeypatch.setattr(solvers, "LARGE", 5)
     large = choose_method(problem, SHORT)
     assert (type(large.inner.linear), type(large.linear)) == (ConjugateGradient, ConjugateGradient)
-    steep = choose_method(problem, DistillConfig(optimizer="gauss_newton"))
-    assert (type(steep.inner), type(steep.linear)) == (Newton, Cholesky)
 
 
 def test_a_chunk_can_be_lowered_for_an_accelerator(problem):

@@ -7,8 +7,8 @@
     python -m benchmarks.table2 covariance           # what the paper's penalty can reach on Dutch
 
 Two recipes. faithful: the paper's settings: no intercept, covariance penalty, Adam, first features
-normal, labels copied or balanced. ours: an intercept, the smooth selection rate, Gauss-Newton
-steps; and on the same splits and seeds the methods that one would otherwise use.
+normal, labels copied or balanced. ours: an intercept, the smooth selection rate, a start in the
+middle of the range; and on the same splits and seeds the methods that one would otherwise use.
 """
 
 from benchmarks.harness import main

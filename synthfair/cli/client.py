@@ -33,7 +33,6 @@ _FAIR = [key for key in DistillConfig.model_fields if key not in (*_BOTH, *WITHO
     ("Settings", DistillConfig, _BOTH),
     ("Settings of fair releases", DistillConfig, _FAIR),
     ("Settings of surrogates", SurrogateConfig, ["k_min"]),
-    choices={"optimizer": Literal["adam", "gauss_newton"]},  # others are given in Python
 )
 def client(
     *,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, Unpack, get_args
 
 from cyclopts import Group, Parameter, Token
@@ -67,20 +66,17 @@ Confidence = Annotated[float, Parameter(help="Confidence of each interval.")]
 
 def with_settings(
     *groups: tuple[str, type[BaseModel], Iterable[str]],
-    choices: Mapping[str, Any] = MappingProxyType({}),
 ) -> Callable[..., Any]:
     """A decorator of a command, which has flags for keys of configurations.
 
     A group is a title, a configuration and some of its keys; annotations, descriptions and defaults
-    are those of the configuration, but for ``choices`` of keys of which a command has fewer.
-    ``**settings`` of the command holds what is given, by key.
+    are those of the configuration. ``**settings`` of the command holds what is given, by key.
     """
     flags: dict[str, Any] = {}
     for title, config, keys in groups:
         group = Group.create_ordered(title)
         for key in keys:
             field = config.model_fields[key]
-            annotation = choices.get(key, field.annotation)
             whole = int in (field.annotation, *get_args(field.annotation))
             parameter = Parameter(
                 group=group,
@@ -89,7 +85,7 @@ def with_settings(
                 negative=None if field.annotation is bool else (),
                 converter=_whole if whole else None,
             )
-            flags[key] = Annotated[annotation, parameter]
+            flags[key] = Annotated[field.annotation, parameter]
     settings = TypedDict("Settings", flags, total=False)  # type: ignore[misc]
 
     def decorated(command: _Command) -> _Command:

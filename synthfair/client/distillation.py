@@ -66,8 +66,7 @@ class Distillation(NamedTuple):
 
     Attributes:
         release: what may be sent.
-        history: records [steps + 1] of every step; fewer where it stopped early. Private: computed
-            from real rows.
+        history: records [steps + 1] of every step. Private: computed from real rows.
         reached: the record of the release's own x, where P(x) was least. Private.
         outer_excess: how far P(x) is above its optimum, as a share of F of the untrained model;
             see :func:`synthfair.distill.problem.outer_excess`. Private.
@@ -149,7 +148,7 @@ def distill_prepared(
             problem, state, method, max_gap=config.max_gap or 0.0, steps=config.steps
         )
     else:
-        chunks = outer.run(problem, state, method, stop_tolerance=config.stop_tolerance)
+        chunks = outer.run(problem, state, method)
     try:
         for after, records in chunks:
             refuse_divergence(after.best, records, step=int(after.step), source=run.source)

@@ -22,6 +22,7 @@ import pandas as pd
 from synthfair.client.distillation import Baseline, ClientProblem, Distillation, distill_prepared
 from synthfair.client.run import Run, Trial, fingerprint, sha256_of
 from synthfair.config import DistillConfig
+from synthfair.config.distill import MIN_ROWS
 from synthfair.data.batches import RealRows, from_files, gather, other_inputs
 from synthfair.data.encode import Clipping, Encoded, drawn_by_content
 from synthfair.data.schema import Schema
@@ -133,6 +134,8 @@ class FairTask:
         apart, n_rows = HeldOut(hold_out, self.config.seed), count_rows(data)
         if n_rows == 0:
             raise InputError(f"{data}: has no rows")
+        if self.config.epsilon is None:
+            require_rows(n_rows, source=str(data))
         real = gather(
             from_files(data, self.schema, clipping=clipping).read(),
             n_rows,
@@ -141,8 +144,6 @@ class FairTask:
             source=str(data),
             leave_out=apart if hold_out else None,
         )
-        if hold_out:  # the number of rows that the settings ask for is that of all of them
-            require_rows(n_rows, self.config, source=str(data))
         return FairRows(real, sha256_of(real[:3]), apart.rows if hold_out else None)
 
     def gather(self, rows: Encoded | RealRows, *, source: str = "table") -> FairRows:
@@ -218,8 +219,7 @@ class FairTask:
         if len(rows.held_out.y) < LEAST_HELD_OUT:
             few = f"fewer than {LEAST_HELD_OUT} different rows are held out (--hold-out takes more)"
             return Trial(note=f"no trial: {few}")
-        changes = {"n_min": 0}
-        changes |= {"n_synthetic": None} if self.config.labels == "copy" else {}
+        changes = {"n_synthetic": None} if self.config.labels == "copy" else {}
         task = FairTask(self.schema, self.config.model_copy(update=changes))
         try:
             prepared = task.prepare(rows, source=run.source)
@@ -361,13 +361,12 @@ class HeldOut:
         return self._rows or Encoded(np.empty((0, 0)), np.empty(0, int), np.empty(0))
 
 
-def require_rows(n_rows: int, config: DistillConfig, *, source: str) -> None:
-    """Raises InputError: fewer rows than ``config.n_min``."""
-    if n_rows < config.n_min:
+def require_rows(n_rows: int, *, source: str) -> None:
+    """Raise InputError for fewer rows than :data:`MIN_ROWS`."""
+    if n_rows < MIN_ROWS:
         raise InputError(
-            f"{source}: {n_rows} rows; a release needs at least {config.n_min} (n_min). Lower n_min"
-            " (--n-min, at least 5; it is published), or make one release of your rows and another"
-            " organisation's"
+            f"{source}: {n_rows} rows; a release needs at least {MIN_ROWS}. Make one release of"
+            " your rows and another organisation's"
         )
 
 
@@ -377,13 +376,12 @@ def check_rows(
     """Refuses tables in which groups cannot be compared.
 
     Raises:
-        InputError: fewer rows than ``config.n_min`` or than groups; only one label; or, among the
-            rows that the fairness notion compares, fewer groups than the penalty needs: two for the
-            covariance, all for the selection rate.
+        InputError: fewer rows than groups; only one label; or, among the rows that the fairness
+            notion compares, fewer groups than the penalty needs: two for the covariance, all for
+            the selection rate.
     """
     asked = config.groups_by or (schema.sensitive_name,)
     schema.groupings_by(asked)
-    require_rows(len(real.y), config, source=source)
     for by in asked:
         if len(real.y) < (n_groups := len(schema.groups_of(by))):
             raise InputError(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, overload
 
 from synthfair.client.distillation import Distillation, distill_prepared
-from synthfair.client.fair_task import FairTask
+from synthfair.client.fair_task import FairTask, require_rows
 from synthfair.client.run import Progress, Run
 from synthfair.config import DistillConfig, SurrogateConfig
 from synthfair.config.rules import PenaltyName
@@ -96,8 +96,8 @@ def distill_table(
             and rows. For a function ``config.notion`` only chooses the covariance that is shown;
             with epsilon, it is one of those that come with synthfair.
         optimizer: of a fair release's synthetic features, such as ``optax.adabelief(1e-2)``, in
-            place of ``config.optimizer`` and ``config.learning_rate``; clients of one process that
-            are given the same object share a compilation.
+            place of Adam with ``config.learning_rate``; clients of one process that are given the
+            same object share a compilation.
         noise: where the bytes of noise come from; other than the system's, it protects nothing, and
             the release says so.
         source: what to call the table in errors.
@@ -107,7 +107,8 @@ def distill_table(
 
     Raises:
         InputError: the table does not fit the schema, or cannot be distilled with these settings,
-            or diverges. A fair release needs both labels and all groups; a surrogate needs
+            or diverges. A fair release of a DataFrame needs 50 rows without epsilon, both labels
+            and all groups; a surrogate needs
             ``config.k_min`` rows of one pair of them, or of two groups and both labels.
         KeyboardInterrupt: after the checkpoint, if any, is written.
 
@@ -142,11 +143,11 @@ def distill_table(
     settings = cast(DistillConfig, config or DistillConfig())
     if isinstance(penalty, str):
         settings, penalty = settings.replace(penalty=penalty), None
-    if optimizer is not None:
-        settings = settings.model_copy(update={"optimizer": "custom"})
     real = table
     if not isinstance(table, Encoded | RealRows):
         real = encode_own(cast("pd.DataFrame", table), schema, source=source)
+        if settings.epsilon is None:
+            require_rows(len(real.y), source=source)
     task = FairTask(schema, settings, model, penalty, noise)
     gathered = task.gather(cast("Encoded | RealRows", real), source=source)
     prepared = task.prepare(task.measure(gathered), source=source)

@@ -23,12 +23,16 @@ from synthfair.config.target import Target
 MAX_ROWS = 10_000_000
 """Most synthetic rows of one release; a file that says it holds more is not read."""
 
+MIN_ROWS = 50
+"""The fewest real rows of a fair release without an epsilon: rows distilled from fewer give them
+away. With one, a minimum would tell how many rows there are."""
+
 HOLD_OUT = 0.1
 """Share of a client's rows that are held out of a trial release, to compare it with."""
 
 WITHOUT_FLAGS = frozenset((
     "rho_s", "temperature", "lambda_x", "inner_solver", "inner_tolerance",
-    "inner_max_iterations", "linear_solver", "private_steps", "clip",
+    "linear_solver", "private_steps", "clip",
 ))  # fmt: skip
 """Settings that are keys of a configuration alone, and no flags of the command line."""
 
@@ -86,14 +90,6 @@ class DistillConfig(Settings):
         description="Number of synthetic rows; if not given, 200 for each pair of group and label,"
         " or, with --labels copy, as many as there are real rows.",
     )
-    n_min: int = Field(
-        default=50,
-        ge=5,
-        lt=2**31,
-        description="A table with fewer real rows makes no release: rows distilled from a few give"
-        " them away. With epsilon there is no such minimum, as it would tell how many rows there"
-        " are; the noise hides few rows as it hides many.",
-    )
     labels: Literal["balanced", "proportional", "copy"] = Field(
         default="balanced",
         description="Groups and labels of the synthetic rows: equally many of each pair; in the"
@@ -106,37 +102,19 @@ class DistillConfig(Settings):
         " default with epsilon); normal with the real rows' mean and variance (disclosed); or real"
         " rows (disclosed).",
     )
-    optimizer: Literal["adam", "gauss_newton", "custom"] = Field(
-        default="adam",
-        description="What moves the synthetic features: Adam; or damped Gauss-Newton steps, which"
-        " converge in about 100, also at large rho_o, where Adam crawls, but to rows that may pool"
-        " worse with those of other clients. A release made with another optimizer of optax, given"
-        " in Python, says custom.",
-    )
     steps: int = Field(
         default=1000,
         ge=1,
         lt=2**31,
-        description="Steps of the optimizer, at most. The release holds the synthetic features of"
-        " the lowest outer objective among them.",
+        description="Steps of the optimizer; a search with max_gap may need fewer. The release has"
+        " the synthetic features of the lowest outer objective among them.",
     )
-    learning_rate: float = Field(
-        default=0.01, gt=0, description="Learning rate of Adam; Gauss-Newton has none."
-    )
-    stop_tolerance: float = Field(
-        default=0.0,
-        ge=0,
-        description="Stop early once 50 steps lower the objective by less than this,"
-        " relatively, or raise it; 0 never does. A search with max_gap ends by itself.",
-    )
+    learning_rate: float = Field(default=0.01, gt=0, description="Learning rate of Adam.")
     inner_tolerance: float | None = Field(
         default=None,
         gt=0,
         description="The inner solver stops at this gradient norm (in the metric of the Hessian);"
         " if not given, 1e-8, or 1e-5 in single precision.",
-    )
-    inner_max_iterations: int = Field(
-        default=100, ge=1, lt=2**31, description="Iterations of one inner solve, at most."
     )
     inner_solver: Literal["auto", "lbfgs", "newton"] = Field(
         default="auto",
@@ -180,12 +158,6 @@ class DistillConfig(Settings):
         return data if data.get("epsilon") is None else {"start": "middle", **data}
 
     @model_validator(mode="after")
-    def _gauss_newton_needs_the_hessian(self) -> DistillConfig:
-        if (self.optimizer, self.linear_solver) == ("gauss_newton", "conjugate_gradient"):
-            raise ValueError("gauss_newton needs linear_solver = cholesky (or auto)")
-        return self
-
-    @model_validator(mode="after")
     def _private_all_the_way(self) -> DistillConfig:
         if (self.epsilon is None) != (self.delta is None):
             raise ValueError("epsilon and delta go together: give both or neither")
@@ -199,8 +171,6 @@ class DistillConfig(Settings):
         for setting, reads in reading.items():
             if reads:
                 raise ValueError(f"{setting} reads real rows without noise; not with epsilon")
-        if self.optimizer == "gauss_newton":
-            raise ValueError("epsilon needs optimizer = adam: gauss_newton stays near the start")
         return self
 
     @property

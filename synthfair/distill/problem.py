@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax.flatten_util import ravel_pytree
 
 from synthfair.config import DistillConfig
 from synthfair.data.batches import RealRows, gather, other_inputs
 from synthfair.data.encode import Encoded
-from synthfair.distill.solvers import Function, Method, absolute_eigen, hessian_of
+from synthfair.distill.solvers import Function, Method, absolute_eigen
 from synthfair.distill.start import Start, choose_start
 from synthfair.fairness.penalties import (
     CovariancePenalty,
@@ -321,7 +322,7 @@ class OuterState(NamedTuple):
         optimizer: the optimizer's own.
         best: where P was least, among x whose inner problem converged.
         step: number of x evaluated.
-        last: the step that is the last; smaller once a run ends before its time.
+        last: the step that is the last.
     """
 
     x: jax.Array
@@ -336,10 +337,13 @@ class OuterState(NamedTuple):
 def step(problem: Problem, state: OuterState, method: Method) -> tuple[OuterState, StepRecord]:
     """One pass of algorithm 1's loop: trains on x, differentiates P(x), and moves x."""
     point = evaluate(problem, state.x, state.theta, state.curvature, method)
-    x, memory = method.optimizer.step(problem, point, state.optimizer)
+    update = optax.with_extra_args_support(method.optimizer).update
+    more = {"value": point.record.objective, "grad": point.gradient}
+    change, memory = update(point.gradient, state.optimizer, point.x, **more)
     better = point.record.improves(state.best.record)
     here = Best(point.x, point.theta, point.record)
     best = jax.lax.cond(better, lambda: here, lambda: state.best)
+    x = cast(jax.Array, optax.apply_updates(point.x, change))
     after = OuterState(x, point.theta, point.curvature, memory, best, state.step + 1, state.last)
     return after, point.record
 
@@ -359,13 +363,9 @@ def init(
     # NumPy's arrays are put on the device without compiling. Nothing is measured yet.
     zero, count = np.zeros((), x.dtype), np.zeros((), jax.dtypes.canonicalize_dtype(int))
     nothing = StepRecord(np.full((), np.inf, x.dtype), zero, zero, zero, np.zeros((), bool), count)
-    gradient, record, begin, last = jax.device_put(
-        (np.zeros(x.shape, x.dtype), nothing, np.asarray(first), np.asarray(first + steps))
-    )
-    memory = method.optimizer.init(Point(x, theta, curvature, gradient, record))
-    return OuterState(
-        x, theta, curvature, jax.device_put(memory), Best(x, theta, record), begin, last
-    )
+    record, begin, last = jax.device_put((nothing, np.asarray(first), np.asarray(first + steps)))
+    memory = jax.device_put(method.optimizer.init(x))
+    return OuterState(x, theta, curvature, memory, Best(x, theta, record), begin, last)
 
 
 @jax.jit
@@ -389,7 +389,7 @@ def _chunk(
 
 
 def run(
-    problem: Problem, state: OuterState, method: Method, *, stop_tolerance: float = 0.0
+    problem: Problem, state: OuterState, method: Method
 ) -> Iterator[tuple[OuterState, StepRecord]]:
     """Optimises in compiled chunks, so that a caller may show, save or interrupt between them.
 
@@ -397,8 +397,6 @@ def run(
         problem: what is minimised.
         state: from :func:`init`, or one that an earlier run yielded.
         method: what solves it.
-        stop_tolerance: ends the run once a whole chunk lowers P(x) by less than this, relatively;
-            0 never does.
 
     Yields:
         The state after a chunk, the first of which is so short that whole ones are left, and the
@@ -408,12 +406,7 @@ def run(
     while (left := int(state.last) - int(state.step)) >= 0:
         steps = left % CHUNK + 1
         state, records = _chunk(problem, state, method, steps)
-        records = StepRecord(*(np.asarray(field)[:steps] for field in records))
-        if stop_tolerance and steps == CHUNK:
-            first, latest = records.objective[0], records.objective[-1]
-            if first - latest < stop_tolerance * np.abs(first):
-                state = state._replace(last=state.step - 1)
-        yield state, records
+        yield state, StepRecord(*(np.asarray(field)[:steps] for field in records))
 
 
 def outer_excess(problem: Problem, best: Best) -> float:
@@ -438,7 +431,10 @@ def _excess(problem: Problem, best: Best) -> tuple[jax.Array, jax.Array]:
         return problem.objective(problem.params(theta))
 
     value, slope = jax.value_and_grad(fun)(best.theta)
-    values, vectors = absolute_eigen(hessian_of(fun, best.theta))
+    # The Hessian, a line at a time: rows of data may be a million.
+    _, times_hessian = jax.linearize(jax.grad(fun), best.theta)
+    hessian = jax.lax.map(times_hessian, jnp.eye(len(slope), dtype=slope.dtype))
+    values, vectors = absolute_eigen(hessian)
     along = slope @ vectors
     decrement = 0.5 * jnp.sum(along**2 / jnp.where(along == 0, 1.0, values))
     return decrement + best.record.objective - value, fun(problem.first_theta)

@@ -1,8 +1,8 @@
 """What a step of the bilevel problem is solved by: theta(x), H v = c, and the next x.
 
 Each is an object with a written contract (:class:`InnerSolver`, :class:`LinearSolver`,
-:class:`Optimizer`); :func:`choose_method` is where the settings' names become objects. theta is a
-vector of p numbers here, whatever a model's params are.
+``optax.GradientTransformation``); :func:`choose_method` is where the settings' names become
+objects. theta is a vector of p numbers here, whatever a model's params are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_solve, solve_triangular
@@ -26,14 +25,10 @@ from synthfair.errors import InputError
 from synthfair.model import Model, Rows, regularized_hessian, regularized_loss
 
 if TYPE_CHECKING:
-    from synthfair.distill.problem import Point, Problem
+    from synthfair.distill.problem import Problem
 
 LARGE = 200
 """From so many params on, conjugate gradients are chosen; times in benchmarks/results/scale."""
-
-PULL = 1e-3
-"""Of Gauss-Newton steps towards the first x: m, times the number of entries of x. P rises by at
-most half of that times the mean square of x - x_0, some 0.01 %, for the sake of staying near."""
 
 
 class Function(NamedTuple):
@@ -324,135 +319,6 @@ def train(
     return solution._replace(params=unravel(solution.params))
 
 
-class Optimizer(Protocol):
-    """What moves x; hashable, as it is chosen when compiling."""
-
-    def init(self, point: Point) -> Any:
-        """The optimizer's state before the first step from a point."""
-        ...
-
-    def step(self, problem: Problem, point: Point, state: Any) -> tuple[jax.Array, Any]:
-        """The next x [d, N_s], and the state there."""
-        ...
-
-
-@dataclass(frozen=True)
-class GradientDescent:
-    """Any optimizer of optax, along the hypergradient.
-
-    Attributes:
-        transformation: such as ``optax.adam(0.01)``, Wu et al. (2024) algorithm 1.
-    """
-
-    transformation: optax.GradientTransformation
-
-    def init(self, point: Point) -> Any:
-        """Optax's state."""
-        return self.transformation.init(point.x)
-
-    def step(self, problem: Problem, point: Point, state: Any) -> tuple[jax.Array, Any]:  # noqa: ARG002
-        """Adds optax's update."""
-        update = optax.with_extra_args_support(self.transformation).update
-        more = {"value": point.record.objective, "grad": point.gradient}
-        change, state = update(point.gradient, state, point.x, **more)
-        return optax.apply_updates(point.x, change), state  # pyright: ignore
-
-
-adam = cache(optax.adam)
-"""``optax.adam``, the same object for the same rate, so that clients share a compilation."""
-
-
-@dataclass(frozen=True)
-class GaussNewton:
-    """Damped Gauss-Newton steps on the synthetic features; needs :class:`Cholesky`.
-
-    Adam crawls where rho_o is large: P(x) then is a narrow valley, curved a thousand times more
-    across than along. But P sees the many features in x almost only through the few numbers in
-    theta(x). So a step takes the curvature of P in theta, which is exact and small, and how theta
-    moves with x:
-
-        dx = - (J' |B| J + (m + e) I)^-1 (dP/dx + m (x - x_0)),
-        J = dtheta/dx = - H^-1 d2 inner/(dtheta dx),     B = d2 P/dtheta2,
-
-    with |B| for its eigenvalues' absolute values (P may be concave in some directions of theta),
-    and H the inner Hessian. That is Newton's step for theta, made by the smallest move of x; e
-    damps it, in the manner of Levenberg and Marquardt: larger after a step that failed, which is
-    taken back, and smaller after one that did not. See Nocedal and Wright, Numerical Optimization
-    (2006), section 10.3.
-
-    Very many x have the same theta(x). Of these, what is minimised, P(x) + m/2 ||x - x_0||^2,
-    chooses one near the first x_0. That matters to the pool: a model trained on the rows of several
-    clients is near the mean of theirs only where their inner problems are curved alike, as they are
-    where all clients' rows stay near where they started, together. It is as in the iteratively
-    regularised Gauss-Newton method (Bakushinskii 1992), here with a fixed m.
-    """
-
-    def init(self, point: Point) -> tuple[Point, jax.Array]:
-        """The best point so far, where any that is evaluated next is better; and the damping."""
-        return point, jax.device_put(np.asarray(1e-3, point.x.dtype))
-
-    def step(
-        self, problem: Problem, point: Point, state: tuple[Point, jax.Array]
-    ) -> tuple[jax.Array, tuple[Point, jax.Array]]:
-        """One step from the best point so far."""
-        best, damping = state
-        # What is minimised is P with the pull.
-        pulled = point.record.objective + PULL / 2 * jnp.mean((point.x - problem.start) ** 2)
-        point = point._replace(record=point.record._replace(objective=pulled))
-        better = point.record.improves(best.record)
-        best = jax.tree.map(partial(jnp.where, better), point, best)
-        damping = jnp.clip(jnp.where(better, damping / 4, damping * 4), 1e-9, 1e6)
-        step = self.direction(problem, best, damping)
-        # theta(x) is far from linear: a tenth of the features' range is far enough.
-        step *= jnp.minimum(1.0, 0.1 / jnp.sqrt(jnp.mean(step**2)))
-        return best.x + step, (best, damping)
-
-    def direction(self, problem: Problem, point: Point, damping: jax.Array | float) -> jax.Array:
-        """The step dx [d, N_s], by the Woodbury identity: only a p x p system is solved.
-
-        With R'R = |B| and K = R J [p, N_s d],
-
-            (K'K + c I)^-1 h = (h - K' (K K' + c I)^-1 K h) / c,      c = m + e.
-
-        K is never formed: K K' = R (J J') R', and J h and J' v are one derivative each.
-        """
-        m = PULL / point.x.size
-        h = point.gradient + m * (point.x - problem.start)
-        # J = -H^-1 M, M = d2 inner/(dtheta dx), by the implicit function theorem.
-        slope = jax.grad(lambda theta, x: problem.inner(x).value(theta))
-        _, push = jax.linearize(lambda x: slope(point.theta, x), point.x)
-        pull, factor = jax.linear_transpose(push, point.x), (point.curvature, True)
-
-        def forward(dx: jax.Array) -> jax.Array:
-            return -cho_solve(factor, push(dx))
-
-        def back(v: jax.Array) -> jax.Array:
-            return -pull(cho_solve(factor, v))[0]
-
-        b = hessian_of(lambda theta: problem.outer(theta, point.x), point.theta)
-        values, vectors = absolute_eigen(b)
-        floor = 1e-10 * jnp.max(values)  # flat directions: let them move, but not to infinity
-        root = jnp.sqrt(jnp.maximum(values, floor))[:, None] * vectors.T
-        identity = jnp.eye(len(root), dtype=root.dtype)
-        kk = root @ jax.lax.map(lambda v: forward(back(v)), identity) @ root.T
-        c = m + damping * jnp.trace(kk) / len(kk)  # e is in units of the mean curvature
-        inside = jnp.linalg.solve(kk + c * identity, root @ forward(h))
-        return -(h - back(root.T @ inside)) / c
-
-
-def hessian_of(fun: Callable[[jax.Array], jax.Array], theta: jax.Array) -> jax.Array:
-    """Hessian [p, p] of a function of theta, a line at a time: rows of data may be a million."""
-    _, times_hessian = jax.linearize(jax.grad(fun), theta)
-    return jax.lax.map(times_hessian, jnp.eye(len(theta), dtype=theta.dtype))
-
-
-def absolute_eigen(hessian: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Absolute eigenvalues [p] and eigenvectors [p, p]; 0 counts as a little, for rounding."""
-    values, vectors = jnp.linalg.eigh(hessian)
-    values = jnp.abs(values)
-    return jnp.maximum(values, 10 * jnp.finfo(values.dtype).eps * jnp.max(values)), vectors
-
-
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Method:
@@ -466,7 +332,18 @@ class Method:
 
     inner: InnerSolver
     linear: LinearSolver = field(metadata={"static": True})
-    optimizer: Optimizer = field(metadata={"static": True})
+    optimizer: optax.GradientTransformation = field(metadata={"static": True})
+
+
+def absolute_eigen(hessian: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return absolute eigenvalues [p], 0 counted as a little, for rounding, and eigenvectors."""
+    values, vectors = jnp.linalg.eigh(hessian)
+    values = jnp.abs(values)
+    return jnp.maximum(values, 10 * jnp.finfo(values.dtype).eps * jnp.max(values)), vectors
+
+
+adam = cache(optax.adam)
+"""``optax.adam``, the same object for the same rate, so that clients share a compilation."""
 
 
 def choose_method(
@@ -475,54 +352,36 @@ def choose_method(
     *,
     optimizer: optax.GradientTransformation | None = None,
 ) -> Method:
-    """What the settings name for a problem; another optimizer of x, if given.
+    """Return what the settings name for a problem, with Adam or another optimizer of x.
 
     Where they say "auto", the solvers that are faster for so many params as the problem has.
 
     Raises:
-        InputError: the settings name a custom optimizer, and none is given, or one that cannot be
-            used.
+        InputError: the optimizer needs more than the gradient and the value of P(x).
     """
     large = len(problem.first_theta) >= LARGE
-    # Gauss-Newton steps need the Hessian itself.
-    iterates = {
-        "auto": large and config.optimizer != "gauss_newton",
-        "cholesky": False,
-        "conjugate_gradient": True,
-    }[config.linear_solver]
+    iterates = {"auto": large, "cholesky": False, "conjugate_gradient": True}[config.linear_solver]
     # L-BFGS learns the curvature from a factor, or, with few params, in some tens of steps.
     steps = {"auto": large, "lbfgs": False, "newton": True}[config.inner_solver]
-    numbers = config.inner_tolerance or default_tolerance(), config.inner_max_iterations
+    tolerance = config.inner_tolerance or default_tolerance()
     if steps:
         # Systems of Newton's method that are solved by iteration need not be solved exactly.
-        inner = Newton(*numbers, linear=ConjugateGradient(1e-3) if iterates else Cholesky())
+        linear = ConjugateGradient(1e-3) if iterates else Cholesky()
+        inner = Newton(tolerance, linear=linear)
     else:
-        inner = Lbfgs(*numbers)
-    if optimizer is not None:
-        _require_usable(optimizer, problem.start)
-        mover = GradientDescent(optimizer)
-    elif config.optimizer == "custom":
-        raise InputError("optimizer: custom is one given in Python, by distill_table(optimizer=)")
-    elif config.optimizer == "gauss_newton":
-        mover = GaussNewton()
-    else:
-        mover = GradientDescent(adam(config.learning_rate))
-    return Method(inner, ConjugateGradient() if iterates else Cholesky(), mover)
+        inner = Lbfgs(tolerance)
+    linear = ConjugateGradient() if iterates else Cholesky()
+    if optimizer is None:
+        return Method(inner, linear, adam(config.learning_rate))
 
-
-def _require_usable(optimizer: optax.GradientTransformation, x: jax.Array) -> None:
-    """Refuses what cannot move x by its gradient and P(x) alone, before anything is computed."""
-
-    def once(x: jax.Array) -> tuple[Any, Any]:
+    def once(x: jax.Array) -> Any:
         state, update = optimizer.init(x), optax.with_extra_args_support(optimizer).update
-        return state, update(x, state, x, value=jnp.sum(x), grad=x)
+        return update(x, state, x, value=jnp.sum(x), grad=x)
 
     try:
-        state, _ = jax.eval_shape(once, x)
+        jax.eval_shape(once, problem.start)
     except Exception as error:  # whatever a user's own code raises
         raise InputError(
             f"optimizer: cannot be used with the gradient and the value of P(x) alone: {error}"
         ) from error
-    kinds = [leaf.dtype for leaf in jax.tree.leaves(state)]
-    if any(jnp.issubdtype(kind, jax.dtypes.extended) for kind in kinds):
-        raise InputError("optimizer: its state holds random keys, which a checkpoint cannot save")
+    return Method(inner, linear, optimizer)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from synthfair.config import DistillConfig, changed_settings
+from synthfair.config.distill import MIN_ROWS
 from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def clipping_table(clipping: Clipping) -> Table | None:
 
 def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> list[str]:
     """Warns of columns of which too many values were clipped, and of too few rows."""
-    is_small = isinstance(config, DistillConfig) and config.epsilon and clipping.rows < config.n_min
+    is_small = isinstance(config, DistillConfig) and config.epsilon and clipping.rows < MIN_ROWS
     noise = [f"{clipping.rows} rows: the release is hardly more than its noise"] if is_small else []
     return noise + clipping.warnings()[:MOST_CLIPPED]
 
@@ -114,8 +115,6 @@ def _distillation_facts(distillation: Distillation) -> dict[str, str | None]:
         gap += "" if distillation.search_ended else "; the steps ended before the search"
     state = {True: "converged", False: "NOT CONVERGED"}
     inner, outer = state[distillation.inner_converged], state[distillation.outer_converged]
-    steps = len(history.objective) - 1
-    early = steps < config.steps and goal is None
     return {
         "objective": f"{history.objective[0]:.6f} -> {end.objective:.6f}",
         "covariance": f"{history.covariance[0]:+.5f} -> {end.covariance:+.5f}",
@@ -123,7 +122,7 @@ def _distillation_facts(distillation: Distillation) -> dict[str, str | None]:
         "inner problem": f"{inner}; gradient norm {end.gradient_norm:.1e}",
         "outer problem": f"{outer}; above its optimum by {distillation.outer_excess:.1e}",
         "accuracy": accuracy,
-        "steps": f"{steps} of {config.steps}: stopped early" if early else f"{steps}",
+        "steps": f"{len(history.objective) - 1}",
     }
 
 
@@ -165,8 +164,7 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
     if not distillation.inner_converged:
         yield (
             "the inner problem did not converge: the hypergradient is not exact, and the release"
-            " may be worse than it could be. Raise inner_max_iterations (a key of the"
-            " configuration) or --lambda-theta, or lower --learning-rate"
+            " may be worse than it could be. Raise --lambda-theta, or lower --learning-rate"
         )
     elif not distillation.outer_converged:
         far = distillation.outer_excess

@@ -23,9 +23,6 @@ Bounds = Mapping[Any, tuple[float, float]] | tuple[Any, Any]
 Categories = Mapping[Any, Any]
 """A list of values by column, for columns that are categories."""
 
-FEWEST = 5
-"""The least rows that are distilled: few will do where what is made of them is not sent."""
-
 GROUP = "sensitive_features"
 """Column of the sensitive features in the schema."""
 
@@ -75,9 +72,7 @@ class FairEstimator(BaseEstimator):
     def _distillation(self, fairness: ServerConfig, **own: Any) -> DistillConfig:
         """A client's distillation under it. Raises InputError: a setting is not allowed."""
         shared = {name: getattr(fairness, name) for name in _SHARED}
-        return self._checked(
-            DistillConfig, {**shared, "rho_o": fairness.rho, "n_min": FEWEST, **own}
-        )
+        return self._checked(DistillConfig, {**shared, "rho_o": fairness.rho, **own})
 
     def _checked(self, kind: type[_Config], settings: dict[str, Any]) -> _Config:
         try:
