@@ -44,9 +44,8 @@ def first_rows(problem: Problem) -> sf.Encoded:
 def run_steps(problem: Problem, config: sf.DistillConfig) -> Steps:
     """All steps, in the chunks that the client takes."""
     start, method = time.perf_counter(), choose_method(problem, config)
-    state = init(problem, method, steps=config.steps)
-    chunks = []
-    for chunk, records in run(problem, state, method):
+    state, chunks = init(problem, method), []
+    for chunk, records in run(problem, state, method, steps=config.steps):
         state = chunk
         chunks.append(records)
     x, theta, _ = jax.block_until_ready(state.best)

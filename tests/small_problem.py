@@ -66,6 +66,7 @@ def run(problem, config, optimizer=None, **solvers):
     """The state at the end of a whole run, and its history."""
     chosen = choose_method(problem, config, optimizer=optimizer)
     method = dataclasses.replace(chosen, **solvers)
-    chunks = list(outer.run(problem, outer.init(problem, method, steps=config.steps), method))
+    state = outer.init(problem, method)
+    chunks = list(outer.run(problem, state, method, steps=config.steps))
     fields = zip(*(records for _, records in chunks), strict=True)
     return chunks[-1][0], outer.StepRecord(*map(np.concatenate, fields))

@@ -1,4 +1,4 @@
-"""One client: what is released, how well it was computed, and runs that are interrupted."""
+"""One client: what is released, and how well it was computed."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,9 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
-from synthfair.checkpoint import Checkpoint, CheckpointFile
 from synthfair.client import Options, RefusedReleaseError, check_rows, distill_file
 from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
-from synthfair.distill.problem import CHUNK
 from synthfair.errors import InputError
 from synthfair.files import claimed
 from synthfair.privacy.ledger import Ledger
@@ -26,11 +24,11 @@ LONG_STEPS = optax.sgd(100.0)
 """Soon past the optimum; one object, as it is compiled once."""
 
 
-def distil(table=TABLE, schema=SCHEMA, *, progress=None, checkpoint=None, **settings):
+def distil(table=TABLE, schema=SCHEMA, **settings):
     """All of one shape, and most of them of one compilation."""
     mine = {name: settings.pop(name, None) for name in ("model", "optimizer")}
     config = DistillConfig(**{"n_synthetic": 24, "steps": 60, **settings})
-    return sf.distill_table(table, schema, config, progress=progress, checkpoint=checkpoint, **mine)
+    return sf.distill_table(table, schema, config, **mine)
 
 
 @pytest.fixture
@@ -38,18 +36,6 @@ def files(tmp_path):
     TABLE.to_csv(tmp_path / "rows.csv", index=False)
     (tmp_path / "schema.json").write_text(SCHEMA.to_json())
     return tmp_path / "rows.csv", tmp_path / "schema.json", tmp_path / "out.parquet"
-
-
-def stop_after(chunks):
-    """A progress callback that interrupts, as Ctrl-C does, after so many chunks."""
-    seen = []
-
-    def progress(records, step, steps):
-        seen.append(records)
-        if len(seen) == chunks:
-            raise KeyboardInterrupt
-
-    return progress
 
 
 # Files
@@ -246,66 +232,3 @@ def test_a_models_params_may_be_any_pytree_and_its_hessian_its_own(model):
     usual = distil(intercept=True, lambda_x=0.0, lambda_theta=0.1 * (n + 1) ** 2 / n**2)
     np.testing.assert_allclose(mine.release.x, usual.release.x, atol=1e-6)
     assert mine.release.header.model == type(model).__name__
-
-
-# Interrupted runs
-
-
-@pytest.mark.parametrize(
-    ("chunks", "settings"),
-    [(3, {}), (1, {"max_gap": 0.2, "steps": 400})],
-)
-def test_an_interrupted_run_goes_on_to_the_same_bytes(files, quick, chunks, settings):
-    data, schema, output = files
-    config = DistillConfig(n_synthetic=24, **{"steps": 170, **settings})
-    once, whole = distill_file(data, schema, output, config)
-    output.unlink()
-    with pytest.raises(KeyboardInterrupt, match="the same run goes on from there"):
-        distill_file(data, schema, output, config, progress=stop_after(chunks))
-    assert not output.exists()
-    found, resumed = distill_file(data, schema, output, config)
-    first = CHUNK if config.max_gap else 21  # so that whole chunks are left
-    assert found.resumed_at == first + CHUNK * (chunks - 1)
-    np.testing.assert_array_equal(found.history.objective, once.history.objective)
-    assert (len(once.history.objective) < config.steps) == bool(settings)
-    assert resumed.sha256 == whole.sha256
-    assert not list(output.parent.glob("*.checkpoint"))
-
-
-def test_the_best_rows_outlast_an_interruption(tmp_path):
-    once = distil(optimizer=LONG_STEPS)
-    file = tmp_path / "out.parquet"
-    with pytest.raises(KeyboardInterrupt):
-        distil(optimizer=LONG_STEPS, checkpoint=file, progress=stop_after(1))
-    found = distil(optimizer=LONG_STEPS, checkpoint=file)
-    assert found.resumed_at > np.argmin(once.history.objective)
-    np.testing.assert_array_equal(found.release.x, once.release.x)
-
-
-def test_a_checkpoint_of_another_run_or_damaged_is_not_used(files, quick):
-    data, schema, output = files
-    with pytest.raises(KeyboardInterrupt):
-        distill_file(data, schema, output, quick, progress=stop_after(1))
-    (checkpoint,) = output.parent.glob("*.checkpoint")
-    other = DistillConfig(n_synthetic=24, steps=60, rho_o=3.0)
-    assert distill_file(data, schema, output, other, Options(force=True))[0].resumed_at == 0
-    checkpoint.write_bytes(checkpoint.read_bytes()[:200])
-    assert distill_file(data, schema, output, quick, Options(force=True))[0].resumed_at == 0
-
-
-def test_a_checkpoint_is_read_by_its_own_run_alone(tmp_path):
-    """Even where it has the other's name."""
-    saved = Checkpoint({"x": np.arange(3.0)}, np.zeros(2))
-    CheckpointFile(tmp_path / "one", "mine").save(saved)
-    back = CheckpointFile(tmp_path / "one", "mine").load(saved)
-    assert back
-    np.testing.assert_array_equal(back.state["x"], saved.state["x"])
-    assert CheckpointFile(tmp_path / "one", "other").load(saved) is None
-
-
-def test_only_the_runs_own_checkpoint_is_removed(files, quick):
-    data, schema, output = files
-    other = output.with_name(output.name + ".checkpoint")
-    other.write_bytes(data.read_bytes())
-    distill_file(other, schema, output, quick)
-    assert other.read_bytes() == data.read_bytes()

@@ -9,8 +9,8 @@ from scipy.optimize import approx_fprime
 from scipy.special import expit
 
 import synthfair as sf
-from synthfair.client.distillation import distill_prepared
 from synthfair.client.fair_task import FairTask
+from synthfair.client.run import Run
 from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
@@ -140,7 +140,7 @@ def test_the_whole_budget_is_spent(schema, penalty):
 @pytest.mark.parametrize("n_rows", [50, 500])
 def test_the_private_objective_holds_no_rows(schema, n_rows):
     task = FairTask(schema, private())
-    problem = task.prepare(task.measure_fit(encode(make_table(n_rows), schema))).problem
+    problem = task.problem(task.measure_fit(encode(make_table(n_rows), schema)))
     n = len(schema.encoded_names) + 2
     shapes = [leaf.shape for leaf in jax.tree.leaves(problem.objective)]
     assert shapes == [(n,), (n, n), (1, n)]  # whatever the number of rows
@@ -153,7 +153,7 @@ def test_no_row_is_read_after_the_budget_is_spent(schema):
     fit = task.measure_fit(real)
 
     def released():
-        return distill_prepared(task.prepare(fit), schema, config).release.x
+        return task.distill(task.problem(fit), Run()).release.x
 
     before = released()
     for field in real:

@@ -288,11 +288,11 @@ def test_an_interrupted_private_run_spends_nothing_twice(files):
     def stop(records, step, steps):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match="holds step 50"):
+    with pytest.raises(KeyboardInterrupt):
         distill_file(data, schema, output, config, progress=stop)
+    assert not output.exists()
     assert Ledger.for_table(data).spent().releases == 1
-    done, _ = distill_file(data, schema, output, config)
-    assert done.resumed_at == 50
+    distill_file(data, schema, output, config)
     assert Ledger.for_table(data).spent().releases == 1
     assert sorted(path.name for path in output.parent.iterdir() if not path.name.startswith(".")) == [
         "out.parquet", "rows.csv", "rows.csv.ledger.jsonl", "schema.json",

@@ -16,7 +16,6 @@ from synthfair.compare.compared_methods import make_surrogates, surrogate_settin
 from synthfair.config import changed_settings
 from synthfair.data.encode import encode, in_content_order
 from synthfair.data.partition import ClientTable
-from synthfair.distill.problem import CHUNK
 from synthfair.errors import InputError
 from synthfair.privacy.noise import seeded
 
@@ -98,50 +97,6 @@ def test_the_stages_are_told_in_words(paths):
         assert not any("trial" in stage for stage in told)
 
 
-class Interruption:
-    """A progress that counts chunks of steps, and stops as Ctrl-C does after so many."""
-
-    def __init__(self, after):
-        self.left, self.chunks = after, 0
-
-    def __call__(self, records, step, steps):
-        self.chunks += 1
-        if self.chunks == self.left:
-            raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("after", [1, 5])
-def test_an_interruption_of_the_trial_or_the_release_goes_on_to_the_same_bytes(paths, after):
-    """Each has three chunks; no chunk but the one interrupted is taken twice."""
-    config = sf.DistillConfig(n_synthetic=24, steps=3 * CHUNK - 1)
-    with pytest.raises(KeyboardInterrupt, match="the same run goes on from there"):
-        distill_file(*paths, config, progress=Interruption(after))
-    assert not paths[2].exists()
-    again = Interruption(None)
-    made, receipt = distill_file(*paths, config, progress=again)
-    assert again.chunks == 6 - after
-    assert made.resumed_at == CHUNK * (after if after < 3 else after - 3)
-    assert not list(paths[2].parent.glob("*.checkpoint"))
-    _, whole = distill_file(*paths, config, Options(force=True))
-    assert receipt.sha256 == whole.sha256
-
-
-def test_an_interruption_of_the_last_checks_repeats_no_step(paths, monkeypatch):
-    config = sf.DistillConfig(n_synthetic=24, steps=CHUNK - 1)
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("synthfair.client.fair_task.FairTask.check", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            distill_file(*paths, config, Options(hold_out=0.0))
-    again = Interruption(None)
-    made, _ = distill_file(*paths, config, Options(hold_out=0.0), progress=again)
-    assert (again.chunks, made.resumed_at) == (0, CHUNK)
-    assert not list(paths[2].parent.glob("*.checkpoint"))
-
-
 class Planted:
     """A function that makes releases; one of them gets a real row."""
 
@@ -157,7 +112,7 @@ class Planted:
         return made._replace(release=replace(made.release, x=x))
 
 
-MAKE_FAIR = "synthfair.client.fair_task.distill_prepared"
+MAKE_FAIR = "synthfair.client.fair_task.distill_problem"
 
 
 @pytest.mark.parametrize("number", [1, 2], ids=["trial", "release"])

@@ -10,6 +10,7 @@ import pytest
 from conftest import make_schema, make_table
 
 from synthfair import read_model
+from synthfair.checkpoint import Checkpoint, CheckpointFile
 from synthfair.data.encode import encode
 from synthfair.data.schema import Categorical
 from synthfair.errors import InputError
@@ -210,6 +211,16 @@ def test_an_interrupted_training_goes_on_and_is_booked_once(tmp_path, config, ro
     assert rounds_csv(resumed.history) == rounds_csv(whole.history)
     assert ledger(part).releases == 1
     assert not saved.exists()
+
+
+def test_a_checkpoint_is_read_by_its_own_run_alone(tmp_path):
+    """Even where it has the other's name."""
+    saved = Checkpoint({"x": np.arange(3.0)}, np.zeros(2))
+    CheckpointFile(tmp_path / "one", "mine").save(saved)
+    back = CheckpointFile(tmp_path / "one", "mine").load(saved)
+    assert back
+    np.testing.assert_array_equal(back.state["x"], saved.state["x"])
+    assert CheckpointFile(tmp_path / "one", "other").load(saved) is None
 
 
 def test_a_run_whose_checkpoint_is_damaged_is_another_and_booked(tmp_path):

@@ -81,8 +81,6 @@ def client(
             --schema DIR/schema.json --answer DIR/refine/1/question.json \
             --output DIR/refine/1/client_0.json
 
-    Ctrl-C saves a checkpoint next to the output; the same command then goes on from there.
-
     Settings are keys of the configuration file, which flags override; the file can have further
     keys, which docs/method.md lists.
 
@@ -217,10 +215,6 @@ def _tell(
     from synthfair.cli.show import say, warn
     from synthfair.report.release_tables import fit_warnings, release_table
 
-    if outcome.release.weight is None:
-        outcome = cast("Distillation", outcome)
-        if outcome.resumed_at:
-            say(f"Continued at step {outcome.resumed_at} of an interrupted run.")
     say(release_table(outcome, receipt))
     if receipt.preview:
         _tell_checks(receipt.preview, details, is_written=True)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import jax
 import numpy as np
 
-from synthfair.checkpoint import Checkpoint, CheckpointFile
 from synthfair.client.run import Run
 from synthfair.config import DistillConfig
 from synthfair.data.schema import Schema
 from synthfair.distill import gap_search
 from synthfair.distill import problem as outer
 from synthfair.distill.gap_search import Search
-from synthfair.distill.problem import Best, OuterState, Problem, StepRecord, outer_excess
+from synthfair.distill.problem import OuterState, Problem, StepRecord, outer_excess
 from synthfair.distill.solvers import choose_method
 from synthfair.errors import InputError
 from synthfair.model import Params
@@ -28,21 +26,6 @@ if TYPE_CHECKING:
 
 OUTER_TOLERANCE = 1e-3
 """The outer problem counts as solved where :func:`outer_excess` is at most this."""
-
-
-class ClientProblem(NamedTuple):
-    """What is optimised, and what the release will say of itself.
-
-    Attributes:
-        problem: the bilevel problem.
-        header: of the release.
-        fingerprint: sha256 of all that the distillation depends on. Private: who guesses the rows
-            could confirm them by it.
-    """
-
-    problem: Problem
-    header: Header
-    fingerprint: str
 
 
 class Baseline(NamedTuple):
@@ -76,7 +59,6 @@ class Distillation(NamedTuple):
         tried: gap on the real rows that each weight reached, with ``max_gap``. Private.
         search_ended: whether the search found nothing more to try; false where the steps were spent
             before.
-        resumed_at: step at which an interrupted run was continued; 0 if it was not.
         baseline: what the release's model must not fall behind, on the training rows; only where
             they are in a file, and read without noise.
     """
@@ -87,9 +69,8 @@ class Distillation(NamedTuple):
     outer_excess: float
     rho_o: float
     theta: Params
-    tried: Mapping[float, float] = MappingProxyType({})
-    search_ended: bool = True
-    resumed_at: int = 0
+    tried: Mapping[float, float]
+    search_ended: bool
     baseline: Baseline | None = None
 
     def __repr__(self) -> str:
@@ -124,95 +105,53 @@ class Distillation(NamedTuple):
         return None if wanted is None else bool(self.reached.gap <= wanted)
 
 
-def distill_prepared(
-    prepared: ClientProblem,
+def distill_problem(
+    problem: Problem,
+    header: Header,
     schema: Schema,
-    config: DistillConfig,
     run: Run = Run(),  # noqa: B008 - immutable
     *,
     optimizer: optax.GradientTransformation | None = None,
 ) -> Distillation:
-    """Optimises the synthetic rows of a problem; from an interrupted run's checkpoint, if any."""
-    problem = prepared.problem
-    method = choose_method(problem, config, optimizer=optimizer)
-    file = CheckpointFile.next_to(run.checkpoint, prepared.fingerprint) if run.checkpoint else None
-    if config.max_gap is None:
-        state = outer.init(problem, method, steps=config.steps)
-    else:
-        state = gap_search.init(problem, method)
-    empty = jax.tree.map(lambda leaf: np.zeros(0, leaf.dtype), state.best.record)
-    resumed = (file and file.load(Checkpoint(state, empty))) or Checkpoint(state, empty)
-    state, parts = resumed.state, [resumed.history]
-    if isinstance(state, Search):
-        chunks = gap_search.run(
-            problem, state, method, max_gap=config.max_gap or 0.0, steps=config.steps
-        )
-    else:
-        chunks = outer.run(problem, state, method)
-    try:
-        for after, records in chunks:
-            refuse_divergence(after.best, records, step=int(after.step), source=run.source)
-            state, parts = after, [*parts, records]  # one assignment: never half done
-            if run.progress:
-                run.progress(records, int(after.step) - 1, config.steps)
-        found = finished(prepared, schema, config, state, joined(parts))
-    except KeyboardInterrupt as stop:
-        history = joined(parts)
-        if file is None or len(history.objective) == 0:
-            raise
-        file.save(Checkpoint(state, history))
-        continues = f"{file.path} holds step {int(state.step)}, and the same run goes on from there"
-        raise KeyboardInterrupt(continues) from stop
-    if file and run.ends is not None:
-        run.ends[file] = Checkpoint(state, found.history)
-    return found._replace(resumed_at=int(resumed.state.step) or run.resumed_at)
-
-
-def finished(
-    prepared: ClientProblem,
-    schema: Schema,
-    config: DistillConfig,
-    state: OuterState | Search,
-    history: StepRecord,
-) -> Distillation:
-    """The result of a run that ended in this state."""
-    best: Best = state.best
-    problem: Problem = prepared.problem
-    rho_o = config.rho_o
-    if isinstance(state, Search):
-        rho_o = float(state.best_rho_o)
-        problem = gap_search.with_weight(problem, rho_o)
-    s, y = np.asarray(problem.s), np.asarray(problem.y)
-    x = np.rint(np.asarray(best.x).T / GRID) * GRID  # of the file, and of what is checked before
-    release = Release(prepared.header, schema.encoded_names, x, s, y)
-    result = Distillation(
-        release,
-        history,
-        jax.tree.map(np.asarray, best.record),
-        outer_excess(problem, best),
-        rho_o,
-        problem.params(best.theta),
-    )
-    if isinstance(state, Search):
-        over = gap_search.next_weight(state.tried, config.max_gap or 0.0) is None
-        result = result._replace(tried=state.tried, search_ended=over)
-    return result
-
-
-def joined(parts: list[StepRecord]) -> StepRecord:
-    """Records of chunks one after the other, as one."""
-    return StepRecord(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
-
-
-def refuse_divergence(best: Best, records: StepRecord, *, step: int, source: str) -> None:
-    """Stops a run whose release no server would accept.
+    """Optimise the synthetic rows of a bilevel problem, with the settings of the header.
 
     Raises:
         InputError: an objective is not finite, or an entry of the best x larger than a release may
             hold.
     """
-    if not (np.isfinite(records.objective).all() and np.abs(best.x).max() <= MAX_ABSOLUTE):
-        raise InputError(
-            f"{source}: distillation diverged, by step {step}: lower learning_rate, rho_o or"
-            " temperature, or raise lambda_theta (the inner problem must be strictly convex)"
-        )
+    config = cast(DistillConfig, header.config)
+    method = choose_method(problem, config, optimizer=optimizer)
+    state: OuterState | Search = outer.init(problem, method)
+    if config.max_gap is None:
+        chunks = outer.run(problem, state, method, steps=config.steps)
+    else:
+        chunks = gap_search.run(problem, state, method, max_gap=config.max_gap, steps=config.steps)
+    parts, taken = [], 0
+    for state, records in chunks:
+        taken += len(records.objective)
+        is_finite = np.isfinite(records.objective).all()
+        if not (is_finite and np.abs(state.best.x).max() <= MAX_ABSOLUTE):
+            raise InputError(
+                f"{run.source}: distillation diverged, by step {taken}: lower learning_rate, rho_o"
+                " or temperature, or raise lambda_theta (the inner problem must be strictly convex)"
+            )
+        parts.append(records)
+        if run.progress:
+            run.progress(records, taken - 1, config.steps)
+    best, rho_o, tried, ended = state.best, config.rho_o, {}, True
+    if config.max_gap is not None:
+        _, rho_o, tried = cast(Search, state)
+        problem = gap_search.with_weight(problem, rho_o)
+        ended = gap_search.next_weight(tried, config.max_gap) is None
+    s, y = np.asarray(problem.s), np.asarray(problem.y)
+    x = np.rint(np.asarray(best.x).T / GRID) * GRID  # of the file, and of what is checked before
+    return Distillation(
+        Release(header, schema.encoded_names, x, s, y),
+        StepRecord(*(np.concatenate(fields) for fields in zip(*parts, strict=True))),
+        jax.tree.map(np.asarray, best.record),
+        outer_excess(problem, best),
+        rho_o,
+        problem.params(best.theta),
+        tried,
+        ended,
+    )

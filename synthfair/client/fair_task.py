@@ -19,15 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from synthfair.client.distillation import Baseline, ClientProblem, Distillation, distill_prepared
-from synthfair.client.run import Run, Trial, fingerprint, sha256_of
+from synthfair.client.distillation import Baseline, Distillation, distill_problem
+from synthfair.client.run import Run, Trial, sha256_of
 from synthfair.config import DistillConfig
 from synthfair.config.distill import MIN_ROWS
 from synthfair.data.batches import RealRows, from_files, gather, other_inputs
 from synthfair.data.encode import Clipping, Encoded, drawn_by_content
 from synthfair.data.schema import Schema
 from synthfair.data.tables import count_rows
-from synthfair.distill.problem import PenalizedLoss, assemble, make_penalty, make_problem
+from synthfair.distill.problem import PenalizedLoss, Problem, assemble, make_penalty, make_problem
 from synthfair.distill.solvers import train
 from synthfair.distill.start import choose_start
 from synthfair.errors import InputError
@@ -39,6 +39,8 @@ from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import make_header, name_of
 
 if TYPE_CHECKING:
+    import optax
+
     from synthfair.privacy.fit import Penalties, PrivateFit
     from synthfair.privacy.gate import Preview
 
@@ -60,14 +62,17 @@ class FairRows(NamedTuple):
 
     Attributes:
         real: the rows.
-        sha256: fingerprint of the rows.
         held_out: different rows of the same table that are not among them; None where none were to
             be.
     """
 
     real: RealRows
-    sha256: str
     held_out: Encoded | None = None
+
+    @property
+    def sha256(self) -> str:
+        """The fingerprint of the rows."""
+        return sha256_of(self.real[:3])
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,7 @@ class FairTask:
             source=str(data),
             leave_out=apart if hold_out else None,
         )
-        return FairRows(real, sha256_of(real[:3]), apart.rows if hold_out else None)
+        return FairRows(real, apart.rows if hold_out else None)
 
     def gather(self, rows: Encoded | RealRows, *, source: str = "table") -> FairRows:
         """:meth:`read` for rows in memory. Raises InputError: groups cannot be compared."""
@@ -153,11 +158,9 @@ class FairTask:
                 check_rows(rows, self.schema, self.config, source=source)
             intercept = self.config.intercept
             rows = gather([rows], len(rows.y), n_groups=self._groups, intercept=intercept)
-        if rows.weight is None:
-            return FairRows(rows, sha256_of(rows[:3]))
-        if self.config.epsilon is not None:
+        if rows.weight is not None and self.config.epsilon is not None:
             raise InputError(f"{source}: rows have weights, of which an epsilon does not know")
-        return FairRows(rows, sha256_of((*rows[:3], rows.weight)))
+        return FairRows(rows)
 
     def measured_by(self) -> str:
         """All but the rows that :meth:`measure` depends on, as JSON."""
@@ -222,12 +225,11 @@ class FairTask:
         changes = {"n_synthetic": None} if self.config.labels == "copy" else {}
         task = FairTask(self.schema, self.config.model_copy(update=changes))
         try:
-            prepared = task.prepare(rows, source=run.source)
+            problem = task.problem(rows, source=run.source)
         except InputError as refused:  # a wrong setting is refused with all rows, too
             return Trial(note=f"no trial: without the held-out rows, {refused}")
         run.on_stage("trial release")
-        made = distill_prepared(prepared, self.schema, task.config, run)
-        return Trial(task.check(made, rows, Trial()), resumed_at=made.resumed_at)
+        return Trial(task.check(task.distill(problem, run), rows, Trial()))
 
     def check(self, answer: Distillation, rows: FairRows, trial: Trial) -> Preview:
         """What a reader of the release may do with it; see :mod:`synthfair.privacy.gate`.
@@ -253,46 +255,46 @@ class FairTask:
     # From the rows, or from noisy numbers about them, to the release
 
     def answer(self, measured: FairRows | PrivateFit, run: Run) -> Distillation:
-        """The release of rows, or of what was measured of them.
+        """Return the release of rows, or of what was measured of them, next to its baseline.
 
         Raises:
-            InputError: groups cannot be compared, synthetic rows not chosen as the settings say, or
-                the distillation diverges.
-            KeyboardInterrupt: after a checkpoint is written.
+            InputError: as :meth:`problem`, or the distillation diverges.
         """
-        prepared = self.prepare(measured, source=run.source)
+        problem = self.problem(measured, source=run.source)
         run.on_stage("distilling")
-        made = distill_prepared(prepared, self.schema, self.config, run)
-        return made._replace(baseline=_baseline(prepared, made.theta))
+        made = self.distill(problem, run)
+        return made._replace(baseline=_baseline(problem, made.theta))
 
-    def prepare(self, measured: FairRows | PrivateFit, *, source: str = "table") -> ClientProblem:
-        """The bilevel problem. Raises InputError as :meth:`answer`."""
+    def problem(self, measured: FairRows | PrivateFit, *, source: str = "table") -> Problem:
+        """Return the bilevel problem of rows, or of what was measured of them.
+
+        Raises:
+            InputError: groups cannot be compared, or synthetic rows not chosen as the settings say.
+        """
         config, schema, groups = self.config, self.schema, self._groups
-        if config.epsilon is not None:
-            from synthfair.privacy.fit import PrivateObjective
-
-            measured = cast("PrivateFit", measured)
-            model, penalty = _require_known(self)
-            start = choose_start(config, measured.counts, d=len(schema.encoded_names))
-            objective = PrivateObjective(*map(jnp.asarray, measured[:3]))
-            problem = assemble(
-                objective, start, config, n_groups=groups, model=model, penalty=penalty
-            )
-            sha256 = sha256_of(measured)
-        else:
-            real, sha256, _ = cast(FairRows, measured)
+        if config.epsilon is None:
+            real = cast(FairRows, measured).real
             check_rows(real, schema, config, source=source)
-            problem = make_problem(
+            return make_problem(
                 real, config, n_groups=groups, by=self._by, model=self.model, penalty=self.penalty
             )
+        from synthfair.privacy.fit import PrivateObjective
+
+        measured = cast("PrivateFit", measured)
+        model, penalty = _require_known(self)
+        start = choose_start(config, measured.counts, d=len(schema.encoded_names))
+        objective = PrivateObjective(*map(jnp.asarray, measured[:3]))
+        return assemble(objective, start, config, n_groups=groups, model=model, penalty=penalty)
+
+    def distill(
+        self, problem: Problem, run: Run, optimizer: optax.GradientTransformation | None = None
+    ) -> Distillation:
+        """Return the release of a problem's best synthetic rows, and how well it was computed."""
+        model, penalty = problem.model, problem.penalty
         header = make_header(
-            config,
-            schema,
-            model=problem.model,
-            penalty=problem.penalty,
-            guarantee=self.guarantee,
+            self.config, self.schema, model=model, penalty=penalty, guarantee=self.guarantee
         )
-        return ClientProblem(problem, header, fingerprint(sha256, header.model_dump_json()))
+        return distill_problem(problem, header, self.schema, run, optimizer=optimizer)
 
     @property
     def _groups(self) -> int:
@@ -415,9 +417,9 @@ def check_rows(
             )
 
 
-def _baseline(prepared: ClientProblem, theta: Params) -> Baseline | None:
-    """Compares theta(x) on the real rows; None where the objective holds none."""
-    problem, objective = prepared.problem, prepared.problem.objective
+def _baseline(problem: Problem, theta: Params) -> Baseline | None:
+    """Compare theta(x) on the real rows and return None where the objective holds none."""
+    objective = problem.objective
     if not isinstance(objective, PenalizedLoss):
         return None
     plain = train(objective.rows, problem.lambda_theta, model=problem.model).params

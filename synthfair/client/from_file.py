@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -29,7 +28,6 @@ from synthfair.task.protocol import ReleaseTask
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from synthfair.checkpoint import Checkpoint, CheckpointFile
     from synthfair.client.distillation import Distillation
     from synthfair.client.surrogate_task import SurrogateRelease
     from synthfair.privacy.gate import Preview
@@ -109,7 +107,7 @@ def distill_file(
     progress: Progress | None = None,
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> tuple[Distillation | SurrogateRelease, Receipt]:
-    """Distils a table into a release file. The same run continues an interrupted one's steps.
+    """Distil a table into a release file, and return what it holds and what was written.
 
     First comes a trial without the rows that are held out: what a release gives away of the rows
     that it is made of shows by comparison with them. Nothing of it leaves. If it passes, the
@@ -122,8 +120,7 @@ def distill_file(
         data: the private table, CSV or Parquet; for a surrogate also a folder of such files. A
             surrogate reads it as a stream.
         schema_path: the public schema.
-        output: the release, written whole or not at all. While a run is interrupted, a checkpoint
-            lies next to it; that holds private numbers and must not be sent.
+        output: the release, written whole or not at all.
         config: settings, of either kind of release.
         options: see there.
         on_rows: called when the rows are read, with what was clipped of them, before anything is
@@ -136,18 +133,16 @@ def distill_file(
         RefusedReleaseError: the release holds copies of real rows.
         InputError: an input is refused, the budget would be passed, or the output exists, is being
             written by another run, or cannot be written.
-        KeyboardInterrupt: after the checkpoint is written.
     """
     ledger = Ledger(options.ledger or Ledger.for_table(data).path, options.reserve)
     require_distinct(output, data, schema_path, ledger.path)
     require_distinct(ledger.path, data, schema_path)
     if not 0 <= options.hold_out <= 0.5:
         raise InputError(f"hold_out = {options.hold_out:g}: must be from 0 to 0.5")
-    ends: dict[CheckpointFile, Checkpoint] = {}
-    with claimed(output, force=options.force), _saved_if_interrupted(ends):
+    with claimed(output, force=options.force):
         noise = system_entropy if options.noise_seed is None else seeded(options.noise_seed)
         task = make_task(config, read_schema(schema_path), noise, on_stage)
-        run = Run(str(data), progress, on_stage, checkpoint=output, ends=ends)
+        run = Run(str(data), progress, on_stage)
 
         # The rows are read, and what is wrong with them is shown, before anything is booked.
         clipping, share = Clipping(), options.hold_out if task.has_trial else 0.0
@@ -164,13 +159,14 @@ def distill_file(
             rows = task.read(data)
 
         # What an epsilon buys is booked once, before it is spent, and saved until the end.
-        booking = _booking(task, output, fingerprint(rows.sha256, config.model_dump_json()))
+        rows_sha256 = rows.sha256
+        booking = _booking(task, output, fingerprint(rows_sha256, config.model_dump_json()))
         # Checks read rows, so that others may not have them repeated for free with other settings.
         settings = task.measured_by() + (config.model_dump_json() if options.store else "")
-        asked = fingerprint(rows.sha256, settings)
+        asked = fingerprint(rows_sha256, settings)
         store = options.store or AnswerStore(output.parent, ".fit", f"{output.name}.", 16, ledger)
         measured = _measured(task, rows, booking, store, asked)
-        answer = task.answer(measured, run._replace(resumed_at=trial.resumed_at))
+        answer = task.answer(measured, run)
         preview = task.check(answer, rows, trial)
         _require_safe(preview, output, config, options)
 
@@ -179,22 +175,10 @@ def distill_file(
         if booking.guarantee is None:
             ledger.book(booking)
         sha256 = write_release(release, output, key=options.key)
-        saved = [] if options.store else [store.path(asked)]
-        for path in (*(file.path for file in ends), *saved):
-            path.unlink(missing_ok=True)
+        if not options.store:
+            store.path(asked).unlink(missing_ok=True)
         receipt = Receipt(output, output.stat().st_size, sha256, preview, clipping, trial.note)
         return answer._replace(release=release), receipt
-
-
-@contextmanager
-def _saved_if_interrupted(ends: Mapping[CheckpointFile, Checkpoint]) -> Iterator[None]:
-    """Ctrl-C saves the distillations that have ended, so that the same run need not repeat them."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        for file, end in ends.items():
-            file.save(end)
-        raise
 
 
 def _measured(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, overload
 
-from synthfair.client.distillation import Distillation, distill_prepared
+from synthfair.client.distillation import Distillation
 from synthfair.client.fair_task import FairTask, require_rows
 from synthfair.client.run import Progress, Run
 from synthfair.config import DistillConfig, SurrogateConfig
@@ -38,7 +37,6 @@ def distill_table(
     noise: RandomBytes = system_entropy,
     source: str = "table",
     progress: Progress | None = None,
-    checkpoint: Path | None = None,
 ) -> Distillation: ...
 
 
@@ -66,7 +64,6 @@ def distill_table(
     noise: RandomBytes = system_entropy,
     source: str = "table",
     progress: Progress | None = None,
-    checkpoint: Path | None = None,
 ) -> Distillation | SurrogateRelease:
     """Distils a private table into a release.
 
@@ -102,15 +99,12 @@ def distill_table(
             the release says so.
         source: what to call the table in errors.
         progress: of a fair release, called between chunks of steps.
-        checkpoint: of a fair release, name next to which an interrupted run is saved, and continued
-            from; with an optimizer, only by a run with the same one.
 
     Raises:
         InputError: the table does not fit the schema, or cannot be distilled with these settings,
             or diverges. A fair release of a DataFrame needs 50 rows without epsilon, both labels
             and all groups; a surrogate needs
             ``config.k_min`` rows of one pair of them, or of two groups and both labels.
-        KeyboardInterrupt: after the checkpoint, if any, is written.
 
     Example:
         >>> import synthfair as sf
@@ -130,8 +124,9 @@ def distill_table(
     if kind == "surrogate":
         from synthfair.client.surrogate_task import SurrogateTask  # SciPy takes a while
 
-        fair = {"model": model, "penalty": penalty, "optimizer": optimizer}
-        fair |= {"progress": progress, "checkpoint": checkpoint}
+        fair = {
+            "model": model, "penalty": penalty, "optimizer": optimizer, "progress": progress
+        }  # fmt: skip
         if given := [name for name, value in fair.items() if value is not None]:
             raise InputError(f"{', '.join(given)}: not used for a surrogate; the server trains")
         rows = cast(Batches, table)
@@ -150,6 +145,5 @@ def distill_table(
             require_rows(len(real.y), source=source)
     task = FairTask(schema, settings, model, penalty, noise)
     gathered = task.gather(cast("Encoded | RealRows", real), source=source)
-    prepared = task.prepare(task.measure(gathered), source=source)
-    run = Run(source, progress, checkpoint=checkpoint)
-    return distill_prepared(prepared, schema, settings, run, optimizer=optimizer)
+    problem = task.problem(task.measure(gathered), source=source)
+    return task.distill(problem, Run(source, progress), optimizer)

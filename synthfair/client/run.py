@@ -1,17 +1,15 @@
-"""One run of a task: what it shows, saves and is known by."""
+"""One run of a task: what it shows, and is known by."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import numpy as np
 
 if TYPE_CHECKING:
-    from synthfair.checkpoint import Checkpoint, CheckpointFile
     from synthfair.distill.problem import StepRecord
     from synthfair.privacy.gate import Preview
 
@@ -20,24 +18,17 @@ Progress = Callable[["StepRecord", int, int], None]
 
 
 class Run(NamedTuple):
-    """One run of a task: what it is called in errors, what it shows, and what it saves.
+    """One run of a task: what it is called in errors, and what it shows.
 
     Attributes:
         source: what to call the table in errors.
         progress: called between chunks of steps.
         on_stage: called with what is done next, in a few words.
-        checkpoint: name next to which an interrupted distillation is saved.
-        resumed_at: step at which an earlier distillation of the run was continued.
-        ends: the last state of each distillation that has ended, by the file that it is saved to if
-            the run is interrupted later; None where nobody would save them.
     """
 
     source: str = "table"
     progress: Progress | None = None
     on_stage: Callable[[str], None] = lambda _: None
-    checkpoint: Path | None = None
-    resumed_at: int = 0
-    ends: dict[CheckpointFile, Checkpoint] | None = None
 
 
 class Trial(NamedTuple):
@@ -46,12 +37,10 @@ class Trial(NamedTuple):
     Attributes:
         preview: what the checks of it found; None where there was none.
         note: why there was none, in words.
-        resumed_at: step at which an interrupted trial was continued; 0 if it was not.
     """
 
     preview: Preview | None = None
     note: str = ""
-    resumed_at: int = 0
 
 
 def fingerprint(rows_sha256: str, settings: str) -> str:

@@ -12,7 +12,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -34,32 +33,17 @@ MOST_TRIED = 60
 
 
 class Search(NamedTuple):
-    """A search for rho_o; a pytree, so that it can be saved and continued.
+    """What a search for rho_o has found so far.
 
     Attributes:
-        outer: of the chunk now.
-        weights: [MOST_TRIED] tried so far, in that order; not-a-number beyond.
-        gaps: [MOST_TRIED] that they reached.
         best: of the smallest weight that suffices, or else of the smallest gap.
-        best_rho_o: that weight.
+        rho_o: that weight.
+        tried: gap reached by each weight tried.
     """
 
-    outer: OuterState
-    weights: jax.Array
-    gaps: jax.Array
     best: Best
-    best_rho_o: jax.Array
-
-    @property
-    def step(self) -> jax.Array:
-        """Number of x evaluated."""
-        return self.outer.step
-
-    @property
-    def tried(self) -> dict[float, float]:
-        """Gap reached by each weight tried."""
-        pairs = zip(np.asarray(self.weights), np.asarray(self.gaps), strict=True)
-        return {float(weight): float(gap) for weight, gap in pairs if not np.isnan(weight)}
+    rho_o: float
+    tried: dict[float, float]
 
 
 def next_weight(tried: dict[float, float], wanted: float) -> float | None:
@@ -91,21 +75,14 @@ def _between(low: float | None, high: float) -> float | None:
     return float(np.sqrt(low * high)) if high > low * PRECISION else None
 
 
-def init(problem: Problem, method: Method) -> Search:
-    """A search from the problem's first x."""
-    state, dtype = outer.init(problem, method, steps=CHUNK - 1), problem.start.dtype
-    nothing = jnp.full(MOST_TRIED, jnp.nan, dtype)
-    return Search(state, nothing, nothing, state.best, jnp.asarray(FIRST, dtype))
-
-
 def run(
-    problem: Problem, search: Search, method: Method, *, max_gap: float, steps: int
+    problem: Problem, state: OuterState, method: Method, *, max_gap: float, steps: int
 ) -> Iterator[tuple[Search, StepRecord]]:
-    """Searches until it is over or the steps are spent.
+    """Search until no weight is left to try, or the steps are spent.
 
     Args:
         problem: with a :class:`~synthfair.distill.problem.PenalizedLoss` as objective.
-        search: from :func:`init`, or one that an earlier run yielded.
+        state: from :func:`synthfair.distill.problem.init`.
         method: optimizer and solvers.
         max_gap: the gap wanted, 0 to 1.
         steps: bound of all weights together, but one chunk is run.
@@ -119,21 +96,19 @@ def run(
         """Of weights that suffice the smallest comes first, then of the others the smallest gap."""
         return (True, gap) if gap > max_gap else (False, weight)
 
-    while not (tried := search.tried) or int(search.step) + CHUNK <= steps:
-        weight = next_weight(tried, max_gap)
+    found = Search(state.best, FIRST, {})
+    while not found.tried or CHUNK * (len(found.tried) + 1) <= steps:
+        weight = next_weight(found.tried, max_gap)
         if weight is None:
             return
-        ((state, records),) = outer.run(with_weight(problem, weight), search.outer, method)
-        i, gap = len(tried), float(state.best.record.gap)
-        search = search._replace(
-            outer=outer.init(problem, method, steps=CHUNK - 1, after=state),
-            weights=search.weights.at[i].set(weight),
-            gaps=search.gaps.at[i].set(gap),
-        )
-        if all(rank(weight, gap) < rank(*other) for other in tried.items()):
-            rho_o = jnp.asarray(weight, search.best_rho_o.dtype)
-            search = search._replace(best=state.best, best_rho_o=rho_o)
-        yield search, records
+        weighted = with_weight(problem, weight)
+        ((state, records),) = outer.run(weighted, state, method, steps=CHUNK - 1)
+        gap = float(state.best.record.gap)
+        if all(rank(weight, gap) < rank(*other) for other in found.tried.items()):
+            found = found._replace(best=state.best, rho_o=weight)
+        found = found._replace(tried=found.tried | {weight: gap})
+        yield found, records
+        state = outer.init(problem, method, after=state)
 
 
 def with_weight(problem: Problem, rho_o: float) -> Problem:

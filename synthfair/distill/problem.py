@@ -313,7 +313,7 @@ class Best(NamedTuple):
 
 
 class OuterState(NamedTuple):
-    """All that a step needs; saving it and going on gives the same numbers as never stopping.
+    """All that a step needs.
 
     Attributes:
         x: [d, N_s] synthetic features, the next to evaluate.
@@ -321,8 +321,6 @@ class OuterState(NamedTuple):
         curvature: what the linear solver remembers of the inner Hessian there.
         optimizer: the optimizer's own.
         best: where P was least, among x whose inner problem converged.
-        step: number of x evaluated.
-        last: the step that is the last.
     """
 
     x: jax.Array
@@ -330,8 +328,6 @@ class OuterState(NamedTuple):
     curvature: jax.Array
     optimizer: Any
     best: Best
-    step: jax.Array
-    last: jax.Array
 
 
 def step(problem: Problem, state: OuterState, method: Method) -> tuple[OuterState, StepRecord]:
@@ -344,28 +340,24 @@ def step(problem: Problem, state: OuterState, method: Method) -> tuple[OuterStat
     here = Best(point.x, point.theta, point.record)
     best = jax.lax.cond(better, lambda: here, lambda: state.best)
     x = cast(jax.Array, optax.apply_updates(point.x, change))
-    after = OuterState(x, point.theta, point.curvature, memory, best, state.step + 1, state.last)
-    return after, point.record
+    return OuterState(x, point.theta, point.curvature, memory, best), point.record
 
 
-def init(
-    problem: Problem, method: Method, *, steps: int, after: OuterState | None = None
-) -> OuterState:
-    """State before the first of some steps, at least 1.
+def init(problem: Problem, method: Method, *, after: OuterState | None = None) -> OuterState:
+    """Return the state before the first step.
 
     With ``after``, of a run where P was another, it goes on from the best x of that.
     """
     if after is None:
-        x, theta, first = problem.start, problem.first_theta, 0
+        x, theta = problem.start, problem.first_theta
         curvature = _first_curvature(problem, method)
     else:
-        (x, theta, _), curvature, first = after.best, after.curvature, int(after.step)
+        (x, theta, _), curvature = after.best, after.curvature
     # NumPy's arrays are put on the device without compiling. Nothing is measured yet.
     zero, count = np.zeros((), x.dtype), np.zeros((), jax.dtypes.canonicalize_dtype(int))
     nothing = StepRecord(np.full((), np.inf, x.dtype), zero, zero, zero, np.zeros((), bool), count)
-    record, begin, last = jax.device_put((nothing, np.asarray(first), np.asarray(first + steps)))
-    memory = jax.device_put(method.optimizer.init(x))
-    return OuterState(x, theta, curvature, memory, Best(x, theta, record), begin, last)
+    memory, record = jax.device_put((method.optimizer.init(x), nothing))
+    return OuterState(x, theta, curvature, memory, Best(x, theta, record))
 
 
 @jax.jit
@@ -389,24 +381,26 @@ def _chunk(
 
 
 def run(
-    problem: Problem, state: OuterState, method: Method
+    problem: Problem, state: OuterState, method: Method, *, steps: int
 ) -> Iterator[tuple[OuterState, StepRecord]]:
-    """Optimises in compiled chunks, so that a caller may show, save or interrupt between them.
+    """Optimise in compiled chunks, so that a caller may show or interrupt between them.
 
     Args:
         problem: what is minimised.
-        state: from :func:`init`, or one that an earlier run yielded.
+        state: from :func:`init`.
         method: what solves it.
+        steps: at least 1.
 
     Yields:
         The state after a chunk, the first of which is so short that whole ones are left, and the
         records [up to CHUNK] of its steps, as NumPy arrays. There is one more record than steps, as
         the x after the last step is evaluated, too.
     """
-    while (left := int(state.last) - int(state.step)) >= 0:
-        steps = left % CHUNK + 1
-        state, records = _chunk(problem, state, method, steps)
-        yield state, StepRecord(*(np.asarray(field)[:steps] for field in records))
+    while steps >= 0:
+        taken = steps % CHUNK + 1
+        state, records = _chunk(problem, state, method, taken)
+        yield state, StepRecord(*(np.asarray(field)[:taken] for field in records))
+        steps -= taken
 
 
 def outer_excess(problem: Problem, best: Best) -> float:
