@@ -1,6 +1,5 @@
-"""Real rows in parts and in place."""
+"""Real rows as a model sees them."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,30 +10,20 @@ from synthfair.config import DistillConfig
 from synthfair.data.batches import gather, other_inputs
 from synthfair.data.encode import Encoded, encode, in_content_order
 from synthfair.distill.problem import make_penalty, make_problem
-from synthfair.errors import InputError
-from synthfair.fairness.penalties import CovariancePenalty
 from synthfair.model import LinearModel
 
 
-def parts(sizes, n_groups=2):
-    everything = encode(make_table(n=sum(sizes), n_groups=n_groups), make_schema(n_groups))
-    ends = np.cumsum(sizes)[:-1]
-    return everything, [
-        Encoded(*some) for some in zip(*(np.split(p, ends) for p in everything), strict=True)
-    ]
-
-
-@pytest.mark.parametrize("sizes", [(120,), (1, 119), (50, 30, 40)])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("n_groups", [2, 3])
-def test_parts_give_the_model_inputs_of_the_whole(sizes, intercept, n_groups):
-    """In whatever order the rows come."""
-    everything, some = parts(sizes, n_groups)
-    real = gather(iter(some[::-1]), 120, n_groups=n_groups, intercept=intercept)
-    everything = in_content_order(everything)
-    more = other_inputs(everything.s, n_groups=n_groups, intercept=intercept)
-    np.testing.assert_array_equal(real.columns.T, np.column_stack([everything.x, more.T]))
-    for found, wanted in zip(real.encoded, everything, strict=True):
+def test_gathered_rows_have_the_model_inputs_in_the_order_of_their_content(intercept, n_groups):
+    rows = encode(make_table(n_groups=n_groups), make_schema(n_groups))
+    weight, turned = rows.x[:, 0] + 2 * rows.s, Encoded(*(field[::-1] for field in rows))
+    real = gather(turned, n_groups=n_groups, intercept=intercept, weight=weight[::-1])
+    rows = in_content_order(rows)
+    more = other_inputs(rows.s, n_groups=n_groups, intercept=intercept)
+    np.testing.assert_array_equal(real.columns.T, np.column_stack([rows.x, more.T]))
+    np.testing.assert_array_equal(real.weight, rows.x[:, 0] + 2 * rows.s)
+    for found, wanted in zip(real.encoded, rows, strict=True):
         np.testing.assert_array_equal(found, wanted)
 
 
@@ -45,36 +34,10 @@ def test_other_inputs_are_an_indicator_of_each_group_but_the_first_and_one():
     np.testing.assert_array_equal(found, [[0, 1, 0], [0, 0, 1]])
 
 
-@pytest.mark.parametrize("counted", [119, 121])
-def test_a_file_that_changed_while_it_was_read_is_refused(counted):
-    _, some = parts((60, 60))
-    with pytest.raises(InputError, match=f"table: {counted} rows counted"):
-        gather(some, counted, n_groups=2, intercept=True)
-
-
-@pytest.mark.skipif(jax.default_backend() != "cpu", reason="memory of its own")
-def test_jax_uses_the_rows_where_they_lie():
-    _, some = parts((120,))
-    real = gather(some, 120, n_groups=2, intercept=True)
-    problem = make_problem(
-        real, DistillConfig(n_synthetic=24), n_groups=2, penalty=CovariancePenalty()
-    )
-    used = problem.objective.columns
-    assert used.unsafe_buffer_pointer() == real.columns.ctypes.data
-    with pytest.raises(ValueError, match="read-only"):
-        real.columns[0, 0] = 1.0
-
-
-def test_more_rows_than_memory_are_refused():
-    _, some = parts((120,))
-    with pytest.raises(InputError, match="table: .* rows need .* GB of memory"):
-        gather(some, 10**15, n_groups=2, intercept=True)
-
-
 def test_a_problem_of_gathered_rows_is_that_of_the_table():
-    everything, some = parts((70, 50))
+    everything = encode(make_table(n=120), make_schema())
     config = DistillConfig(n_synthetic=24, start="normal")
-    gathered = gather(some, 120, n_groups=2, intercept=True)
+    gathered = gather(everything, n_groups=2, intercept=True)
     one, other = (make_problem(r, config, n_groups=2) for r in (everything, gathered))
     np.testing.assert_array_equal(one.start, other.start)
     np.testing.assert_array_equal(one.objective.rows.a, other.objective.rows.a)

@@ -109,5 +109,5 @@ def test_the_seed_decides_the_noise_and_nothing_else():
 def test_another_file_is_refused(tmp_path, monkeypatch):
     (tmp_path / SOURCE.file).write_bytes(b"PK")
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
-    with pytest.raises(InputError, match=f"{SOURCE.file}: sha256 is"):
+    with pytest.raises(InputError, match=f"{SOURCE.file}: not in {tmp_path}, or changed there"):
         unfair_digits(seed=0)

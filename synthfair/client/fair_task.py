@@ -26,7 +26,6 @@ from synthfair.config.distill import MIN_ROWS
 from synthfair.data.batches import RealRows, from_files, gather, other_inputs
 from synthfair.data.encode import Clipping, Encoded, drawn_by_content
 from synthfair.data.schema import Schema
-from synthfair.data.tables import count_rows
 from synthfair.distill.problem import PenalizedLoss, Problem, assemble, make_penalty, make_problem
 from synthfair.distill.solvers import train
 from synthfair.distill.start import choose_start
@@ -136,19 +135,15 @@ class FairTask:
         Raises:
             InputError: the file cannot be read, has no rows, or does not fit the schema.
         """
-        apart, n_rows = HeldOut(hold_out, self.config.seed), count_rows(data)
-        if n_rows == 0:
-            raise InputError(f"{data}: has no rows")
+        apart, parts, n_rows = HeldOut(hold_out, self.config.seed), [], 0
+        for part in from_files(data, self.schema, clipping=clipping).read():
+            n_rows += len(part.y)
+            keep = ~apart(part) if hold_out else slice(None)
+            parts.append(Encoded(*(field[keep] for field in part)))
         if self.config.epsilon is None:
             require_rows(n_rows, source=str(data))
-        real = gather(
-            from_files(data, self.schema, clipping=clipping).read(),
-            n_rows,
-            n_groups=self._groups,
-            intercept=self.config.intercept,
-            source=str(data),
-            leave_out=apart if hold_out else None,
-        )
+        rows = Encoded(*map(np.concatenate, zip(*parts, strict=True)))
+        real = gather(rows, n_groups=self._groups, intercept=self.config.intercept)
         return FairRows(real, apart.rows if hold_out else None)
 
     def gather(self, rows: Encoded | RealRows, *, source: str = "table") -> FairRows:
@@ -156,8 +151,7 @@ class FairTask:
         if isinstance(rows, Encoded):
             if self.config.epsilon is None:  # before there are columns for nothing
                 check_rows(rows, self.schema, self.config, source=source)
-            intercept = self.config.intercept
-            rows = gather([rows], len(rows.y), n_groups=self._groups, intercept=intercept)
+            rows = gather(rows, n_groups=self._groups, intercept=self.config.intercept)
         if rows.weight is not None and self.config.epsilon is not None:
             raise InputError(f"{source}: rows have weights, of which an epsilon does not know")
         return FairRows(rows)

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 ROWS = 2**16
 """Number of rows in memory of a batch."""
 
-ALIGNMENT = 64
-"""Bytes; jax.device_put uses an array of NumPy's in place where it begins at a multiple of this."""
-
 
 Sum = TypeVar("Sum", bound=Any)
 """The type of summable results: a number, an array, or an object with ``+``."""
@@ -149,10 +146,9 @@ class DaskBatches:
 
 
 class RealRows(NamedTuple):
-    """All rows in one array that JAX uses in place: a million of them must not lie there twice.
+    """Rows with the model inputs that are no features, too, column by column.
 
-    They have the model inputs that are no features, too, and lie column by column, an input a line:
-    on a CPU, products with long lines are faster. They are not to be written to.
+    On a CPU, products with long lines are faster.
 
     Attributes:
         columns: [n, N] of model inputs: features, then those of :func:`other_inputs`.
@@ -175,69 +171,20 @@ class RealRows(NamedTuple):
 
 
 def gather(
-    parts: Iterable[Encoded],
-    n_rows: int,
-    *,
-    n_groups: int,
-    intercept: bool,
-    source: str = "table",
-    leave_out: Callable[[Encoded], np.ndarray] | None = None,
-    weight: np.ndarray | None = None,
+    rows: Encoded, *, n_groups: int, intercept: bool, weight: np.ndarray | None = None
 ) -> RealRows:
-    """Puts parts of a table together; each may be deleted before the next is made.
-
-    The rows are in their :func:`content_order`, whatever order they come in.
+    """Return the rows in their :func:`content_order`, with all inputs of a model.
 
     Args:
-        parts: at least one, of n_rows rows in all.
-        n_rows: at least 1.
+        rows: at least one.
         n_groups: number of groups.
         intercept: whether the model has one.
-        source: what to call the table in errors.
-        leave_out: says of each row [N] of a part whether it is to be left out.
-        weight: [n_rows] how much each row counts, in the order they come in, where none is left
-            out; all alike if None.
-
-    Raises:
-        InputError: there are more or fewer rows, or they do not fit into memory.
+        weight: [N] how much each row counts; all alike if None.
     """
-    columns, s, y, end, n_read = np.empty((0, 0)), np.empty(0, int), np.empty(0), 0, 0
-    for part in parts:
-        d = part.x.shape[1]
-        if n_read == 0:
-            n = d + n_groups - 1 + int(intercept)
-            try:
-                columns = _aligned(n_rows * n, np.dtype(float)).reshape(n, n_rows)
-                s, y = _aligned(n_rows, np.dtype(int)), _aligned(n_rows, np.dtype(float))
-            except MemoryError as error:
-                size = f"{n_rows * (n + 2) * 8 / 1e9:.1f}"
-                raise InputError(f"{source}: {n_rows} rows need {size} GB of memory") from error
-        n_read += len(part.y)
-        if n_read > n_rows:
-            break
-        if leave_out:
-            keep = ~leave_out(part)
-            part = Encoded(*(field[keep] for field in part))  # noqa: PLW2901
-        begin, end = end, end + len(part.y)
-        columns[:d, begin:end] = part.x.T
-        columns[d:, begin:end] = other_inputs(part.s, n_groups=n_groups, intercept=intercept)
-        s[begin:end], y[begin:end] = part.s, part.y
-    if n_read != n_rows:
-        how_many = n_read if n_read < n_rows else "more"
-        raise InputError(f"{source}: {n_rows} rows counted, {how_many} read: did the file change?")
-
-    # A column at a time, since the rows may fill half of the memory; and next to each other where
-    # rows were left out, since JAX would copy gaps.
-    n_features, s, y = len(columns) - n_groups + 1 - int(intercept), s[:end], y[:end]
-    order = content_order([*columns[:n_features, :end], s, y])
-    memory = columns.reshape(-1)
-    for i, column in enumerate(columns):
-        memory[i * end : (i + 1) * end] = column[:end][order]
-    s[:], y[:] = s[order], y[order]
-    columns = memory[: len(columns) * end].reshape(len(columns), end)
-    for array in (columns, s, y):
-        array.flags.writeable = False  # JAX computes with this very memory
-    return RealRows(columns, s, y, n_features, None if weight is None else weight[order])
+    order = content_order([*rows.x.T, rows.s, rows.y])
+    x, s, y = (field[order] for field in rows)
+    columns = np.concatenate([x.T, other_inputs(s, n_groups=n_groups, intercept=intercept)])
+    return RealRows(columns, s, y, x.shape[1], None if weight is None else weight[order])
 
 
 def other_inputs(s: np.ndarray, *, n_groups: int, intercept: bool) -> np.ndarray:
@@ -248,9 +195,3 @@ def other_inputs(s: np.ndarray, *, n_groups: int, intercept: bool) -> np.ndarray
     """
     groups = s == np.arange(1, n_groups)[:, None]
     return np.concatenate([groups, np.ones((int(intercept), len(s)))])
-
-
-def _aligned(size: int, dtype: np.dtype) -> np.ndarray:
-    memory = np.empty(size * dtype.itemsize + ALIGNMENT, np.uint8)
-    first = -memory.ctypes.data % ALIGNMENT
-    return memory[first : first + size * dtype.itemsize].view(dtype)

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import tempfile
 import zipfile
-import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from synthfair.data.schema import Schema, parse_schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError, reason
-from synthfair.files import open_file
 
 DATA_VARIABLE = "SYNTHFAIR_DATA"
-"""Environment variable: a folder that is searched for the files first."""
+"""The environment variable with the folder of the files; where unset, the user's cache."""
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """The origin of one file.
 
     Attributes:
@@ -95,8 +91,8 @@ def load_dataset(
 ) -> tuple[pd.DataFrame, Schema]:
     """A named public table, with only the columns that its schema uses, and that schema.
 
-    The files come from the folder that the environment variable SYNTHFAIR_DATA names, else from
-    the user's cache, else from their public address; their sha256 is checked each time.
+    The files come from the folder that the environment variable SYNTHFAIR_DATA names, or from the
+    user's cache; what is not there is downloaded. Their sha256 is checked each time.
 
     Args:
         name: loanapp, law_school, dutch, adult or bank; or with ``_additive`` at the end, the same
@@ -203,60 +199,31 @@ def read_bank(path: Path, schema: Schema) -> pd.DataFrame:
 
 
 def find_file(source: Source) -> Path:
-    """A source's file: from the folder named by SYNTHFAIR_DATA, the user's cache, or its address.
+    """Return a source's file, checked against its sha256.
+
+    It is looked for, and downloaded to, the folder that SYNTHFAIR_DATA names, or the user's cache.
 
     Raises:
-        InputError: its sha256 is not the one on record, in which case no download is stored; or the
-            file cannot be had.
+        InputError: the file is not there and cannot be had, or has another sha256.
     """
-    import platformdirs
-
-    cache = Path(platformdirs.user_cache_dir("synthfair", appauthor=False))
-    root = os.environ.get(DATA_VARIABLE)
-    folders = [Path(root), cache] if root else [cache]
-    for folder in folders:
-        path = folder / source.file
-        if path.exists():
-            if (sha256 := _sha256(path)) != source.sha256:
-                raise InputError(
-                    f"{path}: sha256 is {sha256}, must be {source.sha256}; remove the file"
-                )
-            return path
-    cause = "it has no public address"
-    if source.url:
-        try:
-            return _download(source, cache)
-        except OSError as error:  # requests' exceptions are OSErrors too
-            cause = f"the download from {source.url} failed ({type(error).__name__})"
-    file = f"{source.member}, renamed {source.file}," if source.member else "the file"
-    raise InputError(
-        f"{source.file}: not in {', '.join(map(str, folders))}, and {cause}. Put {file} into a"
-        f" folder and name that folder in {DATA_VARIABLE}"
-    )
-
-
-def _sha256(path: Path) -> str:
-    with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _download(source: Source, folder: Path) -> Path:
-    """Only the file itself is checked: archives get packed anew."""
     import pooch
 
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        path = Path(temporary) / "download"
-        pooch.HTTPDownloader()(source.url, str(path), None)
-        if source.member:
-            try:
-                with zipfile.ZipFile(path) as members:
-                    path = Path(members.extract(source.member, temporary))
-            except (zipfile.BadZipFile, zlib.error, KeyError, RuntimeError) as error:
-                raise InputError(
-                    f"{source.url}: must be a zip archive with {source.member}: {reason(error)}"
-                ) from error
-        if (sha256 := _sha256(path)) != source.sha256:
-            name = source.member or source.file
-            raise InputError(f"{source.url}: sha256 of {name} is {sha256}, must be {source.sha256}")
-        return path.replace(folder / source.file)
+    folder = os.environ.get(DATA_VARIABLE) or pooch.os_cache("synthfair")
+
+    def member(url: str, output: str, _: object) -> None:
+        """Writes a file out of a zip archive: only that is checked, as archives get packed anew."""
+        archive = BytesIO()
+        pooch.HTTPDownloader()(url, archive, None)
+        with zipfile.ZipFile(archive) as members:
+            Path(output).write_bytes(members.read(source.member))
+
+    downloader: Any = member if source.member else None
+    try:
+        path = pooch.retrieve(source.url, source.sha256, source.file, folder, None, downloader)
+    # requests' exceptions are OSErrors, too; a member that is not there is a KeyError.
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"{source.file}: not in {folder}, or changed there, and no download: {reason(error)}."
+            f" Put the file into a folder and name that folder in {DATA_VARIABLE}"
+        ) from error
+    return Path(path)

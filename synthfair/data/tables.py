@@ -27,8 +27,8 @@ CHUNK_ROWS = 2**13
 """Rows that are encoded together: few enough to be small compared to the table, and enough that
 encoding them costs little more than encoding all at once."""
 
-MOST_AT_ONCE, LONGEST_RECORD, LONGEST_HEADER = 2**20, 2**20, 2**20
-"""Bytes of a stream. The second bounds memory where a quote is never closed."""
+MOST_AT_ONCE, LONGEST_HEADER = 2**20, 2**20
+"""Bytes that are read of a stream at a time, and of a header."""
 
 MOST_LINES = 100
 """The most lines of a row of a stream, in quotes: it bounds the wait for a closing quote."""
@@ -185,7 +185,7 @@ def read_stream(
     text: Sequence[str] = (),
     source: str = "standard input",
 ) -> Iterator[pd.DataFrame]:
-    """The rows of a CSV stream, as soon as they are whole: in constant memory, and never late.
+    """Yield the rows of a CSV stream as they arrive, in constant memory.
 
     Arrow's own stream would hold each row back until the next has arrived.
 
@@ -199,40 +199,22 @@ def read_stream(
         InputError: not CSV; when it gets there.
     """
     header, options, rows = b"", {}, 0
-    for records in _whole_records(stream, source):
-        if not header and b"\0" in _header(records):
-            raise InputError(
-                f"{source}: is not text; only CSV in UTF-8 is streamed, other files are named"
-            )
+    while records := stream.read1(MOST_AT_ONCE):
         with _errors_of(source, rows):
+            for _ in range(MOST_LINES):
+                if _unquoted(records).endswith(b"\n"):
+                    break
+                records += stream.readline() or b"\n"
+            else:
+                raise ValueError(f"a row has more than {MOST_LINES} lines; is a quote not closed?")
             options = options or _csv_options(
                 records, _used_columns(schema, text), schema, alone=True
             )
-            part = csv.read_csv(BytesIO(header + records), **options).to_pandas(
-                ignore_metadata=True
-            )
+            part = csv.read_csv(BytesIO(header + records), **options)
         header = header or _header(records) + b"\n"
         rows += len(part)
         if len(part):
-            yield part
-
-
-def _whole_records(stream: BufferedReader, source: str) -> Iterator[bytes]:
-    """Bytes that end where records end; the last gets a line end if it has none."""
-    buffer = b""
-    while block := stream.read1(MOST_AT_ONCE):
-        buffer += block
-        if end := _unquoted(buffer).rfind(b"\n") + 1:
-            yield buffer[:end]
-            buffer = buffer[end:]
-        if len(buffer) > LONGEST_RECORD or buffer.count(b"\n") > MOST_LINES:
-            begins = buffer[:60].decode(errors="replace").splitlines()[0]
-            raise InputError(
-                f"{source}: the row that begins {begins!r} is longer than {LONGEST_RECORD} bytes or"
-                f" {MOST_LINES} lines; is a quote not closed?"
-            )
-    if buffer:
-        yield buffer + b"\n"
+            yield part.to_pandas(ignore_metadata=True)
 
 
 def _unquoted(text: bytes) -> bytes:

@@ -474,7 +474,7 @@ def make_problem(
         InputError: the synthetic rows cannot be chosen as the settings say.
     """
     if isinstance(real, Encoded):
-        real = gather([real], len(real.y), n_groups=n_groups, intercept=config.intercept)
+        real = gather(real, n_groups=n_groups, intercept=config.intercept)
     rows = Rows(real.columns.T, real.s, real.y, real.weight)  # type: ignore[arg-type]
     if penalty is None and len(real.y) <= MOST_PADDED:
         rows = padded(rows, least=1)  # a step on few rows is short

@@ -175,9 +175,7 @@ class TrainingRows(NamedTuple):
         if self.count_alike:
             return self.rows
         n_groups = len(self.codebook.schema.groups)
-        return gather(
-            [self.rows], len(self.rows.y), n_groups=n_groups, intercept=True, weight=self.weight
-        )
+        return gather(self.rows, n_groups=n_groups, intercept=True, weight=self.weight)
 
 
 def read_arrays(
