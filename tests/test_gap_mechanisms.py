@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from benchmarks.gap.paper import largest_mean_variance, mean_variance
 from synthfair.errors import InputError
 from synthfair.measure import mechanisms
-from synthfair.measure.estimate import estimate_gaps, largest_mean_variance, mean_variance
+from synthfair.measure.estimate import estimate_gaps
 from synthfair.measure.mechanisms import (
     MECHANISMS,
     LaplaceValue,

@@ -39,7 +39,6 @@ class DeviceValues(NamedTuple):
     high: float
     true: float
     pooled: float
-    chebyshev: float
 
 
 @lru_cache(maxsize=1)
@@ -94,13 +93,14 @@ def measure_rates(
         has_rate = ~np.isnan(rate)
         value = collection.scaled(np.where(has_rate, rate, NO_RATE))
         reports = collect(mechanism, np.where(has_rate, group, len(groups)), value, source)
-        gap = estimate_gaps(reports, mechanism).gaps[0].in_units_of(collection.unit)
+        gap = estimate_gaps(reports, mechanism).gaps[0]
+        measured = [collection.unit * v for v in (gap.value, *gap.interval)]
         # What only a simulation knows: means of the rates over devices, and rates over all rows.
         true = [rate[has_rate & (group == i)].mean() for i in (0, 1)]
         pooled = [rows.selected[(rows.y == label) & (rows.s == i)].mean() for i in (0, 1)]
         found[name] = DeviceValues(
-            f"{groups[1]} - {groups[0]}", gap.value, *gap.interval,
-            float(true[1] - true[0]), float(pooled[1] - pooled[0]), gap.chebyshev,
+            f"{groups[1]} - {groups[0]}", *measured, float(true[1] - true[0]),
+            float(pooled[1] - pooled[0]),
         )  # fmt: skip
     return found
 

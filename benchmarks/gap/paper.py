@@ -19,7 +19,7 @@ from benchmarks.harness import Experiment
 from benchmarks.runs import Runs
 from benchmarks.showing import as_svg, page, panels, published
 from synthfair.data.datasets import DATA_VARIABLE
-from synthfair.measure.estimate import estimate_gaps, largest_mean_variance, mean_variance
+from synthfair.measure.estimate import estimate_gaps
 from synthfair.measure.mechanisms import (
     LARGEST_EPSILON,
     Kind,
@@ -30,6 +30,31 @@ from synthfair.measure.mechanisms import (
 from synthfair.measure.plan import best_split, largest_variance
 from synthfair.measure.tally import collect
 from synthfair.privacy.noise import RandomBytes, seeded, uniform
+
+
+def mean_variance(
+    mechanism: LocalMechanism, size: np.ndarray, clients: float, square: np.ndarray
+) -> np.ndarray:
+    """Variance [d] of the estimated means over the mechanism's noise alone, sizes n known.
+
+        (n (a E[v'^2 | kept] - a^2 gain^2 nu^2) + (K - n) q E[v'^2 | changed]) / (a gain n)^2,
+
+    with ``square`` nu^2, the mean of v^2 in each group, and K clients in all. Juarez and Korolova
+    (2022), equations (19) and (20), here for any number of groups.
+    """
+    a, gain = mechanism.keep, mechanism.gain
+    same_group = a * mechanism.noisy_square(square) - a**2 * gain**2 * square
+    other = (clients - size) / size * mechanism.change * mechanism.changed_square
+    return (same_group + other) / (a * gain) ** 2 / size
+
+
+def largest_mean_variance(
+    mechanism: LocalMechanism, size: np.ndarray, clients: float
+) -> np.ndarray:
+    """The largest such variance [d] over nu^2, in which it is linear."""
+    ends = (np.zeros_like(size), np.ones_like(size))
+    return np.maximum(*(mean_variance(mechanism, size, clients, square) for square in ends))
+
 
 # The paper's own accounting, for the reproduction of its tables alone: its guarantees are false.
 # M_R is taken to be max(epsilon1, epsilon2)-private (theorem 4.1; truly it is up to ln 2 more), and

@@ -118,7 +118,6 @@ def plan(
         "mechanism": f"{kinds[collection.mechanism]}; {budget}",
         "clients": result.clients,
         "precision": f"± {result.precision:.4g}, at confidence {result.confidence:.4g}",
-        "Chebyshev": f"± {result.chebyshev:.4g}, if the sizes of the groups were known",
     }
     if result.precision >= 2 * collection.unit:
         facts["but"] = "too few clients to estimate the size of the smallest group"

@@ -1,24 +1,26 @@
 """Files of reports of any number of devices, read, checked and added up in constant memory.
 
-CSV is read in blocks that end at line ends, and each line is split by itself, without quoting, so
-that no line can affect the lines after it.
+CSV is read in blocks that end at line ends, without quoting, so that no line can affect the lines
+after it.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import compute
+from pyarrow.csv import ConvertOptions, InvalidRow, ParseOptions, ReadOptions, read_csv
 from pyarrow.parquet import ParquetFile
 
 from synthfair.errors import InputError, reason
@@ -33,13 +35,10 @@ BLOCK = 2**20
 """Bytes of CSV that are parsed at a time."""
 
 LONGEST = 2**16
-"""Bytes of a line of CSV that goes beyond its block; a longer one is not a report."""
+"""Bytes of a line of CSV that goes beyond its block; a longer one is read in parts."""
 
 BATCH_ROWS = 2**16
 """Number of rows of Parquet that are read at a time."""
-
-QUOTED = re.compile(r'(^|,)"([^",\n]*)"(?=[,\n]|$)', re.MULTILINE)
-"""A cell in quotation marks, as some programs write all texts."""
 
 NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 """Pattern of a number; Python would also accept 1_0 and the digits of other scripts."""
@@ -47,8 +46,10 @@ NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 IS_ID = f"^[0-9a-f]{{{2 * ID_BYTES}}}$"
 """An id, in a text of one line."""
 
+COLUMNS_WRONG = "wrong number of columns"
+
 REASONS = (
-    "wrong number of columns",
+    COLUMNS_WRONG,
     "missing",
     "another collection",
     "unknown group",
@@ -81,17 +82,15 @@ class Batch(NamedTuple):
 
     Attributes:
         name: of the file.
-        first: number of the first line in the file; 1 is the first below any header.
+        rows: [N] numbers of the lines in the file; 1 is the first below any header.
         columns: [N] cells by name, null where there is nothing; texts, but values may be numbers.
-        size: [N] number of cells of each line; 0 where it is blank.
-        width: number of cells that a line must have.
+        wrong: lines that lack a column, or have one too many: number and what they have.
     """
 
     name: str
-    first: int
+    rows: np.ndarray
     columns: dict[str, pa.Array]
-    size: np.ndarray
-    width: int
+    wrong: Sequence[tuple[int, str]] = ()
 
 
 def aggregate_reports(
@@ -132,7 +131,7 @@ def aggregate_reports(
 
 def _add(sums: ReportSums, batch: Batch, collection: Collection) -> None:
     """Checks the reports of a batch, and adds those that pass."""
-    columns, valid = batch.columns, batch.size > 0
+    columns, valid = batch.columns, np.ones(len(batch.rows), bool)
 
     def reject(cause: str, wrong: np.ndarray, column: str, detail: str) -> None:
         """Rejects rows that had passed and are wrong [N]; describes the first of them."""
@@ -140,16 +139,15 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection) -> None:
         if not wrong.any():
             return
         first = int(np.argmax(wrong))
-        if column:
-            detail = f"column {column!r}: {_text_of(columns[column][first])}; {detail}"
-        else:
-            detail = f"{batch.size[first]} columns where {batch.width} are expected"
+        detail = f"column {column!r}: {_text_of(columns[column][first])}; {detail}"
         sums.rejected[cause] += int(wrong.sum())
-        sums.examples.setdefault(cause, f"{batch.name}: row {batch.first + first}: {detail}")
+        sums.examples.setdefault(cause, f"{batch.name}: row {batch.rows[first]}: {detail}")
         valid[wrong] = False
 
+    for row, detail in batch.wrong[:1]:
+        sums.rejected[COLUMNS_WRONG] += len(batch.wrong)
+        sums.examples.setdefault(COLUMNS_WRONG, f"{batch.name}: row {row}: {detail}")
     # Cells must be there, of this measurement, and possible.
-    reject("wrong number of columns", batch.size != batch.width, "", "")
     for name, cells in columns.items():
         missing = cells.is_null().to_numpy(zero_copy_only=False)
         reject("missing", missing, name, "every column must have a value")
@@ -244,7 +242,7 @@ def _from_parquet(file: IO[bytes], name: str, required: Sequence[str]) -> Iterat
             key: rows.column(key) if key == "value" else rows.column(key).cast(pa.string())
             for key in required
         }
-        yield Batch(name, first, columns, np.full(rows.num_rows, len(required)), len(required))
+        yield Batch(name, np.arange(first, first + rows.num_rows), columns)
         first += rows.num_rows
 
 
@@ -257,45 +255,40 @@ def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[B
             f"{name}: does not begin with a line of CSV; lines must end in a line feed, and"
             " compressed files, or Parquet from standard input, cannot be read"
         ) from error
+    blocks = iter(lambda: file.read(BLOCK) + file.readline(LONGEST), b"")
     if len(names) == len(COLUMNS) and re.fullmatch(IS_ID, names[0]):  # a report, and no header
-        names = list(COLUMNS)
-    else:
-        head = b""
+        names, blocks = list(COLUMNS), itertools.chain([head], blocks)
     _require(required, names, name)
 
-    first, width, null = 1, len(names), pa.scalar(None, pa.string())
-    for block in _blocks(file, head):
-        # Lines of text, without other line ends, quotation marks and bytes that are no text.
-        text = block.decode(errors="replace").removesuffix("\n")
-        if "\r" in text:
-            text = re.sub("\r\n?", "\n", text).removesuffix("\n")
-        if '"' in text:
-            text = QUOTED.sub(r"\1\2", text)
-        lines = pa.array(text.split("\n"), pa.string())
-        cells = call("split_pattern", [lines], compute.SplitPatternOptions(","))
-        size = call("list_value_length", [cells])
-        # A line of another number of cells is rejected later; here it has empty ones.
-        empty = pa.scalar([""] * width, cells.type)
-        cells = call("if_else", [call("equal", [size, width]), cells, empty]).flatten()
-        columns = {}
-        for key in required:
-            column = cells.take(pa.array(np.arange(names.index(key), len(cells), width)))
-            columns[key] = call("if_else", [call("equal", [column, ""]), null, column])
-        size = call("if_else", [call("equal", [lines, ""]), 0, size]).to_numpy()
-        yield Batch(name, first, columns, size, width)
-        first += len(lines)
+    first, wrong = 1, list[tuple[int, str]]()
 
+    def skip(row: InvalidRow) -> Literal["skip"]:
+        detail = f"{row.actual_columns} columns where {row.expected_columns} are expected"
+        wrong.append((first + row.number - 1, detail))
+        return "skip"
 
-def _blocks(file: IO[bytes], head: bytes) -> Iterator[bytes]:
-    """The head and the rest of a file in whole lines; a line that is too long is replaced."""
-    while block := head + file.read(BLOCK) + file.readline(LONGEST):
-        head = b""
-        if not block.endswith(b"\n") and (more := file.readline(LONGEST)):
-            while more and not more.endswith(b"\n"):
-                more = file.readline(LONGEST)
-            # Has one column, and so is rejected.
-            block = block[: block.rfind(b"\n") + 1] + b"a line that is too long\n"
-        yield block
+    # Cells may stand in quotation marks, as some programs write all texts.
+    trim = compute.TrimOptions('"')
+    convert = ConvertOptions(
+        include_columns=list(required),
+        column_types=dict.fromkeys(required, pa.string()),
+        null_values=["", '""'],
+        strings_can_be_null=True,
+    )
+    parse = ParseOptions(quote_char=False, ignore_empty_lines=False, invalid_row_handler=skip)
+    options = ReadOptions(use_threads=False, block_size=4 * BLOCK, column_names=names)
+    for block in blocks:
+        wrong.clear()
+        text = pa.BufferReader(block.decode(errors="replace").encode())
+        table = read_csv(text, options, parse, convert)
+        count = table.num_rows + len(wrong)
+        rows = np.setdiff1d(np.arange(first, first + count), [row for row, _ in wrong])
+        # A line without a cell is blank.
+        filled = np.any([table[key].is_valid() for key in required], axis=0)
+        cells = table.filter(pa.array(filled))
+        columns = {key: call("ascii_trim", [cells[key].combine_chunks()], trim) for key in required}
+        yield Batch(name, rows[filled], columns, tuple(wrong))
+        first += count
 
 
 def _require(required: Sequence[str], names: Sequence[str], source: str) -> None:

@@ -51,8 +51,6 @@ from synthfair.measure.tally import Tally
 FEW = 100
 """The least reports of a group for which their sum is taken as normal."""
 
-_NORMAL = NormalDist()
-
 
 class Interval(NamedTuple):
     """A confidence interval, by its lower and upper end."""
@@ -70,25 +68,12 @@ class Gap(NamedTuple):
         error: its standard error.
         interval: with the requested confidence; [-2, 2] if the reports leave open how large one of
             the groups is.
-        magnitude: estimate of the absolute gap, :func:`debiased_magnitude`.
-        chebyshev: half-width of the paper's interval: Chebyshev's inequality with the largest
-            variance that any values can have, and with estimated sizes taken for known ones.
     """
 
     groups: tuple[int, int]
     value: float
     error: float
     interval: Interval
-    magnitude: float
-    chebyshev: float
-
-    def in_units_of(self, unit: float) -> Gap:
-        """Rescales the gap to units in which a difference of 1 in v is ``unit``."""
-        interval = Interval(unit * self.interval.low, unit * self.interval.high)
-        value, error = unit * self.value, unit * self.error
-        return Gap(
-            self.groups, value, error, interval, unit * self.magnitude, unit * self.chebyshev
-        )
 
 
 class Estimate(NamedTuple):
@@ -166,22 +151,13 @@ def estimate_gaps(
     if tally.reports < 2:
         raise InputError(f"reports: {tally.reports} were accepted; at least 2 are needed")
     means = estimate_means(tally, mechanism, shares)
-    limits = limits_of_means(tally, mechanism, means, _NORMAL.inv_cdf((1 + confidence) / 2))
-
-    # Squared half-widths of the means by theorem 5.4: the largest variance over 1 - confidence.
-    sizes = np.where(means.shares > 0, means.shares, np.nan) * tally.clients
-    bounds = largest_mean_variance(mechanism, sizes, tally.clients) / (1 - confidence)
-    bounds = np.where(means.shares > 0, bounds, np.inf)
+    limits = limits_of_means(tally, mechanism, means, NormalDist().inv_cdf((1 + confidence) / 2))
 
     gaps = []
     for i, j in itertools.combinations(range(len(means.values)), 2):
         value, variance = float(means.values[j] - means.values[i]), means.gap_variance(i, j)
         error = math.inf if math.isnan(variance) else math.sqrt(max(variance, 0.0))
-        interval = _gap_interval(i, j, means, limits)
-        magnitude = debiased_magnitude(value, error)
-        gaps.append(
-            Gap((i, j), value, error, interval, magnitude, math.sqrt(bounds[i] + bounds[j]))
-        )
+        gaps.append(Gap((i, j), value, error, _gap_interval(i, j, means, limits)))
     intervals = tuple(Interval(*ends) for ends in limits.T.clip(-1.0, 1.0).tolist())
     return Estimate(
         tally.reports, means.shares, means.share_errors, means.values, intervals, tuple(gaps),
@@ -313,61 +289,3 @@ def _gap_interval(i: int, j: int, means: Means, limits: np.ndarray) -> Interval:
     low = y - x - distance(y - y_low, x_high - x)
     high = y - x + distance(y_high - y, x - x_low)
     return Interval(min(max(low, -2.0), 2.0), min(max(high, -2.0), 2.0))
-
-
-def mean_variance(
-    mechanism: LocalMechanism, size: np.ndarray, clients: float, square: np.ndarray
-) -> np.ndarray:
-    """Variance [d] of the estimated means over the mechanism's noise alone, sizes n known.
-
-        (n (a E[v'^2 | kept] - a^2 gain^2 nu^2) + (K - n) q E[v'^2 | changed]) / (a gain n)^2,
-
-    with ``square`` nu^2, the mean of v^2 in each group, and K clients in all. Juarez and Korolova
-    (2022), equations (19) and (20), here for any number of groups.
-    """
-    a, gain = mechanism.keep, mechanism.gain
-    same_group = a * mechanism.noisy_square(square) - a**2 * gain**2 * square
-    other = (clients - size) / size * mechanism.change * mechanism.changed_square
-    return (same_group + other) / (a * gain) ** 2 / size
-
-
-def largest_mean_variance(
-    mechanism: LocalMechanism, size: np.ndarray, clients: float
-) -> np.ndarray:
-    """The largest such variance [d] over nu^2, in which it is linear."""
-    ends = (np.zeros_like(size), np.ones_like(size))
-    return np.maximum(*(mean_variance(mechanism, size, clients, square) for square in ends))
-
-
-def debiased_magnitude(value: float, error: float) -> float:
-    """An estimate of the absolute gap |theta| from a noisy signed estimate of theta.
-
-    If there is no gap, the noisy |value| is sqrt(2 / pi) = 0.80 standard errors on average. This
-    solves E |theta + error Z| = |value| for theta >= 0, with Z standard normal and
-
-        E |theta + Z| = theta (2 Phi(theta) - 1) + 2 phi(theta)
-
-    (Leone, Nelson and Nottingham 1961); the result is 0 if |value| is below that mean at theta = 0.
-    No estimator of |theta| is unbiased. The bias of this one is 0.50 standard errors at theta = 0
-    and at most 0.12 from theta = 0.5 standard errors on.
-
-    Args:
-        value: signed estimate, taken to be normal.
-        error: its standard error, not negative; infinite if unknown.
-
-    Example:
-        >>> from synthfair.measure.estimate import debiased_magnitude
-        >>> debiased_magnitude(-0.1, error=0.2), round(debiased_magnitude(-0.5, error=0.2), 3)
-        (0.0, 0.499)
-    """
-    if not math.isfinite(value) or math.isinf(error):
-        return math.nan
-    if abs(value) >= 9 * error:  # beyond, the mean of |value| is theta to the last digit
-        return abs(value)
-    target = theta = abs(value) / error
-    if target <= 2 * _NORMAL.pdf(0.0):
-        return 0.0
-    for _ in range(12):  # Newton's method from above the root of a convex function
-        slope = 2 * _NORMAL.cdf(theta) - 1
-        theta -= (theta * slope + 2 * _NORMAL.pdf(theta) - target) / slope
-    return theta * error

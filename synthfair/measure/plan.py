@@ -17,7 +17,6 @@ from synthfair.errors import InputError
 from synthfair.measure.estimate import (
     estimate_gaps,
     estimate_means,
-    largest_mean_variance,
     require_confidence,
     require_shares,
 )
@@ -217,14 +216,12 @@ class GapPlan(NamedTuple):
         precision: half-width of the interval of the hardest pair's gap, the largest over all values
             of clients, at the expected reports; the whole range of the value if the reports do not
             exclude that a group is empty.
-        chebyshev: the same by the paper's inequality, with sizes taken for known.
-        confidence: of both.
+        confidence: of its interval.
     """
 
     mechanism: LocalMechanism
     clients: int
     precision: float
-    chebyshev: float
     confidence: float
 
 
@@ -276,7 +273,7 @@ def plan_clients(design: Design, *, epsilon: float, precision: float) -> GapPlan
     most = math.log(MOST_CLIENTS)
     if plan(most).precision > precision:
         raise InputError(f"precision = {precision:g}: not reached with {MOST_CLIENTS} clients")
-    return _smallest(plan, precision, math.log(2), most, 1e-6)
+    return _smallest(plan, precision, math.log(2), most, 1e-7)
 
 
 def plan_epsilon(design: Design, *, clients: int, precision: float) -> GapPlan:
@@ -311,7 +308,7 @@ def plan_epsilon(design: Design, *, clients: int, precision: float) -> GapPlan:
     def plan(log_epsilon: float) -> GapPlan:
         return _plan(design, design.mechanism(math.exp(log_epsilon)), clients)
 
-    return _smallest(plan, precision, math.log(SMALLEST_EPSILON), math.log(LARGEST_EPSILON), 1e-3)
+    return _smallest(plan, precision, math.log(SMALLEST_EPSILON), math.log(LARGEST_EPSILON), 4e-4)
 
 
 def _require_precision(design: Design, precision: float) -> None:
@@ -323,24 +320,21 @@ def _require_precision(design: Design, precision: float) -> None:
 
 
 def _plan(design: Design, mechanism: LocalMechanism, clients: int) -> GapPlan:
-    pair, confidence = design.hardest_pair, design.confidence
-    widest = 0.0
+    pair, widest = design.hardest_pair, 0.0
     for means in hardest_means(mechanism, pair):
         sums = expected_tally(mechanism, clients, pair, means)
-        (gap,) = estimate_gaps(sums, mechanism, confidence=confidence).gaps
+        (gap,) = estimate_gaps(sums, mechanism, confidence=design.confidence).gaps
         widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)
-    square = largest_mean_variance(mechanism, pair * clients, clients).sum() / (1 - confidence)
-    precision, chebyshev = design.unit * min(widest, 2.0), design.unit * math.sqrt(square)
-    return GapPlan(mechanism, clients, precision, chebyshev, confidence)
+    return GapPlan(mechanism, clients, design.unit * min(widest, 2.0), design.confidence)
 
 
 def _smallest(
     plan: Callable[[float], GapPlan], precision: float, low: float, high: float, width: float
 ) -> GapPlan:
-    """The plan of the smallest number from low to high that gives a precision; high gives it."""
+    """Return the plan of the smallest number that gives a precision; high, the largest, does."""
+    from scipy.optimize import brentq
+
     if plan(low).precision <= precision:
         return plan(low)
-    while high - low > width:
-        middle = (low + high) / 2
-        low, high = (low, middle) if plan(middle).precision <= precision else (middle, high)
-    return plan(high)
+    root = brentq(lambda number: plan(number).precision - precision, low, high, xtol=width)
+    return plan(min(root + width, high))
