@@ -11,13 +11,11 @@ from synthfair.cli.parameters import (
     Config,
     Force,
     LedgerFile,
-    NoiseSeed,
     SchemaFile,
     check_inputs,
     with_settings,
 )
 from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig, load_release_config
-from synthfair.config.distill import WITHOUT_FLAGS
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,12 +23,11 @@ if TYPE_CHECKING:
     from synthfair.data.encode import Clipping
     from synthfair.privacy.gate import Preview
 
-_BOTH = ("epsilon", "delta", "relation", "seed")
-_FAIR = [key for key in DistillConfig.model_fields if key not in (*_BOTH, *WITHOUT_FLAGS)]
+_FAIR = ("rho_o", "max_gap", "notion", "penalty", "steps")
 
 
 @with_settings(
-    ("Settings", DistillConfig, _BOTH),
+    ("Settings", DistillConfig, ("epsilon", "delta")),
     ("Settings of fair releases", DistillConfig, _FAIR),
     ("Settings of surrogates", SurrogateConfig, ["k_min"]),
 )
@@ -47,7 +44,6 @@ def client(
     hold_out: float = HOLD_OUT,
     accept_risk: bool = False,
     ledger: LedgerFile | None = None,
-    insecure_noise_seed: NoiseSeed | None = None,
     without_epsilon: bool = False,
     **settings: Any,
 ) -> None:
@@ -157,7 +153,6 @@ def client(
         hold_out=hold_out,
         accept_risk=accept_risk,
         ledger=ledger,
-        noise_seed=insecure_noise_seed,
     )
     try:
         with ExitStack() as bars:

@@ -14,7 +14,6 @@ from synthfair.cli.first_steps import (
     Sensitive,
     Skew,
     Table,
-    TestFraction,
     own_table,
 )
 from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
@@ -23,20 +22,16 @@ from synthfair.config import (
     load_distill_config,
     load_server_config,
 )
-from synthfair.config.distill import WITHOUT_FLAGS
 from synthfair.errors import InputError, refusal
 from synthfair.files import open_file
 
 if TYPE_CHECKING:
     from synthfair.compare import GridPoint, SurrogateCache
 
-_ELSEWHERE = WITHOUT_FLAGS | {"rho_o", "max_gap", "seed", "epsilon", "delta", "relation"}
-_SETTINGS = [key for key in DistillConfig.model_fields if key not in _ELSEWHERE]
-
 _METHODS = ("single_shot", "surrogate", "central", "local", "fedavg", "constant")
 
 
-@with_settings(("Settings", DistillConfig, _SETTINGS))
+@with_settings(("Settings", DistillConfig, ("notion", "groups_by", "penalty")))
 def compare(
     table: Table,
     /,
@@ -47,7 +42,6 @@ def compare(
     skew: Skew | None = None,
     by: By | None = None,
     min_rows: MinRows = 0,
-    test_fraction: TestFraction = 0.2,
     methods: tuple[str, ...] = _METHODS,
     weights: tuple[float, ...] = (0.0, 10.0, 100.0),
     seeds: Int = 3,
@@ -56,7 +50,6 @@ def compare(
     min_group_rows: Int = 0,
     train_config: Path | None = None,
     rows_per_user: float | None = None,
-    each_row: bool = False,
     **settings: Any,
 ) -> None:
     r"""Compare several methods on one table, over seeds.
@@ -89,7 +82,6 @@ def compare(
             comparison's.
         rows_per_user: Methods in rounds: users have so many rows on average. Default: the clients
             are the users.
-        each_row: Methods in rounds: every row is a user by itself.
     """
     distill = load_distill_config(config, **settings)
     least = load_server_config(min_group_rows=min_group_rows).min_group_rows
@@ -97,7 +89,7 @@ def compare(
         raise InputError(f"{config}: max_gap: compare runs the weights that --weights gives")
     from synthfair.data.partition import Split
 
-    split = Split(clients=clients, skew=skew, by=by, min_rows=min_rows, test_fraction=test_fraction)
+    split = Split(clients=clients, skew=skew, by=by, min_rows=min_rows)
 
     from synthfair.cli.show import terminal, warn
     from synthfair.jax_setup import start_jax
@@ -119,13 +111,11 @@ def compare(
     parts = split.apply(rows, table_schema, seed=0)
     left_out = split.left_out_warning(rows, parts)
     warn(left_out and f"{left_out} (of seed 0)")
-    assignment = None
-    if each_row or rows_per_user is not None:
-        assignment = UserAssignment(rows_per_user=rows_per_user, each_row=each_row or None)
+    assignment = None if rows_per_user is None else UserAssignment(rows_per_user=rows_per_user)
     if "fedavg" in methods and (train or assignment):
         warn(
-            "fedavg does not read --train-config, --rows-per-user or --each-row here: the clients"
-            " are its users, and nothing is private"
+            "fedavg does not read --train-config or --rows-per-user here: the clients are its"
+            " users, and nothing is private"
         )
     rounds = RoundOptions(train, assignment)
     points = make_grid(methods, weights, seeds, output)
@@ -188,7 +178,7 @@ def _report(runs: list[Path], output: Path) -> None:
     if small:
         warn(
             f"in some runs {', '.join(small)}: fewer than {FEW_ROWS} test rows, overall or of one"
-            " label, so that rates are hardly known; raise --test-fraction, or read the intervals"
+            " label, so that rates are hardly known; read the intervals"
         )
     said = "\n".join(answer(overview).sentence for overview in found)
     conclude(said, [f"{len(results)} runs", page], opening(page))

@@ -45,7 +45,6 @@ MinRows = Annotated[
         " test row is an error."
     ),
 ]
-TestFraction = Annotated[float, Parameter(help="Share of each client's rows that are test rows.")]
 
 
 def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None:
@@ -101,7 +100,6 @@ def split(
     skew: Skew | None = None,
     by: By | None = None,
     min_rows: MinRows = 0,
-    test_fraction: TestFraction = 0.2,
     seed: Int = 0,
     output: Path,
     force: Force = False,
@@ -132,7 +130,7 @@ def split(
     """
     from synthfair.data.partition import Split, write_clients
 
-    rule = Split(clients=clients, skew=skew, by=by, min_rows=min_rows, test_fraction=test_fraction)
+    rule = Split(clients=clients, skew=skew, by=by, min_rows=min_rows)
 
     from synthfair.cli.show import say, warn
 

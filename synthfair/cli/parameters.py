@@ -64,10 +64,8 @@ NoiseSeed = Annotated[
 Confidence = Annotated[float, Parameter(help="Confidence of each interval.")]
 
 
-def with_settings(
-    *groups: tuple[str, type[BaseModel], Iterable[str]],
-) -> Callable[..., Any]:
-    """A decorator of a command, which has flags for keys of configurations.
+def with_settings(*groups: tuple[str, type[BaseModel], Iterable[str]]) -> Callable[..., Any]:
+    """Return a decorator that gives a command flags for keys of configurations.
 
     A group is a title, a configuration and some of its keys; annotations, descriptions and defaults
     are those of the configuration. ``**settings`` of the command holds what is given, by key.

@@ -50,20 +50,18 @@ def inspect(
     /,
     *,
     schema: SchemaFile | None = None,
-    sha256: str | None = None,
     keys: tuple[Path, ...] = (),
 ) -> None:
     """Show what a release file holds and claims, before it is sent or after it came, and verify it.
 
     The sha256 of its content and its signature, if it has one, are verified in any case; the
-    schema, the file's own sha256 as the client printed it, and the clients' public keys where they
-    are given. Exits with 2 where anything does not fit.
+    schema and the clients' public keys where they are given. Exits with 2 where anything does not
+    fit.
 
         python -m synthfair inspect DIR/client_0.parquet --schema DIR/schema.json
 
     Args:
         release: The release file.
-        sha256: That the file must have, as the client printed it.
         keys: Public keys, one of which must have signed it.
     """
     from synthfair.cli.show import say
@@ -75,7 +73,6 @@ def inspect(
     inspection = inspect_release(
         release,
         schema=read_schema(schema) if schema else None,
-        sha256=sha256,
         keys=read_keys(keys) if keys else None,
     )
     say(inspection_table(inspection))

@@ -45,10 +45,6 @@ Clients' keys are those of keygen without --aggregator.
 )
 
 Task = Annotated[Path, Parameter(help="The public file that plan wrote.")]
-Relation = Annotated[
-    Literal["add_or_remove", "replace"],
-    Parameter(help="Which tables are neighbours, as agreed."),
-]
 
 
 @secure.command
@@ -63,10 +59,8 @@ def plan(
     clients: tuple[Path, ...],
     output: Path,
     force: Force = False,
-    relation: Relation = "add_or_remove",
     unit: Literal["row", "user"] = "row",
     rows_per_user: Int = 1,
-    least_clients: Int | None = None,
 ) -> None:
     r"""Write the public file: what is summed, the privacy, the aggregators, the clients.
 
@@ -75,7 +69,7 @@ def plan(
 
         python -m synthfair secure plan --model model.json --bins 101 --epsilon 1 \
             --rows-per-client 5000 --aggregators aggregator_0.pub aggregator_1.pub \
-            --clients client_*.pub --least-clients 8 --output task.json
+            --clients client_*.pub --output task.json
 
     epsilon: for tables that differ in one row (or in one user's rows, with --unit user), no result
     is more than exp(epsilon) times as likely from one as from the other. It holds against each
@@ -96,7 +90,6 @@ def plan(
         unit: What epsilon protects: one row, or all rows of a user.
         rows_per_user: With the unit user: so many rows of each user count, the first of the table;
             noise grows with it.
-        least_clients: With fewer, nothing is answered. Default: all of them.
     """
     from pydantic import ValidationError
 
@@ -120,7 +113,6 @@ def plan(
             model=trained_model.sha256 if trained_model else None,
             bins=bins if trained_model else 1,
             epsilon=epsilon,
-            relation=relation,
             unit=unit,
             rows_per_user=rows_per_user,
             rows_per_client=rows_per_client,
@@ -129,7 +121,6 @@ def plan(
         raise refusal("flags", error) from error
     # The parties, each with keys of its own.
     signers = list(read_keys(clients))
-    least = len(signers) if least_clients is None else least_clients
     if len(aggregators) not in (2, 3):
         raise InputError(f"--aggregators: {len(aggregators)} given; must be two or three")
     keys = [read_aggregator_keys(path) for path in aggregators]
@@ -139,12 +130,12 @@ def plan(
                 f"{aggregators[i]}: the keys of {aggregators[first]}; each aggregator must have its"
                 " own"
             )
-    task = make_task(what, keys, signers, least_clients=least)
+    task = make_task(what, keys, signers, least_clients=len(signers))
     write_task(task, output)
     deviation = (len(keys) * what.variance) ** 0.5
     say(
-        f"Wrote {output}: {what.length} counts over {least} to {len(signers)} clients; the"
-        f" noise of each count has a standard deviation of {deviation:.3g} rows. To choose"
+        f"Wrote {output}: {what.length} counts over {len(signers)} clients; the noise of"
+        f" each count has a standard deviation of {deviation:.3g} rows. To choose"
         f" decisions or weights, each group and label needs more than"
         f" {SURE * deviation * what.bins**0.5:.3g} rows over all clients; fewer bins need fewer."
     )
@@ -178,7 +169,6 @@ def share(
     sign: Path,
     output: Path,
     force: Force = False,
-    relation: Relation = "add_or_remove",
     user_column: str | None = None,
     ledger: LedgerFile | None = None,
 ) -> None:
@@ -215,16 +205,13 @@ def share(
     from synthfair.report.text_table import Table
     from synthfair.secure.aggregator_keys import read_aggregator_keys
     from synthfair.secure.counting import count_table, counts_booking
-    from synthfair.secure.summands import GroupCounts
     from synthfair.secure.task import read_task
     from synthfair.secure.upload import make_uploads
 
     public_task = read_task(task)
-    if not isinstance(public_task.what, GroupCounts):
-        raise InputError(f"{task}: sums vectors, whose parts are made in Python")
     trained_model, table_schema = _model_and_schema(model, schema)
     public_task.require_agreed([read_aggregator_keys(path) for path in aggregators])
-    public_task.require_within(most_epsilon=most_epsilon, relation=relation)
+    what = public_task.require_counts(most_epsilon)
     say(f"Task {public_task.id.hex()}")
     say(Table.of_facts(public_task.statement))
     # Count, encrypt, book, and only then write.
@@ -234,7 +221,7 @@ def share(
         client = signer.public_key().public_bytes_raw().hex()
         clipping = Clipping()
         counts = count_table(
-            public_task.what,
+            what,
             read_table(data, table_schema),
             table_schema,
             model=trained_model,
@@ -245,7 +232,7 @@ def share(
         clipping.warn(str(data))
         uploads = make_uploads(public_task, counts, signer)
         book = Ledger(ledger) if ledger else Ledger.for_table(data)
-        book.book(counts_booking(public_task.what, public_task, client=client, output=task.name))
+        book.book(counts_booking(what, public_task, client=client, output=task.name))
         for path, upload in zip(outputs, uploads, strict=True):
             with whole_file(path) as temporary:
                 temporary.write_bytes(upload)
@@ -260,13 +247,9 @@ def add(
     task: Task,
     key: Path,
     output: Path | None = None,
-    most_epsilon: float | None = None,
+    most_epsilon: float,
     check: bool = False,
     force: Force = False,
-    most_rho: float | None = None,
-    without_noise: bool = False,
-    relation: Relation = "add_or_remove",
-    records: Path | None = None,
 ) -> None:
     r"""At an aggregator: verify uploads, add them up, add noise, and answer once.
 
@@ -289,12 +272,8 @@ def add(
         uploads: Files of the clients, or folders, whose files for this aggregator are read.
         key: The aggregator's private keys.
         output: The partial sum to write, e.g. sum_0.json.
-        most_epsilon: Most epsilon agreed; needed for counts.
+        most_epsilon: Most epsilon agreed.
         check: Only verify; nothing is answered or spent.
-        most_rho: Most rho agreed; needed for vectors.
-        without_noise: Allow vectors without noise, of whose total nothing is guaranteed.
-        records: Folder of the answers so far, which keygen made with the key. Default: next to
-            the key, its name with .answers for .key.
     """
     from synthfair.cli.show import say
     from synthfair.files import require_distinct, require_free, write_json
@@ -309,14 +288,9 @@ def add(
         require_distinct(output, task, key, *uploads)
         require_free(output, force=force)
     public_task, secret = read_task(task), read_aggregator_secret(key)
-    records = records or Path(os.path.realpath(key)).with_suffix(RECORDS)
+    records = Path(os.path.realpath(key)).with_suffix(RECORDS)
     role = public_task.role_of(secret.public)
-    public_task.require_within(
-        most_epsilon=most_epsilon,
-        most_rho=most_rho,
-        without_noise=without_noise,
-        relation=relation,
-    )
+    public_task.require_counts(most_epsilon)
     say(f"Task {public_task.id.hex()}")
     say(Table.of_facts(public_task.statement))
     if output:

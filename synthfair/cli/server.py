@@ -7,23 +7,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from synthfair.cli.parameters import Force, Int, Model, SchemaFile, check_inputs, with_settings
+from synthfair.cli.parameters import (
+    Config,
+    Force,
+    Int,
+    Model,
+    SchemaFile,
+    check_inputs,
+    with_settings,
+)
 from synthfair.config import ServerConfig, load_server_config
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
     from synthfair.server.routine import ServerResult
 
-_EVALUATION = ("notion", "max_gap", "groups_by", "min_group_rows", "resamples", "seed")
+_EVALUATION = ("notion", "max_gap", "groups_by", "min_group_rows")
+_TRAINING = ("rho", "max_client_gap", "penalty")
 
 
-@with_settings(("Settings", ServerConfig, ServerConfig.model_fields))
+@with_settings(("Settings", ServerConfig, (*_TRAINING, *_EVALUATION)))
 def server(
     releases: tuple[Path, ...] = (),
     /,
     *,
     schema: SchemaFile,
     test: tuple[Path, ...] = (),
+    config: Config | None = None,
     output: Path,
     force: Force = False,
     keys: tuple[Path, ...] = (),
@@ -49,6 +59,9 @@ def server(
 
         python -m synthfair.server DIR/*.parquet --schema DIR/schema.json \
             --test DIR/*_test.csv --max-gap 0.05 --frontier --output DIR/server
+
+    Settings are keys of the configuration file, which flags override; the file can have further
+    keys, which docs/server.md lists.
 
     --records writes the pooled records as a table, on which any learner can be trained.
 
@@ -77,10 +90,10 @@ def server(
             each release counts. Those that make the model worse on it hardly do.
         report: Write report.html and its plots to the output folder as well.
     """
-    config = load_server_config(**settings)
+    server_config = load_server_config(config, **settings)
     if report and not test:
         raise InputError("--report: needs --test")
-    if refine and (trusted or config.max_client_gap is not None):
+    if refine and (trusted or server_config.max_client_gap is not None):
         other = "--trusted" if trusted else "--max-client-gap"
         raise InputError(
             f"--refine, {other}: give one; exchanged sums are over the rows of all clients alike"
@@ -105,7 +118,7 @@ def server(
         schema,
         test,
         output,
-        config,
+        server_config,
         keys=keys,
         frontier=frontier,
         records=records,
@@ -118,7 +131,7 @@ def server(
             result,
             refine,
             output,
-            config,
+            server_config,
             schema_path=schema,
             releases=releases,
             answers=answers,

@@ -124,7 +124,6 @@ def train(
     force: Force = False,
     clients: Int | None = None,
     rows_per_user: float | None = None,
-    each_row: bool = False,
     user_column: str | None = None,
     test: tuple[Path, ...] = (),
     published_split: bool = False,
@@ -139,7 +138,7 @@ def train(
     Methods are federated averaging, or gradient steps under fairness constraints by differential
     multipliers (FPFL), with or without differential privacy of every user, and others. Rows are
     assigned to users at random, unless a column says whose they are: give one of --clients,
-    --rows-per-user, --each-row and --user-column, or there are 2 clients.
+    --rows-per-user and --user-column, or there are 2 clients.
 
         python -m synthfair train adult --rows-per-user 2 --method fpfl \
             --rounds 1000 --cohort 200 --output fpfl
@@ -164,7 +163,6 @@ def train(
         output: Folder to write to.
         clients: Number of clients, all with equally many rows.
         rows_per_user: Many users, of this many rows on average.
-        each_row: Every row is a user by itself.
         user_column: The column of the file that says whose a row is.
         test: Test tables, for a file. Default: a fifth of the rows.
         published_split: The split a named table came with: adult.
@@ -210,7 +208,6 @@ def train(
             " epsilon: prefer poisson, unless everybody knows who takes part"
         )
     users = {"clients": clients, "rows_per_user": rows_per_user, "user_column": user_column}
-    users |= {"each_row": each_row or None}
     is_given = any(value is not None for value in users.values())
     assignment = UserAssignment(**users) if is_given else UserAssignment(clients=2)
     table_of_users = assign_users(rows, assignment, seed=method_config.seed, tests=tests)

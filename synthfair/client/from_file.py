@@ -234,9 +234,9 @@ def _require_safe(
     if options.accept_risk or not (preview and preview.risks):
         return
     config = cast(DistillConfig, config)  # a surrogate has no checks
-    safer = ["--labels balanced"] * (config.labels == "copy")
+    safer = ["labels = balanced"] * (config.labels == "copy")
     if set(preview.risks) - {RISKS["labels"]} or not safer:
-        safer += ["--start range"] * (config.start == "real") + ["a lower --n-synthetic"]
+        safer += ["start = range"] * (config.start == "real") + ["a lower n_synthetic"]
     if set(preview.risks) - {RISKS["labels"]}:
         safer += ["or coarser columns (rounded numbers; fewer categories in the schema)"]
     raise RefusedReleaseError(

@@ -88,7 +88,7 @@ class DistillConfig(Settings):
         ge=1,
         le=MAX_ROWS,
         description="Number of synthetic rows; if not given, 200 for each pair of group and label,"
-        " or, with --labels copy, as many as there are real rows.",
+        " or, with labels = copy, as many as there are real rows.",
     )
     labels: Literal["balanced", "proportional", "copy"] = Field(
         default="balanced",

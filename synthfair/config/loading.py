@@ -86,9 +86,13 @@ def load_release_config(
     return config, is_decided
 
 
-def load_server_config(**overrides: Any) -> ServerConfig:
-    """The defaults with overrides that are not None on top. Raises as above."""
-    return load_settings(ServerConfig, None, overrides)
+def load_server_config(path: Path | None = None, **overrides: Any) -> ServerConfig:
+    """Return a TOML file's settings (or the defaults) with overrides that are not None on top.
+
+    Raises:
+        InputError: unreadable file, unknown key, or a value that is not allowed.
+    """
+    return load_settings(ServerConfig, path, overrides)
 
 
 def changed_settings(config: DistillConfig | SurrogateConfig | ServerConfig) -> dict[str, Any]:

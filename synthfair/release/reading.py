@@ -280,7 +280,6 @@ def inspect_release(
     path: str | PathLike[str],
     *,
     schema: Schema | None = None,
-    sha256: str | None = None,
     keys: Keys | None = None,
 ) -> Inspection:
     """Reads a release file and compares it with what is known of it.
@@ -288,7 +287,6 @@ def inspect_release(
     Args:
         path: of the file.
         schema: that it must be made with; any, if not given.
-        sha256: that the file must have, as its client printed it; any, if not given.
         keys: of the clients, one of which must have signed it; anybody, if not given.
 
     Returns:
@@ -309,8 +307,6 @@ def inspect_release(
         except InputError as error:
             problems.append(str(error))
     fits = None if schema is None else not problems
-    if sha256 is not None and digest != sha256.strip().lower():
-        problems.append(f"{path}: has sha256 {digest}; must have {sha256}")
     if keys is not None and release.signature:
         try:
             client = require_signer(release.signature, keys, source=str(path))

@@ -164,7 +164,8 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
     if not distillation.inner_converged:
         yield (
             "the inner problem did not converge: the hypergradient is not exact, and the release"
-            " may be worse than it could be. Raise --lambda-theta, or lower --learning-rate"
+            " may be worse than it could be. Raise lambda_theta, or lower"
+            " learning_rate (keys of the configuration)"
         )
     elif not distillation.outer_converged:
         far = distillation.outer_excess

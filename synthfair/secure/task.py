@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from synthfair.config import Relation
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, refusal
 from synthfair.files import read_as, write_json
@@ -120,48 +119,28 @@ class Task(BaseModel):
                 " order; another party may have replaced the file"
             )
 
-    def require_within(
-        self,
-        *,
-        most_epsilon: float | None = None,
-        most_rho: float | None = None,
-        without_noise: bool = False,
-        relation: Relation = "add_or_remove",
-    ) -> None:
-        """Refuses a task that guarantees less than its parties agreed; without a limit, any.
+    def require_counts(self, most_epsilon: float) -> GroupCounts:
+        """Return what is counted, and refuse a task that guarantees less than its parties agreed.
 
         Args:
-            most_epsilon: of counts.
-            most_rho: of vectors.
-            without_noise: whether the total of vectors needs no guarantee.
-            relation: which tables are neighbours. The same epsilon guarantees half as much for
-                add_or_remove as for replace.
+            most_epsilon: largest epsilon that was agreed, for tables that differ in one row more or
+                less (add_or_remove); the same epsilon guarantees half as much for add_or_remove as
+                for replace.
 
         Raises:
-            InputError: epsilon or rho is larger, or has no limit; there is no noise; or the
-                relation is another. The message names the flag of the command line.
+            InputError: the task sums vectors; epsilon is larger; or the relation is another.
         """
-        source = f"task {self.id.hex()}"
-        if isinstance(self.what, GroupCounts):
-            name, value, most = "epsilon", self.what.epsilon, most_epsilon
-        else:
-            name, value, most = "rho", self.what.rho, most_rho
-        if value is None:
-            if not without_noise:
-                raise InputError(
-                    f"{source}: has no noise, and guarantees nothing of the total; allow it by"
-                    " --without-noise"
-                )
-        elif most is None:
-            raise InputError(f"{source}: {name} = {value:g}; must have a limit (--most-{name})")
-        elif not value <= most:
+        source, what = f"task {self.id.hex()}", self.what
+        if not isinstance(what, GroupCounts):
+            raise InputError(f"{source}: sums vectors, which only Python does")
+        if not what.epsilon <= most_epsilon:
             raise InputError(
-                f"{source}: {name} = {value:g}; must be at most {most:g} (--most-{name})"
+                f"{source}: epsilon = {what.epsilon:g}; must be at most {most_epsilon:g}"
+                " (--most-epsilon)"
             )
-        if self.what.relation != relation:
-            raise InputError(
-                f"{source}: relation = {self.what.relation}; agreed is {relation} (--relation)"
-            )
+        if what.relation != "add_or_remove":
+            raise InputError(f"{source}: relation = {what.relation}; must be add_or_remove")
+        return what
 
     @model_validator(mode="after")
     def _fits(self) -> Task:

@@ -321,7 +321,7 @@ def _surrogate_warnings(
     usual = "" if config.max_rows else f", {MANY_MEDIANS:g} times the lower median of the releases"
     found = [
         f"{name}: claims {claim:,.0f} rows, and counts as {pooled.max_rows:,.0f}{usual}; ask its"
-        " site how many it has, and set --max-rows"
+        " site how many it has, and set max_rows"
         for name, claim in pooled.capped.items()
     ]
     if pooled.left_out:
