@@ -267,9 +267,10 @@ class TestRuns:
     def test_what_is_no_grouping_is_refused(self, folder, capsys):
         assert self.serve(folder, "--groups-by", "age") == 2
         assert "groups_by: 'age' must be one of town, home, town x home" in capsys.readouterr().err
+        (folder / "age.toml").write_text("groups_by = ['age']")
         client = ["client", "--data", str(folder / "test.csv"), "--schema"]
         client += [str(folder / "schema.json"), "--output", str(folder / "new.parquet")]
-        assert main([*client, "--groups-by", "age"]) == 2
+        assert main([*client, "--config", str(folder / "age.toml")]) == 2
         assert "groups_by: 'age' must be one of" in capsys.readouterr().err
 
     def test_a_fair_release_is_inspected(self, folder, capsys):

@@ -10,7 +10,7 @@ from conftest import make_schema, make_table
 
 from synthfair.cli import main
 
-QUICK = ["--n-synthetic", "24", "--steps", "60"]
+QUICK = {"n_synthetic": 24, "steps": 60}
 
 
 @pytest.fixture
@@ -22,10 +22,17 @@ def folder(tmp_path, schema):
     return tmp_path
 
 
-def run_client(folder, i=0, *flags):
+def run_client(folder, i=0, *flags, **settings):
     argv = ["--data", f"{folder}/client_{i}_train.csv", "--schema", f"{folder}/schema.json"]
-    argv += ["--output", f"{folder}/client_{i}.parquet", *QUICK, *flags]
+    argv += ["--output", f"{folder}/client_{i}.parquet", *configured(folder, **settings), *flags]
     return main(["client", *argv])
+
+
+def configured(folder, **settings):
+    """Return the flag of a configuration that has these settings."""
+    lines = (f"{key} = {value}" for key, value in (QUICK | settings).items())
+    (folder / "settings.toml").write_text("\n".join(lines))
+    return "--config", f"{folder}/settings.toml"
 
 
 def run_server(folder, *flags):
@@ -67,7 +74,7 @@ def test_split_writes_what_client_reads(tmp_path, capsys):
     assert main(["split", "loanapp", "--clients", "3", "--output", str(tmp_path)]) == 0
     assert len(capsys.readouterr().out.split()) == 7
     argv = ["--data", f"{tmp_path}/client_2_train.csv", "--schema", f"{tmp_path}/schema.json"]
-    argv += ["--output", f"{tmp_path}/r.parquet", "--steps", "3", "--n-synthetic", "8"]
+    argv += ["--output", f"{tmp_path}/r.parquet", *configured(tmp_path, steps=3, n_synthetic=8)]
     assert main(["client", *argv]) == 0
 
 
@@ -99,9 +106,18 @@ def test_split_cuts_a_file_by_a_column(folder, capsys, ending):
         "client_north_train.csv", "client_north_test.csv", "schema.json",
     ]  # fmt: skip
     assert set(pd.read_csv(folder / "cut" / "client_north_train.csv")["region"]) == {"north"}
-    data = ["--data", f"{folder}/cut/client_north_train.csv", "--steps", "3"]
-    argv = [*data, "--schema", f"{folder}/cut/schema.json", "--output", f"{folder}/r.parquet"]
-    assert main(["client", *argv, "--n-synthetic", "8"]) == 0
+    argv = [
+        "--data",
+        f"{folder}/cut/client_north_train.csv",
+        "--schema",
+        f"{folder}/cut/schema.json",
+    ]
+    argv += [
+        "--output",
+        f"{folder}/r.parquet",
+        *configured(folder, steps=3, n_synthetic=8),
+    ]
+    assert main(["client", *argv]) == 0
 
 
 @pytest.mark.parametrize(
@@ -126,7 +142,7 @@ def test_split_refuses(folder, capsys, flags, complaint):
 
 
 def test_a_run_says_whether_it_converged(folder, capsys):
-    assert run_client(folder, 0, "--steps", "600") == 0
+    assert run_client(folder, 0, steps=600) == 0
     said = capsys.readouterr()
     assert "NOT CONVERGED" not in said.out
     assert "converge" not in said.err
@@ -135,13 +151,12 @@ def test_a_run_says_whether_it_converged(folder, capsys):
 @pytest.mark.parametrize(
     ("setting", "problem", "advice"),
     [
-        ("inner_tolerance = 1e-30", "inner", "--lambda-theta"),
-        ("rho_o = 1000", "outer", "--steps"),
+        ({"inner_tolerance": 1e-30}, "inner", "lambda_theta"),
+        ({"rho_o": 1000}, "outer", "--steps"),
     ],
 )
 def test_a_warning_ends_a_run_that_did_not_converge(folder, capsys, setting, problem, advice):
-    (folder / "settings.toml").write_text(setting)
-    assert run_client(folder, 0, "--config", f"{folder}/settings.toml") == 0
+    assert run_client(folder, 0, **setting) == 0
     said = capsys.readouterr()
     assert f"{problem} problem  NOT CONVERGED" in said.out
     warning = " ".join(said.err.split())
@@ -154,9 +169,7 @@ def test_a_warning_ends_a_run_that_did_not_converge(folder, capsys, setting, pro
     [
         (["--rho-o", "-1"], "flags: rho_o"),
         (["--rho-o", "nan"], "flags: rho_o"),
-        (["--lambda-theta", "inf"], "flags: lambda_theta"),
-        (["--n-synthetic", "0"], "flags: n_synthetic"),
-        (["--n-synthetic", "25"], "multiple of 4"),
+        (["--steps", "0"], "flags: steps"),
         (["--config", "no.toml"], "no.toml: cannot read"),
         (["--data", "no.csv"], "no.csv: cannot read"),
         (["--schema", "no.json"], "no.json: cannot read"),
@@ -164,10 +177,16 @@ def test_a_warning_ends_a_run_that_did_not_converge(folder, capsys, setting, pro
     ],
 )
 def test_bad_flags_exit_with_2_and_leave_nothing(folder, capsys, flags, complaint):
+    configured(folder)
     before = sorted(folder.iterdir())
     assert run_client(folder, 0, *flags) == 2
     assert complaint in capsys.readouterr().err
     assert sorted(folder.iterdir()) == before
+
+
+def test_synthetic_rows_that_no_balance_fits_are_refused(folder, capsys):
+    assert run_client(folder, 0, n_synthetic=25) == 2
+    assert "multiple of 4" in capsys.readouterr().err
 
 
 def test_bad_rows_are_named(folder, capsys):
@@ -259,7 +278,7 @@ print(len(loaded), *loaded, file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize("flags", [QUICK, ["--release", "surrogate", "--k-min", "5"]])
+@pytest.mark.parametrize("flags", [["--steps", "20"], ["--release", "surrogate", "--k-min", "5"]])
 def test_a_release_loads_few_modules(folder, flags, monkeypatch):
     """Of the package; who adds one asks whether this release needs it."""
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")

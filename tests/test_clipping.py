@@ -174,8 +174,10 @@ def test_the_client_is_told_also_where_the_release_is_refused(folder, capsys):
     twins = pd.concat([TABLE.assign(income=1e4, age=50, home="own")] * 2)  # equal rows are copies
     twins.to_csv(folder / "twins.csv", index=False)
     argv = ["client", "--data", str(folder / "twins.csv"), "--schema", str(folder / "schema.json")]
-    argv += ["--output", str(folder / "out.parquet"), "--start", "real", "--n-synthetic", "24"]
-    code = main([*argv, "--steps", "2", "--learning-rate", "1e-9", "--hold-out", "0"])
+    config = folder / "settings.toml"
+    config.write_text("start = 'real'\nn_synthetic = 24\nsteps = 2\nlearning_rate = 1e-9")
+    argv += ["--output", str(folder / "out.parquet"), "--config", str(config)]
+    code = main([*argv, "--hold-out", "0"])
     shown = capsys.readouterr()
     assert code == 2
     assert not (folder / "out.parquet").exists()

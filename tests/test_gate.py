@@ -153,10 +153,13 @@ def files(tmp_path):
     return tmp_path / "rows.csv", tmp_path / "schema.json", tmp_path / "out.parquet"
 
 
-def client(files, *flags):
+def client(files, *flags, **settings):
     data, schema, output = map(str, files)
-    words = ["--data", data, "--schema", schema, "--output", output, "--n-synthetic", "24"]
-    return main(["client", *words, "--steps", "40", *flags])
+    config = files[0].with_name("settings.toml")
+    lines = {"n_synthetic": 24, "steps": 40} | settings
+    config.write_text("\n".join(f"{key} = {value!r}" for key, value in lines.items()))
+    words = ["--data", data, "--schema", schema, "--output", output, "--config", str(config)]
+    return main(["client", *words, *flags])
 
 
 def as_multiset(rows):
@@ -215,19 +218,19 @@ def details(files):
 
 
 def test_a_risky_release_is_not_written_unless_accepted_and_then_says_so(files, capsys):
-    risky = ("--start", "real", "--learning-rate", "1e-9")
-    assert client(files, *risky) == 2
+    risky = {"start": "real", "learning_rate": 1e-9}
+    assert client(files, **risky) == 2
     out, err = capsys.readouterr()
     said = " ".join(out.split())
     assert " checks failed, " in said
     assert re.search("copies of real rows: (\\d+) of \\1, expected none", said)
     assert "MORE THAN CHANCE" in details(files).read_text()
     assert "out.parquet: not written: Holds copies of real rows." in err
-    safer, last = err.index("--start range, a lower --n-synthetic"), err.index("--accept-risk")
+    safer, last = err.index("start = range, a lower n_synthetic"), err.index("--accept-risk")
     assert safer < last
     assert not files[2].exists()
     assert not Ledger.for_table(files[0]).path.exists()
-    assert client(files, *risky, "--accept-risk") == 0
+    assert client(files, "--accept-risk", **risky) == 0
     accepted = read_release(files[2], SCHEMA).header.privacy.accepted_risks
     assert accepted[0] == "Holds copies of real rows."
     assert not any(character.isdigit() for line in accepted for character in line)
@@ -312,7 +315,7 @@ def test_a_budget_that_is_spent_stops_a_release_before_rows_are_measured(files, 
 
 
 def test_settings_that_cannot_work_spend_nothing(files, capsys):
-    assert client(files, *PRIVATE, "--n-synthetic", "25") == 2
+    assert client(files, *PRIVATE, n_synthetic=25) == 2
     assert "multiple of 4" in capsys.readouterr().err
     assert not Ledger.for_table(files[0]).path.exists()
     assert client(files, "--epsilon", "1") == 2
@@ -322,7 +325,8 @@ def test_settings_that_cannot_work_spend_nothing(files, capsys):
 
 
 def test_noise_from_a_seed_is_marked_and_booked_without_a_guarantee(files):
-    assert client(files, *PRIVATE, "--insecure-noise-seed", "3") == 0
+    config = DistillConfig(epsilon=1.0, delta=1e-5, n_synthetic=24, steps=40)
+    distill_file(*files, config, Options(noise_seed=3))
     privacy = read_release(files[2], SCHEMA).header.privacy
     assert privacy.guarantee is None
     assert "fixed seed" in " ".join(privacy.discloses)
@@ -357,16 +361,15 @@ def test_what_was_bought_serves_other_settings_of_the_distillation(files):
 
 
 @pytest.mark.parametrize(
-    ("flags", "name", "complaint"),
+    ("name", "complaint"),
     [
-        (["--insecure-noise-seed", "-1"], "out.parquet", "insecure_noise_seed = -1: must be"),
-        ([], "bad\nname.parquet", "output: String should match"),
-        ([], "x" * 240 + ".parquet", "cannot write|too long|name"),
+        ("bad\nname.parquet", "output: String should match"),
+        ("x" * 240 + ".parquet", "cannot write|too long|name"),
     ],
 )
-def test_bad_names_and_seeds_are_refused_and_book_nothing(files, capsys, flags, name, complaint):
+def test_bad_names_are_refused_and_book_nothing(files, capsys, name, complaint):
     data, schema, output = files
-    assert client((data, schema, output.with_name(name)), *PRIVATE, *flags) != 0
+    assert client((data, schema, output.with_name(name)), *PRIVATE) != 0
     assert re.search(complaint, capsys.readouterr().err)
     assert not Ledger.for_table(data).path.exists()
 

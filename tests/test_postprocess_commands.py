@@ -57,7 +57,7 @@ def thresholds(folder, *more, output="fair.json"):
 
 def evaluated(folder, model):
     argv = ["evaluate", "--model", f"{folder}/{model}", "--data", f"{folder}/plain.csv", "--force"]
-    assert main([*argv, "--output", f"{folder}/run/metrics.json", "--resamples", "5"]) == 0
+    assert main([*argv, "--output", f"{folder}/run/metrics.json"]) == 0
     return json.loads((folder / "run" / "metrics.json").read_text())
 
 
@@ -117,7 +117,7 @@ def test_tables_without_labels_are_evaluated_and_reported(notion, folder, capsys
 def test_a_wanted_gap_that_needs_labels_is_said_not_to_be_measured(folder, capsys):
     make_table(n=100).drop(columns="paid").to_csv(folder / "bare.csv", index=False)
     argv = ["evaluate", "--model", f"{folder}/model.json", "--data", f"{folder}/bare.csv"]
-    argv += ["--resamples", "5", "--max-gap", "0.001", "--notion"]
+    argv += ["--max-gap", "0.001", "--notion"]
     for notion, measured in (("equalized_odds", False), ("statistical_parity", True)):
         assert main([*argv, notion]) == 0
         said = " ".join("".join(capsys.readouterr()).split())
@@ -126,7 +126,7 @@ def test_a_wanted_gap_that_needs_labels_is_said_not_to_be_measured(folder, capsy
 
 
 def test_evaluate_takes_the_tables_that_predict_takes(folder, capsys):
-    argv = ["evaluate", "--model", f"{folder}/model.json", "--resamples", "5", "--force"]
+    argv = ["evaluate", "--model", f"{folder}/model.json", "--force"]
     argv += ["--output", f"{folder}/m.json", "--data"]
     found = []
     for more in (["plain.csv"], ["t.csv", "--id", "who"]):

@@ -319,7 +319,7 @@ class TestFiles:
             said = " ".join(capsys.readouterr().err.split())
             return "is not the question that these releases" in said
 
-        assert self.serve(there, answered, "--temperature", "500") == 2
+        assert self.serve(there, answered, "--rho", "7") == 2
         assert refused()
         assert self.serve(there, answered, "--answers", "2") == 2
         assert refused()

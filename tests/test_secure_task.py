@@ -101,43 +101,21 @@ class TestAgreement:
                 group.task.require_agreed(wrong)
 
     def test_more_epsilon_is_refused(self, group):
-        group.task.require_within(most_epsilon=1.0)
+        assert group.task.require_counts(1.0) == group.task.what
         for most in (0.99, float("nan")):
             with pytest.raises(InputError, match=r"epsilon = 1; must be at most .*--most-epsilon"):
-                group.task.require_within(most_epsilon=most)
-        with pytest.raises(InputError, match=r"epsilon = 1; must have a limit \(--most-epsilon"):
-            group.task.require_within(most_rho=9.0, without_noise=True)
+                group.task.require_counts(most)
 
     @pytest.mark.parametrize("what", [VECTORS, ROWS])
-    def test_more_rho_is_refused(self, what):
-        task = parties(what).task
-        task.require_within(most_rho=0.25)
-        for most in (0.24, float("nan")):
-            with pytest.raises(InputError, match=r"rho = 0.25; must be at most .*--most-rho"):
-                task.require_within(most_rho=most)
-        with pytest.raises(InputError, match=r"rho = 0.25; must have a limit \(--most-rho"):
-            task.require_within(most_epsilon=9.0, without_noise=True)
+    def test_vectors_are_no_counts(self, what):
+        with pytest.raises(InputError, match="sums vectors"):
+            parties(what).task.require_counts(9.0)
 
-    def test_vectors_without_noise_are_refused_unless_allowed(self, group):
-        bare = VECTORS.model_dump() | {"rho": None}
-        task = Task.model_validate(group.task.model_dump() | {"what": bare, "without_noise": True})
-        task.require_within(without_noise=True)
-        with pytest.raises(InputError, match="no noise.*--without-noise"):
-            task.require_within(most_epsilon=9.0, most_rho=9.0)
-
-    @pytest.mark.parametrize("what", [COUNTS, VECTORS, ROWS])
-    def test_another_relation_is_refused(self, what):
+    def test_another_relation_is_refused(self):
         """As the same epsilon with less noise."""
-        limits, relations = {"most_epsilon": 1.0, "most_rho": 1.0}, ("add_or_remove", "replace")
-        for relation in relations:
-            task = parties(what.model_copy(update={"relation": relation})).task
-            for agreed in relations:
-                if agreed == relation:
-                    task.require_within(**limits, relation=agreed)
-                else:
-                    said = f"relation = {relation}; agreed is {agreed}"
-                    with pytest.raises(InputError, match=said):
-                        task.require_within(**limits, relation=agreed)
+        task = parties(COUNTS.model_copy(update={"relation": "replace"})).task
+        with pytest.raises(InputError, match="relation = replace; must be add_or_remove"):
+            task.require_counts(9.0)
 
     def test_the_statement_says_against_how_many_aggregators(self):
         two, three = (parties(aggregators=number).task.statement for number in (2, 3))

@@ -32,7 +32,7 @@ def folder(tmp_path):
 def serve(folder, *flags):
     releases = map(str, sorted(folder.glob("*.parquet")))
     argv = ["server", *releases, "--schema", f"{folder}/schema.json", "--test", f"{folder}/t.csv"]
-    return main([*argv, "--output", f"{folder}/server", "--resamples", "20", *flags])
+    return main([*argv, "--output", f"{folder}/server", *flags])
 
 
 def metrics(folder):
@@ -44,7 +44,7 @@ def test_a_client_signs_and_the_server_knows_it(folder, capsys):
     assert main(["keygen", "--output", f"{folder}/new.key"]) == 0
     assert f"{folder}/new.pub" in capsys.readouterr().out.replace("\n", "")
     argv = ["client", "--data", f"{folder}/d.csv", "--schema", f"{folder}/schema.json"]
-    argv += ["--output", f"{folder}/new.parquet", "--steps", "40", "--n-synthetic", "24"]
+    argv += ["--output", f"{folder}/new.parquet", "--steps", "40"]
     assert main([*argv, "--sign", f"{folder}/new.pub"]) == 2
     assert "new.pub: not a private key" in capsys.readouterr().err
     assert main([*argv, "--sign", f"{folder}/new.key"]) == 0
@@ -105,7 +105,9 @@ def test_the_page_says_how_to_sign_again(folder):
 def test_an_outlier_is_warned_about(folder, capsys):
     key = sf.release.read_signing_key(folder / "lender_2.key")
     sf.write_release(flipped(some_pool()["c0"], 100), folder / "r2.parquet", key=key)
-    assert serve(folder, "--keys", str(folder), "--max-influence", "100", "--report") == 0
+    (folder / "server.toml").write_text("max_influence = 100")
+    config = "--config", str(folder / "server.toml")
+    assert serve(folder, "--keys", str(folder), *config, "--report") == 0
     said = capsys.readouterr()
     assert "r2 (scores, accuracy): moves the model much further" in " ".join(said.err.split())
     assert "OUTLIER" in said.out

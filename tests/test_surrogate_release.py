@@ -441,10 +441,9 @@ def test_the_commands_go_from_unlike_clients_to_a_fair_model(folder, capsys):
     assert "real rows" in capsys.readouterr().out
     words = ["server", *map(str, sorted(folder.glob("c?.parquet"))), "--rho", "10", "--frontier"]
     words += ["--schema", f"{folder}/schema.json", "--test", f"{folder}/test.csv", "--report"]
-    assert (
-        main([*words, "--resamples", "20", "--max-influence", "5", "--output", f"{folder}/server"])
-        == 0
-    )
+    (folder / "server.toml").write_text("max_influence = 5")
+    config = ["--config", f"{folder}/server.toml"]
+    assert main([*words, *config, "--output", f"{folder}/server"]) == 0
     assert "on the pooled rows" in capsys.readouterr().out
     page = (folder / "server" / "report.html").read_text()
     assert "--release surrogate" in page
@@ -452,16 +451,19 @@ def test_the_commands_go_from_unlike_clients_to_a_fair_model(folder, capsys):
     assert "<svg" in (folder / "server" / "frontier.svg").read_text()
 
 
-def server_words(folder, *flags):
+def server_words(folder, *flags, max_rows=1e6):
     paths = map(str, sorted(folder.glob("c?.parquet")))
     files = ["--schema", f"{folder}/schema.json", "--output", f"{folder}/server"]
-    limits = ["--max-influence", "5", "--max-spd-influence", "1"]
-    return ["server", *paths, *files, *limits, *map(str, flags)]
+    (folder / "server.toml").write_text(
+        f"max_influence = 5\nmax_spd_influence = 1\nmax_rows = {max_rows}"
+    )
+    config = ["--config", f"{folder}/server.toml"]
+    return ["server", *paths, *files, *config, *map(str, flags)]
 
 
 def test_records_are_written_for_any_learner(folder, releases, capsys):
     path = folder / "records.parquet"
-    assert main(server_words(folder, "--records", path, "--max-rows", 100)) == 0
+    assert main(server_words(folder, "--records", path, max_rows=100)) == 0
     assert f"{folder}/server/fair_table.parquet, {path}." in "".join(
         capsys.readouterr().out.split("\n")
     )
@@ -592,7 +594,7 @@ def test_a_surrogate_that_stands_for_far_more_rows_than_the_others_is_named(fold
     huge = replace(releases["c0"], weight=1e4 * releases["c0"].weight)
     write_release(huge, folder / "c0.parquet")
     served = run_server(folder, max_influence=50.0, max_spd_influence=2.0)
-    (said,) = [line for line in served.warnings if "--max-rows" in line]
+    (said,) = [line for line in served.warnings if "max_rows" in line]
     assert said.startswith(f"{folder}/c0.parquet: claims 3,200,000 rows, and counts as 3,100, 20")
 
 

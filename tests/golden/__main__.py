@@ -5,7 +5,7 @@ python -m tests.golden --check             computes, compares, and says what dif
 python -m tests.golden --check gaps sums   some of the sections
 python -m tests.golden --check deploy      a job of real processes; else only with --slow
 
-Only the command line is used, an example, and files that they document. A float may differ by 1e-6 of its size,
+Only the command line is used, an example, and files that they document; noise is seeded in Python. A float may differ by 1e-6 of its size,
 or by 1e-8, and more where it says so below; texts and integers must be equal. What differs from
 run to run (times, paths, keys, hashes of content) is left out. Where a change is wanted, write the
 files anew, and review what ``git diff`` shows.
@@ -40,6 +40,8 @@ import pyarrow.parquet as pq
 
 from examples.deployment import demonstrate
 from synthfair.cli import main as synthfair
+from synthfair.client import Options, distill_file
+from synthfair.config import load_release_config
 
 FOLDER = Path(__file__).parent
 DIGITS = 10
@@ -148,20 +150,31 @@ TESTS = "split/client_0_test.csv split/client_1_test.csv"
 @cache
 def release() -> dict[str, Any]:
     """Files of two unlike clients, and their releases of both kinds, with and without epsilon."""
-    run("split loanapp --by suffolk --test-fraction 0.4 --output split")
+    run("split loanapp --by suffolk --output split")
     run("split loanapp --clients 3 --skew 0.3 --seed 1 --output skewed")
     kept: dict[str, Any] = {str(f): read(f) for f in sorted(Path().glob("split/*_train.csv"))}
     kept["skewed"] = [len(pd.read_csv(file)) for file in sorted(Path().glob("skewed/*.csv"))]
     kept["codebook"] = read(Path("split/schema.json"))
-    fair = "--config " + toml("fair.toml", SMALL)
-    for kind, asked in {"fair": fair, "surrogate": "--release surrogate --k-min 30"}.items():
-        for noise, epsilon in {"": "", "_private": f"{PRIVATE} {SEEDED}"}.items():
-            for client, trial in enumerate(["", "--hold-out 0"]):
-                name = f"{kind}{noise}_{client}"
-                files = f"--ledger seeded.jsonl --output {name}.parquet"
-                command = f"{CLIENT.format(client)} {asked} {epsilon} {trial} {files}"
-                kept[name] = step(command, f"{name}.parquet")
-            kept[name]["inspected"] = run(f"inspect {name}.parquet --schema split/schema.json")
+    toml("fair.toml", SMALL)
+    toml("surrogate.toml", "release = 'surrogate'; k_min = 30")
+    for kind in ("fair", "surrogate"):
+        asked = f"--config {kind}.toml"
+        for client, trial in enumerate(["", "--hold-out 0"]):
+            name = f"{kind}_{client}"
+            command = f"{CLIENT.format(client)} {asked} {trial} --output {name}.parquet"
+            kept[name] = step(command, f"{name}.parquet")
+            # The same with noise of a seed.
+            config, _ = load_release_config(Path(f"{kind}.toml"), epsilon=20.0, delta=1e-5)
+            files = (
+                f"split/client_{client}_train.csv",
+                "split/schema.json",
+                f"{kind}_private_{client}.parquet",
+            )
+            options = Options(noise_seed=1, ledger=Path("seeded.jsonl"))
+            distill_file(*map(Path, files), config, options)
+            kept[f"{kind}_private_{client}"] = read(Path(files[-1]))
+        for name in (f"{kind}_1", f"{kind}_private_1"):
+            kept[f"{name}/inspected"] = run(f"inspect {name}.parquet --schema split/schema.json")
         # Noise that protects: what is guaranteed and booked does not depend on it.
         name, again = f"{kind}_guaranteed", f"{CLIENT.format(0)} {asked} --ledger book.jsonl"
         kept[name] = step(f"{again} {PRIVATE} --output {name}.parquet", f"{name}.parquet")
@@ -181,7 +194,7 @@ def server() -> dict[str, Any]:
     for name, asked in {
         "fair": "",
         "fair_private": "",
-        "surrogate": "--penalty selection_rate --rho 1 --lambda-theta 0.1 --records surrogate/records.parquet",
+        "surrogate": "--penalty selection_rate --rho 1 --records surrogate/records.parquet",
         "surrogate_private": "--notion equal_opportunity --rho 3 --frontier",
     }.items():
         said = run(f"server {name}_0.parquet {name}_1.parquet {pool} {asked} --output {name}")
@@ -190,13 +203,11 @@ def server() -> dict[str, Any]:
     # Without the larger client the problem has several minima, and its influence is not determined.
     del kept["surrogate"]["said"], kept["surrogate"]["metrics.json"]["influence"]
     least = f"server surrogate_0.parquet surrogate_1.parquet {pool} --output least"
-    kept["least"] = step(
-        f"{least} --max-gap 0.1 --penalty covariance --lambda-theta 0.1", "least/model.json"
-    )
+    kept["least"] = step(f"{least} --max-gap 0.1 --penalty covariance", "least/model.json")
     mixed = f"server fair_0.parquet surrogate_1.parquet {pool} --output mixed"
     kept["refused"] = run(mixed, code=2)
     model = "--model surrogate_private/model.json --data split/client_1_test.csv"
-    kept["evaluated"] = step(f"evaluate {model} --resamples 20 --output e.json", "e.json")
+    kept["evaluated"] = step(f"evaluate {model} --output e.json", "e.json")
     kept["predicted"] = step(f"predict {model} --explain --output scored.csv", "scored.csv")
     return kept
 
@@ -295,8 +306,7 @@ def compare() -> dict[str, Any]:
     """Methods on the same clients."""
     configs = f"--config {toml('c.toml', SMALL)} --train-config {toml('t.toml', ROUNDS)}"
     methods = "--methods single_shot surrogate central local fedavg constant --seeds 1 --weights 10"
-    clients = "--by suffolk --test-fraction 0.4"
-    run(f"compare loanapp {clients} {methods} {configs} --output compared")
+    run(f"compare loanapp --by suffolk {methods} {configs} --output compared")
     return {file.parent.name: read(file) for file in sorted(Path().glob("compared/*/*.json"))}
 
 
