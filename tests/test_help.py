@@ -54,6 +54,14 @@ def parsed(words):
     return APP.parse_args(words, exit_on_error=False, print_error=False)
 
 
+@each
+def test_a_page_has_at_most_twenty_flags(name):
+    if name in (*ABOVE, "train"):  # settings of all methods in rounds are flags of one command
+        return
+    flags = [flag.name for flag in ALL[name].assemble_argument_collection() if flag.show]
+    assert len([flag for flag in flags if flag.startswith("--")]) <= 20, flags
+
+
 def test_the_overview_names_every_command_with_its_purpose_and_loads_none():
     code = (
         "import sys; from synthfair.cli import main\n"
