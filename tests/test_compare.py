@@ -382,7 +382,8 @@ def test_compare_goes_on_where_it_stopped(tmp_path, capsys):
     assert "penalty weight 10" in said
     assert json.loads(done.read_text()) == there
     assert main(["compare", "loanapp", "--methods", "magic", "--output", str(tmp_path)]) == 2
-    assert main([*argv, "--lambda-theta", "0.5"]) == 2
+    (tmp_path / "other.toml").write_text("lambda_theta = 0.5")
+    assert main([*argv, "--config", str(tmp_path / "other.toml")]) == 2
     assert "other settings" in capsys.readouterr().err
     (tmp_path / "gap.toml").write_text("max_gap = 0.1")
     assert main([*argv, "--config", str(tmp_path / "gap.toml")]) == 2

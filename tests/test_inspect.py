@@ -74,9 +74,7 @@ def test_a_mismatch_is_shown_and_fails(folder, capsys, flags, complaint):
 
 
 def test_all_that_does_not_fit_is_named(folder):
-    found = inspect_release(
-        folder / "r.parquet", schema=make_schema(n_groups=3), keys={}
-    )
+    found = inspect_release(folder / "r.parquet", schema=make_schema(n_groups=3), keys={})
     assert (found.fits, found.client, len(found.problems)) == (False, None, 2)
 
 
