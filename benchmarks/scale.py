@@ -107,10 +107,11 @@ def run_rows(setting: ManyRows, _seed: int, *, smoke: bool) -> Usage:
             file.write_table(first)
             for table in tables:
                 file.write_table(table)
+        config = folder / "release.toml"
+        config.write_text(f"n_synthetic = 2000\nsteps = {5 if smoke else 1000}")
         return watch(
-            "synthfair.client", "--schema", schema, "--data", data, "--n-synthetic", 2000,
-            "--steps", 5 if smoke else 1000, "--output", folder / "release.parquet",
-            "--without-epsilon",
+            "synthfair.client", "--schema", schema, "--data", data, "--config", config,
+            "--output", folder / "release.parquet", "--without-epsilon",
         )  # fmt: skip
 
 

@@ -93,15 +93,6 @@ def test_the_page_shows_the_numbers_of_metrics_json_and_the_terminal_the_largest
     )
 
 
-def test_the_page_says_how_to_sign_again(folder):
-    assert serve(folder, "--keys", str(folder), "--report", "--max-influence", "1.5") == 0
-    page = html.unescape((folder / "server" / "report.html").read_text())
-    assert "--output r0.parquet" in page
-    assert "--sign lender_0.key" in page
-    assert "--keys lender_0.pub lender_1.pub lender_2.pub lender_3.pub" in page
-    assert "--max-influence 1.5" in page
-
-
 def test_an_outlier_is_warned_about(folder, capsys):
     key = sf.release.read_signing_key(folder / "lender_2.key")
     sf.write_release(flipped(some_pool()["c0"], 100), folder / "r2.parquet", key=key)
