@@ -27,7 +27,7 @@ from benchmarks.runs import Runs
 from benchmarks.showing import page, verdict
 from synthfair.data.partition import write_clients
 
-CASES = {
+SETTINGS = {
     "N_s = 800": ("", []),
     "N_s = 8319": (
         'labels = "copy"\nn_synthetic = 8319\n',
@@ -91,7 +91,7 @@ def run_start(setting: StartSetting, seed: int, *, smoke: bool) -> Usage:
         return watch("synthfair", "--help")
     case, kind = setting.case.split(", ")
     folder = Path(_folder().name)
-    settings, flags = CASES[case]
+    settings, flags = SETTINGS[case]
     config = folder / "release.toml"
     config.write_text(settings + (ROOT.parent / "configs/law_school/race.toml").read_text())
     words = (
@@ -116,7 +116,7 @@ def show(runs: Runs) -> dict[str, str]:
     return {"cold.md": page("cold/cold", runs, rows=lines)}
 
 
-CASES = (*(f"{case}, {kind}" for case in FLAGS for kind in ("cold", "warm")), HELP)
+CASES = (*(f"{case}, {kind}" for case in SETTINGS for kind in ("cold", "warm")), HELP)
 
 COLD = Experiment(
     name="runs",
