@@ -109,8 +109,7 @@ def distill_problem(
     problem: Problem,
     header: Header,
     schema: Schema,
-    run: Run = Run(),  # noqa: B008 - immutable
-    *,
+    run: Run,
     optimizer: optax.GradientTransformation | None = None,
 ) -> Distillation:
     """Optimise the synthetic rows of a bilevel problem, with the settings of the header.

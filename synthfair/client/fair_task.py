@@ -288,7 +288,7 @@ class FairTask:
         header = make_header(
             self.config, self.schema, model=model, penalty=penalty, guarantee=self.guarantee
         )
-        return distill_problem(problem, header, self.schema, run, optimizer=optimizer)
+        return distill_problem(problem, header, self.schema, run, optimizer)
 
     @property
     def _groups(self) -> int:
