@@ -134,8 +134,7 @@ def run(
     *,
     job: Path | None = None,
     attach: str | None = None,
-    abort: str | None = None,
-    output: Path | None = None,
+    output: Path,
     force: Force = False,
 ) -> None:
     r"""Submit a job, show how it goes, and fetch its results.
@@ -146,7 +145,7 @@ def run(
         python -m synthfair deploy run kits/lead@example.org \
             --job jobs/single_shot --output results
 
-    Interrupted, it leaves the job running; --attach goes on showing it, and --abort ends it.
+    Interrupted, it leaves the job running; --attach goes on showing it.
 
     A site that refuses says so by a code, which is shown with what it means. Why, it says in its
     own log alone. The page of python -m synthfair report shows the sites, too.
@@ -155,22 +154,15 @@ def run(
         kit: Folder of a submitter's kit.
         job: Folder of the job that is submitted.
         attach: Id of a job that runs, or has ended.
-        abort: Id of a job that runs; it is ended, and nothing else.
-        output: Folder for the results; not with --abort.
+        output: Folder for the results.
     """
     from synthfair.cli.job_display import job_bar, tell
     from synthfair.cli.show import say
     from synthfair.deploy import session as engine
     from synthfair.files import require_free
 
-    if [job, attach, abort].count(None) != 2:
-        raise InputError("flags: give one of --job, --attach and --abort")
-    if abort:
-        with engine.connect(kit) as session:
-            engine.abort(session, abort)
-        return
-    if output is None:
-        raise InputError("--output: must name a folder for the results")
+    if (job is None) == (attach is None):
+        raise InputError("flags: give one of --job and --attach")
     require_free(*(output / name for name in sorted(engine.RESULTS)), force=force)
     with engine.connect(kit) as session:
         submitted = engine.submit(session, job) if job else str(attach)

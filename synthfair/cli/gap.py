@@ -230,7 +230,6 @@ def aggregate(
     force: Force = False,
     shares: tuple[float, ...] = (),
     no_ids: bool = False,
-    id_memory: Int = 128,
 ) -> None:
     r"""Estimate gaps between groups from any number of reports, with intervals.
 
@@ -254,9 +253,6 @@ def aggregate(
             a gaps.json that is in the folder of a metrics.json.
         shares: Shares of the groups, if known.
         no_ids: Do not look for repeated reports; the column report may be missing.
-        id_memory: Memory for finding repeated reports, in MiB. With too little, some new reports
-            are rejected as repeated; a warning says how many. 128 is enough for 10^7 reports; 10^9
-            need 4096.
     """
     from synthfair.cli.show import say, warn
     from synthfair.files import require_distinct, require_free
@@ -276,8 +272,7 @@ def aggregate(
     require_confidence(confidence)  # before the reports are read, which may take hours
     if shares:
         require_shares(shares, len(public.groups))
-    ids = None if no_ids else SeenIds(id_memory * 2**20)
-    sums = aggregate_reports(sources, public, ids)
+    sums = aggregate_reports(sources, public, None if no_ids else SeenIds())
     warn(*rejected_warnings(sums, public))
     mechanism, public_shares = public.make_mechanism(), shares or None
     estimate = estimate_gaps(sums.tally, mechanism, confidence=confidence, shares=public_shares)

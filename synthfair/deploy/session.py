@@ -125,30 +125,18 @@ def attach(
     Raises:
         InputError: the server knows no such job.
     """
-    with _job_errors(job):
+    from nvflare.fuel.flare_api.api_spec import JobNotFound, JobNotRunning
+
+    try:
         meta = session.monitor_job_and_return_job_meta(
             job, timeout=most_seconds, poll_interval=POLL, cb=_watch, on_progress=on_progress
         )[1]
+    except (JobNotFound, JobNotRunning) as error:
+        raise InputError(f"{job}: the server has no such job, or it has ended") from error
     if meta is None:
         session.abort_job(job)
         return JobResult(job, f"aborted after {most_seconds:g} s", None)
     return JobResult(job, str(meta.get("status")), _fetch(session, job, output))
-
-
-def abort(session: Session, job: str) -> None:
-    """Ends a job that runs. Raises InputError: the server knows no such job."""
-    with _job_errors(job):
-        session.abort_job(job)
-
-
-@contextmanager
-def _job_errors(job: str) -> Iterator[None]:
-    from nvflare.fuel.flare_api.api_spec import JobNotFound, JobNotRunning
-
-    try:
-        yield
-    except (JobNotFound, JobNotRunning) as error:
-        raise InputError(f"{job}: the server has no such job, or it has ended") from error
 
 
 def _watch(session: Session, job: str, meta: dict[str, Any], *, on_progress: OnProgress) -> bool:

@@ -309,9 +309,8 @@ HASHES, WORD = 4, 64
 PARTS = 8
 """Number of parts of an id, of 32 bits each."""
 
-SMALLEST_BYTES, LARGEST_BYTES = 2**10, 2**36
-DEFAULT_BYTES = 2**27
-"""Loses 6 in 100,000 ids at the end of 10^7, and one in 50 at the end of 10^8."""
+ID_BYTES = 2**27
+"""Memory for ids of reports; 6 in 100,000 are lost at the end of 10^7, one in 50 of 10^8."""
 
 
 class SeenIds:
@@ -331,21 +330,14 @@ class SeenIds:
         [True, True, False]
     """
 
-    def __init__(self, size: int = DEFAULT_BYTES, source: RandomBytes = system_entropy) -> None:
+    def __init__(self, size: int = ID_BYTES, source: RandomBytes = system_entropy) -> None:
         """Makes an empty filter.
 
         Args:
-            size: bytes of memory, from 2^10 to 2^36, rounded down to a power of two.
+            size: bytes of memory, a power of two.
             source: of the keys of the hash functions.
-
-        Raises:
-            InputError: a size out of range.
         """
-        if not SMALLEST_BYTES <= size <= LARGEST_BYTES:
-            raise InputError(
-                f"id memory = {size} bytes: must be {SMALLEST_BYTES} to {LARGEST_BYTES}"
-            )
-        self._words = np.zeros(2 ** (size.bit_length() - 1) // 8, np.uint64)
+        self._words = np.zeros(size // 8, np.uint64)
         self._keys = np.frombuffer(source(16 * (PARTS + 1)), np.uint64).reshape(2, PARTS + 1)
         self.accepted = 0
 

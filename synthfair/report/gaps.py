@@ -114,6 +114,7 @@ def rejected_warnings(sums: ReportSums, collection: Collection) -> list[str]:
         lines.append("report ids are not checked: repeated reports are counted again")
     elif (share := sums.ids.lost_share()) > 0.001:
         lines.append(
-            f"one new report in {1 / share:.0f} is rejected as repeated: raise --id-memory"
+            f"one new report in {1 / share:.0f} is rejected as repeated, by chance: there are too"
+            " many to tell them all apart"
         )
     return lines
