@@ -17,7 +17,7 @@ SOURCE = Source(
     "femnist_digits_by_writer.npz",
     "67986194a53f2668e7d6df5147114e9a4d4f2a7ab61d8026b2041f1e20ace22f",
 )
-"""Made of public LEAF samples, with no address of its own: it lies where SYNTHFAIR_DATA says."""
+"""Made of public LEAF samples, with no address of its own: it lies in the folder SYNTHFAIR_DATA."""
 
 GROUPS = ("black pen", "blue pen", "chalk")
 

@@ -146,18 +146,35 @@ def test_a_file_without_an_address_must_be_at_hand(served):
         find_file(served._replace(url=""))
 
 
-def test_the_named_folder_takes_the_place_of_the_cache_and_is_checked(
+def test_a_file_of_the_named_folder_comes_first_and_is_never_replaced(
     served, cache, tmp_path, monkeypatch
 ):
-    folder = tmp_path / "named"
-    monkeypatch.setenv(DATA_VARIABLE, str(folder))
-    path = find_file(served)
-    assert path == folder / "table.csv"
-    path.write_bytes(b"tampered")
-    with pytest.raises(InputError, match=f"table.csv: not in {folder}, or changed there"):
-        find_file(served._replace(url=""))
-    assert find_file(served).read_bytes() == CONTENT
+    path = tmp_path / "named" / "table.csv"
+    path.parent.mkdir()
+    monkeypatch.setenv(DATA_VARIABLE, str(path.parent))
+    path.write_bytes(b"changed")
+    found = hashlib.sha256(b"changed").hexdigest()
+    with pytest.raises(InputError, match=f"{path}: .* is {found}; it must be {served.sha256}"):
+        find_file(served)
+    assert path.read_bytes() == b"changed"
+    path.write_bytes(CONTENT)
+    assert find_file(served) == path
     assert not cache.exists()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_is_not_in_the_named_folder_is_downloaded_to_the_cache(
+    there, served, cache, tmp_path, monkeypatch
+):
+    folder = tmp_path / "named"
+    if there:
+        folder.mkdir()
+    monkeypatch.setenv(DATA_VARIABLE, str(folder))
+    assert find_file(served) == cache / "table.csv"
+    assert folder.exists() == there
+    assert not [*folder.glob("*")]
+    with pytest.raises(InputError, match=f"gone.csv: not in {folder}.*Put the file"):
+        find_file(served._replace(file="gone.csv", url=""))
 
 
 def test_unknown_table():

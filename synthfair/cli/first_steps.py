@@ -121,8 +121,8 @@ def split(
 
     Tables: loanapp (sensitive: white), law_school (race, male), dutch (sex), adult (sex, race),
     bank (age_25_to_60); or a file, CSV or Parquet, with --schema. A named table is taken from the
-    folder named by SYNTHFAIR_DATA, or from the user's cache; where it is not there, it is
-    downloaded from its public source. Its sha256 is checked.
+    folder named by SYNTHFAIR_DATA, or from the user's cache, to which it is downloaded from its
+    public source where it is in neither. Its sha256 is checked.
 
     Args:
         seed: Seed of the split.

@@ -16,7 +16,7 @@ from synthfair.data.tables import read_table
 from synthfair.errors import InputError, reason
 
 DATA_VARIABLE = "SYNTHFAIR_DATA"
-"""The environment variable with the folder of the files; where unset, the user's cache."""
+"""The environment variable with a folder of the user's, in which files are looked for first."""
 
 
 class Source(NamedTuple):
@@ -92,7 +92,7 @@ def load_dataset(
     """A named public table, with only the columns that its schema uses, and that schema.
 
     The files come from the folder that the environment variable SYNTHFAIR_DATA names, or from the
-    user's cache; what is not there is downloaded. Their sha256 is checked each time.
+    user's cache, to which is downloaded what is in neither. Their sha256 is checked each time.
 
     Args:
         name: loanapp, law_school, dutch, adult or bank; or with ``_additive`` at the end, the same
@@ -201,14 +201,21 @@ def read_bank(path: Path, schema: Schema) -> pd.DataFrame:
 def find_file(source: Source) -> Path:
     """Return a source's file, checked against its sha256.
 
-    It is looked for, and downloaded to, the folder that SYNTHFAIR_DATA names, or the user's cache.
+    It is looked for in the folder that SYNTHFAIR_DATA names, in which nothing is written; and then
+    in the user's cache, to which it is downloaded.
 
     Raises:
         InputError: the file is not there and cannot be had, or has another sha256.
     """
     import pooch
 
-    folder = os.environ.get(DATA_VARIABLE) or pooch.os_cache("synthfair")
+    if folder := os.environ.get(DATA_VARIABLE):
+        path = Path(folder) / source.file
+        if path.is_file():
+            if (found := pooch.file_hash(str(path))) != source.sha256:
+                raise InputError(f"{path}: its sha256 is {found}; it must be {source.sha256}")
+            return path
+    cache = pooch.os_cache("synthfair")
 
     def member(url: str, output: str, _: object) -> None:
         """Writes a file out of a zip archive: only that is checked, as archives get packed anew."""
@@ -219,11 +226,11 @@ def find_file(source: Source) -> Path:
 
     downloader: Any = member if source.member else None
     try:
-        path = pooch.retrieve(source.url, source.sha256, source.file, folder, None, downloader)
+        path = pooch.retrieve(source.url, source.sha256, source.file, cache, None, downloader)
     # requests' exceptions are OSErrors, too; a member that is not there is a KeyError.
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise InputError(
-            f"{source.file}: not in {folder}, or changed there, and no download: {reason(error)}."
+            f"{source.file}: not in {folder or cache}, and no download: {reason(error)}."
             f" Put the file into a folder and name that folder in {DATA_VARIABLE}"
         ) from error
     return Path(path)
