@@ -35,7 +35,7 @@ from sklearn.metrics import roc_auc_score
 import synthfair as sf
 from benchmarks.harness import Experiment, main, surrogates_version
 from benchmarks.showing import page_of
-from synthfair.config import ReleaseConfig
+from synthfair.config.client_settings import ReleaseConfig
 from synthfair.data.datasets import SOURCES
 from synthfair.data.encode import encode_records
 from synthfair.data.schema import Numeric

@@ -19,7 +19,7 @@ import synthfair as sf
 from benchmarks.harness import Experiment, main, surrogates_version
 from benchmarks.runs import Runs
 from benchmarks.showing import page
-from synthfair.config import ReleaseConfig
+from synthfair.config.client_settings import ReleaseConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.datasets import SOURCES
 from synthfair.data.encode import encode_records

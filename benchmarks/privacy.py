@@ -30,7 +30,7 @@ from benchmarks.private_methods import EVERY
 from benchmarks.runs import AccuracySpd, Runs
 from benchmarks.showing import accuracy_text, as_svg, over_epsilon, page, panels, verdict
 from synthfair.compare import federate, run_method
-from synthfair.config import load_distill_config
+from synthfair.config.loading import load_distill_config
 from synthfair.data.datasets import SOURCES
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)

@@ -31,7 +31,7 @@ from benchmarks.unlike.clients import (
 )
 from benchmarks.unlike.training import LAMBDA_THETA
 from synthfair.compare.federation import pooled
-from synthfair.config import load_distill_config
+from synthfair.config.loading import load_distill_config
 from synthfair.data.datasets import SOURCES
 from synthfair.surrogate import FairTable, make_fair_table, train_fair
 

@@ -12,7 +12,8 @@ from . import (
     surrogate,
 )
 from .client import Distillation, distill_table
-from .config import DistillConfig, ServerConfig, SurrogateConfig
+from .config.client_settings import DistillConfig, SurrogateConfig
+from .config.server_settings import ServerConfig
 from .data.datasets import load_dataset
 from .data.draft import draft_schema
 from .data.encode import Encoded, encode

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import synthfair
-from synthfair.config import ServerConfig, Target
+from synthfair.config.server_settings import ServerConfig
+from synthfair.config.target import Target
 from synthfair.data.encode import Encoded, encode, encode_inputs
 from synthfair.data.schema import GroupNames, Schema
 from synthfair.data.tables import read_table

@@ -20,14 +20,10 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.config import (
-    STRICT,
-    ReleaseConfig,
-    ServerConfig,
-    SurrogateConfig,
-    Target,
-)
-from synthfair.config.rules import Notion, ParityNotion
+from synthfair.config.client_settings import ReleaseConfig, SurrogateConfig
+from synthfair.config.rules import STRICT, Notion, ParityNotion
+from synthfair.config.server_settings import ServerConfig
+from synthfair.config.target import Target
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.files import read_as, read_numbers, write_json

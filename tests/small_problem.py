@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from conftest import make_schema, make_table
 
-from synthfair.config import DistillConfig
+from synthfair.config.client_settings import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill import problem as outer
 from synthfair.distill.problem import evaluate, make_problem

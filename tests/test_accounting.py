@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from synthfair.config import DistillConfig
+from synthfair.config.client_settings import DistillConfig
 from synthfair.distill.problem import make_penalty
 from synthfair.model import LinearModel
 from synthfair.privacy.accounting import accountant, compose, delta_of, epsilon_of, mu_for

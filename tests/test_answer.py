@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from report_runs import copied, edited, tables, write_run
 
-from synthfair.config import Target
+from synthfair.config.target import Target
 from synthfair.fairness.metrics import Metric
 from synthfair.report.answer import RULE_OF_THUMB, Plain, answer, sentence, tiles, verdict
 from synthfair.report.figures import answer_figure

@@ -6,7 +6,7 @@ from conftest import make_schema, make_table, silent
 from scipy.stats import beta
 
 from synthfair.client.fair_task import FairTask
-from synthfair.config import DistillConfig
+from synthfair.config.client_settings import DistillConfig
 from synthfair.data.encode import Encoded, encode
 from synthfair.privacy import mechanism, queries
 from synthfair.privacy.mechanism import NoisySum

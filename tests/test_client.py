@@ -11,7 +11,7 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.client import Options, RefusedReleaseError, check_rows, distill_file
-from synthfair.config import DistillConfig
+from synthfair.config.client_settings import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.files import claimed

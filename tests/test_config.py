@@ -6,12 +6,8 @@ import pytest
 import synthfair as sf
 from synthfair.cli import make_app
 from synthfair.cli.train import Settings
-from synthfair.config import (
-    DistillConfig,
-    load_distill_config,
-    load_release_config,
-    load_server_config,
-)
+from synthfair.config.client_settings import DistillConfig
+from synthfair.config.loading import load_distill_config, load_release_config, load_server_config
 from synthfair.data.datasets import configs_folder
 from synthfair.errors import InputError
 from synthfair.federated import METHODS, TrainConfig, load_train_config, own_settings

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from two_sites import NAMES, RELEASE, InProcess, World
 
 from synthfair.client.from_file import Options, distill_file
-from synthfair.config import ServerConfig
+from synthfair.config.server_settings import ServerConfig
 from synthfair.deploy.single_shot import release_config
 from synthfair.errors import InputError
 from synthfair.privacy.ledger import Ledger

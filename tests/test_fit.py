@@ -11,7 +11,7 @@ from scipy.special import expit
 import synthfair as sf
 from synthfair.client.fair_task import FairTask
 from synthfair.client.run import Run
-from synthfair.config import DistillConfig
+from synthfair.config.client_settings import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.model import LinearModel, logistic

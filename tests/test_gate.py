@@ -13,7 +13,7 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.client import Options, RefusedReleaseError, distill_file
 from synthfair.client.fair_task import FairTask, HeldOut
-from synthfair.config import DistillConfig
+from synthfair.config.client_settings import DistillConfig
 from synthfair.data.encode import Encoded, encode
 from synthfair.errors import InputError
 from synthfair.privacy.gate import ALARM, excess, nearer, preview

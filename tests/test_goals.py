@@ -6,7 +6,7 @@ import pytest
 from conftest import needs_data
 
 import synthfair as sf
-from synthfair.config import load_distill_config
+from synthfair.config.loading import load_distill_config
 from synthfair.data.datasets import configs_folder
 from synthfair.data.encode import encode
 from synthfair.distill.problem import make_problem

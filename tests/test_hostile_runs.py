@@ -10,7 +10,8 @@ from report_runs import write_run
 from test_report_federation import COURSE
 
 from synthfair.cli import main
-from synthfair.config import ServerConfig, SurrogateConfig
+from synthfair.config.client_settings import SurrogateConfig
+from synthfair.config.server_settings import ServerConfig
 from synthfair.federated import TrainConfig
 from synthfair.run_files import Influence, MetricsFile
 

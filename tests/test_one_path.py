@@ -13,7 +13,7 @@ from synthfair.client import Options, RefusedReleaseError, distill_file, fair_ta
 from synthfair.client.fair_task import HeldOut
 from synthfair.compare import federate, run_method
 from synthfair.compare.compared_methods import make_surrogates, surrogate_settings
-from synthfair.config import changed_settings
+from synthfair.config.loading import changed_settings
 from synthfair.data.encode import encode, in_content_order
 from synthfair.data.partition import ClientTable
 from synthfair.errors import InputError

@@ -10,7 +10,7 @@ import scipy.optimize
 from conftest import make_schema, make_table
 from small_problem import hypergradient, optimum, outer_value, run, some_problem
 
-from synthfair.config import DistillConfig
+from synthfair.config.client_settings import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill import problem as outer
 from synthfair.distill import solvers

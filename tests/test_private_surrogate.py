@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 from test_queries import any_rows
 
-from synthfair.config import SurrogateConfig
+from synthfair.config.client_settings import SurrogateConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Categorical, Numeric, Schema

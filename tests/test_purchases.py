@@ -224,7 +224,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from synthfair.client import distill_file
-from synthfair.config import SurrogateConfig
+from synthfair.config.client_settings import SurrogateConfig
 from synthfair.jax_setup import start_jax
 from synthfair.client import surrogate_task
 

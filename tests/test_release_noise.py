@@ -13,7 +13,7 @@ from conftest import make_schema, silent
 from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_mechanism
 from scipy import stats
 
-from synthfair.config import DistillConfig
+from synthfair.config.client_settings import DistillConfig
 from synthfair.errors import InputError
 from synthfair.files import parse_as
 from synthfair.privacy.accounting import (

@@ -6,7 +6,7 @@ import pytest
 from report_runs import copied, edited, write_runs
 
 import synthfair as sf
-from synthfair.config import Target
+from synthfair.config.target import Target
 from synthfair.report.overview import overviews
 from synthfair.report.results import read_results
 

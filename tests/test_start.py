@@ -4,7 +4,7 @@ from conftest import make_schema, make_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthfair.config import DistillConfig
+from synthfair.config.client_settings import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill.start import choose_start
 from synthfair.errors import InputError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import make_schema
 
-from synthfair.config import DistillConfig, SurrogateConfig
+from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.model import LinearModel
 from synthfair.privacy.accounting import accountant, mu_for

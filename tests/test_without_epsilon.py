@@ -5,7 +5,7 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.config import load_distill_config, load_release_config
+from synthfair.config.loading import load_distill_config, load_release_config
 from synthfair.errors import InputError
 from synthfair.report.release_tables import COSTS
 

@@ -15,7 +15,8 @@ from synthfair.cli.parameters import (
     check_inputs,
     with_settings,
 )
-from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig, load_release_config
+from synthfair.config.client_settings import HOLD_OUT, DistillConfig, SurrogateConfig
+from synthfair.config.loading import load_release_config
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:

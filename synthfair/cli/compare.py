@@ -17,11 +17,8 @@ from synthfair.cli.first_steps import (
     own_table,
 )
 from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
-from synthfair.config import (
-    DistillConfig,
-    load_distill_config,
-    load_server_config,
-)
+from synthfair.config.client_settings import DistillConfig
+from synthfair.config.loading import load_distill_config, load_server_config
 from synthfair.errors import InputError, refusal
 from synthfair.files import open_file
 

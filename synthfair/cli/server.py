@@ -16,7 +16,8 @@ from synthfair.cli.parameters import (
     check_inputs,
     with_settings,
 )
-from synthfair.config import ServerConfig, load_server_config
+from synthfair.config.loading import load_server_config
+from synthfair.config.server_settings import ServerConfig
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:

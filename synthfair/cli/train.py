@@ -188,7 +188,7 @@ def train(
         rows, table_schema = named_table(table, schema, sensitive)
         tests = read_tests(test, table_schema) if test else None
     start_jax()
-    from synthfair.config import ServerConfig
+    from synthfair.config.server_settings import ServerConfig
     from synthfair.fairness.intervals import near_constant
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
     from synthfair.federated.methods import load_train_config

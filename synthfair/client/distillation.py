@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from synthfair.client.run import Run
-from synthfair.config import DistillConfig
+from synthfair.config.client_settings import DistillConfig
 from synthfair.data.schema import Schema
 from synthfair.distill import gap_search
 from synthfair.distill import problem as outer

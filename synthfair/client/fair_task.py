@@ -21,8 +21,7 @@ import pandas as pd
 
 from synthfair.client.distillation import Baseline, Distillation, distill_problem
 from synthfair.client.run import Run, Trial, sha256_of
-from synthfair.config import DistillConfig
-from synthfair.config.distill import MIN_ROWS
+from synthfair.config.client_settings import MIN_ROWS, DistillConfig
 from synthfair.data.batches import RealRows, from_files, gather, other_inputs
 from synthfair.data.encode import Clipping, Encoded, drawn_by_content
 from synthfair.data.schema import Schema

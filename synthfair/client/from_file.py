@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from synthfair.client.run import Progress, Run, fingerprint
-from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig
+from synthfair.config.client_settings import HOLD_OUT, DistillConfig, SurrogateConfig
 from synthfair.data.encode import Clipping
 from synthfair.data.schema import Schema, read_schema
 from synthfair.errors import InputError, refusal

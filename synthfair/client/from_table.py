@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, cast, overload
 from synthfair.client.distillation import Distillation
 from synthfair.client.fair_task import FairTask, require_rows
 from synthfair.client.run import Progress, Run
-from synthfair.config import DistillConfig, SurrogateConfig
+from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.config.rules import PenaltyName
 from synthfair.data.batches import Batches, RealRows, in_memory
 from synthfair.data.encode import Encoded, encode_own

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from synthfair.client.run import Run, Trial, sha256_of
-from synthfair.config import SurrogateConfig
+from synthfair.config.client_settings import SurrogateConfig
 from synthfair.data.batches import Batches, from_files
 from synthfair.data.encode import Clipping, content_sums
 from synthfair.data.schema import Schema

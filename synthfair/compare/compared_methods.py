@@ -14,7 +14,9 @@ from pydantic import ValidationError
 from synthfair.client.from_table import distill_table
 from synthfair.client.run import sha256_of
 from synthfair.compare.federation import Federation, Fitted, pooled
-from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig, Target
+from synthfair.config.client_settings import DistillConfig, SurrogateConfig
+from synthfair.config.server_settings import ServerConfig
+from synthfair.config.target import Target
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty, make_rows

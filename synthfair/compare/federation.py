@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthfair.client.distillation import Distillation
-from synthfair.config import Target
+from synthfair.config.target import Target
 from synthfair.data.encode import Encoded, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema

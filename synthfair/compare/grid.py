@@ -16,7 +16,8 @@ from synthfair.compare.compared_methods import (
     run_method,
 )
 from synthfair.compare.federation import federate
-from synthfair.config import DistillConfig, ServerConfig
+from synthfair.config.client_settings import DistillConfig
+from synthfair.config.server_settings import ServerConfig
 from synthfair.data.partition import Split
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, reason

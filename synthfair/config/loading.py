@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from synthfair.config.distill import DistillConfig
+from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.config.rules import Settings
 from synthfair.config.server_settings import GAPS, ServerConfig
-from synthfair.config.surrogate import SurrogateConfig
 from synthfair.errors import InputError, refusal
 from synthfair.files import read_bytes
 

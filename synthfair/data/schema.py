@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.config import STRICT
+from synthfair.config.rules import STRICT
 from synthfair.data.bases import Basis
 from synthfair.errors import InputError, refusal
 from synthfair.files import parse_json, read_bytes, validated

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field
 
-from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT
 from synthfair.deploy.site_sums import read_task
 from synthfair.errors import InputError
 from synthfair.release.keys import read_keys

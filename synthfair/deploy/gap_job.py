@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, Field
 
-from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT
 from synthfair.data.encode import content_sha256, encode
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.errors import InputError

@@ -17,8 +17,8 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON, Notion, Relation, ServerConfig
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Notion, Relation
+from synthfair.config.server_settings import ServerConfig
 from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.train_job import TrainJob, train

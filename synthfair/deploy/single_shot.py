@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel, Field, field_validator
 
-from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig
+from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.config.loading import RELEASES
 from synthfair.config.rules import STRICT
+from synthfair.config.server_settings import ServerConfig
 from synthfair.data.encode import Clipping
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
-from synthfair.config import ServerConfig
 from synthfair.config.rules import STRICT
+from synthfair.config.server_settings import ServerConfig
 from synthfair.deploy.agreement import (
     Agreement,
     LeastRows,

@@ -19,7 +19,7 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from synthfair.config import DistillConfig
+from synthfair.config.client_settings import DistillConfig
 from synthfair.data.batches import RealRows, gather, other_inputs
 from synthfair.data.encode import Encoded
 from synthfair.distill.solvers import Function, Method, absolute_eigen

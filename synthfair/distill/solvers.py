@@ -20,7 +20,7 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.sparse.linalg import cg
 
-from synthfair.config import DistillConfig
+from synthfair.config.client_settings import DistillConfig
 from synthfair.errors import InputError
 from synthfair.model import Model, Rows, regularized_hessian, regularized_loss
 

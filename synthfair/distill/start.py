@@ -6,7 +6,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from synthfair.config import DistillConfig
+from synthfair.config.client_settings import DistillConfig
 from synthfair.data.encode import Encoded
 from synthfair.errors import InputError
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
-from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Target
-from synthfair.config.rules import Seed, Settings
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Seed, Settings
+from synthfair.config.target import Target
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord
 from synthfair.federated.cohorts import Cohorts

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field, model_validator
 
-from synthfair.config import LARGEST_EPSILON, Notion, Target
-from synthfair.config.rules import WeightMethod
+from synthfair.config.rules import LARGEST_EPSILON, Notion, WeightMethod
+from synthfair.config.target import Target
 from synthfair.data.schema import Schema
 from synthfair.federated.algorithm import Share
 from synthfair.federated.dp_sgd import NoisyPassSettings

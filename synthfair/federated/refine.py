@@ -20,7 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
 
-from synthfair.config import Notion, Target
+from synthfair.config.rules import Notion
+from synthfair.config.target import Target
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty, SumPenalty, named_penalty, strata

@@ -17,8 +17,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from pydantic import BaseModel, Field
 
-from synthfair.config import Notion, ServerConfig
-from synthfair.config.rules import STRICT, GroupsBy
+from synthfair.config.rules import STRICT, GroupsBy, Notion
+from synthfair.config.server_settings import ServerConfig
 from synthfair.data.encode import content_sha256, encode, in_content_order
 from synthfair.data.schema import read_schema
 from synthfair.data.tables import read_table

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from synthfair.config import Relation
+from synthfair.config.rules import Relation
 from synthfair.errors import refusal
 from synthfair.privacy.guarantee import SumOfShares
 from synthfair.privacy.mechanism import grid_for, sensitivity

@@ -16,7 +16,8 @@ import numpy as np
 
 import synthfair
 from synthfair.checkpoint import Checkpoint, CheckpointFile
-from synthfair.config import ServerConfig, Target
+from synthfair.config.server_settings import ServerConfig
+from synthfair.config.target import Target
 from synthfair.data.encode import encode_own
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError

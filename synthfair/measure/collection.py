@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
-from synthfair.config import STRICT
+from synthfair.config.rules import STRICT
 from synthfair.errors import refusal
 from synthfair.files import read_as, write_json
 from synthfair.measure.mechanisms import MECHANISMS, Kind, LocalMechanism

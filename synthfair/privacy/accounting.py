@@ -24,7 +24,7 @@ from functools import cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
-from synthfair.config import Relation
+from synthfair.config.rules import Relation
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:

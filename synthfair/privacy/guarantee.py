@@ -17,8 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT
 from synthfair.privacy.accounting import (
     ACCOUNTANT,
     LEAST_STEPS,

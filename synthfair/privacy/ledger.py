@@ -11,8 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
-from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT
 from synthfair.errors import InputError, refusal
 from synthfair.privacy.accounting import Composition, compose
 from synthfair.privacy.chain import Chain, Link

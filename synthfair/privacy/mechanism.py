@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
-from synthfair.config import Relation
-from synthfair.config.rules import LARGEST_EPSILON, STRICT
+from synthfair.config.rules import LARGEST_EPSILON, STRICT, Relation
 from synthfair.data.bases import Steps
 from synthfair.data.schema import Categorical, Numeric, Schema, encoded_as
 from synthfair.errors import InputError

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, Field, model_validator
 
-from synthfair.config import DistillConfig, SurrogateConfig
+from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.config.rules import STRICT
 from synthfair.data.schema import Numeric, Schema
 from synthfair.privacy.accounting import accountant, discrete_mu_for, epsilon_of_choice

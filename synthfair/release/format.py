@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
 import synthfair
-from synthfair.config import DistillConfig, ReleaseConfig, SurrogateConfig
+from synthfair.config.client_settings import DistillConfig, ReleaseConfig, SurrogateConfig
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError
 from synthfair.files import whole_file

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from synthfair.config import MAX_ROWS
+from synthfair.config.client_settings import MAX_ROWS
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, parse_as

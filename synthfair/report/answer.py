@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from synthfair.config import ServerConfig
+from synthfair.config.server_settings import ServerConfig
 from synthfair.config.target import RULE_OF_THUMB
 from synthfair.evaluation import Evaluation
 from synthfair.fairness.intervals import (

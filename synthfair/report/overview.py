@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.config import Target
+from synthfair.config.target import Target
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import Shares, gap_interval, size
 from synthfair.fairness.metrics import METRIC_OF as MEASURED_BY

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from synthfair.config import DistillConfig, changed_settings
-from synthfair.config.distill import MIN_ROWS
+from synthfair.config.client_settings import MIN_ROWS, DistillConfig
+from synthfair.config.loading import changed_settings
 from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from synthfair.client import Distillation, Receipt, SurrogateRelease
-    from synthfair.config import SurrogateConfig
+    from synthfair.config.client_settings import SurrogateConfig
     from synthfair.data.encode import Clipping
     from synthfair.privacy.gate import Comparison, Preview
     from synthfair.privacy.guarantee import Guarantee

@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
-from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Relation
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Relation
 from synthfair.errors import InputError
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.postprocess.histogram import LARGEST_COUNT

@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.config import ServerConfig
+from synthfair.config.server_settings import ServerConfig
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.distill.solvers import Function, InnerSolution, Newton, default_tolerance

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 import synthfair
-from synthfair.config import DistillConfig, Notion, ServerConfig
-from synthfair.config.rules import PenaltyName
+from synthfair.config.client_settings import DistillConfig
+from synthfair.config.rules import Notion, PenaltyName
+from synthfair.config.server_settings import ServerConfig
 from synthfair.data.encode import Encoded, encode, encode_records, records_table
 from synthfair.data.schema import Schema
 from synthfair.distill.problem import make_penalty, make_rows

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from synthfair.config import DistillConfig, ServerConfig, Target
+from synthfair.config.client_settings import DistillConfig
+from synthfair.config.server_settings import ServerConfig
+from synthfair.config.target import Target
 from synthfair.data.encode import encode
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_table

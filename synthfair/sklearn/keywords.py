@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 from sklearn.base import BaseEstimator
 
-from synthfair.config import DistillConfig, Notion, ServerConfig
-from synthfair.config.rules import PenaltyName
+from synthfair.config.client_settings import DistillConfig
+from synthfair.config.rules import Notion, PenaltyName
+from synthfair.config.server_settings import ServerConfig
 from synthfair.data.schema import TIMES
 from synthfair.errors import InputError, refusal
 from synthfair.fairness.penalties import Penalty

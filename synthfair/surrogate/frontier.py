@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.config import Notion
+from synthfair.config.rules import Notion
 from synthfair.fairness.penalties import Grouping, Penalty, client_gaps, decision_gaps
 from synthfair.model import LinearModel, Rows
 from synthfair.surrogate.fair_training import Trainer, thinned

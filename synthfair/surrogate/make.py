@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.config import SurrogateConfig
+from synthfair.config.client_settings import SurrogateConfig
 from synthfair.data.batches import Batches
 from synthfair.data.encode import Encoded, encode_records, expand
 from synthfair.data.schema import Schema, shown

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from synthfair.config import SurrogateConfig
+from synthfair.config.client_settings import SurrogateConfig
 from synthfair.data.batches import Batches
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema

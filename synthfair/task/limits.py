@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
-from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT
 from synthfair.files import read_as
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_signing_key
