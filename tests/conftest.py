@@ -7,12 +7,14 @@ import shutil
 import time
 from pathlib import Path
 
-# Compiled code is cached in a folder of each worker's own, where its child processes find it, too.
-COMPILED = Path(__file__).parents[1] / ".pytest_cache"
-COMPILED /= f"compiled-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+# Child processes find this package wherever they run, and not another that is installed. What they
+# and a worker compile is cached in a folder of the worker's own.
+ROOT = Path(__file__).parents[1]
+COMPILED = ROOT / ".pytest_cache" / f"compiled-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
 if COMPILED.exists() and sum(path.stat().st_size for path in COMPILED.iterdir()) > 500 * 10**6:
     shutil.rmtree(COMPILED)
 os.environ |= {
+    "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
     "JAX_COMPILATION_CACHE_DIR": str(COMPILED),
     "JAX_COMPILATION_CACHE_MAX_SIZE": "-1",
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
