@@ -94,14 +94,17 @@ def measure_rates(
         value = collection.scaled(np.where(has_rate, rate, NO_RATE))
         reports = collect(mechanism, np.where(has_rate, group, len(groups)), value, source)
         gap = estimate_gaps(reports, mechanism).gaps[0]
-        measured = [collection.unit * v for v in (gap.value, *gap.interval)]
         # What only a simulation knows: means of the rates over devices, and rates over all rows.
         true = [rate[has_rate & (group == i)].mean() for i in (0, 1)]
         pooled = [rows.selected[(rows.y == label) & (rows.s == i)].mean() for i in (0, 1)]
         found[name] = DeviceValues(
-            f"{groups[1]} - {groups[0]}", *measured, float(true[1] - true[0]),
-            float(pooled[1] - pooled[0]),
-        )  # fmt: skip
+            f"{groups[1]} - {groups[0]}",
+            measured=collection.unit * gap.value,
+            low=collection.unit * gap.interval.low,
+            high=collection.unit * gap.interval.high,
+            true=float(true[1] - true[0]),
+            pooled=float(pooled[1] - pooled[0]),
+        )
     return found
 
 

@@ -144,7 +144,7 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
     question = Query("gap", 0, {"epsilon": job.epsilon}, job.timeout, content)
     answers = federation.collect(question, read, least=job.least_answers)
     gaps = gaps_of_counts(
-        sum(answers.values()),
+        np.sum([*answers.values()], axis=0),
         groups,
         epsilon=job.epsilon,
         sites=len(answers),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -336,5 +336,5 @@ def _smallest(
 
     if plan(low).precision <= precision:
         return plan(low)
-    root = brentq(lambda number: plan(number).precision - precision, low, high, xtol=width)
+    root: Any = brentq(lambda number: plan(number).precision - precision, low, high, xtol=width)
     return plan(min(root + width, high))

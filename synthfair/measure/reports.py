@@ -17,7 +17,7 @@ ID_BYTES = 16
 
 Rate = Literal["true_positive_rate", "false_positive_rate"]
 
-RATES: dict[str, int] = {"true_positive_rate": 1, "false_positive_rate": -1}
+RATES: dict[Rate, int] = {"true_positive_rate": 1, "false_positive_rate": -1}
 """Rates of a model, with the label of the rows that count."""
 
 NO_RATE = 0.5
@@ -103,7 +103,7 @@ def perturb_rates(
     collection: Collection,
     rows: Scored,
     groups: tuple[str, ...],
-    rate: str,
+    rate: Rate,
     *,
     together: bool = False,
     source: RandomBytes = system_entropy,
@@ -166,7 +166,7 @@ def perturb_rates(
     return sorted(perturb_records(collection, own_groups, own_values, source))
 
 
-def rate_of(name: str, rows: Scored, device: np.ndarray, devices: int) -> np.ndarray:
+def rate_of(name: Rate, rows: Scored, device: np.ndarray, devices: int) -> np.ndarray:
     """[K] share of the rows with the rate's label that the model selects, on each device [N].
 
     It is the mean share of decisions that are drawn, and not-a-number for a device without such
