@@ -30,7 +30,7 @@ from benchmarks.private_methods import EVERY
 from benchmarks.runs import AccuracySpd, Runs
 from benchmarks.showing import accuracy_text, as_svg, over_epsilon, page, panels, verdict
 from synthfair.compare import federate, run_method
-from synthfair.config.loading import load_distill_config
+from synthfair.config.loading import WITHOUT_EPSILON, load_settings
 from synthfair.data.datasets import SOURCES
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -78,7 +78,8 @@ def randomised_response(
 
 def config_of(task: str, **changes: int) -> sf.DistillConfig:
     """Without an epsilon."""
-    return load_distill_config(ROOT.parent / "configs" / TASKS[task][-1], **changes)
+    path = ROOT.parent / "configs" / TASKS[task][-1]
+    return load_settings(sf.DistillConfig, path, changes, leave_out={WITHOUT_EPSILON})
 
 
 def run_budget(setting: BudgetSetting, seed: int, *, smoke: bool) -> AccuracySpd:

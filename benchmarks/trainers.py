@@ -31,7 +31,7 @@ from benchmarks.unlike.clients import (
 )
 from benchmarks.unlike.training import LAMBDA_THETA
 from synthfair.compare.federation import pooled
-from synthfair.config.loading import load_distill_config
+from synthfair.config.loading import WITHOUT_EPSILON, load_settings
 from synthfair.data.datasets import SOURCES
 from synthfair.surrogate import FairTable, make_fair_table, train_fair
 
@@ -91,7 +91,8 @@ def fair_table(cut: Cut, kind: str, *, smoke: bool) -> FairTable:
 def distill_config(seed: int, **changes: int) -> sf.DistillConfig:
     """That of configs/ for Dutch."""
     path = ROOT.parent / "configs/dutch/gender.toml"
-    return load_distill_config(path, seed=seed, rho_o=RHO, **changes)
+    settings: dict[str, float] = {**changes, "seed": seed, "rho_o": RHO}
+    return load_settings(sf.DistillConfig, path, settings, leave_out={WITHOUT_EPSILON})
 
 
 def trainers_lines(runs: Runs) -> list[tuple[str, ...]]:

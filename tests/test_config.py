@@ -7,7 +7,7 @@ import synthfair as sf
 from synthfair.cli import make_app
 from synthfair.cli.train import Settings
 from synthfair.config.client_settings import DistillConfig
-from synthfair.config.loading import load_distill_config, load_release_config, load_server_config
+from synthfair.config.loading import load_release_config, load_settings
 from synthfair.data.datasets import configs_folder
 from synthfair.errors import InputError
 from synthfair.federated import METHODS, TrainConfig, load_train_config, own_settings
@@ -21,7 +21,7 @@ def config_file(tmp_path, text):
 
 def test_file_then_flags(tmp_path):
     path = config_file(tmp_path, 'rho_o = 3\nlabels = "copy"')
-    config = load_distill_config(path, rho_o=None, steps=7)
+    config, _ = load_release_config(path, rho_o=None, steps=7)
     assert (config.rho_o, config.labels, config.steps) == (3.0, "copy", 7)
 
 
@@ -30,7 +30,7 @@ def test_every_config_in_the_project_is_valid(path):
     if "fpfl" in path.name:
         assert load_train_config(path).method == "fpfl"
     else:
-        assert load_distill_config(path).rho_o == 10
+        assert load_release_config(path)[0].rho_o == 10
 
 
 @pytest.mark.parametrize(
@@ -58,17 +58,17 @@ def test_every_config_in_the_project_is_valid(path):
 )
 def test_bad_settings_name_file_key_and_value(tmp_path, text, complaint):
     with pytest.raises(InputError, match=complaint):
-        load_distill_config(config_file(tmp_path, text))
+        load_release_config(config_file(tmp_path, text))
 
 
 def test_bad_flags_are_called_flags(tmp_path):
     with pytest.raises(InputError, match="flags: rho_o"):
-        load_distill_config(config_file(tmp_path, "rho_s = 1"), rho_o=-1.0)
+        load_release_config(config_file(tmp_path, "rho_s = 1"), rho_o=-1.0)
 
 
 def test_flags_that_exclude_each_other_are_named_without_a_file_or_all_the_others():
     with pytest.raises(InputError) as refused:
-        load_server_config(rho=1.0, max_gap=0.1)
+        load_settings(sf.ServerConfig, None, {"rho": 1.0, "max_gap": 0.1})
     assert str(refused.value).startswith("flags: rho, max_gap: give one; with max_gap a weight")
     assert not re.search(r"whole file|got|\{", str(refused.value))
 
@@ -76,9 +76,9 @@ def test_flags_that_exclude_each_other_are_named_without_a_file_or_all_the_other
 def test_no_such_file(tmp_path):
     (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
     with pytest.raises(InputError, match="deep.toml: not settings: .*nested too deeply"):
-        load_distill_config(tmp_path / "deep.toml")
+        load_release_config(tmp_path / "deep.toml")
     with pytest.raises(InputError, match="none.toml: cannot read"):
-        load_distill_config(tmp_path / "none.toml")
+        load_release_config(tmp_path / "none.toml")
 
 
 def test_settings_cannot_be_changed_after_validation():
@@ -114,9 +114,9 @@ def test_a_method_that_is_none_is_refused(method):
 
 
 def test_server_settings():
-    assert load_server_config(seed=3).seed == 3
+    assert load_settings(sf.ServerConfig, None, {"seed": 3}).seed == 3
     with pytest.raises(InputError, match="resamples"):
-        load_server_config(resamples=0)
+        load_settings(sf.ServerConfig, None, {"resamples": 0})
 
 
 def test_settings_of_the_other_kind_are_refused(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from conftest import needs_data
 
 import synthfair as sf
-from synthfair.config.loading import load_distill_config
+from synthfair.config.loading import load_release_config
 from synthfair.data.datasets import configs_folder
 from synthfair.data.encode import encode
 from synthfair.distill.problem import make_problem
@@ -61,7 +61,7 @@ def test_loanapp_comes_within_a_tenth_of_a_percent_of_the_optimum_and_a_short_ru
 def test_default_configurations_reach_their_goals(name, size):
     dataset, sensitive, n_clients, accuracy, spd = RUNS[name]
     table, schema = sf.load_dataset(dataset, sensitive)
-    config = load_distill_config(configs_folder() / f"{name}.toml")
+    config, _ = load_release_config(configs_folder() / f"{name}.toml")
     clients = sf.partition(table, clients=n_clients, seed=0)
     found = [
         above_optimum(client.train, schema, config) for client in clients[: size(2, n_clients)]

@@ -18,7 +18,8 @@ from synthfair.cli.first_steps import (
 )
 from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
 from synthfair.config.client_settings import DistillConfig
-from synthfair.config.loading import load_distill_config, load_server_config
+from synthfair.config.loading import WITHOUT_EPSILON, load_settings
+from synthfair.config.server_settings import ServerConfig
 from synthfair.errors import InputError, refusal
 from synthfair.files import open_file
 
@@ -80,8 +81,8 @@ def compare(
         rows_per_user: Methods in rounds: users have so many rows on average. Default: the clients
             are the users.
     """
-    distill = load_distill_config(config, **settings)
-    least = load_server_config(min_group_rows=min_group_rows).min_group_rows
+    distill = load_settings(DistillConfig, config, settings, leave_out={WITHOUT_EPSILON})
+    least = load_settings(ServerConfig, None, {"min_group_rows": min_group_rows}).min_group_rows
     if distill.max_gap is not None:
         raise InputError(f"{config}: max_gap: compare runs the weights that --weights gives")
     from synthfair.data.partition import Split

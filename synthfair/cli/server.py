@@ -16,7 +16,7 @@ from synthfair.cli.parameters import (
     check_inputs,
     with_settings,
 )
-from synthfair.config.loading import load_server_config
+from synthfair.config.loading import load_settings
 from synthfair.config.server_settings import ServerConfig
 from synthfair.errors import InputError
 
@@ -91,7 +91,7 @@ def server(
             each release counts. Those that make the model worse on it hardly do.
         report: Write report.html and its plots to the output folder as well.
     """
-    server_config = load_server_config(config, **settings)
+    server_config = load_settings(ServerConfig, config, settings)
     if report and not test:
         raise InputError("--report: needs --test")
     if refine and (trusted or server_config.max_client_gap is not None):
@@ -274,7 +274,7 @@ def evaluate(
         id: Column of the ids, as predict takes them; no metric depends on them.
         output: JSON file to write the metrics to as well.
     """
-    config = load_server_config(**settings)
+    config = load_settings(ServerConfig, None, settings)
 
     from synthfair.cli.show import command, conclude, say, warn
     from synthfair.evaluation import (

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.config.rules import Settings
-from synthfair.config.server_settings import GAPS, ServerConfig
 from synthfair.errors import InputError, refusal
 from synthfair.files import read_bytes
 
@@ -32,17 +31,6 @@ WITHOUT_EPSILON = "without_epsilon"
 and without that key are the same."""
 
 
-def load_distill_config(path: Path | None = None, **overrides: Any) -> DistillConfig:
-    """Settings from a TOML file (or the defaults), with overrides that are not None on top.
-
-    The file may have the key ``without_epsilon``, which is no setting.
-
-    Raises:
-        InputError: unreadable file, unknown key, or a value that is not allowed.
-    """
-    return load_settings(DistillConfig, path, overrides, leave_out={WITHOUT_EPSILON})
-
-
 def load_release_config(
     path: Path | None = None,
     *,
@@ -50,11 +38,14 @@ def load_release_config(
     without_epsilon: bool = False,
     **overrides: Any,
 ) -> tuple[DistillConfig | SurrogateConfig, bool]:
-    """Loads the settings of a release of either kind, and whether it is decided to have no epsilon.
+    """Return the settings of a release of either kind, and whether it is to have no epsilon.
 
     The kind is ``release``, or that key of the file, or fair. The decision is ``without_epsilon``,
-    or that key of the file, unless the overrides have an epsilon. Raises as above; and where a
-    setting of the other kind is given, or both an epsilon and the decision against one.
+    or that key of the file, unless the overrides have an epsilon.
+
+    Raises:
+        InputError: as :func:`load_settings`; or a setting of the other kind, or both an epsilon and
+            the decision against one.
     """
     settings = {} if path is None else read_toml(path)
     kind = release or settings.get("release", "fair")
@@ -63,19 +54,17 @@ def load_release_config(
             f"{path or 'settings'}: release: {kind!r} is not allowed; must be"
             f" {' or '.join(RELEASES)}"
         )
-    fields, keys = RELEASES[kind].model_fields, {k for k, v in overrides.items() if v is not None}
-    if wrong := sorted(keys - set(fields)):
+    given = {key: value for key, value in overrides.items() if value is not None}
+    if wrong := sorted(given.keys() - RELEASES[kind].model_fields.keys()):
         raise InputError(
             f"flags: {', '.join(wrong)}: not read for a {kind} release"
             + ("; fairness is chosen at the server" if kind == "surrogate" else "")
         )
-    settings_of_kind = {key: value for key, value in overrides.items() if key in fields}
-    leave_out = {"release", WITHOUT_EPSILON}
-    config = load_settings(RELEASES[kind], path, settings_of_kind, leave_out=leave_out)
+    config = load_settings(RELEASES[kind], path, given, leave_out={"release", WITHOUT_EPSILON})
     key = settings.get(WITHOUT_EPSILON, False)
     if not isinstance(key, bool):
         raise InputError(f"{path}: {WITHOUT_EPSILON}: must be true or false; got {key!r}")
-    is_decided = without_epsilon or (key and overrides.get("epsilon") is None)
+    is_decided = without_epsilon or (key and "epsilon" not in given)
     if is_decided and config.epsilon is not None:
         places = "flags" if path is None else f"flags and {path}"
         raise InputError(
@@ -85,18 +74,9 @@ def load_release_config(
     return config, is_decided
 
 
-def load_server_config(path: Path | None = None, **overrides: Any) -> ServerConfig:
-    """Return a TOML file's settings (or the defaults) with overrides that are not None on top.
-
-    Raises:
-        InputError: unreadable file, unknown key, or a value that is not allowed.
-    """
-    return load_settings(ServerConfig, path, overrides)
-
-
-def changed_settings(config: DistillConfig | SurrogateConfig | ServerConfig) -> dict[str, Any]:
-    """The settings that differ from the defaults of that wanted gap and epsilon."""
-    names = {*GAPS, "epsilon", "delta"} & type(config).model_fields.keys()
+def changed_settings(config: DistillConfig | SurrogateConfig) -> dict[str, Any]:
+    """Return the settings that differ from the defaults of that wanted gap and epsilon."""
+    names = {"max_gap", "epsilon", "delta"} & type(config).model_fields.keys()
     goals = {name: getattr(config, name) for name in names}
     default = type(config)(**goals).model_dump() | dict.fromkeys(goals)
     return {k: v for k, v in config.model_dump().items() if v != default.get(k)}
@@ -109,14 +89,19 @@ def load_settings(
     *,
     leave_out: Collection[str] = (),
 ) -> _Config:
-    """Settings from a TOML file (or the defaults), with overrides that are not None on top.
+    """Return a TOML file's settings (or the defaults), with overrides that are not None on top.
+
+    Args:
+        kind: of the settings.
+        path: of the file.
+        overrides: settings by their names.
+        leave_out: keys of the file that are no settings of that kind.
 
     Raises:
         InputError: unreadable file, unknown key, or a value that is not allowed.
     """
     settings = {} if path is None else read_toml(path)
-    settings = {key: value for key, value in settings.items() if key not in leave_out}
-    settings = kind.named(settings)
+    settings = kind.named({k: v for k, v in settings.items() if k not in leave_out})
     flags = {key: value for key, value in overrides.items() if value is not None}
     try:
         return kind.model_validate(settings | kind.named(flags))
