@@ -56,40 +56,27 @@ class Influence(NamedTuple):
     """The influence of one release on the model.
 
     Attributes:
-        theta: ||theta - theta_without||, the Euclidean norm.
         scores: root mean square change of the scores (logits, with the logistic loss) over the
             pooled rows, each release counting alike.
         relative: the same over the root mean square of the scores without the release: 0 where it
             changes nothing, 2 where it reverses every decision. What a server caps, as models
             differ in how large their scores are.
-        accuracy: on the test rows: with the release minus without it. Of surrogates without test
-            tables, on the pooled rows of the other releases.
-        spd: the same; of more than two groups between those that have rows.
-        converged: whether theta_without is the optimum without the release; else it is Newton's
-            first step towards it.
-        outlier: whether it stands out from the other releases, ``by`` anything.
+        spd: on the test rows: with the release minus without it; of more than two groups between
+            those that have rows. Of surrogates without test tables, on the pooled rows of the
+            other releases.
+        outlier: whether its change of scores stands out from the other releases', see
+            :func:`synthfair.server.outlier_bound`.
         alone: whether no other release has rows of some pair of group and label of its own: how far
             it moves the model is then no sign of harm.
-        rates: of each group, in the schema's order: its selection rate with the release minus
-            without it; not-a-number where it has no row.
-        by: what it stands out by: "scores", see :func:`synthfair.server.outlier_bound`; or
-            "accuracy", "SPD" or "selection rate of" a group, see
-            :func:`synthfair.server.outliers.extreme`; or the "sign of SPD" or "size of SPD", which
-            without it is another, or twice or half as large: of the one that changes it furthest.
         weight: what one of its rows counts, given trusted rows; all together count as much as
             without. Not-a-number without trusted rows.
     """
 
-    theta: float
     scores: float
     relative: float
-    accuracy: float
     spd: float
-    converged: bool
     outlier: bool
     alone: bool = False
-    rates: tuple[float, ...] = ()
-    by: tuple[str, ...] = ()
     weight: float = math.nan
 
 
@@ -162,10 +149,7 @@ def _numbers(numbers: Any) -> Iterator[tuple[str, float]]:
                 yield from _numbers(inner)
         elif isinstance(value, tuple):
             for one in value:
-                if isinstance(one, str):
-                    _printable(one)
-                else:
-                    yield name, one
+                yield name, one
         else:
             yield name, value
 
@@ -197,9 +181,7 @@ _Influences = Annotated[
         -1e12,
         1e12,
         relative=(0, 1e300),
-        accuracy=(-1, 1),
         spd=(-1, 1),
-        rates=(-1, 1),
         weight=(0, 1e12),
     ),
 ]

@@ -16,11 +16,8 @@ from synthfair.federated import TrainConfig
 from synthfair.run_files import Influence, MetricsFile
 
 MOVED = dict.fromkeys(Influence._fields, 0.5) | {
-    "converged": True,
     "outlier": True,
     "alone": False,
-    "rates": [0.5, None],
-    "by": ["size of SPD"],
 }
 GAP = {"first": "a", "second": "b", "rate": "true_positive_rate", "value": None, "low": -1,
        "high": 1.0}  # fmt: skip

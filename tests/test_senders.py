@@ -78,10 +78,7 @@ def test_the_page_shows_the_numbers_of_metrics_json_and_the_terminal_the_largest
     assert {name for name, *_ in rows} == set(found["releases"])
     for name, *cells in rows:
         moved = found["releases"][name]
-        values = (
-            *(moved[key] for key in ("scores", "relative", "accuracy", "spd")),
-            *moved["rates"],
-        )
+        values = [moved[key] for key in ("scores", "relative", "spd")]
         assert cells == [f"lender_{name[1:]}", *(f"{value:z.3f}" for value in values)]
     name, most = max(found["releases"].items(), key=lambda item: item[1]["scores"])
     line = f"Without {name} the scores would change the most, by {most['relative']:.2f} of their"
@@ -100,31 +97,29 @@ def test_an_outlier_is_warned_about(folder, capsys):
     config = "--config", str(folder / "server.toml")
     assert serve(folder, "--keys", str(folder), *config, "--report") == 0
     said = capsys.readouterr()
-    assert "r2 (scores, accuracy): moves the model much further" in " ".join(said.err.split())
+    assert "r2: moves the model much further" in " ".join(said.err.split())
     assert "OUTLIER" in said.out
     page = (folder / "server" / "report.html").read_text()
     ((_, *rows),) = tables(page, "How far each release moves the model")
     (cells,) = (row for row in rows if row[0] == "r2")
-    assert cells[-2:] == ("scores, accuracy", "OUTLIER")
+    assert cells[-1] == "OUTLIER"
 
 
 def test_of_many_the_furthest_are_shown():
-    moved = Influence(1.0, 0.0, 0.0, 0.0, float("nan"), converged=False, outlier=False)
+    moved = Influence(0.0, 0.0, float("nan"), outlier=False)
     many = {f"c{i}": moved._replace(scores=i / 10, outlier=i > 30) for i in range(40)}
     text = plain_text(influence_table(Influences(many, 3.0)))
     assert f"The {MOST_RELEASES} furthest of 40." in " ".join(text.split())
     assert "c39" in text
     assert "c19 " not in text
     assert "undefined" in text
-    assert "first step only" in text
     assert "and 4 more" in outlier_warning(Influences(many, 3.0))
 
 
 def test_the_headings_fit_a_terminal_of_80_columns():
-    rates = (-0.1, 0.2, 0.0, 0.1)
-    moved = Influence(0.4, 0.3, 0.9, -0.08, -0.11, converged=True, outlier=False, rates=rates)
+    moved = Influence(0.3, 0.9, -0.11, outlier=False)
     text = plain_text(influence_table(Influences({"client_1": moved}, 3.0)), width=80)
-    titles = "release", "scores", "relative", "accuracy", "SPD", "rates"
+    titles = "release", "scores", "relative", "SPD"
     assert all(title in text for title in titles)
     assert "remarks" not in text
 

@@ -70,8 +70,7 @@ def booked():
 
 
 def moved():
-    by = ("scores", "size of SPD")
-    one = Influence(1.0, 1.234, 0.123, -0.0123, 0.0456, True, True, True, (-0.123,) * 7, by)
+    one = Influence(1.234, 0.123, 0.0456, outlier=True, alone=True)
     return Influences(dict.fromkeys(CLIENTS, one), 3.0)
 
 
@@ -147,7 +146,7 @@ TABLES = {
         SCHEMA,
     ),
     "server": lambda: influence_table(moved()),
-    "page": lambda: influence_table(moved(), GROUPS, {CLIENTS[0]: "north"}),
+    "page": lambda: influence_table(moved(), {CLIENTS[0]: "north"}),
     "demo": lambda: outcomes_table(outcomes()),
     "compare": lambda: overview_tables(overview()),
     "deploy": lambda: federation_table(federation()),

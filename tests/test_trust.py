@@ -15,12 +15,12 @@ from test_influence import some_pool
 
 import synthfair as sf
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
-from synthfair.model import LinearModel, Rows
+from synthfair.model import Rows
 from synthfair.release.format import write_release
 from synthfair.report.result_tables import influence_table
 from synthfair.report.text_table import plain_text
 from synthfair.run_files import MetricsFile, read_run_file
-from synthfair.server import influence, measure_influence, serve
+from synthfair.server import measure_influence, serve
 from synthfair.server.pooling import make_pool
 from synthfair.server.trust import LITTLE, PULL, WeightProblem, hypergradient, learn_weights
 
@@ -226,25 +226,6 @@ def test_a_fair_release_of_reversed_labels_hardly_counts(quick):
     ]
     distances = [np.linalg.norm(thetas[1] - each) for each in (thetas[0], thetas[2])]
     assert distances[0] < 0.25 * distances[1]
-
-
-def test_a_first_step_counts_rows_by_their_weights():
-    """A row of weight 2 is two rows."""
-    releases = some_pool(3)
-    twice = dict(releases)
-    double = releases["c1"]
-    twice["c1"] = replace(
-        double,
-        **{key: np.concatenate([getattr(double, key)] * 2) for key in ("x", "s", "y")},
-    )
-    pooled, theta = make_pool(releases, SCHEMA), np.linspace(-1, 1, len(SCHEMA.encoded_names) + 2)
-    weight = np.repeat([1.0, 2.0, 1.0], 60)
-    weighted = pooled._replace(rows=pooled.rows._replace(weight=weight))
-    steps = [
-        influence._first_steps(influence._Trained(each, theta, 0.0, LinearModel()))
-        for each in (weighted, make_pool(twice, SCHEMA))
-    ]
-    np.testing.assert_allclose(*steps, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -198,9 +198,7 @@ def _view(result: Result, max_gap: float | None) -> View:
     if result.federation:
         tables["How the sites have answered"] = federation_table(result.federation)
     if run.influence and (releases := run.influence.releases):
-        lengths = {len(one.rates) for one in releases.values()}
-        groups = tuple(run.by_group) if lengths == {len(rates)} else ()  # older files have none
-        table = influence_table(run.influence, groups, run.signed_by, len(releases))
+        table = influence_table(run.influence, run.signed_by, len(releases))
         tables["How far each release moves the model"] = table
     if guarantees := _guarantees(run):
         tables["What each release guarantees and discloses"] = guarantees

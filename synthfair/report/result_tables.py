@@ -116,7 +116,6 @@ def overview_tables(overview: Overview) -> Group:
 
 def influence_table(
     influences: Influences,
-    groups: Sequence[str] = (),
     signed_by: Mapping[str, str] | None = None,
     most: int = MOST_RELEASES,
 ) -> Table:
@@ -124,35 +123,27 @@ def influence_table(
 
     Args:
         influences: by release.
-        groups: for a column of each one's rates; without them, the rates stand in one column.
         signed_by: names of clients by release; without them, there is no such column.
         most: releases that are shown.
     """
     ranked = sorted(influences.releases.items(), key=lambda item: -item[1].scores)
     records = []
     for name, influence in ranked[:most]:
-        remarks = ["first step only"] * (not influence.converged) + ["OUTLIER"] * influence.outlier
+        remarks = ["OUTLIER"] * influence.outlier
         remarks += ["alone with a group and label"] * influence.alone
-        record: dict[str, object] = {
+        record = {
             "release": name,
             "signed by": signed_by.get(name, "nobody") if signed_by else None,
             "weight": None if math.isnan(influence.weight) else influence.weight,
             "scores": influence.scores,
             "relative": influence.relative,
-            "accuracy": influence.accuracy,
             "SPD": influence.spd,
+            "remarks": tuple(remarks),
         }
-        if groups:
-            titles = (f"selected, {group}" for group in groups)
-            record |= dict(zip(titles, influence.rates, strict=True))
-        else:
-            record["rates"] = influence.rates
-        records.append(record | {"outlier in": influence.by, "remarks": tuple(remarks)})
+        records.append(record)
     caption = (
-        "The model with the release minus the model without it. Scores: the change's root mean"
-        " square, in logits; relative: to the scores without the release. Rates: the share selected"
-        " of each group, in the schema's order. First step: the model without the release is"
-        " estimated by one step towards it, not trained."
+        "The model with the release minus the model without it, to first order. Scores: the root"
+        " mean square of the change, in logits; relative: to the scores without the release."
     )
     if not all(math.isnan(influence.weight) for _, influence in ranked):
         caption += (
@@ -179,19 +170,15 @@ def influence_summary(influences: Influences) -> Table | str:
 
 def outlier_warning(influences: Influences) -> str | None:
     """Warns of releases that move the model much further than the others."""
-    outliers = [
-        f"{name} ({', '.join(influence.by[:3])})"
-        for name, influence in influences.releases.items()
-        if influence.outlier
-    ]
+    outliers = [name for name, influence in influences.releases.items() if influence.outlier]
     if not outliers:
         return None
     more = f" and {len(outliers) - 5} more" if len(outliers) > 5 else ""
     return (
-        f"{', '.join(outliers[:5])}{more}: moves the model much further than the other releases do,"
-        " turns, doubles or halves SPD, or its rows are scored as no others. Is the client unlike"
-        " the others, or are its groups, labels or units wrong? See what it holds with python -m"
-        " synthfair inspect, ask its site, and run again without its file"
+        f"{', '.join(outliers[:5])}{more}: moves the model much further than the other releases do."
+        " Is the client unlike the others, or are its groups, labels or units wrong? See what it"
+        " holds with python -m synthfair inspect, ask its site, and run again without its file, or"
+        " let --trusted rows weigh the releases"
     )
 
 

@@ -1,5 +1,4 @@
-from .influence import Influence, Influences, measure_influence
-from .outliers import outlier_bound
+from .influence import Influence, Influences, measure_influence, outlier_bound
 from .pooling import (
     Pool,
     make_pool,

@@ -1,27 +1,27 @@
-"""How far each release moves the pooled model: the model is trained without it, and compared.
+"""How far each release moves the pooled model, by the infinitesimal jackknife.
 
-With the losses l_i of N pooled rows, N_k of them in release k, and theta the pooled optimum, the
-model without release k minimises
+With the objective F of the pool, its Hessian H at the optimum theta, and weights w_i of the rows,
+of which release k holds the share p, the model without k is, to first order,
 
-    1 / (N - N_k) sum of l_i over the other rows + lambda_theta / (2 n^2) ||theta||^2.
+    theta_k = theta + H^-1 sum_{i in k} w_i d(grad F)/dw_i / (1 - p)
 
-Newton's first step towards it from theta needs only the release's own gradient and Hessian, taken
-out of the sums over all rows. Among up to a hundred releases Newton's method then goes on, over all
-rows, until it has converged. Among more, only the hundred largest first steps are continued, and of
-those only the ones that change the scores by more than 0.01; :class:`Influence` says which.
+(Jaeckel 1972; Koh and Liang 2017): nothing is trained anew. Where the others' rows are few, or far
+from those of the release, the model without it may be further away than that.
 
 A change of theta means little by itself. What counts is the change of the scores: its root mean
-square over the pooled rows, where each release has the same weight however many rows it has. The
-release's own rows enter as they are, the others' clipped to the range of real rows, 0 to 1, so that
-no release is blamed for what another one holds.
+square over the pooled rows, clipped to the range of real rows, 0 to 1, where each release has the
+same weight however many rows it has; and the change of SPD.
+
+It finds the crude cases: a release that reverses the others or outweighs them. Which release is
+right it cannot know; clients whose groups are exchanged, whose labels are partly false or who are
+many are left to trusted rows, see :mod:`synthfair.server.trust`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import jax
 import jax.numpy as jnp
@@ -30,22 +30,13 @@ import numpy as np
 from synthfair.config.server_settings import ServerConfig
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
-from synthfair.distill.solvers import Function, InnerSolution, Newton, default_tolerance
 from synthfair.errors import InputError
+from synthfair.evaluation import encode_tests
 from synthfair.fairness.intervals import FEW_ROWS
-from synthfair.fairness.penalties import CovariancePenalty, Penalty, SumPenalty
-from synthfair.model import (
-    LinearModel,
-    Rows,
-    derivative,
-    padded,
-    regularized_hessian,
-    regularized_loss,
-)
+from synthfair.fairness.penalties import Penalty, SumPenalty
+from synthfair.model import LinearModel, Rows, padded, regularized_loss
 from synthfair.release.format import Release
 from synthfair.run_files import Influence, Influences
-from synthfair.server.changes import change_on_others, change_on_tables, measured_on_own
-from synthfair.server.outliers import outlier_bound, stand_out
 from synthfair.server.pooling import Pool, make_pool
 from synthfair.server.trust import LITTLE
 from synthfair.trained import TrainedModel
@@ -53,15 +44,9 @@ from synthfair.trained import TrainedModel
 if TYPE_CHECKING:
     import pandas as pd
 
-RETRAINED = 100
-"""Releases without which the model is trained to convergence, at most."""
-
-SHORT = 0.01
-"""Change of scores by a first step, of one release among more than those, that is good enough: the
-error of a Newton step is of the order of its square."""
-
-MAX_STEPS = 100
-"""Of Newton's method; from the pooled optimum a handful is usual."""
+SPREADS, TIMES = 5.0, 5.0
+"""An outlier's change of scores is more than so many robust standard deviations above the median,
+and more than so many medians."""
 
 
 def measure_influence(
@@ -75,13 +60,13 @@ def measure_influence(
     penalty: Penalty | None = None,
     trusted: pd.DataFrame | Encoded | None = None,
 ) -> Influences:
-    """The influence of each release on the model that was trained on them all.
+    """Return the influence of each release on the model that was trained on them all.
 
     Args:
         releases: by name.
         trained: by :func:`synthfair.pool_and_train`, on these releases.
-        tables: test tables, by name; without any, changes of accuracy and SPD are of surrogates on
-            the rows of the others, by their weights, and of fair releases not-a-number.
+        tables: test tables, by name; without any, the change of SPD is of surrogates on the rows of
+            the others, by their weights, and of fair releases not-a-number.
         config: as given to :func:`synthfair.pool_and_train`.
         rho: weight of the penalty that it was trained with, of surrogates; that of the settings if
             not given.
@@ -107,65 +92,80 @@ def influence_in(
     rho: float | None = None,
     model: LinearModel | None = None,
 ) -> Influences:
-    """:func:`measure_influence` of the releases of a pool."""
+    """Return what :func:`measure_influence` does, of the releases of a pool."""
     if len(pooled.parts) < 2:
         return Influences({}, np.nan)
-    names, rho = list(pooled.parts), pooled.rho if rho is None else rho
-    at = _Trained(pooled, np.array(trained.theta), rho, model or LinearModel())
-    without, converged = _first_steps(at), np.zeros(len(names), bool)
-    moved, scores = _change_of_scores(at, without)
-    furthest = np.argsort(-moved)[:RETRAINED]
-    for k in furthest if len(moved) <= RETRAINED else furthest[moved[furthest] > SHORT]:
-        without[k], converged[k] = _retrained(at, k)
-    if converged.any():
-        moved, scores = _change_of_scores(at, without)
-    bound, alone = outlier_bound(moved), _alone(at, trained.schema_)
-    # The groups; of several attributes, small combinations are merged.
-    schema, sizes = trained.schema_, np.bincount(pooled.rows.s, at.weight, pooled.n_groups)
-    groups = schema.compared(None, sizes, FEW_ROWS)[schema.sensitive_name]
-    if tables or pooled.penalty is None:
-        changed = change_on_tables(without, tables, trained, groups.grouping)
-    else:
-        changed = change_on_others(without, at.theta, pooled.rows, pooled.parts, groups.grouping)
-    own = measured_on_own(without, pooled.rows, pooled.parts, groups.grouping)
-    by = stand_out(moved, bound, changed, own, compared=~alone, groups=groups.names)
-    change = changed.of
-    columns = (
-        np.linalg.norm(without - at.theta, axis=1),
-        moved,
-        moved / np.maximum(scores, np.finfo(float).tiny),
-        change.accuracy,
-        change.spd,
-        converged,
-        [bool(names) for names in by],
-        alone,
+    schema, rows, parts = trained.schema_, pooled.rows, [*pooled.parts.values()]
+    weight = np.ones(len(rows.y)) if rows.weight is None else np.asarray(rows.weight, float)
+    theta, rho = np.array(trained.theta), pooled.rho if rho is None else rho
+    without = _without(pooled, theta, weight, rho, model or LinearModel())
+
+    # Root mean squares of scores over the pooled rows, each release counting alike.
+    totals = [max(weight[part].sum(), np.finfo(float).tiny) for part in parts]
+    share = weight / np.repeat(totals, [part.stop - part.start for part in parts])
+    a = np.asarray(rows.a, float)
+    clipped = a.clip(0, 1)
+    metric = (clipped.T * share) @ clipped / len(parts)
+    scores, before = (
+        np.sqrt(np.maximum(np.sum(change @ metric * change, axis=1), 0.0))
+        for change in (without - theta, without)
     )
-    numbers = zip(*(np.asarray(column).tolist() for column in columns), strict=True)
-    found = (
-        Influence(*number, rates=tuple(rates), by=names, weight=pooled.trust.get(name, np.nan))
-        for name, number, rates, names in zip(
-            names, numbers, change.rates.T.tolist(), by, strict=True
+    bound = outlier_bound(scores)
+
+    # SPD on test rows, or on those of the other releases.
+    sizes = np.bincount(rows.s, weight, pooled.n_groups)
+    grouping = np.array(schema.compared(None, sizes, FEW_ROWS)[schema.sensitive_name].grouping)
+    spd, n_groups = np.full(len(parts), np.nan), max(grouping) + 1
+    if tables:
+        x, s, _ = map(np.concatenate, zip(*encode_tests(tables, schema).values(), strict=True))
+        tested = trained.rows(x, s), grouping[s], np.ones(len(s)), n_groups
+        spd = _spd(theta, *tested) - np.array([_spd(each, *tested) for each in without])
+    elif pooled.penalty is not None:
+        for k, part in enumerate(parts):
+            others = weight.copy()
+            others[part] = 0.0
+            tested = a, grouping[np.asarray(rows.s)], others, n_groups
+            spd[k] = _spd(theta, *tested) - _spd(without[k], *tested)
+
+    alone = _alone(pooled, weight, schema)
+    found = {
+        name: Influence(
+            float(scores[k]),
+            float(scores[k] / max(before[k], np.finfo(float).tiny)),
+            float(spd[k]),
+            outlier=bool(scores[k] > bound),
+            alone=bool(alone[k]),
+            weight=pooled.trust.get(name, np.nan),
         )
-    )
-    return Influences(dict(zip(names, found, strict=True)), bound)
+        for k, name in enumerate(pooled.parts)
+    }
+    return Influences(found, bound)
 
 
-def _alone(at: _Trained, schema: Schema) -> np.ndarray:
-    """[K] whether a release has rows of a pair of group and label of which no other has any.
+def outlier_bound(change: np.ndarray) -> float:
+    """Return the change of scores above which a release is an outlier.
 
-    Groups are those of each attribute. Releases that hardly count, given trusted rows, have none.
+    The larger of the median plus five robust standard deviations (1.4826 times the median absolute
+    deviation from the median) and five medians. The first alone would flag honest releases where
+    most are nearly alike. Half of the releases can hide behind each other: it finds a few.
+
+    Args:
+        change: [K] of each release.
+
+    Returns:
+        The bound; not-a-number, which nothing is above, for fewer than three releases.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> sf.server.outlier_bound(np.array([1.0, 1.1, 0.9, 7.0]))
+        5.25
     """
-    there, trust, alone = at.weight > 0, at.pooled.trust, np.zeros(len(at.pooled.parts), bool)
-    for attribute in schema.attributes:
-        s = np.array(schema.groupings[attribute])[np.asarray(at.pooled.rows.s)]
-        pair = 2 * s + (np.asarray(at.pooled.rows.y) > 0)
-        has = [
-            np.unique(pair[part][there[part] & (trust.get(name, 1.0) >= LITTLE)])
-            for name, part in at.pooled.parts.items()
-        ]
-        owners = np.bincount(np.concatenate(has), minlength=2 * at.pooled.n_groups)
-        alone |= np.array([(owners[pairs] == 1).any() for pairs in has])
-    return alone
+    if len(change) < 3:
+        return np.nan
+    median = np.median(change)
+    spread = 1.4826 * np.median(np.abs(change - median))
+    return float(max(median + SPREADS * spread, TIMES * median))
 
 
 UNLIKE = "An honest client that is unlike the others can do this, too"
@@ -208,83 +208,35 @@ def refuse_influence(
         )
 
 
-class _Trained(NamedTuple):
-    """The pooled rows, and the model that was trained on them all, under rho times the penalty."""
+def _without(
+    pooled: Pool, theta: np.ndarray, weight: np.ndarray, rho: float, model: LinearModel
+) -> np.ndarray:
+    """Return theta [K, n] without each release, to first order in the weights of its rows.
 
-    pooled: Pool
-    theta: np.ndarray
-    rho: float
-    model: LinearModel
-
-    @property
-    def weight(self) -> np.ndarray:
-        """[N] of the rows."""
-        rows = self.pooled.rows
-        return np.ones(len(rows.y)) if rows.weight is None else np.asarray(rows.weight, float)
-
-
-def _first_steps(at: _Trained) -> np.ndarray:
-    """[K, n] theta without each release, by one Newton step from the pooled optimum."""
-    if at.pooled.penalty is not None:
-        return _jackknife(at)
-    a, theta = np.asarray(at.pooled.rows.a, float), at.theta
-    derivatives = _derivatives(jnp.asarray(theta), padded(at.pooled.rows), model=at.model)
-    weight = at.weight
-    slopes, curvatures = (weight * np.asarray(part, float)[: len(a)] for part in derivatives)
-    gradient, hessian = a.T @ slopes, a.T @ (curvatures[:, None] * a)
-    ridge = at.pooled.lambda_theta / len(theta) ** 2
-
-    def step(part: slice) -> np.ndarray:
-        mine, others = a[part], weight.sum() - weight[part].sum()
-        g = (gradient - mine.T @ slopes[part]) / others + ridge * theta
-        h = (hessian - mine.T @ (curvatures[part, None] * mine)) / others
-        return _solution(h + ridge * np.eye(len(theta)), g)
-
-    return np.stack([theta - step(part) for part in at.pooled.parts.values()])
-
-
-def _solution(hessian: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Not-a-number where rows that are all alike, and large, leave no digits of the curvature."""
-    try:
-        return np.linalg.solve(hessian, right)
-    except np.linalg.LinAlgError:
-        return np.full(right.shape, np.nan)
-
-
-@partial(jax.jit, static_argnames="model")
-def _derivatives(
-    theta: jax.Array, rows: Rows, *, model: LinearModel
-) -> tuple[jax.Array, jax.Array]:
-    """First and second derivative [N] of each row's loss in its score."""
-    slope = partial(derivative, partial(model.loss, y=rows.y))
-    scores = model.scores(theta, rows.a)
-    return slope(scores), derivative(slope, scores)
-
-
-def _jackknife(at: _Trained) -> np.ndarray:
-    """The same with a penalty, to first order in the weights of a release's rows.
-
-        theta + H^-1 sum_{i in release} w_i dG/dw_i
-
-    G being the gradient and H the Hessian of the objective: the infinitesimal jackknife (Jaeckel
-    1972; Koh and Liang 2017). A penalty of a client's own rows goes with its release, as a whole.
+    The penalty of a client's own rows goes with its release, as a whole.
     """
-    problem = at.pooled.problem
+    penalty, rows, clients = None, pooled.rows, 0
+    if pooled.penalty is not None:
+        penalty, rows, clients = (p := pooled.problem).penalty, p.rows, p.clients
     with jax.enable_x64(True):
         hessian, by_weight, own = _sensitivities(
-            jnp.asarray(at.theta),
-            padded(problem.rows._replace(weight=at.weight)),  # type: ignore[arg-type]
-            problem.lambda_theta,
-            at.rho,
-            model=at.model,
-            penalty=problem.penalty,
-            clients=problem.clients,
+            jnp.asarray(theta),
+            padded(rows._replace(weight=weight)),  # type: ignore[arg-type]
+            pooled.lambda_theta,
+            rho,
+            model=model,
+            penalty=penalty,
+            clients=clients,
         )
-    begins = [part.start for part in at.pooled.parts.values()]
-    by_row = np.asarray(by_weight)[:, : len(at.weight)] * at.weight
-    sums = np.add.reduceat(by_row, begins, axis=1)
-    sums[:, np.isin([*at.pooled.parts], at.pooled.compared)] += at.rho * np.asarray(own).T
-    return at.theta + _solution(np.asarray(hessian), sums).T
+    begins = [part.start for part in pooled.parts.values()]
+    removed = np.add.reduceat(weight, begins) / weight.sum()
+    by_row = np.asarray(by_weight)[:, : len(weight)] * weight
+    sums = np.add.reduceat(by_row, begins, axis=1) / np.maximum(1 - removed, np.finfo(float).tiny)
+    sums[:, np.isin([*pooled.parts], pooled.compared)] += rho * np.asarray(own).T
+    try:
+        return theta + np.linalg.solve(np.asarray(hessian), sums).T
+    except np.linalg.LinAlgError:  # of rows that are all alike, and large
+        return np.full((len(begins), len(theta)), np.nan)
 
 
 @partial(jax.jit, static_argnames=("model", "penalty", "clients"))
@@ -295,15 +247,15 @@ def _sensitivities(
     rho: float,
     *,
     model: LinearModel,
-    penalty: Penalty,
+    penalty: Penalty | None,
     clients: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """H [n, n], dG/dw [n, N], and the gradient [clients, n] of each client's own penalty."""
+    """Return H [n, n], dG/dw [n, N], and the gradient [clients, n] of each client's own penalty."""
 
     def objective(theta: jax.Array, weight: jax.Array) -> jax.Array:
         weighted = rows._replace(weight=weight)
         loss = regularized_loss(model, theta, weighted, lambda_theta)
-        return loss + rho * penalty(model.scores(theta, rows.a), weighted)
+        return loss + (rho * penalty(model.scores(theta, rows.a), weighted) if penalty else 0.0)
 
     def own(theta: jax.Array) -> jax.Array:
         gaps = cast(SumPenalty, penalty).gaps(model.scores(theta, rows.a), rows)
@@ -314,52 +266,31 @@ def _sensitivities(
     return hessian, by_weight, jax.jacfwd(own)(theta) if clients else jnp.zeros((0, len(theta)))
 
 
-def _retrained(at: _Trained, k: int) -> tuple[np.ndarray, bool]:
-    """Theta [n] without release k, and whether it is the optimum."""
-    others, pooled = at.weight.copy(), at.pooled
-    others[list(pooled.parts.values())[k]] = 0.0
-    if pooled.penalty is None:
-        dtype = pooled.rows.a.dtype
-        rows = padded(pooled.rows._replace(weight=others.astype(dtype)))  # type: ignore[arg-type]
-        start = jnp.asarray(at.theta, dtype)
-        solution = _train(start, rows, pooled.lambda_theta, model=at.model)
-        return np.asarray(solution.params, float), bool(solution.converged)
-    problem = pooled.problem
-    problem = replace(problem, rows=problem.rows._replace(weight=others))
-    found = problem.point(at.rho, at.theta)
-    if not np.isfinite(found.theta).all():  # without it some groups have no rows to be compared
-        free = replace(problem, penalty=CovariancePenalty(pooled.n_groups))
-        found = free.point(0.0, at.theta)
-    return found.theta, found.converged
+def _spd(
+    theta: np.ndarray, a: np.ndarray, groups: np.ndarray, weight: np.ndarray, n_groups: int
+) -> float:
+    """Return the SPD of a model's decisions on weighted rows; of many groups the widest gap."""
+    selected = weight * (a @ theta > 0)
+    # A combination of attributes that no release has is -1, and does not count.
+    sums = [np.bincount(groups + 1, one, n_groups + 1)[1:] for one in (selected, weight)]
+    with np.errstate(invalid="ignore"):  # a group without rows
+        rates = np.divide(*sums)
+    return rates[1] - rates[0] if n_groups == 2 else np.nanmax(rates) - np.nanmin(rates)
 
 
-@partial(jax.jit, static_argnames="model")
-def _train(
-    start: jax.Array, rows: Rows, lambda_theta: float, *, model: LinearModel
-) -> InnerSolution:
-    loss = Function(
-        lambda theta: regularized_loss(model, theta, rows, lambda_theta),
-        lambda theta: regularized_hessian(model, theta, rows, lambda_theta),
-    )
-    return Newton(default_tolerance(), MAX_STEPS).minimise(loss, start)
+def _alone(pooled: Pool, weight: np.ndarray, schema: Schema) -> np.ndarray:
+    """Return [K] whether a release has a pair of group and label that no other has.
 
-
-def _change_of_scores(at: _Trained, without: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """From theta [K, n] without each release: change of the scores [K], and the scores [K]."""
-    a, parts = np.asarray(at.pooled.rows.a, float), list(at.pooled.parts.values())
-    clipped, shares = np.clip(a, 0.0, 1.0), at.weight.copy()
-    metric = np.zeros((a.shape[1], a.shape[1]))
-    for part in parts:
-        shares[part] /= max(shares[part].sum(), np.finfo(float).tiny)
-        metric += clipped[part].T @ (shares[part, None] * clipped[part])
-
-    def excess(change: np.ndarray, part: slice) -> float:
-        """What a release's own rows add to the mean square, as they are not clipped for it."""
-        own, within = a[part] @ change, clipped[part] @ change
-        return float(shares[part] @ (own**2 - within**2))
-
-    changes = without - at.theta
-    moved = np.sum(changes @ metric * changes, axis=1)
-    moved += list(map(excess, changes, parts))
-    scores = np.sum(without @ metric * without, axis=1)
-    return tuple(np.sqrt(np.maximum(squares, 0.0) / len(without)) for squares in (moved, scores))
+    Groups are those of each attribute. Releases that hardly count, given trusted rows, have none.
+    """
+    alone = np.zeros(len(pooled.parts), bool)
+    for attribute in schema.attributes:
+        s = np.array(schema.groupings[attribute])[np.asarray(pooled.rows.s)]
+        pair = 2 * s + (np.asarray(pooled.rows.y) > 0)
+        has = [
+            np.unique(pair[part][(weight[part] > 0) & (pooled.trust.get(name, 1.0) >= LITTLE)])
+            for name, part in pooled.parts.items()
+        ]
+        owners = np.bincount(np.concatenate(has))
+        alone |= np.array([(owners[pairs] == 1).any() for pairs in has])
+    return alone

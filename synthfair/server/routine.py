@@ -40,7 +40,7 @@ from synthfair.files import require_distinct, require_free, whole_file, write_js
 from synthfair.release.format import Release
 from synthfair.release.keys import Keys, read_keys
 from synthfair.server.frontier_files import FrontierLine, frontier_lines, write_frontier
-from synthfair.server.influence import Influence, Influences, influence_in, refuse_influence
+from synthfair.server.influence import Influences, influence_in, refuse_influence
 from synthfair.server.pooling import (
     MANY_MEDIANS,
     Pool,
@@ -204,7 +204,7 @@ def _metrics(
         **_releases_document(releases, signed),
         "influence": {
             "outliers_above": number(influences.outliers_above),
-            "releases": {name: _plain(moved) for name, moved in influences.releases.items()},
+            "releases": as_numbers(influences.releases),
         },
         "max_influence": config.most_influence(surrogates=point is not None),
         "max_spd_influence": config.max_spd_influence,
@@ -264,15 +264,6 @@ def _asked(fair: Mapping[str, Release]) -> Target:
     """How much fairness the clients' own settings ask for."""
     configs = (release.header.config for release in fair.values())
     return Target.of(config.asked for config in configs if isinstance(config, DistillConfig))
-
-
-def _plain(moved: Influence) -> dict[str, Any]:
-    """As it stands in JSON, which has no not-a-number."""
-    found = moved._asdict()
-    if np.isnan(moved.weight):  # without trusted rows
-        del found["weight"]
-    listed = {"rates": [number(rate) for rate in moved.rates], "by": list(moved.by)}
-    return {key: listed[key] if key in listed else number(found[key]) for key in found}
 
 
 def _releases_document(named: Mapping[str, Release], signed: dict[str, str]) -> dict[str, Any]:
