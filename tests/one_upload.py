@@ -14,7 +14,7 @@ def processes_of(folder):
 def require_one_upload(results, kits):
     """What the submitter has, and that each site has written down what it has sent."""
     assert {path.name for path in results.iterdir()} == {
-        "model.json", "metrics.json", "fair_table.parquet", "federation.json"}  # fmt: skip
+        "model.json", "metrics.json", "federation.json"}  # fmt: skip
     sites = json.loads((results / "federation.json").read_text())["sites"]
     assert sites
     for name, booked in sites.items():

@@ -8,7 +8,7 @@ import synthfair as sf
 from benchmarks import disclosure, trainers
 from synthfair.compare import Federation
 from synthfair.data.encode import Encoded
-from synthfair.surrogate import FairTable, WeightedTable
+from synthfair.surrogate import WeightedTable
 
 ONE_OF_EACH = np.array([[1.0, 1, 0], [1, 0, 1], [0, 0, 1], [0, 0, 1]])
 """Four rows: a 0/1 column, and a category of two, of which the third feature is the other one."""
@@ -85,13 +85,10 @@ def test_a_trainer_is_measured_on_the_test_rows(monkeypatch, trainer):
     x, s = np.array([[0.0, 0, 0, 1, 0, 1, 1, 1]]).T, np.repeat([0, 1], 4)
     y = 2 * x[:, 0] - 1
     test = Encoded(x, s, y)
-    table = FairTable(*(np.tile(part, (20, 1)[: part.ndim]) for part in _inputs(test)), C=10.0)
+    inputs = np.column_stack([x, s, np.ones(len(y))]), s, y
+    rows = sf.Rows(*(np.tile(part, (20, 1)[: part.ndim]) for part in inputs))
     alone = Federation(make_schema(), (test,), (test,), ("only",), (test,))
     monkeypatch.setattr(trainers, "federation", lambda _: alone)
-    monkeypatch.setattr(trainers, "fair_table", lambda *_, **__: table)
-    setting = trainers.TrainerSetting("fair table", trainer)
+    monkeypatch.setattr(trainers, "given_rows", lambda *_, **__: rows)
+    setting = trainers.TrainerSetting("real rows", trainer)
     assert trainers.run_trainer(setting, 0, smoke=True) == (1.0, 0.5)
-
-
-def _inputs(rows):
-    return np.column_stack([rows.x, rows.s, np.ones(len(rows.y))]), rows.y, np.ones(len(rows.y))

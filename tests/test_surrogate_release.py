@@ -13,7 +13,6 @@ import pytest
 from conftest import make_schema, make_table
 from pydantic import ValidationError
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
 from test_release import rewrite, set_column, some_release
 from weighted_rows import unlike_tables
 
@@ -235,20 +234,12 @@ def test_a_surrogate_without_weights_and_a_fair_release_with_them_are_refused(tm
         read_release(tmp_path / "r.parquet", SCHEMA)
 
 
-def test_the_server_trains_one_fair_model_and_an_ordinary_trainer_finds_it_again(folder):
+def test_the_server_trains_one_fair_model(folder):
     served = run_server(folder, rho=10.0)
     assert served.model.converged
     plain = run_server(folder, rho=0.0)
     fair, unfair = (abs(one.evaluation.overall["spd"].value) for one in (served, plain))
     assert fair < unfair - 0.05
-    table = pq.read_table(run_server(folder, rho=10.0) and folder / "server" / "fair_table.parquet")
-    about = json.loads(table.schema.metadata[b"synthfair"])
-    a = np.column_stack([table[name].to_numpy() for name in served.model.inputs])
-    (recipe,) = re.findall(r"scikit-learn: (LogisticRegression\(.*?\)) on", about["train"])
-    trainer = eval(recipe, {"LogisticRegression": LogisticRegression, "C": about["C"]})
-    trainer.fit(a, table["y"].to_numpy(), sample_weight=table["weight"].to_numpy())
-    np.testing.assert_allclose(trainer.coef_[0], served.model.theta, rtol=0, atol=1e-6)
-    assert table["weight"].to_numpy().min() > 0
 
 
 def test_it_is_as_fair_as_central_training_where_clients_are_unlike(tables, releases):
@@ -295,7 +286,7 @@ def test_the_frontier_is_written_with_and_without_test_rows(folder):
     assert np.isnan(without.frontier[0].test_gap)
     run_server(folder, tests=())  # an old run leaves nothing in the folder of a new one
     names = {path.name for path in (folder / "server").iterdir()}
-    assert names == {"model.json", "fair_table.parquet"}
+    assert names == {"model.json"}
 
 
 def test_tests_without_labels_have_gaps_and_no_accuracy_on_the_frontier(releases):
@@ -454,9 +445,7 @@ def server_words(folder, *flags, max_rows=1e6):
 def test_records_are_written_for_any_learner(folder, releases, capsys):
     path = folder / "records.parquet"
     assert main(server_words(folder, "--records", path, max_rows=100)) == 0
-    assert f"{folder}/server/fair_table.parquet, {path}." in "".join(
-        capsys.readouterr().out.split("\n")
-    )
+    assert f"{folder}/server/model.json, {path}." in "".join(capsys.readouterr().out.split("\n"))
     table, weight = sf.pool_records(releases, SCHEMA, max_rows=100.0)
     found = pd.read_parquet(path)
     assert list(found.columns) == [*SCHEMA.columns, "weight"]
@@ -635,13 +624,6 @@ def test_a_training_without_a_penalty_that_has_not_converged_is_a_warning(folder
     monkeypatch.setattr("synthfair.server.routine.train_pool", unfinished)
     said = run_server(folder, rho=30.0, max_influence=50.0, max_spd_influence=2.0).warnings
     assert any("without a penalty, which says" in line and "norm 5.0e-01" in line for line in said)
-
-
-def test_a_fair_table_that_trainers_could_not_use_is_not_written(folder, monkeypatch):
-    monkeypatch.setattr("synthfair.server.routine.MOST_WEIGHT", 1.5)
-    served = run_server(folder)
-    assert not (folder / "server" / "fair_table.parquet").exists()
-    assert any("fair_table.parquet is not written" in line for line in served.warnings)
 
 
 @pytest.fixture(scope="module")

@@ -54,9 +54,8 @@ def server(
             --test DIR/*_test.csv --output DIR/server
 
     On fair releases it trains an ordinary logistic model. On surrogates it trains one that is fair
-    over all clients, as often as you like, and writes fair_table.parquet for ordinary trainers.
-    --max-gap 0.05 looks for the least weight of the penalty that reaches that gap, --frontier shows
-    accuracy and gap for many:
+    over all clients, as often as you like. --max-gap 0.05 looks for the least weight of the penalty
+    that reaches that gap, --frontier shows accuracy and gap for many:
 
         python -m synthfair.server DIR/*.parquet --schema DIR/schema.json \
             --test DIR/*_test.csv --max-gap 0.05 --frontier --output DIR/server
@@ -145,7 +144,7 @@ def server(
     if report:
         write_report(output, page, force=True)
 
-    names = {"metrics.json": test, "fair_table.parquet": result.point, "frontier.csv": frontier}
+    names = {"metrics.json": test, "frontier.csv": frontier}
     names |= {"frontier.svg": frontier and can_draw(), "report.html": report}
     files = ["model.json", *(name for name, is_there in names.items() if is_there)]
     _tell(result, [*(output / name for name in files), *filter(None, [records])], following)
@@ -221,7 +220,6 @@ def _refined(
     if now.exchanges:
         # The model of surrogates gives way, and what belongs to it.
         model, schema, evaluation = now.model, now.model.schema_, None
-        (output / "fair_table.parquet").unlink(missing_ok=True)
         if test:
             evaluation = evaluate(model, read_tests(test, schema), config, sources=test)
             found = {"objective": now.objective, "gradient_norm": model.gradient_norm}

@@ -25,7 +25,7 @@ COMPLETED = "FINISHED:COMPLETED"
 """The engine's status of a job that did all of its work."""
 
 RESULTS = frozenset(
-    {FILE, "model.json", "metrics.json", "fair_table.parquet", "rounds.csv", "gaps.json"}
+    {FILE, "model.json", "metrics.json", "rounds.csv", "gaps.json"}
     | {"fair_model.json", "histogram.json"}
 )
 """Files that a job's result may have."""

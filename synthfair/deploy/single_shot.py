@@ -130,7 +130,7 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
         federation: of the sites.
         job: what is asked for.
         private: folder for the releases, which stay at the server.
-        output: folder for model.json, metrics.json, fair_table.parquet and federation.json.
+        output: folder for model.json, metrics.json and federation.json.
 
     Raises:
         TooFewError: fewer sites than the job says have answered well.

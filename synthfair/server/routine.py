@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -51,12 +50,11 @@ from synthfair.server.pooling import (
     train_pool,
 )
 from synthfair.server.trust import LITTLE
-from synthfair.surrogate.fair_table import make_fair_table
 from synthfair.surrogate.frontier import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pandas as pd
 
 
 class ServerResult(NamedTuple):
@@ -86,7 +84,7 @@ class ServerResult(NamedTuple):
     without_penalty: Mapping[str, Metric] | None = None
 
 
-FILES = "model.json", "metrics.json", "fair_table.parquet", "frontier.csv", "frontier.svg"
+FILES = "model.json", "metrics.json", "frontier.csv", "frontier.svg"
 """Files that a server writes into its folder."""
 
 
@@ -103,7 +101,7 @@ def serve(
     trusted: Path | None = None,
     force: bool = False,
 ) -> ServerResult:
-    """From files to files: model.json and metrics.json; of surrogates fair_table.parquet, too.
+    """Read releases, write model.json and metrics.json, and return what was found.
 
     Args:
         releases: release files, one a client; all fair, or all surrogates.
@@ -160,7 +158,6 @@ def serve(
     warnings += _surrogate_warnings(pooled, point, config, schema, free) if point else ()
     if evaluation:
         warnings += (*missed, *small_group_warnings(evaluation, schema, config))
-    fair_table, refused = _fair_table(pooled, point, model) if point else (None, ())
     least = config.min_group_rows
     lines = frontier_lines(pooled.problem, model, tables, min_group_rows=least) if frontier else ()
 
@@ -173,7 +170,7 @@ def serve(
         influences,
         point,
         lines,
-        (*warnings, *refused),
+        warnings,
         pooled.max_rows,
         pooled.by,
         without,
@@ -183,7 +180,9 @@ def serve(
     if evaluation:
         write_json(output / "metrics.json", _metrics(served, named, clients, schema, config))
     write_model(model, output / "model.json")
-    _write_tables({output / "fair_table.parquet": fair_table} | dict.fromkeys(more, table))
+    if records and table is not None:
+        with whole_file(records) as temporary:
+            table.to_parquet(temporary, index=False)
     if lines:
         write_frontier(lines, output / "frontier.csv")
     return served
@@ -215,16 +214,6 @@ def _metrics(
         "warnings": served.warnings,
         "converged": served.model.converged,
     }
-
-
-def _write_tables(tables: Mapping[Path, pa.Table | None]) -> None:
-    """Each that there is, as Parquet, whole or not at all."""
-    import pyarrow.parquet as pq
-
-    for path, table in tables.items():
-        if table is not None:
-            with whole_file(path) as temporary:
-                pq.write_table(table, temporary)
 
 
 UNLIKE = (
@@ -367,58 +356,12 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + more
 
 
-def _records(releases: Mapping[str, Release], schema: Schema, pooled: Pool) -> pa.Table:
-    """The records of all releases, with a last column ``weight``."""
-    import pyarrow as pa
-
+def _records(releases: Mapping[str, Release], schema: Schema, pooled: Pool) -> pd.DataFrame:
+    """Return the records of all releases, with a last column ``weight``."""
     if "weight" in schema.columns:
         raise InputError(
             "records: have a column 'weight' of their own, and so has the schema; leave --records"
             " out"
         )
     table, _ = pool_records(releases, schema)
-    weighted = table.assign(weight=np.asarray(pooled.rows.weight))
-    found = pa.Table.from_pandas(weighted, preserve_index=False)
-    return found.replace_schema_metadata()
-
-
-MOST_WEIGHT = 1e6
-"""Of a row of the fair table, in averages."""
-
-
-def _fair_table(
-    pooled: Pool, point: FrontierPoint, model: TrainedModel
-) -> tuple[pa.Table | None, tuple[str, ...]]:
-    """A column for each model input, y and weight; how to train on it is in the metadata.
-
-    Where it would not give the model again there is none, but a warning.
-    """
-    import pyarrow as pa
-
-    try:
-        table = make_fair_table(
-            pooled.problem.rows,
-            point.theta,
-            pooled.problem.penalty,
-            rho=point.rho,
-            lambda_theta=pooled.lambda_theta,
-        )
-    except InputError as error:
-        return None, (f"fair_table.parquet is not written: {error}",)
-    if table.weight.max() > MOST_WEIGHT * table.weight.mean():
-        return None, (
-            f"fair_table.parquet is not written: a row would need more than {MOST_WEIGHT:g} times"
-            " the average weight, and trainers would not find the model; lower rho, or raise"
-            " lambda_theta",
-        )
-    about = {
-        "format": "synthfair-fair-table/1",
-        "schema_hash": model.schema_.hash,
-        "C": table.C,
-        "rho": point.rho,
-        "train": "scikit-learn: LogisticRegression(C=C, fit_intercept=False,"
-        ' solver="newton-cholesky", tol=1e-10, max_iter=10000) on the inputs, with'
-        " sample_weight=weight",
-    }
-    found = pa.table([*table.a.T, table.y, table.weight], names=[*model.inputs, "y", "weight"])
-    return found.replace_schema_metadata({"synthfair": json.dumps(about)}), ()
+    return table.assign(weight=np.asarray(pooled.rows.weight))

@@ -1,4 +1,4 @@
-"""Weighted tables that stand in for a client's rows, the global problem, and the fair table."""
+"""Weighted tables that stand in for a client's rows, and the global problem."""
 
 import lazy_loader
 

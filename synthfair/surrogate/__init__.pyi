@@ -1,4 +1,3 @@
-from .fair_table import FairTable, make_fair_table
 from .fair_training import train_fair
 from .frontier import FrontierPoint, GlobalProblem, frontier, least_weight
 from .make import Surrogate
@@ -12,7 +11,6 @@ from .shared_sums import (
 from .weighted_table import WeightedTable, together
 
 __all__ = [
-    "FairTable",
     "FrontierPoint",
     "GlobalProblem",
     "SecureSurrogate",
@@ -21,7 +19,6 @@ __all__ = [
     "client_sums",
     "frontier",
     "least_weight",
-    "make_fair_table",
     "make_secure_surrogate",
     "next_sums",
     "surrogate_from_sums",

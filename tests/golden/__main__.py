@@ -47,7 +47,7 @@ FOLDER = Path(__file__).parent
 DIGITS = 10
 
 FINE, ROUGH = {"rel_tol": 1e-6, "abs_tol": 1e-8}, {"rel_tol": 1e-2, "abs_tol": 1e-3}
-IS_ROUGH = re.compile(r"\[(surrogate(?!_private|_guaranteed)|least|model\.|metrics\.|fair_table\.)")
+IS_ROUGH = re.compile(r"\[(surrogate(?!_private|_guaranteed)|least|model\.|metrics\.)")
 """Without noise, the search for a surrogate's weights ends before they are determined: another
 processor finds others, by up to a thousandth, and other models of them."""
 
@@ -187,7 +187,7 @@ def release() -> dict[str, Any]:
 
 @cache
 def server() -> dict[str, Any]:
-    """Models of the pooled releases, the fair table, the frontier, and what is done with models."""
+    """Models of the pooled releases, the frontier, and what is done with models."""
     release()
     kept: dict[str, Any] = {}
     pool = f"--schema split/schema.json --test {TESTS}"
@@ -314,7 +314,7 @@ def compare() -> dict[str, Any]:
 def deploy() -> dict[str, Any]:
     """One upload of two sites to a server, as processes."""
     demonstrate(Path("federation"), lambda _: None, lambda *_: None)
-    names = "model.json", "metrics.json", "fair_table.parquet"
+    names = "model.json", "metrics.json"
     kept = {name: read(Path("federation/results", name)) for name in names}
     del kept["metrics.json"]["influence"]  # of other models, which differ more
     return kept
