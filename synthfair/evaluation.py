@@ -386,12 +386,9 @@ def decision_document(model: TrainedModel) -> dict[str, Any]:
 
 
 def as_numbers(parts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Named tuples of numbers, or of tuples of them, by name, as they stand in a JSON file."""
+    """Return named tuples of numbers, by name, as they stand in a JSON file."""
     return {
-        name: {
-            key: [number(one) for one in value] if isinstance(value, tuple) else number(value)
-            for key, value in part._asdict().items()
-        }
+        name: {key: number(value) for key, value in part._asdict().items()}
         for name, part in parts.items()
     }
 

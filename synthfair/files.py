@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import io
-import itertools
 import json
 import math
 import os
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, ValuesView
+from collections.abc import Iterator, ValuesView
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     _Model = TypeVar("_Model", bound=BaseModel)
-
-_Row = TypeVar("_Row")
 
 ORDINARY, OWNER_ONLY = 0o666, 0o600
 """Who may read and write a file, before the user's umask: everyone, or its owner alone."""
@@ -306,41 +302,3 @@ def parse_as(content: bytes | str, kind: type[_Model], source: str) -> _Model:
 def read_as(path: Path, kind: type[_Model], most_bytes: int) -> _Model:
     """Reads JSON of at most so many bytes as a model. Raises InputError, also as read_bytes."""
     return parse_as(read_bytes(path, most_bytes), kind, str(path))
-
-
-def read_numbers(
-    path: Path,
-    columns: tuple[str, ...],
-    understand: Callable[[list[str]], _Row],
-    *,
-    what: str,
-    most: int,
-) -> tuple[_Row, ...]:
-    """The lines of a CSV file.
-
-    Args:
-        path: of the file.
-        columns: names that its first line must hold.
-        understand: makes an entry of the fields of a line; ValueError where they are not allowed.
-        what: the file must be, for errors.
-        most: lines that are read.
-
-    Raises:
-        InputError: unreadable, other columns, a line that is not allowed, no lines or too many.
-    """
-    try:
-        with open_file(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as file:
-            rows = list(itertools.islice(csv.reader(file), most + 2))
-        return tuple(map(understand, _lines(rows, columns, most)))
-    except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"{path}: not a {what}: {reason(error)}") from error
-
-
-def _lines(rows: list[list[str]], names: tuple[str, ...], most: int) -> list[list[str]]:
-    if len(rows) > most + 1:
-        raise ValueError(f"holds more than {most} lines")
-    if len(rows) < 2 or tuple(rows[0]) != names:
-        raise ValueError(f"needs the columns {', '.join(names)}, and lines")
-    if any(len(row) != len(names) for row in rows):
-        raise ValueError(f"each line needs {len(names)} numbers")
-    return rows[1:]

@@ -24,9 +24,10 @@ from synthfair.config.client_settings import ReleaseConfig, SurrogateConfig
 from synthfair.config.rules import STRICT, Notion, ParityNotion
 from synthfair.config.server_settings import ServerConfig
 from synthfair.config.target import Target
+from synthfair.errors import InputError, reason
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.files import read_as, read_numbers, write_json
+from synthfair.files import open_file, read_as, write_json
 from synthfair.postprocess.histogram import LabelCounts
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.guarantee import Guarantee, SumOfShares
@@ -147,9 +148,6 @@ def _numbers(numbers: Any) -> Iterator[tuple[str, float]]:
             for key, inner in value.items():
                 _printable(key)
                 yield from _numbers(inner)
-        elif isinstance(value, tuple):
-            for one in value:
-                yield name, one
         else:
             yield name, value
 
@@ -424,20 +422,30 @@ MOST_LINES = 10_000
 
 
 def read_frontier(path: Path) -> tuple[FrontierLine, ...]:
-    """Reads a frontier.csv.
+    """Return the lines of a frontier.csv.
 
     Raises:
         InputError: unreadable, other columns, a number out of range, no lines or too many.
     """
+    import pandas as pd
+
+    try:
+        with open_file(path) as file:
+            table = pd.read_csv(file, dtype=float, index_col=False, nrows=MOST_LINES + 1)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a frontier: {reason(error)}") from error
     columns = FrontierLine._fields
-    return read_numbers(path, columns, _frontier_line, what="frontier", most=MOST_LINES)
-
-
-def _frontier_line(row: Sequence[str]) -> FrontierLine:
-    line = FrontierLine(*(float(text) if text else math.nan for text in row))
-    for name, value in line._asdict().items():
+    if tuple(table.columns) != columns or not 0 < len(table) <= MOST_LINES:
+        raise InputError(
+            f"{path}: not a frontier: needs the columns {', '.join(columns)}, and 1 to"
+            f" {MOST_LINES} lines"
+        )
+    for name, values in table.items():
         most = 1e12 if name == "rho" else 1
-        is_undefined = math.isnan(value) and name in ("gap", "test_gap", "test_accuracy")
-        if not (0 <= value <= most or is_undefined):
-            raise ValueError(f"{name} must be from 0 to {most:g}, and is {value:g}")
-    return line
+        is_undefined = values.isna() & (name in ("gap", "test_gap", "test_accuracy"))
+        if len(wrong := values[~(values.between(0, most) | is_undefined)]):
+            raise InputError(
+                f"{path}: not a frontier: {name} must be from 0 to {most:g}, and is"
+                f" {wrong.iloc[0]:g}"
+            )
+    return tuple(FrontierLine(*line) for line in table.to_numpy().tolist())

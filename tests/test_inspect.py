@@ -97,16 +97,19 @@ def test_an_altered_file_is_refused(folder, capsys):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda t: t.drop_columns("y"), "must have columns of features, then 's', 'y'"),
-        (lambda t: t.select(["s", "y"]), "must have columns of features"),
+        (lambda t: t.drop_columns("(label)"), "must have columns of features, then .group."),
+        (lambda t: t.select(["(group)", "(label)"]), "must have columns of features"),
         (lambda t: t.select(t.column_names[::-1]), "must have columns of features"),
-        (lambda t: t.add_column(0, "s", t["s"]), "a column's name is repeated"),
+        (lambda t: t.add_column(0, "age", t["age"]), "a column's name is repeated"),
         (lambda t: t.add_column(0, "a" * 1001, t["age"]), "at most 1000 characters"),
         (lambda t: t.slice(0, 0), "0 rows"),
         (set_column("income", ["a", "b"]), "'income' .string. must be 'income' .double"),
         (set_column("income", [0.5, float("nan")]), "'income', row 2: nan"),
         (set_column("income", [0.5, None]), "missing values"),
-        (set_column("s", pa.array([0, 1000], pa.int32())), "'s', row 2: 1000 .*0 to 999"),
+        (
+            set_column("(group)", pa.array([0, 1000], pa.int32())),
+            "'.group.', row 2: 1000 .*0 to 999",
+        ),
     ],
 )
 def test_without_a_schema_it_is_hostile_all_the_same(folder, change, complaint):

@@ -76,7 +76,7 @@ def test_a_release_holds_no_size_and_no_statistic_of_the_real_rows(path):
     assert set(json.loads(pq.read_schema(path).metadata[b"synthfair"])) == {
         "format", "schema_hash", "version", "model", "penalty", "config", "privacy",
     }  # fmt: skip
-    assert pq.read_schema(path).names == [*SCHEMA.encoded_names, "s", "y"]
+    assert pq.read_schema(path).names == [*SCHEMA.encoded_names, "(group)", "(label)"]
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,25 @@ def test_the_privacy_statement_says_what_is_disclosed(settings, word):
         (set_column("income", [2e6, 0.5]), {}, "'income', row 1"),
         (set_column("income", [None, 0.5]), {}, "missing values"),
         (set_column("income", ["0.1", "0.2"]), {}, "'income'.*string.*must be 'income' .double"),
-        (set_column("s", pa.array([0, 2], pa.int32())), {}, "'s', row 2: .*must be 0 to 1"),
-        (set_column("y", pa.array([0, 1], pa.int32())), {}, "'y', row 1: .*must be -1 or 1"),
+        (
+            set_column("(group)", pa.array([0, 2], pa.int32())),
+            {},
+            "'.group.', row 2: .*must be 0 to 1",
+        ),
+        (
+            set_column("(label)", pa.array([0, 1], pa.int32())),
+            {},
+            "'.label.', row 1: .*must be -1 or 1",
+        ),
         (lambda t: t.drop_columns("age"), {}, "'age' is missing"),
-        (lambda t: t.append_column("id", pa.array([1, 2])), {}, "'id' is missing, unknown"),
-        (lambda t: t.append_column("age", t["age"]), {}, "'age' is missing, unknown or repeated"),
-        (lambda t: t.select(t.column_names[::-1]), {}, "must be 'income'"),
+        (
+            lambda t: t.append_column("id", pa.array([1, 2])),
+            {},
+            "columns of features, then .group.",
+        ),
+        (lambda t: t.add_column(0, "id", pa.array([1.0, 2.0])), {}, "'id' is missing, unknown"),
+        (lambda t: t.add_column(0, "age", t["age"]), {}, "a column's name is repeated"),
+        (lambda t: t.select([1, 0, *range(2, t.num_columns)]), {}, "'income' is .*another place"),
         (lambda t: t.slice(0, 0), {}, "0 rows"),
     ],
 )

@@ -89,7 +89,7 @@ def test_damaged_metrics_are_refused(run, tmp_path, changes, complaint):
         ("-1,0.9,0.1,0.9,0.1,1", "rho must be"),
         ("inf,0.9,0.1,0.9,0.1,1", "rho must be"),
         ("1,0.9,0.1,0.9,-0.1,1", "test_gap must be"),
-        ("1,0.9", "needs 6 numbers"),
+        ("1,0.9", "converged must be"),
         ("1,0.9,0.1,0.9,x,1", "could not convert"),
     ],
 )

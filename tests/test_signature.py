@@ -64,12 +64,12 @@ def test_the_digest_is_the_one_that_is_documented():
     assert content_digest(b"{}", ("a", "é"), sha(rows)) == expected
 
 
-@pytest.mark.parametrize("column", [*SCHEMA.encoded_names, "s", "y"])
+@pytest.mark.parametrize("column", [*SCHEMA.encoded_names, "(group)", "(label)"])
 def test_no_column_can_be_altered(tmp_path, column):
     path = tmp_path / "r.parquet"
     write_release(some_release(), path)
     old = pq.read_table(path)[column]
-    new = {"s": [0, 0], "y": [1, 1]}.get(column, [0.25, np.nextafter(0.25, 1)])
+    new = {"(group)": [0, 0], "(label)": [1, 1]}.get(column, [0.25, np.nextafter(0.25, 1)])
     rewrite(path, set_column(column, pa.array(new, old.type)))
     with pytest.raises(
         InputError, match="r.parquet: altered since it was written: .*its metadata says"

@@ -30,6 +30,10 @@ from synthfair.files import parse_json, read_bytes, validated
 INTERCEPT = "(intercept)"
 """The name that models give the input that is always 1; no encoded column has it."""
 
+OWN_COLUMNS = "(group)", "(label)", "(weight)"
+"""Names of a release's columns behind the features; the last of surrogates alone. No column of a
+schema has one of them."""
+
 Value = int | float | str
 """A value in a categorical column. Numbers are equal by value: 1 and 1.0 are one category."""
 
@@ -291,11 +295,12 @@ class Schema(BaseModel):
         n = sum(width.values()) + sum(width[one] * width[other] for one, other in pairs)
         if n > MOST:
             raise ValueError(f"columns encode to {n} columns; at most {MOST} are allowed")
-        if clashes := repeated([*self.columns, *(f"{one} and {other}" for one, other in pairs)]):
-            raise ValueError(f"names of interactions clash: {clashes}; rename a column")
+        products = (f"{one} and {other}" for one, other in pairs)
+        if clashes := repeated([*self.columns, *products, *OWN_COLUMNS]):
+            raise ValueError(f"names clash: {clashes}; rename a column")
         names = self.encoded_names
         inputs = [f"{self.sensitive_name}={group}" for group in self.groups]
-        if clashes := repeated([*names, *inputs, INTERCEPT, "s", "y"]):
+        if clashes := repeated([*names, *inputs, INTERCEPT]):
             raise ValueError(f"encoded column names clash: {clashes}; rename a column")
         groups = [name for by in self.groupings for name in self.group_names(by)]
         if len(self.attributes) > 1:  # how small combinations are called, see compared

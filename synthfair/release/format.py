@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, model_validator
 import synthfair
 from synthfair.config.client_settings import DistillConfig, ReleaseConfig, SurrogateConfig
 from synthfair.config.rules import STRICT
+from synthfair.data.schema import OWN_COLUMNS
 from synthfair.errors import InputError
 from synthfair.files import whole_file
 from synthfair.privacy.guarantee import Guarantee, Line
@@ -320,18 +321,5 @@ def arrow_schema(names: tuple[str, ...], *, weighted: bool) -> pa.Schema:
     import pyarrow as pa
 
     types = [pa.float64()] * len(names) + [pa.int32()] * 2 + [pa.float64()] * weighted
-    every = (*names, *own_columns(names, weighted=weighted))
+    every = (*names, *OWN_COLUMNS[: 2 + weighted])
     return pa.schema([pa.field(*field) for field in zip(every, types, strict=True)])
-
-
-def own_columns(names: tuple[str, ...], *, weighted: bool) -> tuple[str, ...]:
-    """Names of the columns behind the features: groups, labels, and weights in a surrogate.
-
-    Where a feature of a surrogate has such a name, an underscore follows: ``weight_``.
-    """
-    columns, reserved = [], set(names) if weighted else set()
-    for name in ("s", "y", "weight") if weighted else ("s", "y"):
-        while name in reserved:
-            name += "_"  # noqa: PLW2901
-        columns.append(name)
-    return tuple(columns)

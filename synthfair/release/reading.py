@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from synthfair.config.client_settings import MAX_ROWS
-from synthfair.data.schema import Categorical, Numeric
+from synthfair.data.schema import OWN_COLUMNS, Categorical, Numeric
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, parse_as
 from synthfair.privacy.statement import require_true
@@ -25,7 +23,6 @@ from synthfair.release.format import (
     Header,
     Release,
     arrow_schema,
-    own_columns,
 )
 from synthfair.release.keys import Keys, Signature, content_digest, require_signer, verify
 
@@ -76,23 +73,14 @@ def read_release(
     try:
         # Reading ahead and decoding in threads would take longer than a release's few pages.
         with open_file(path) as raw, pq.ParquetFile(raw, pre_buffer=False, **options) as file:
-            # What the file says, and what it must hold by the schema, or else to be a release.
+            # What the file says, its columns and number of rows, before the rows are read.
             layout = file.schema_arrow
             text, header, signature = _metadata(layout, source)
             weighted = header.kind == "surrogate"
-            columns: Mapping[str, Numeric | Categorical] = {}
-            width, n_groups = len(layout), MAX_GROUPS
-            if schema is None:
-                names = _feature_names(layout, source, weighted=weighted)
-            else:
-                _check_schema(header, schema, source)
-                columns, n_groups = schema.features if weighted else {}, len(schema.groups)
-                names = tuple(columns) if weighted else schema.encoded_names
-                # A server encodes the columns of a surrogate, which are more then.
-                width = max(width, len(schema.encoded_names) + 2 + weighted)
-            # Columns and numbers of rows, before the rows are read.
-            _check_columns(layout, arrow_schema(names, weighted=weighted), source)
-            _check_rows(file.metadata.num_rows, width, room, source)
+            names = _feature_names(layout, source, weighted=weighted)
+            # A server encodes the columns of a surrogate, which are more then.
+            encoded = len(schema.encoded_names) + 2 + weighted if schema else 0
+            _check_rows(file.metadata.num_rows, max(len(layout), encoded), room, source)
             table = file.read(use_threads=False)
             table.validate(full=True)
     except InputError:
@@ -107,7 +95,10 @@ def read_release(
     *features, s, y = arrays
     x, s, y = np.column_stack(features), s.copy(), y.astype(float)
     release = Release(header, names, x, s, y, weight, signature=signature)
-    _check_values(release, n_groups, columns, source)
+    if schema is None:
+        _check_values(release, None, source)
+    else:
+        _require_fit(release, schema, source)
     # They are what was written, and by whom.
     verify(signature, content_digest(text, names, release.fingerprint), source=source)
     if keys is not None:
@@ -136,28 +127,35 @@ def _metadata(columns: pa.Schema, source: str) -> tuple[bytes, Header, Signature
 
 
 def _feature_names(columns: pa.Schema, source: str, *, weighted: bool) -> tuple[str, ...]:
-    """Names of the features of a file that is read without its schema."""
-    names = tuple(columns.names)
-    last = own_columns(names[: -3 if weighted else -2], weighted=weighted)
-    if len(names) <= len(last) or names[-len(last) :] != last:
-        raise InputError(
-            f"{source}: must have columns of features, then {', '.join(map(repr, last))}"
-        )
+    """Return the names of the features, of columns that a release may have."""
+    own = OWN_COLUMNS[: 2 + weighted]
+    names = tuple(columns.names[: -len(own)])
+    if not names or tuple(columns.names[-len(own) :]) != own:
+        raise InputError(f"{source}: must have columns of features, then {', '.join(own)}")
     if len(names) > MAX_COLUMNS or max(map(len, names)) > MAX_NAME:
         raise InputError(
-            f"{source}: has {len(names)} columns; at most {MAX_COLUMNS} are allowed, with names of"
+            f"{source}: has {len(names)} features; at most {MAX_COLUMNS} are allowed, with names of"
             f" at most {MAX_NAME} characters"
         )
     if len(set(names)) < len(names):
         raise InputError(f"{source}: a column's name is repeated")
-    return names[: -len(last)]
+    for field, other in zip(arrow_schema(names, weighted=weighted), columns, strict=True):
+        if field.type != other.type:
+            raise InputError(
+                f"{source}: column {field.name!r} ({other.type}) must be {field.name!r}"
+                f" ({field.type})"
+            )
+    return names
 
 
-def _check_schema(header: Header, schema: Schema, source: str) -> None:
+def _require_fit(release: Release, schema: Schema, source: str) -> None:
+    """Refuses a release of another schema, with other columns, or values that it cannot have."""
+    header = release.header
     # Records are of the plain schema: bases and interactions are the server's choice.
-    schemas = [schema]
+    schemas, names = [schema], schema.encoded_names
     if header.kind == "surrogate":
         schemas += [schema.model_copy(update={"interactions": None}), schema.plain]
+        names = tuple(schema.features)
     own = next((one for one in schemas if one.hash == header.schema_hash), None)
     if own is None:
         raise InputError(
@@ -169,19 +167,10 @@ def _check_schema(header: Header, schema: Schema, source: str) -> None:
             require_true(header.privacy.guarantee, header.config, own)
         except ValueError as error:
             raise InputError(f"{source}: privacy.guarantee: {error}") from error
-
-
-def _check_columns(columns: pa.Schema, template: pa.Schema, source: str) -> None:
-    if columns.equals(template):
-        return
-    counts = Counter(template.names), Counter(columns.names)
-    for name in [*template.names, *columns.names]:
-        if counts[0][name] != counts[1][name]:
-            raise InputError(f"{source}: column {name!r} is missing, unknown or repeated")
-    for field, other in zip(template, columns, strict=True):
-        if field.name != other.name or field.type != other.type:
-            must = f"must be {field.name!r} ({field.type})"
-            raise InputError(f"{source}: column {other.name!r} ({other.type}) {must}")
+    if release.names != names:
+        wrong = [*(set(names) ^ set(release.names)), *names]
+        raise InputError(f"{source}: column {wrong[0]!r} is missing, unknown or in another place")
+    _check_values(release, schema, source)
 
 
 def _check_rows(rows: int, columns: int, room: int, source: str) -> None:
@@ -195,24 +184,23 @@ def _check_rows(rows: int, columns: int, room: int, source: str) -> None:
         )
 
 
-def _check_values(
-    release: Release, n_groups: int, columns: Mapping[str, Numeric | Categorical], source: str
-) -> None:
-    """Refuses the first value, column by column, that no release can have."""
+def _check_values(release: Release, schema: Schema | None, source: str) -> None:
+    """Refuses the first value, column by column, that no release of the schema can have."""
     weight = release.weight
+    columns = schema.features if schema and weight is not None else {}
+    n_groups = len(schema.groups) if schema else MAX_GROUPS
     # Each column's name, values, whether they are allowed, and what is.
-    s, y, *last = own_columns(release.names, weighted=weight is not None)
     checks = [
         (name, values, *_range_check(values, columns.get(name), encoded=weight is None))
         for name, values in zip(release.names, release.x.T, strict=True)
     ]
     in_range = (release.s >= 0) & (release.s < n_groups)
-    checks.append((s, release.s, in_range, f"0 to {n_groups - 1}"))
-    checks.append((y, release.y, np.abs(release.y) == 1, "-1 or 1"))
+    checks.append((OWN_COLUMNS[0], release.s, in_range, f"0 to {n_groups - 1}"))
+    checks.append((OWN_COLUMNS[1], release.y, np.abs(release.y) == 1, "-1 or 1"))
     most = f"0, or a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
     if weight is not None:
         right = (weight == 0) | ((weight >= MIN_WEIGHT) & (weight <= MAX_WEIGHT))
-        checks.append((last[0], weight, right, most))
+        checks.append((OWN_COLUMNS[2], weight, right, most))
     for name, values, right, allowed in checks:
         if not right.all():
             row = int(np.argmin(right))
@@ -222,7 +210,7 @@ def _check_values(
             )
     if weight is not None and not weight.any():
         raise InputError(
-            f"{source}: column {last[0]!r}: all are 0, so that it stands for no row; must be"
+            f"{source}: column {OWN_COLUMNS[2]!r}: all are 0, so that it stands for no row; must be"
             f" {most}, and one of them not 0: ask its site for another release"
         )
 
@@ -303,7 +291,7 @@ def inspect_release(
     client, problems = None, []
     if schema is not None:
         try:
-            read_release(path, schema)
+            _require_fit(release, schema, str(path))
         except InputError as error:
             problems.append(str(error))
     fits = None if schema is None else not problems

@@ -1,11 +1,8 @@
-"""Accuracy and gap over the weight of the penalty, on pooled rows and test rows, as CSV."""
+"""Accuracy and gap over the weight of the penalty, on pooled rows and test rows."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +11,6 @@ from synthfair.data.encode import Encoded
 from synthfair.evaluation import encode_tests
 from synthfair.fairness.intervals import metrics_with_intervals, size
 from synthfair.fairness.metrics import METRIC_OF, Scored
-from synthfair.files import write_text
 from synthfair.run_files import FrontierLine
 from synthfair.surrogate.frontier import GlobalProblem, frontier
 from synthfair.trained import TrainedModel
@@ -56,12 +52,3 @@ def frontier_lines(
         numbers = point.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
         lines.append(FrontierLine(*numbers))
     return tuple(lines)
-
-
-def write_frontier(lines: Sequence[FrontierLine], path: Path) -> None:
-    """Writes them as CSV; undefined numbers are empty."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(FrontierLine._fields)
-    writer.writerows(["" if np.isnan(v) else f"{v:.6g}" for v in line] for line in lines)
-    write_text(path, text.getvalue())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+import pandas as pd
 
 from synthfair.config.client_settings import DistillConfig
 from synthfair.config.server_settings import ServerConfig
@@ -35,10 +36,10 @@ from synthfair.fairness.intervals import (
 )
 from synthfair.fairness.metrics import METRIC_OF, Metric
 from synthfair.fairness.penalties import Grouping
-from synthfair.files import require_distinct, require_free, whole_file, write_json
+from synthfair.files import require_distinct, require_free, whole_file, write_json, write_text
 from synthfair.release.format import Release
 from synthfair.release.keys import Keys, read_keys
-from synthfair.server.frontier_files import FrontierLine, frontier_lines, write_frontier
+from synthfair.server.frontier_files import FrontierLine, frontier_lines
 from synthfair.server.influence import Influences, influence_in, refuse_influence
 from synthfair.server.pooling import (
     MANY_MEDIANS,
@@ -52,9 +53,6 @@ from synthfair.server.pooling import (
 from synthfair.server.trust import LITTLE
 from synthfair.surrogate.frontier import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class ServerResult(NamedTuple):
@@ -184,7 +182,8 @@ def serve(
         with whole_file(records) as temporary:
             table.to_parquet(temporary, index=False)
     if lines:
-        write_frontier(lines, output / "frontier.csv")
+        text = pd.DataFrame(lines).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        write_text(output / "frontier.csv", text)
     return served
 
 
