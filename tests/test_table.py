@@ -39,7 +39,7 @@ GROUPS = [f"race=Asian-Pacific islander {i}" for i in range(7)]
 METRIC = Metric(-0.0123, -0.1234, 0.0456)
 PART = dict.fromkeys(NAMES, METRIC)  # all titles that there are
 EVALUATION = Evaluation(
-    PART, dict.fromkeys(CLIENTS, PART), tuple(GROUPS), [], [], 1_234_567, 0.876, {}, [], {}
+    PART, dict.fromkeys(CLIENTS, PART), tuple(GROUPS), [], [], 1_234_567, 0.876, {}, {}
 )
 SCHEMA = Any(label="paid", sensitive="race", groups=[g.split("=")[1] for g in GROUPS])
 GAP = {"first": GROUPS[0], "second": GROUPS[1], "value": -0.0123, "low": -0.5, "high": 0.4}
