@@ -161,9 +161,9 @@ def test_a_refusal_says_what_an_honest_client_can_do_and_which_flag_helps():
     moved = sf.server.Influence(1.0, 1.5, 0.4, outlier=False)
     found = sf.server.Influences({"c0": moved}, 1.0)
     honest = "An honest client that is unlike the others can do this, too: .* or raise "
-    with pytest.raises(sf.InputError, match=honest + "--max-influence. Ask for surrogates.$"):
+    with pytest.raises(sf.InputError, match=honest + "max_influence. Ask for surrogates.$"):
         influence.refuse_influence(found, 1.0, remedy="Ask for surrogates.")
-    with pytest.raises(sf.InputError, match=honest + "--max-spd-influence$"):
+    with pytest.raises(sf.InputError, match=honest + "max_spd_influence$"):
         influence.refuse_influence(found, 2.0, 0.3)
 
 

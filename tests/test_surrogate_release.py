@@ -425,19 +425,17 @@ def test_the_commands_go_from_unlike_clients_to_a_fair_model(folder, capsys):
     assert "<svg" in (folder / "server" / "frontier.svg").read_text()
 
 
-def server_words(folder, *flags, max_rows=1e6):
+def server_words(folder, *flags, more=""):
     paths = map(str, sorted(folder.glob("c?.parquet")))
     files = ["--schema", f"{folder}/schema.json", "--output", f"{folder}/server"]
-    (folder / "server.toml").write_text(
-        f"max_influence = 5\nmax_spd_influence = 1\nmax_rows = {max_rows}"
-    )
+    (folder / "server.toml").write_text(f"max_influence = 5\nmax_spd_influence = 1\n{more}")
     config = ["--config", f"{folder}/server.toml"]
     return ["server", *paths, *files, *config, *map(str, flags)]
 
 
 def test_records_are_written_for_any_learner(folder, releases, capsys):
     path = folder / "records.parquet"
-    assert main(server_words(folder, "--records", path, max_rows=100)) == 0
+    assert main(server_words(folder, "--records", path, more="max_rows = 100")) == 0
     assert f"{folder}/server/model.json, {path}." in "".join(capsys.readouterr().out.split("\n"))
     table, weight = sf.pool_records(releases, SCHEMA, max_rows=100.0)
     found = pd.read_parquet(path)

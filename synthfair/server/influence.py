@@ -194,7 +194,7 @@ def refuse_influence(
         raise InputError(
             f"{name}: changes SPD by {moved_spd[name]:.3f}; at most {most_spd:g} is allowed. Are"
             f" its groups the right way round? {UNLIKE}: see what it holds with python -m synthfair"
-            f" inspect, leave it out, or raise --max-spd-influence{remedy and '. ' + remedy}"
+            f" inspect, leave it out, or raise max_spd_influence{remedy and '. ' + remedy}"
         )
     beyond = [(n, moved) for n, moved in compared.items() if not moved.relative <= most]
     if beyond:
@@ -204,7 +204,7 @@ def refuse_influence(
             f"{name}: moves the scores of the pooled model by {worst.scores:.3g} (root mean square)"
             f", which is {worst.relative:.3g} times those of the model without it; at most {most:g}"
             f" times is allowed. {UNLIKE}: see what it holds with python -m synthfair inspect,"
-            f" leave it out, or raise --max-influence{remedy and '. ' + remedy}"
+            f" leave it out, or raise max_influence{remedy and '. ' + remedy}"
         )
 
 
