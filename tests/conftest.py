@@ -120,9 +120,23 @@ def compilations():
     jax.monitoring.unregister_event_duration_listener(listen)
 
 
-needs_data = pytest.mark.skipif(
-    DATA_VARIABLE not in os.environ, reason=f"{DATA_VARIABLE} names no folder with the tables"
-)
+@pytest.fixture(scope="session")
+def public_tables():
+    """Skip a test that needs the public tables where there are none."""
+    if DATA_VARIABLE not in os.environ:
+        pytest.skip(f"{DATA_VARIABLE} names no folder with the tables")
+
+
+def invented_rows(schema: Schema, n: int, seed: int = 0) -> pd.DataFrame:
+    """Return n rows that fit a schema; all values of a column are equally frequent."""
+    rng, rows = np.random.default_rng(seed), {}
+    for name, column in schema.columns.items():
+        if isinstance(column, Categorical):
+            missing = [None] * (column.missing == "category")
+            rows[name] = rng.choice(np.array([*column.categories, *missing], object), n)
+        else:
+            rows[name] = rng.uniform(column.lower, column.upper, n)
+    return pd.DataFrame(rows)
 
 
 def make_schema(n_groups: int = 2) -> Schema:

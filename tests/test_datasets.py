@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pooch
 import pytest
-from conftest import needs_data
+from conftest import invented_rows
 
 from synthfair.data import datasets
 from synthfair.data.datasets import (
@@ -194,16 +194,16 @@ ROWS = {"law_school": 20_798, "dutch": 60_420, "adult": 48_842, "bank": 45_211}
 
 
 @pytest.fixture(scope="module")
-def adult():
+def adult(public_tables):
     return load_dataset("adult")
 
 
 @pytest.fixture(scope="module")
-def bank():
+def bank(public_tables):
     return load_dataset("bank")
 
 
-@needs_data
+@pytest.mark.usefixtures("public_tables")
 @pytest.mark.parametrize("name", ROWS)
 def test_public_tables_fit_their_schemas(name, request):
     table, schema = (
@@ -216,7 +216,6 @@ def test_public_tables_fit_their_schemas(name, request):
     assert SOURCES[name]
 
 
-@needs_data
 def test_adult_has_the_published_parts_and_rates(adult):
     train, test, schema = published_split("adult")
     assert (len(train), len(test)) == (32_561, 16_281)
@@ -229,7 +228,6 @@ def test_adult_has_the_published_parts_and_rates(adult):
     assert list(rates.round(1)) == [0.1, 0.3]  # Rodriguez-Galvez et al. 2021, section 4.1
 
 
-@needs_data
 def test_adult_misses_values_in_three_columns_and_has_equal_rows(adult):
     table, schema = adult
     complete = table.dropna()
@@ -242,15 +240,14 @@ def test_adult_misses_values_in_three_columns_and_has_equal_rows(adult):
     assert not (table == "?").any(axis=None)
 
 
-@needs_data
-def test_adult_has_thirteen_features_and_race_as_another_sensitive_attribute(adult):
-    table, schema = adult[0], dataset_schema("adult", "race")
-    assert len(adult[1].features) == 13
+def test_adult_has_thirteen_features_and_race_as_another_sensitive_attribute():
+    schema = dataset_schema("adult", "race")
+    assert len(dataset_schema("adult").features) == 13
+    table = invented_rows(schema, 500)
     sizes = np.bincount(encode(table, schema).s)
     assert dict(zip(schema.groups, sizes, strict=True)) == table["race"].value_counts().to_dict()
 
 
-@needs_data
 def test_few_values_of_adult_and_bank_are_clipped(adult, bank):
     shares = {}
     for table, schema in (adult, bank):
@@ -262,16 +259,14 @@ def test_few_values_of_adult_and_bank_are_clipped(adult, bank):
     assert max(shares.values()) < 0.001
 
 
-@needs_data
-def test_client_files_of_adult_read_back_as_they_were(tmp_path, adult):
-    table, schema = adult
-    clients = partition(table.iloc[:2000], clients=2, seed=0)
+def test_client_files_of_a_named_table_read_back_as_they_were(tmp_path):
+    table, schema = load_dataset("loanapp")
+    clients = partition(table, clients=2, seed=0)
     write_clients(clients, schema, tmp_path)
     back = encode(read_table(tmp_path / "client_1_test.csv", schema), schema)
     np.testing.assert_array_equal(back.x, encode(clients[1].test, schema).x)
 
 
-@needs_data
 def test_bank_has_two_groups_by_age_and_no_age(bank):
     table, schema = bank
     assert (table["y"] == "yes").mean() == pytest.approx(0.117, abs=5e-4)

@@ -3,10 +3,9 @@
 import jax
 import numpy as np
 import pytest
-from conftest import needs_data
 
 from benchmarks import adult_fpfl, femnist_fpfl, findings, two_phase
-from benchmarks.digits import Digits, unfair_digits
+from benchmarks.digits import Digits
 from benchmarks.harness import committed, experiments, written
 from benchmarks.runs import Run, Runs
 from synthfair.data.encode import Encoded
@@ -124,19 +123,11 @@ def test_a_difference_counts_beyond_two_standard_errors():
         assert verdicts(adult_fpfl.claims(own))[claim][0] == verdict
 
 
-@needs_data
+@pytest.mark.usefixtures("public_tables")
 def test_the_constant_classifier_is_that_of_the_test_rows():
     rows = adult_fpfl.load()[1]
     assert np.mean(rows.y < 0) == adult_fpfl.CONSTANT
     assert np.abs(rows.x).max() == 2.0
-
-
-@pytest.mark.slow
-@needs_data
-def test_the_constant_classifier_of_digits_is_that_of_the_test_images():
-    digits = unfair_digits(0)
-    most = np.bincount(digits.labels[~digits.is_test]).argmax()
-    assert np.mean(digits.labels[digits.is_test] == most) == femnist_fpfl.CONSTANT
 
 
 def test_our_settings_are_those_that_were_chosen():

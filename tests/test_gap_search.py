@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table, needs_data
+from conftest import make_schema, make_table
 from small_problem import some_problem
 
 import synthfair as sf
@@ -138,7 +138,7 @@ def test_other_notions_have_gaps_too(notion):
     assert max(gaps) == pytest.approx(float(found.reached.gap), abs=0.02)
 
 
-@needs_data
+@pytest.mark.usefixtures("public_tables")
 def test_releases_with_a_wanted_gap_pool_to_a_model_with_about_that_gap():
     table, schema = sf.load_dataset("law_school", "race")
     clients = sf.partition(table, clients=20, seed=0)[:3]

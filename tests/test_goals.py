@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from conftest import needs_data
 
 import synthfair as sf
 from synthfair.config.loading import load_release_config
@@ -55,7 +54,7 @@ def test_loanapp_comes_within_a_tenth_of_a_percent_of_the_optimum_and_a_short_ru
     assert not short.converged
 
 
-@needs_data
+@pytest.mark.usefixtures("public_tables")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_default_configurations_reach_their_goals(name, size):

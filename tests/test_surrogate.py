@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table, needs_data
+from conftest import make_schema, make_table
 from scipy.optimize import minimize
 
 import synthfair as sf
@@ -55,19 +55,17 @@ def made():
 
 
 @pytest.fixture(scope="module")
-def law_school():
+def many():
     """Four thousand rows, and their surrogate with all problems."""
-    table, schema = sf.load_dataset("law_school")
-    rows = encode(table.iloc[:4000], schema)
+    rows = encode(make_table(4000), SCHEMA)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(make, "PROBLEMS", 60)
-        return rows, made_of(rows, schema=schema), schema
+        return rows, made_of(rows), SCHEMA
 
 
-@needs_data
-def test_rates_of_models_that_it_was_not_made_for_are_near(law_school):
+def test_rates_of_models_that_it_was_not_made_for_are_near(many):
     """Nearer than those of other rows, as many, would be: a standard deviation of these."""
-    rows, found, schema = law_school
+    rows, found, schema = many
     others = found.rows(schema)
     thetas = self_play(rows, np.ones(len(rows.y)), 12, n_groups=len(schema.groups), seed=77)
     for cell in np.unique(cell_of(rows)):
@@ -91,9 +89,8 @@ def logistic(rows, weight):
     return minimize(loss, np.zeros(a.shape[1]), jac=True).x
 
 
-@needs_data
-def test_a_model_of_records_decides_as_one_of_the_rows(law_school):
-    rows, found, schema = law_school
+def test_a_model_of_records_decides_as_one_of_the_rows(many):
+    rows, found, schema = many
     models = [
         logistic(rows, np.ones(len(rows.y))),
         logistic(found.rows(schema), found.weight),

@@ -5,7 +5,6 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from conftest import needs_data
 from fairlearn.postprocessing import ThresholdOptimizer
 from scipy.optimize import linprog
 from scipy.stats import norm
@@ -185,7 +184,7 @@ def test_the_randomised_rule_is_fairlearns(notion, constraint, n_groups):
     assert found["accuracy"] == pytest.approx(ours.accuracy.value)
 
 
-@needs_data
+@pytest.mark.usefixtures("public_tables")
 def test_on_adult_it_is_nearly_fairlearns_with_noise_too():
     """Within 0.002 of its accuracy and 0.005 of its gap, on the rows of which both were chosen.
 
