@@ -6,13 +6,11 @@ import time
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import synthfair as sf
 from synthfair.distill.problem import Problem, StepRecord, init, make_problem, run
-from synthfair.distill.solvers import choose_method, train
-from synthfair.model import LinearModel, Rows
+from synthfair.distill.solvers import choose_method
 
 
 class Steps(NamedTuple):
@@ -52,12 +50,6 @@ def run_steps(problem: Problem, config: sf.DistillConfig) -> Steps:
     seconds = time.perf_counter() - start
     records = StepRecord(*map(np.concatenate, zip(*chunks, strict=True)))
     return Steps(np.asarray(x.T), np.asarray(theta), seconds, records)
-
-
-def train_inner(a: np.ndarray, s: np.ndarray, y: np.ndarray, lambda_theta: float) -> np.ndarray:
-    """Our solution of the inner problem for rows with model inputs a [N_s, n]."""
-    rows = Rows(jnp.asarray(a), jnp.asarray(s), jnp.asarray(y))
-    return np.asarray(train(rows, lambda_theta, model=LinearModel()).params)
 
 
 def solvers(problem: Problem, config: sf.DistillConfig) -> object:

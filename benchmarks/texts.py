@@ -35,7 +35,7 @@ from benchmarks.runs import NO_RUNS, Runs
 from benchmarks.showing import mark, page, pair_text
 from benchmarks.table2.beaten import beaten, published_cells, published_next_to
 from benchmarks.table2.cells import TASKS, TableCell
-from benchmarks.table2.choices import covariance_lines
+from benchmarks.table2.covariance import covariance_lines
 from benchmarks.trainers import trainers_lines
 from benchmarks.two_phase import whole_wide
 from benchmarks.unlike.one_noise import one_noise_lines

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import synthfair as sf
-from benchmarks.distilling import prepare, run_steps, train_inner
+from benchmarks.distilling import prepare, run_steps
 from benchmarks.peers import with_jaxopt
 from benchmarks.peers.problem import TURNS, Reached, parts, peer_problem
 from benchmarks.runs import Run, Runs
@@ -64,12 +64,9 @@ def test_torch_reaches_our_x(plain, ours):
     np.testing.assert_allclose(run.reached.theta, ours.theta, atol=2e-4)  # where losses stand
 
 
-def test_all_find_one_theta_and_one_objective(plain, ours):
-    """Newton's method in NumPy, by which all are measured, against ours and SciPy's."""
+def test_all_find_one_objective(plain, ours):
+    """Newton's method in NumPy, by which all are measured, against ours."""
     theta = plain.solve(plain.x)
-    found = train_inner(plain.inputs(plain.x), plain.s_hat, plain.y_hat, plain.lambda_theta)
-    np.testing.assert_allclose(found, theta, atol=1e-5)
-    np.testing.assert_allclose(plain.solve_by_scipy(plain.x), theta, atol=1e-5)
     assert np.abs(plain.inner(theta, plain.inputs(plain.x))[1]).max() < 1e-12
     assert plain.outer(theta, plain.x) == pytest.approx(ours.records.objective[0], rel=1e-8)
     assert plain.outer(plain.solve(ours.x), ours.x) == pytest.approx(

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit
 
 import synthfair as sf
@@ -69,12 +68,6 @@ class PeerProblem(NamedTuple):
             if np.abs(step).max() < 1e-12:
                 break
         return theta
-
-    def solve_by_scipy(self, x: np.ndarray) -> np.ndarray:
-        """theta(x) by SciPy's L-BFGS-B, from zero."""
-        options = {"gtol": 1e-7, "ftol": 0.0, "maxiter": 1000}
-        a, start = self.inputs(x), np.zeros(self.a.shape[1])
-        return minimize(self.inner, start, a, jac=True, method="L-BFGS-B", options=options).x
 
     def outer(self, theta: np.ndarray, x: np.ndarray) -> float:
         """P(x) where theta = theta(x), equation (12) with rho_s = 0."""

@@ -1,7 +1,7 @@
 """How long an outer step takes, against other packages and against the machine's limits.
 
     python -m benchmarks.speed                        # the peers need .[bench]
-    python -m benchmarks.speed runs --only package=jaxopt package=synthfair --output quick
+    python -m benchmarks.speed --only package=jaxopt package=synthfair --output quick
 
 One Law School client (sensitive: race), covariance penalty, rho_o = 10, no intercept, 1,000 steps
 of Adam, double precision, but for the moments in our Adam. All start from the same synthetic rows
@@ -10,9 +10,9 @@ within a run are what counts.
 """
 
 from benchmarks.harness import main
-from benchmarks.speed.measure import INNER, STEPS
+from benchmarks.speed.measure import STEPS
 
-EXPERIMENTS = (STEPS, INNER)
+EXPERIMENTS = (STEPS,)
 
 if __name__ == "__main__":
     main(__doc__, "speed", *EXPERIMENTS)

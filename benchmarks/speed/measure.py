@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import synthfair as sf
-from benchmarks.distilling import Problem, Steps, prepare, run_steps, train_inner
+from benchmarks.distilling import Problem, Steps, prepare, run_steps
 from benchmarks.harness import Experiment
 from benchmarks.peers.problem import TURNS, Peer, PeerProblem, Reached, parts, peer_problem
 from benchmarks.runs import Runs
@@ -88,22 +88,6 @@ class StepsValues(NamedTuple):
     worst_gradient: float
     flops: float
     bytes: float
-
-
-class InnerSetting(NamedTuple):
-    """A size."""
-
-    n_synthetic: int
-
-
-class InnerValues(NamedTuple):
-    """One inner solve by us and by SciPy: seconds, gradient norms, and how far theta differs."""
-
-    ours: float
-    scipy: float
-    ours_gradient: float
-    scipy_gradient: float
-    distance: float
 
 
 # What is measured
@@ -226,25 +210,6 @@ def values_of(
     )
 
 
-def run_inner(setting: InnerSetting, _seed: int, *, smoke: bool) -> InnerValues:
-    """Ours and SciPy's inner solve from theta = 0 at the first x, by turns."""
-    plain, _, _ = _prepared(setting.n_synthetic, 10 if smoke else 1000)
-    a = plain.inputs(plain.x)
-    solvers = {
-        OURS: lambda: train_inner(a, plain.s_hat, plain.y_hat, plain.lambda_theta),
-        "scipy": lambda: plain.solve_by_scipy(plain.x),
-    }
-    thetas = {name: solve() for name, solve in solvers.items()}  # ours compiles
-    seconds: dict[str, list[float]] = {name: [] for name in solvers}
-    for name in [*solvers] * (2 if smoke else 15):
-        start = time.perf_counter()
-        solvers[name]()
-        seconds[name].append(time.perf_counter() - start)
-    norms = (float(np.linalg.norm(plain.inner(t, a)[1])) for t in thetas.values())
-    distance = float(np.abs(thetas["scipy"] - thetas[OURS]).max())
-    return InnerValues._make((*map(statistics.median, seconds.values()), *norms, distance))
-
-
 # What is shown
 
 
@@ -308,20 +273,6 @@ def limits(runs: Runs) -> Iterator[str]:
         )
 
 
-def show_inner(runs: Runs) -> dict[str, str]:
-    """The inner problem alone."""
-    lines = []
-    for (size,), _, one, _ in runs:
-        for name, seconds, norm, off in (
-            (OURS, one.ours, one.ours_gradient, ""),
-            ("scipy", one.scipy, one.scipy_gradient, f"{one.distance:.1e}"),
-        ):
-            ratio, met = seconds / one.ours, verdict(norm <= GRADIENT)
-            cells = f"{1e3 * seconds:.2f} | {ratio:.1f} | {norm:.1e} | {met} | {off}"
-            lines.append((size, name, cells))
-    return {"inner.md": page("speed/inner", gradient=GRADIENT, rows=lines)}
-
-
 def plot_seconds(runs: Runs) -> str:
     """Time of all steps by package and size, on a log axis."""
     figure, (axes,) = panels(1, 1, 6, 3.4)
@@ -351,9 +302,4 @@ STEPS = Experiment(
         StepsSetting(SMALL, package)
         for package in (OURS, "jaxopt", *(["torch"] if find_spec("torch") else []))
     ),
-)  # fmt: skip
-
-INNER = Experiment(
-    name="inner", settings=(InnerSetting(SMALL), InnerSetting(ALL_ROWS)), run=run_inner,
-    summary=show_inner, smoke=(InnerSetting(SMALL),),
 )  # fmt: skip

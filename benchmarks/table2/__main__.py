@@ -3,7 +3,6 @@
     python -m benchmarks.table2                      # 20 seeds; goes on where it stopped
     python -m benchmarks.table2 --seeds 1 --output one_seed
     python -m benchmarks.table2 --only recipe=ours
-    python -m benchmarks.table2 recipes sweep        # the choices behind it
     python -m benchmarks.table2 covariance           # what the paper's penalty can reach on Dutch
 
 Two recipes. faithful: the paper's settings: no intercept, covariance penalty, Adam, first features
@@ -12,10 +11,10 @@ middle of the range; and on the same splits and seeds the methods that one would
 """
 
 from benchmarks.harness import main
-from benchmarks.table2.choices import COVARIANCE, RECIPES, SWEEP
+from benchmarks.table2.covariance import COVARIANCE
 from benchmarks.table2.pages import TABLE2
 
-EXPERIMENTS = (TABLE2, RECIPES, SWEEP, COVARIANCE)
+EXPERIMENTS = (TABLE2, COVARIANCE)
 
 if __name__ == "__main__":
     main(__doc__, "table2", *EXPERIMENTS)

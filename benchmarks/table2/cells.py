@@ -45,7 +45,7 @@ class Task:
         clients: how many.
         rows: training rows of a client.
         small: number of synthetic rows at the small size.
-        temperature: of our recipe; see RECIPES in :mod:`benchmarks.table2.choices`.
+        temperature: of our recipe; benchmarks/LOG.md says how it was chosen.
     """
 
     dataset: str
@@ -67,7 +67,7 @@ FAITHFUL = {
     "steps": 1000, "learning_rate": 0.01,
 }  # fmt: skip
 """The paper's settings; the learning rate, and features scaled to the schema's range, are ours to
-choose: see SWEEP in :mod:`benchmarks.table2.choices`."""
+choose: benchmarks/LOG.md says how."""
 
 OURS = {
     "intercept": True, "penalty": "selection_rate", "start": "middle", "steps": 1000,
@@ -151,8 +151,7 @@ def surrogates(task: str, seed: int) -> Mapping[str, sf.Release]:
 
 
 def run_cell(
-    cell: TableCell, seed: int, *, smoke: bool, clients: Federation | None = None,
-    excess: bool = True, **changes: Any,
+    cell: TableCell, seed: int, *, smoke: bool, excess: bool = True, **changes: Any
 ) -> TableValues:  # fmt: skip
     """Trains and evaluates; for the first seeds the optimum of F is sought, too.
 
@@ -160,11 +159,10 @@ def run_cell(
         cell: the setting.
         seed: of the split and of training.
         smoke: whether two steps are enough.
-        clients: in place of those of the task.
         excess: whether the optimum is sought.
         changes: of the configuration.
     """
-    clients = clients or federation(cell.task, seed)
+    clients = federation(cell.task, seed)
     small = {"steps": 2} if smoke else {}
     config = config_of(cell, **changes | small | {"seed": seed})
     start = time.perf_counter()
