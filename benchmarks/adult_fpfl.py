@@ -12,7 +12,7 @@ rows, not a release.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import product
@@ -26,7 +26,7 @@ from benchmarks import findings as rules
 from benchmarks.findings import Finding, learned, ordering, verdict_of, what_does_not
 from benchmarks.harness import Experiment, main, parsed
 from benchmarks.runs import NO_RUNS, Run, Runs, mean_of
-from benchmarks.showing import as_svg, mark, page, page_of, panels, published
+from benchmarks.showing import mark, page, page_of, published
 from synthfair.data.datasets import SOURCES, published_split
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Numeric
@@ -390,12 +390,9 @@ ACCOUNTS = Experiment(
 
 # The published numbers next to ours
 
-COLORS = {"shallow": "#0072B2", "deep": "#D55E00"}
-"""The colour of each model."""
-
 
 def show(runs: Runs) -> dict[str, str]:
-    """The page and the plot."""
+    """Return the page."""
     own, cells = runs.by(), []
     for row, theirs in published_rows().items():
         ours = row._replace(settings="ours")
@@ -418,7 +415,7 @@ def show(runs: Runs) -> dict[str, str]:
         gaps=((*row, *(gap_text(some.values(gap)) for gap in gaps)) for row, some in own.items()),
         missed=what_does_not(claims(runs), RULE),
     )
-    return {"adult_fpfl.md": text, "adult_fpfl.svg": plot(own)}
+    return {"adult_fpfl.md": text}
 
 
 def cells_of(runs: Runs, bar: str = " | ") -> str:
@@ -427,29 +424,6 @@ def cells_of(runs: Runs, bar: str = " | ") -> str:
         return bar
     accuracy, gap = runs.mean("accuracy"), runs.mean("fnr_gap")
     return f"{accuracy.text('.3f')}{mark(accuracy, CONSTANT)}{bar}{gap.text('.3f')}"
-
-
-def plot(own: Mapping[AdultRow, Runs]) -> str:
-    """Accuracy over FNR gap: published as crosses, as published and ours as dots and squares."""
-    figure, both = panels(1, 2, 8, 3.6)
-    for axes, fair in zip(both, (False, True), strict=True):
-        for row, theirs in published_rows().items():
-            if (row.algorithm in FAIR) != fair:
-                continue
-            color = COLORS[row.model]
-            axes.plot(*theirs[1::-1], "x", color=color)
-            for settings, marker in (("published", "o"), ("ours", "s")):
-                if runs := own.get(row._replace(settings=settings)):
-                    x, y = (runs.mean(name).mean for name in ("fnr_gap", "accuracy"))
-                    look: Any = {"fillstyle": "none" if settings == "published" else "full"}
-                    axes.plot(x, y, marker, color=color, **look)
-                    axes.annotate(f"{row.algorithm} {row.cohort}", (x, y), fontsize=6)
-        axes.axhline(CONSTANT, color="0.5", linestyle=":", linewidth=1)
-        axes.set(xlabel="FNR gap", title="constrained" if fair else "not constrained")
-        axes.sharex(both[0])
-        axes.sharey(both[0])
-    both[0].set_ylabel("accuracy (x published, ○ as published, ■ ours, ··· constant)")
-    return as_svg(figure)
 
 
 # What the paper claims

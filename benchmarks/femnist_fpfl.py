@@ -25,7 +25,7 @@ from benchmarks.digits import GROUPS, SOURCE, Digits, unfair_digits
 from benchmarks.findings import Finding, learned, ordering, verdict_of, what_does_not
 from benchmarks.harness import Experiment, main, parsed
 from benchmarks.runs import Runs
-from benchmarks.showing import as_svg, page, panels, published
+from benchmarks.showing import page, published
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import Protection, run
 from synthfair.federated.fpfl import Fpfl
@@ -287,9 +287,8 @@ def claims(runs: Runs) -> Iterator[Finding]:
 
 
 def show(runs: Runs) -> dict[str, str]:
-    """The table, what does not reproduce, and the plot: published as crosses, ours as dots."""
+    """Return the table, and what does not reproduce."""
     own, lines = runs.by(), []
-    figure, (axes,) = panels(1, 1, 5, 3.6)
     for row, theirs in published_rows().items():
         if row not in own:
             continue
@@ -297,11 +296,6 @@ def show(runs: Runs) -> dict[str, str]:
         mark = " †" * (not learned(accuracy - CONSTANT))
         ours = f"{accuracy.text('.3f')}{mark} | {gap.text('.3f')}"
         lines.append((*row, f"{theirs.accuracy:.3f} | {theirs.accuracy_gap:.3f}", ours))
-        color = "#D55E00" if row.algorithm in FAIR else "#0072B2"
-        axes.plot(*theirs[::-1], "x", color=color)
-        axes.plot(gap.mean, accuracy.mean, "o", color=color)
-        axes.annotate(f"{row.algorithm} {row.population}", (gap.mean, accuracy.mean), fontsize=6)
-    axes.set(xlabel="accuracy gap", ylabel="accuracy (x published, o ours)")
     text = page(
         "femnist_fpfl/femnist_fpfl",
         runs,
@@ -310,7 +304,7 @@ def show(runs: Runs) -> dict[str, str]:
         rows=lines,
         missed=what_does_not(claims(runs), RULE),
     )
-    return {"femnist_fpfl.md": text, "femnist_fpfl.svg": as_svg(figure)}
+    return {"femnist_fpfl.md": text}
 
 
 FEMNIST = Experiment(

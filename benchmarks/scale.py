@@ -33,7 +33,7 @@ import synthfair as sf
 from benchmarks.cold import Usage, watch
 from benchmarks.harness import Experiment, main
 from benchmarks.runs import Runs
-from benchmarks.showing import as_svg, page, page_of, panels, verdict
+from benchmarks.showing import page, page_of, verdict
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.data.tables import write_csv
 
@@ -116,7 +116,7 @@ def run_rows(setting: ManyRows, _seed: int, *, smoke: bool) -> Usage:
 
 
 def show_rows(runs: Runs) -> dict[str, str]:
-    """A table, and time and memory over the number of rows with straight lines."""
+    """Return a table of time and memory."""
 
     def more(setting: ManyRows, usage: Usage) -> dict[str, Any]:
         times, goals = usage.megabytes / (setting.rows * INPUTS * 8 / 1e6), ""
@@ -125,20 +125,8 @@ def show_rows(runs: Runs) -> dict[str, str]:
             goals = f"time: {fast}, memory: {small}"
         return {"times": times, "goals": goals}
 
-    figure, both = panels(1, 2, 7, 3)
-    own = runs.select(kind="parquet")
-    n = [*own.by("rows")]
-    labels = {"seconds": "wall time, s", "megabytes": "peak memory, MB"}
-    for axes, (name, label) in zip(both, labels.items(), strict=True):
-        values = own.values(name)
-        axes.plot(n, values, "o", color="#0072B2", label="measured")
-        ends = ([n[0], n[-1]], [values[0], values[-1]])
-        axes.plot(*ends, "--", color="0.5", label="straight line")
-        axes.set(xlabel="real rows", ylabel=label, ylim=(0, None))
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M")
-    both[0].legend(frameon=False)
     numbers = {"inputs": INPUTS, "seconds": GOAL_SECONDS, "tables": GOAL_TABLES}
-    return {"rows.md": page("scale/rows", runs, more, **numbers), "rows.svg": as_svg(figure)}
+    return {"rows.md": page("scale/rows", runs, more, **numbers)}
 
 
 ROWS = Experiment(

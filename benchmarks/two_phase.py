@@ -26,7 +26,7 @@ from benchmarks import findings as rules
 from benchmarks.findings import Finding, of_learned, verdict_of, verdict_of_cells, what_does_not
 from benchmarks.harness import Experiment, main
 from benchmarks.runs import NO_RUNS, Mean, Runs
-from benchmarks.showing import accuracy_text, as_svg, legend, over_epsilon, page, panels
+from benchmarks.showing import accuracy_text, page
 from synthfair.compare import federate
 from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES, load_dataset
@@ -380,18 +380,18 @@ NOTE = (
 # What is shown
 
 METHODS = {
-    "constant": ("constant classifier", "#CC79A7", ""),
-    "B1": ("B1: accuracy alone, not private", "0.6", ""),
-    "B2": ("B2: Fair-SGD, not private", "0.2", ""),
-    "noiseless": ("two-phase without noise", "#009E73", ""),
-    "two_phase": ("two-phase (phase 1 is not covered)", "#D55E00", "o"),
-    "end_to_end": ("end to end", "#0072B2", "o"),
+    "constant": "constant classifier",
+    "B1": "B1: accuracy alone, not private",
+    "B2": "B2: Fair-SGD, not private",
+    "noiseless": "two-phase without noise",
+    "two_phase": "two-phase (phase 1 is not covered)",
+    "end_to_end": "end to end",
 }
-"""Name, colour and marker of each; none of those without an epsilon."""
+"""Name of each; the last two have an epsilon."""
 
 
 def show(runs: Runs, results: str = PAGE, networks: str = "") -> dict[str, str]:
-    """All means, and a plot for each notion; what is said of a paper's ``networks``, if any."""
+    """Return all means; what is said of a paper's ``networks``, if any."""
     means = []
     for setting, own in runs.by().items():
         budget: tuple[object, ...] = ("-", "-")
@@ -399,7 +399,7 @@ def show(runs: Runs, results: str = PAGE, networks: str = "") -> dict[str, str]:
             budget = setting.epsilon, f"{own[0].values.noise:.2f}"
         constants = runs.select(table=setting.table, notion=setting.notion, method="constant")
         accuracy, gap = accuracy_text(own, constants), own.mean("gap").text()
-        name = METHODS[setting.method][0]
+        name = METHODS[setting.method]
         means.append((setting.table, setting.notion, name, *budget, accuracy, gap))
     text = page(
         "two_phase/two_phase",
@@ -411,8 +411,7 @@ def show(runs: Runs, results: str = PAGE, networks: str = "") -> dict[str, str]:
         most=EPSILONS[-1],
         missed=what_does_not(claims(runs, results, networks), NOTE),
     )
-    plots = {f"{notion}.svg": plot(own) for notion, own in runs.by("notion").items()}
-    return {"two_phase.md": text} | plots
+    return {"two_phase.md": text}
 
 
 def losses(runs: Runs) -> list[tuple[str, ...]]:
@@ -431,25 +430,14 @@ def losses(runs: Runs) -> list[tuple[str, ...]]:
     return lines
 
 
-def plot(runs: Runs) -> str:
-    """Of one notion: accuracy above, the gap below, a column a table."""
-    tables = runs.by("table")
-    figure, grid = panels(2, len(tables), 3.4 * len(tables), 5.2)
-    for axes, (field, name) in zip(grid, product(("accuracy", "gap"), tables), strict=True):
-        over_epsilon(axes, tables[name], field, METHODS)
-        axes.set_title(name if field == "accuracy" else "")
-    legend(figure, 2)
-    return as_svg(figure)
-
-
 TWO_PHASE = Experiment(
     name="runs",
     settings=tuple(
         PhaseSetting(name, notion, method, epsilon)
         for name in sorted(TABLES)
         for notion in sorted(CLIENTS)
-        for method, (_, _, marker) in METHODS.items()
-        for epsilon in (EPSILONS if marker else (np.inf,))
+        for method in METHODS
+        for epsilon in (EPSILONS if method in ("two_phase", "end_to_end") else (np.inf,))
     ),
     run=run_phases, summary=show,
     smoke=(

@@ -1,4 +1,4 @@
-"""All settings, the goals, what the published accounting costs, and a plot over epsilon."""
+"""All settings, the goals, and what the published accounting costs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.findings import (
     what_does_not,
 )
 from benchmarks.runs import Mean, Runs, mean_of
-from benchmarks.showing import as_svg, legend, mark, page, panels, published, verdict
+from benchmarks.showing import mark, page, published, verdict
 
 ACCURACY_WITHIN, GAP_WITHIN = 0.002, 0.005
 """Of ThresholdOptimizer, on Adult at epsilon = 1."""
@@ -31,17 +31,6 @@ THRESHOLDS = 1001
 """Of Post, as published."""
 
 LOCAL = ("local noise", "local response")
-
-LOOKS = {
-    ("MPC+DP", "randomised"): ("post, randomised; MPC+DP", "#0072B2", "o"),
-    ("MPC+DP", "thresholds"): ("post, thresholds; MPC+DP", "#56B4E9", "s"),
-    ("local noise", "randomised"): ("post, randomised; local noise", "#D55E00", "o"),
-    ("local response", "randomised"): ("post, randomised; local response", "#E69F00", "o"),
-    ("MPC+DP", "kamiran_calders"): ("pre, Kamiran-Calders; MPC+DP", "#009E73", "^"),
-    ("MPC+DP", "published"): ("pre, published; MPC+DP", "#CC79A7", "^"),
-    ("local noise", "published"): ("pre, published; local noise", "0.4", "^"),
-}
-"""Label, colour and marker of each privacy and fairness of FL."""
 
 DELTA = 1e-6
 """Of what the published accounting costs."""
@@ -64,7 +53,7 @@ class Goal(NamedTuple):
 
 
 def show(runs: Runs) -> dict[str, str]:
-    """The page and a plot for each table."""
+    """Return the page."""
     every = list(goals(runs))
     missed = [f"- {goal.what}: not {', '.join(goal.failed)}." for goal in every if goal.failed]
     epsilons = [
@@ -84,8 +73,7 @@ def show(runs: Runs) -> dict[str, str]:
         settings=settings(runs),
         published=[tuple(line.values()) for line in published("pentyala_2022_table3")],
     )
-    plots = {f"{name}.svg": plot(own) for name, own in runs.by("table").items()}
-    return {"privfairfl.md": text} | plots
+    return {"privfairfl.md": text}
 
 
 def of_seeds(runs: Runs, field: str) -> Mean | None:
@@ -172,30 +160,6 @@ def least_epsilon(printed: float, delta: float) -> float:
     accountant = PLDAccountant(value_discretization_interval=1e-3)
     accountant.compose(dp.LaplaceDpEvent(1 / printed), THRESHOLDS)
     return float(accountant.get_epsilon(delta))
-
-
-def plot(runs: Runs) -> str:
-    """Accuracy and gap of FL over ε, with ThresholdOptimizer's as a line."""
-    figure, both = panels(1, 2, 8.4, 3.8)
-    own = runs.select(training="FL")
-    for axes, field in zip(both, ("accuracy", "gap"), strict=True):
-        for (privacy, fairness), (label, color, marker) in LOOKS.items():
-            epsilons = own.select(privacy=privacy, fairness=fairness).by("epsilon")
-            means = {
-                epsilon: mean.mean
-                for epsilon, some in epsilons.items()
-                if np.isfinite(epsilon) and (mean := of_seeds(some, field))
-            }
-            look: Any = {"color": color, "marker": marker, "linewidth": 1, "label": label}
-            axes.plot([*means], [*means.values()], **look)
-        for fairness, style in (("ThresholdOptimizer", "--"), ("none", ":")):
-            if mean := of_seeds(own.select(fairness=fairness), field):
-                axes.axhline(mean.mean, color="0.2", linestyle=style, label=f"FL, {fairness}")
-        if field == "accuracy" and (mean := of_seeds(runs.select(training="constant"), field)):
-            axes.axhline(mean.mean, color="#000000", linestyle="-.", label="constant classifier")
-        axes.set(xscale="log", xlabel="epsilon", ylabel=field)
-    legend(figure, 3)
-    return as_svg(figure)
 
 
 # What the paper claims about table 3, at epsilon = 1

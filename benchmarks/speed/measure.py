@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from benchmarks.distilling import Problem, Steps, prepare, run_steps
 from benchmarks.harness import Experiment
 from benchmarks.peers.problem import TURNS, Peer, PeerProblem, Reached, parts, peer_problem
 from benchmarks.runs import Runs
-from benchmarks.showing import COLORS, as_svg, legend, page, panels, verdict
+from benchmarks.showing import page, verdict
 from benchmarks.speed.limits import Ceilings, least_seconds, measured_ceilings, work_of_step
 from synthfair.compare import federate
 
@@ -34,8 +33,6 @@ OBJECTIVE, GRADIENT = 1e-4, 1e-6
 
 TIMES_LIMIT = 4
 """How many times the machine's limit we want to stay below, with all rows."""
-
-HATCHES = ("", "//", "..", "xx", "||")
 
 
 class StepsSetting(NamedTuple):
@@ -214,7 +211,7 @@ def values_of(
 
 
 def show_steps(runs: Runs) -> dict[str, str]:
-    """All tables and the plot."""
+    """Return all tables."""
     sizes = runs.by("n_synthetic").items()
     worst = (f"{max(own.values('worst_gradient')):.1e} at N_s = {size}" for size, own in sizes)
     text = page(
@@ -227,7 +224,7 @@ def show_steps(runs: Runs) -> dict[str, str]:
         times_limit=TIMES_LIMIT,
         limits=limits(runs),
     )
-    return {"speed.md": text, "seconds.svg": plot_seconds(runs)}
+    return {"speed.md": text}
 
 
 def steps(runs: Runs) -> Iterator[str]:
@@ -271,26 +268,6 @@ def limits(runs: Runs) -> Iterator[str]:
             f" | {1e3 * fastest:.3f} | {times:.1f} | {goal} | {1e3 * median:.3f}"
             f" | {median / limit:.1f}"
         )
-
-
-def plot_seconds(runs: Runs) -> str:
-    """Time of all steps by package and size, on a log axis."""
-    figure, (axes,) = panels(1, 1, 6, 3.4)
-    sizes, packages = [*runs.by("n_synthetic")], runs.by("package")
-    width = 0.8 / len(packages)
-    for i, (name, own) in enumerate(packages.items()):
-        shift, heights = (i - (len(packages) - 1) / 2) * width, own.values("seconds")
-        places = [sizes.index(size) + shift for size in own.by("n_synthetic")]
-        # Told apart by hatches as well as by colours.
-        look: Any = {"color": COLORS[i], "hatch": HATCHES[i], "edgecolor": "black"}
-        bars = axes.bar(places, heights, width, label=name, linewidth=0.6, **look)
-        axes.bar_label(bars, [f"{height:.3g}" for height in heights], padding=2, fontsize="small")
-    axes.set_xticks(range(len(sizes)), [f"N_s = {size:,}" for size in sizes])
-    axes.set(yscale="log", ylabel=f"seconds for {runs[0].values.steps:,} outer steps")
-    axes.margins(y=0.15)
-    axes.set_ylim(bottom=10 ** math.floor(math.log10(min(runs.values("seconds")))))
-    legend(figure, len(packages))
-    return as_svg(figure)
 
 
 STEPS = Experiment(
