@@ -309,7 +309,7 @@ HASHES, WORD = 4, 64
 PARTS = 8
 """Number of parts of an id, of 32 bits each."""
 
-ID_BYTES = 2**27
+FILTER_BYTES = 2**27
 """Memory for ids of reports; 6 in 100,000 are lost at the end of 10^7, one in 50 of 10^8."""
 
 
@@ -330,7 +330,7 @@ class SeenIds:
         [True, True, False]
     """
 
-    def __init__(self, size: int = ID_BYTES, source: RandomBytes = system_entropy) -> None:
+    def __init__(self, size: int = FILTER_BYTES, source: RandomBytes = system_entropy) -> None:
         """Makes an empty filter.
 
         Args:
