@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
 from synthfair.config.client_settings import DistillConfig
 from synthfair.config.loading import WITHOUT_EPSILON, load_settings
 from synthfair.config.server_settings import ServerConfig
-from synthfair.errors import InputError, refusal
+from synthfair.errors import InputError
 from synthfair.files import open_file
 
 if TYPE_CHECKING:
@@ -46,8 +45,6 @@ def compare(
     config: Config | None = None,
     output: Path,
     min_group_rows: Int = 0,
-    train_config: Path | None = None,
-    rows_per_user: float | None = None,
     **settings: Any,
 ) -> None:
     r"""Compare several methods on one table, over seeds.
@@ -75,11 +72,6 @@ def compare(
         seeds: Number of seeds, which replace that of the configuration.
         output: Folder to write to.
         min_group_rows: Gaps leave out groups with fewer test rows.
-        train_config: Settings of methods in rounds, TOML, keys as in python -m synthfair train;
-            defaults where not given. Its method, notion, alpha and seed give way to the
-            comparison's.
-        rows_per_user: Methods in rounds: users have so many rows on average. Default: the clients
-            are the users.
     """
     distill = load_settings(DistillConfig, config, settings, leave_out={WITHOUT_EPSILON})
     least = load_settings(ServerConfig, None, {"min_group_rows": min_group_rows}).min_group_rows
@@ -94,11 +86,9 @@ def compare(
 
     rows, table_schema = own_table(table, schema, sensitive)
     start_jax()
-    train = _train_settings(train_config, methods) if train_config else None
     from rich.progress import track
 
-    from synthfair.compare import ComparedTable, RoundOptions, is_done, make_grid, run_point
-    from synthfair.federated import UserAssignment
+    from synthfair.compare import ComparedTable, is_done, make_grid, run_point
 
     # What is compared; what cannot be is refused before any work.
     sha256 = None
@@ -109,22 +99,15 @@ def compare(
     parts = split.apply(rows, table_schema, seed=0)
     left_out = split.left_out_warning(rows, parts)
     warn(left_out and f"{left_out} (of seed 0)")
-    assignment = None if rows_per_user is None else UserAssignment(rows_per_user=rows_per_user)
-    if "fedavg" in methods and (train or assignment):
-        warn(
-            "fedavg does not read --train-config or --rows-per-user here: the clients are its"
-            " users, and nothing is private"
-        )
-    rounds = RoundOptions(train, assignment)
     points = make_grid(methods, weights, seeds, output)
 
     # What is not done yet. A run that is refused does not stop the others.
-    todo = [point for point in points if not is_done(point, task, distill, rounds=rounds)]
+    todo = [point for point in points if not is_done(point, task, distill)]
     refusals: dict[GridPoint, str] = {}
     cache: SurrogateCache = {}
     for point in track(todo, description="comparing", console=terminal()):
         try:
-            run_point(point, task, distill, rounds=rounds, shared=cache)
+            run_point(point, task, distill, shared=cache)
         except InputError as error:
             refusals[point] = str(error)
     if len(refusals) == len(points):
@@ -134,25 +117,6 @@ def compare(
         warn(f"left out: {', '.join(names)}: {cause}")
 
     _report([point.folder for point in points if point not in refusals], output)
-
-
-def _train_settings(path: Path, methods: Sequence[str]) -> dict[str, Any]:
-    """Settings of methods in rounds, as given; each must be read by one of the methods at least."""
-    from pydantic import ValidationError
-
-    from synthfair.config.loading import read_toml
-    from synthfair.federated import METHODS, own_settings
-
-    settings = read_toml(path)
-    try:
-        own_settings(settings)
-    except ValidationError as error:
-        raise refusal(str(path), error) from error
-    classes = [METHODS[name] for name in methods if name in METHODS]
-    unread = (key for key in settings if not any(method.reads(key) for method in classes))
-    if names := ", ".join(sorted(unread)):
-        raise InputError(f"{names}: not read by {' or '.join(methods)}")
-    return settings
 
 
 def _report(runs: list[Path], output: Path) -> None:

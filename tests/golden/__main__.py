@@ -304,7 +304,7 @@ def gaps() -> dict[str, Any]:
 @cache
 def compare() -> dict[str, Any]:
     """Methods on the same clients."""
-    configs = f"--config {toml('c.toml', SMALL)} --train-config {toml('t.toml', ROUNDS)}"
+    configs = f"--config {toml('c.toml', SMALL)}"
     methods = "--methods single_shot surrogate central local fedavg constant --seeds 1 --weights 10"
     run(f"compare loanapp --by suffolk {methods} {configs} --output compared")
     return {file.parent.name: read(file) for file in sorted(Path().glob("compared/*/*.json"))}
