@@ -7,7 +7,7 @@ from .fair_sgd import FairSgd, FairSgdSettings
 from .fedavg import FedAvg, FedAvgSettings
 from .fpfl import FedSgdSettings, Fpfl, FpflSettings, MmdmSettings
 from .method_settings import TrainingPlan
-from .methods import METHODS, TrainConfig, load_train_config, own_settings
+from .methods import METHODS, TrainConfig, load_train_config
 from .networks import LogisticRegression, Perceptron
 from .parity import Parity
 from .privfairfl import PrivFairFLPostSettings, PrivFairFLPreSettings
@@ -66,7 +66,6 @@ __all__ = [
     "make_two_phase",
     "make_user_data",
     "make_users",
-    "own_settings",
     "poisson_users",
     "train_rounds",
     "train_table",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,21 +37,3 @@ def load_train_config(path: Path | None = None, **overrides: Any) -> TrainConfig
             is not allowed.
     """
     return load_settings(TrainConfig, path, overrides)
-
-
-def own_settings(document: Mapping[str, Any]) -> TrainConfig:
-    """Return a method's settings from a document that may have those of other methods, too.
-
-    Raises:
-        ValidationError: there is another key, no such method, or a value that is not allowed.
-    """
-    method = document.get("method", "fpfl")
-    method_class = METHODS.get(method, TrainConfig) if isinstance(method, str) else TrainConfig
-    others = {key for method in METHODS.values() for key in method.model_fields}
-    return method_class.model_validate(
-        {
-            key: value
-            for key, value in document.items()
-            if method_class.reads(key) or key not in others
-        }
-    )
