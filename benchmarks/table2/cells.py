@@ -71,8 +71,10 @@ choose: benchmarks/LOG.md says how."""
 
 OURS = {
     "intercept": True, "penalty": "selection_rate", "start": "middle", "steps": 1000,
+    "learning_rate": 0.03,
 }  # fmt: skip
-"""For a task and all its cells; only the temperature differs."""
+"""For a task and all its cells; only the temperature differs. Of the learning rates 0.01, 0.03 and
+0.1, this one ends nearest to the optimum on training rows at a weight of 10."""
 
 
 class TableCell(NamedTuple):
