@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import cyclopts
 
 import synthfair as sf
-from synthfair.cli.job_display import in_words, tell
+from synthfair.cli.deploy import in_words, tell
 from synthfair.cli.show import say, stage_bar, warn
 from synthfair.compare.demonstration import COLUMN, FAIR, LENDERS, SURROGATE
 from synthfair.data.partition import ClientTable, partition_by

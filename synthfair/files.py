@@ -10,7 +10,7 @@ import os
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, ValuesView
+from collections.abc import Iterable, Iterator, ValuesView
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,23 +26,37 @@ ORDINARY, OWNER_ONLY = 0o666, 0o600
 """Who may read and write a file, before the user's umask: everyone, or its owner alone."""
 
 
-def require_free(*paths: Path, force: bool) -> None:
-    """Refuses paths that exist, unless forced, before any work is done for them.
+def require_free(*paths: Path, inputs: Iterable[Path | None] = (), force: bool) -> None:
+    """Refuse outputs that exist, unless forced, before any work is done for them.
+
+    Args:
+        paths: outputs.
+        inputs: of the same work; None where there is none.
+        force: whether files are overwritten.
 
     Raises:
-        InputError: a path exists and force is false, or is something else than a file, or its
-            folder cannot be written to.
+        InputError: a path exists and force is false, is one of the inputs or another output, or is
+            something else than a file; or its folder cannot be written to.
     """
+    others = [path for path in inputs if path]
+    for i, path in enumerate(paths):
+        require_distinct(path, *others, *paths[:i])
     for path in paths:
         if path.is_dir():
             raise InputError(f"{path}: is a folder; name a file")
         if _is_file(path) and not force:
             raise InputError(f"{path}: exists; choose another name, or --force to overwrite it")
-        _make_folder(path.parent)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # os.access is not enough: it allows all to root, and on read-only file systems.
+            with tempfile.TemporaryFile(dir=path.parent):
+                pass
+        except OSError as error:
+            raise InputError(f"{path.parent}: cannot write here: {reason(error)}") from error
 
 
 @contextmanager
-def claimed(*paths: Path, force: bool) -> Iterator[None]:
+def claimed(*paths: Path, inputs: Iterable[Path | None] = (), force: bool) -> Iterator[None]:
     """Holds outputs for one run: of two with the same output at once, the second is refused.
 
     A lock next to each is held inside the block, and removed after it. The system frees it where a
@@ -53,7 +67,7 @@ def claimed(*paths: Path, force: bool) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    require_free(*paths, force=force)
+    require_free(*paths, inputs=inputs, force=force)
     with ExitStack() as stack:
         for path in paths:
             lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=0, mode=OWNER_ONLY)
@@ -99,16 +113,6 @@ def require_distinct(output: Path, *inputs: Path) -> None:
         is_path = os.path.exists(path)  # noqa: PTH110
         if (exists and output.samefile(path)) if is_path else os.path.realpath(path) == place:
             raise InputError(f"{output}: is named twice; choose another name for the output")
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # os.access is not enough: it allows everything to root, and on read-only file systems.
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(f"{folder}: cannot write here: {reason(error)}") from error
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from synthfair.errors import InputError
          "error: r.parquet: No space left on device\n"),
         (InputError("schema.json: label: missing"), REFUSED,
          "error: schema.json: label: missing\n"),
-        (EOFError(), REFUSED, "error: the answers end before the questions\n"),
+        (EOFError(), REFUSED, "error: no release is made\n"),
         (KeyboardInterrupt(), INTERRUPTED, "interrupted\n"),
         (KeyboardInterrupt("the checkpoint holds step 5"), INTERRUPTED,
          "interrupted: the checkpoint holds step 5\n"),

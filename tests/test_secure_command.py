@@ -256,12 +256,15 @@ def test_a_plan_does_not_destroy_its_model(folder, capsys):
         (["--schema", "SCHEMA", "--epsilon", "0"], "epsilon"),
         (["--model", "MODEL", "--bins", "2049"], "bins"),
         (["--schema", "SCHEMA", "--rows-per-user", "3"], "rows_per_user"),
-        (["--schema", "SCHEMA", "--aggregators", "PUB"], "--aggregators: 1 given; must be two or"),
-        (["--schema", "SCHEMA", "--aggregators", *["PUB"] * 4], "--aggregators: 4 given"),
         (
-            ["--schema", "SCHEMA", "--aggregators", "PUB", "PUB"],
-            "each aggregator must have its own",
+            ["--schema", "SCHEMA", "--aggregators", "PUB"],
+            "aggregators: Tuple should have at least 2",
         ),
+        (
+            ["--schema", "SCHEMA", "--aggregators", *["PUB"] * 4],
+            "aggregators: Tuple should have at most 3",
+        ),
+        (["--schema", "SCHEMA", "--aggregators", "PUB", "PUB"], "must have keys of its own"),
     ],
 )
 def test_plans_that_are_refused(folder, capsys, flags, message):

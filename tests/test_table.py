@@ -9,7 +9,7 @@ import pytest
 from rich.console import Group
 
 import synthfair
-from synthfair.cli import job_display
+from synthfair.cli import deploy
 from synthfair.data.encode import ClippedColumn
 from synthfair.evaluation import Evaluation
 from synthfair.fairness.metrics import Metric, Rates
@@ -233,7 +233,7 @@ def test_a_jobs_tables_follow_the_terminal(width, tmp_path, monkeypatch, capsys)
     monkeypatch.setenv("COLUMNS", str(width))
     gap = GAP | {"rate": "true_positive_rate"}
     write_gaps(gaps_file(sites=CLIENTS, gaps=[gap]), tmp_path / "gaps.json")
-    job_display.tell(Any(federation=federation(), completed=True), tmp_path)
+    deploy.tell(Any(federation=federation(), completed=True), tmp_path)
     text = capsys.readouterr().out
     assert "…" not in text
     assert "-0.0123 [-0.5000, 0.4000]" in text

@@ -109,8 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _flush()
     except (InputError, CycloptsError) as error:
         return _fail(REFUSED, f"error: {error}")
-    except EOFError:  # Ctrl-D at a question
-        return _fail(REFUSED, "error: the answers end before the questions")
+    except EOFError:  # Ctrl-D where the client asks whether to go on
+        return _fail(REFUSED, "error: no release is made")
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         _drop_output()
     except OSError as error:

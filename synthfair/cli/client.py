@@ -107,14 +107,11 @@ def client(
     surrogate = isinstance(settings_of_release, SurrogateConfig)
 
     # All that could refuse the outputs, before any work is done.
-    from synthfair.files import require_distinct, require_free
+    from synthfair.files import require_free
 
-    inputs = [path for path in (data, schema, config, sign) if path]
-    require_distinct(output, *inputs)
     details = output.with_name(f"{output.stem}.checks.txt")
-    require_distinct(details, *inputs, output)
+    require_free(output, details, inputs=(data, schema, config, sign), force=True)
     require_free(output, force=force)
-    require_free(details, force=True)
     from synthfair.release.keys import read_signing_key
 
     key = read_signing_key(sign) if sign else None

@@ -62,7 +62,7 @@ def thresholds(
         output: The model file to write, or the weights.
     """
     from synthfair.cli.show import say, warn
-    from synthfair.files import require_distinct, require_free
+    from synthfair.files import require_free
     from synthfair.postprocess import (
         choose_decision,
         make_weights,
@@ -74,8 +74,7 @@ def thresholds(
     from synthfair.server import surrogate_histogram
     from synthfair.trained import read_model, write_model
 
-    require_distinct(output, *counts, *([model] if model else []))
-    require_free(output, force=force)
+    require_free(output, inputs=(*counts, model), force=force)
     first, *others = counts
     if weights and not (others or notion or model):
         made = make_weights(read_histogram(first), weights)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cyclopts import App
 
 from synthfair.cli.parameters import Force
 from synthfair.errors import InputError
+
+if TYPE_CHECKING:
+    from synthfair.deploy.session import JobResult
+    from synthfair.task.federation_file import FederationFile
 
 deploy = App(
     name="deploy",
@@ -156,8 +161,7 @@ def run(
         attach: Id of a job that runs, or has ended.
         output: Folder for the results.
     """
-    from synthfair.cli.job_display import job_bar, tell
-    from synthfair.cli.show import say
+    from synthfair.cli.show import say, stage_bar
     from synthfair.deploy import session as engine
     from synthfair.files import require_free
 
@@ -167,8 +171,49 @@ def run(
     with engine.connect(kit) as session:
         submitted = engine.submit(session, job) if job else str(attach)
         say(f"Job {submitted}; if this is interrupted, --attach {submitted} goes on showing it.")
-        with job_bar() as show:
-            result = engine.attach(session, submitted, output, show)
+        with stage_bar() as show:
+            result = engine.attach(
+                session, submitted, output, lambda *progress: show(in_words(*progress))
+            )
     tell(result, output)
     if not result.completed:
         sys.exit(1)
+
+
+def in_words(status: str, federation: FederationFile | None) -> str:
+    """Return the engine's status of a job, its rounds, and who has answered, in words."""
+    if federation is None:
+        return status.lower()
+    answers = sum(site.code == "ok" for site in federation.sites.values())
+    return (
+        f"{status.lower()}, round {federation.rounds}, {answers} of {len(federation.sites)} sites"
+    )
+
+
+def tell(run: JobResult, output: Path) -> None:
+    """Show how a job went, and what its model reaches."""
+    from math import isnan
+
+    from synthfair.cli.show import say, warn
+    from synthfair.report.gaps import gap_table
+    from synthfair.report.result_tables import NAMES, federation_table
+    from synthfair.report.text_table import Table
+    from synthfair.run_files import GapsFile, MetricsFile, read_run_file
+
+    if run.federation:
+        say(federation_table(run.federation))
+    if not run.completed:
+        reason = (run.federation and run.federation.error) or "see the server's log"
+        warn(f"job {run.job}: {run.status}: {reason}")
+        return
+    metrics = output / "metrics.json"
+    if metrics.exists():
+        document = read_run_file(metrics, MetricsFile)
+        names = ("accuracy", "spd", "equal_opportunity_difference")
+        metrics = {NAMES[name]: getattr(document, name) for name in names}
+        rows = [(name, metric) for name, metric in metrics.items() if not isnan(metric.value)]
+        say(Table(("all test rows", "value"), rows, caption="95 % intervals"))
+    gaps = output / "gaps.json"
+    if gaps.exists():
+        say(gap_table(read_run_file(gaps, GapsFile)))
+    say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")

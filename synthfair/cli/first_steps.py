@@ -218,10 +218,9 @@ def schema(
     from synthfair.cli.show import say
     from synthfair.data.draft import draft_document, laid_out
     from synthfair.data.tables import read_raw_table
-    from synthfair.files import require_distinct, require_free, write_text
+    from synthfair.files import require_free, write_text
 
-    require_distinct(output, table)
-    require_free(output, force=force)
+    require_free(output, inputs=[table], force=force)
     document = draft_document(
         read_raw_table(table), table.name.split(".")[0], label=label, positive=positive,
         sensitive=sensitive, missing=missing, additive=additive,

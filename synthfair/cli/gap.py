@@ -255,7 +255,7 @@ def aggregate(
         no_ids: Do not look for repeated reports; the column report may be missing.
     """
     from synthfair.cli.show import say, warn
-    from synthfair.files import require_distinct, require_free
+    from synthfair.files import require_free
     from synthfair.measure.aggregate import SeenIds, aggregate_reports
     from synthfair.measure.collection import read_collection
     from synthfair.measure.diagnostics import diagnose_reports
@@ -266,8 +266,7 @@ def aggregate(
     sources = [sys.stdin.buffer if name == "-" else Path(name) for name in reports]
     if output:
         files = [source for source in sources if isinstance(source, Path)]
-        require_distinct(output, collection, *files)
-        require_free(output, force=force)
+        require_free(output, inputs=(collection, *files), force=force)
     public = read_collection(collection)
     require_confidence(confidence)  # before the reports are read, which may take hours
     if shares:

@@ -60,17 +60,14 @@ def predict(
         output: CSV to write; standard output if not given, or -.
     """
     from synthfair.data.tables import read_chunks, read_stream
-    from synthfair.files import require_distinct, require_free, whole_file
+    from synthfair.files import require_free, whole_file
     from synthfair.scoring import mean_inputs, predict_parts
     from synthfair.trained import read_model
 
     if reference and not explain:
         raise InputError("--reference: is for --explain")
     if output and output != STREAM:
-        require_distinct(
-            output, *(path for path in (model, data, reference) if path not in (None, STREAM))
-        )
-        require_free(output, force=force)
+        require_free(output, inputs=(model, data, reference), force=force)
     trained_model = read_model(model)
 
     # The rows, and that from which contributions are counted.

@@ -95,16 +95,14 @@ def plan(
 
     from synthfair.cli.show import say
     from synthfair.errors import refusal
-    from synthfair.files import require_distinct, require_free
+    from synthfair.files import require_free
     from synthfair.postprocess.histogram import SURE
     from synthfair.release.keys import read_keys
     from synthfair.secure.aggregator_keys import read_aggregator_keys
     from synthfair.secure.summands import GroupCounts
     from synthfair.secure.task import make_task, write_task
 
-    files = [path for path in (model, schema) if path]
-    require_distinct(output, *files, *aggregators, *clients)
-    require_free(output, force=force)
+    require_free(output, inputs=(model, schema, *aggregators, *clients), force=force)
     trained_model, table_schema = _model_and_schema(model, schema)
     try:
         what = GroupCounts(
@@ -119,17 +117,7 @@ def plan(
         )
     except ValidationError as error:
         raise refusal("flags", error) from error
-    # The parties, each with keys of its own.
-    signers = list(read_keys(clients))
-    if len(aggregators) not in (2, 3):
-        raise InputError(f"--aggregators: {len(aggregators)} given; must be two or three")
-    keys = [read_aggregator_keys(path) for path in aggregators]
-    for i, one in enumerate(keys):
-        if (first := keys.index(one)) < i:
-            raise InputError(
-                f"{aggregators[i]}: the keys of {aggregators[first]}; each aggregator must have its"
-                " own"
-            )
+    signers, keys = list(read_keys(clients)), [read_aggregator_keys(path) for path in aggregators]
     task = make_task(what, keys, signers, least_clients=len(signers))
     write_task(task, output)
     deviation = (len(keys) * what.variance) ** 0.5
@@ -276,7 +264,7 @@ def add(
         check: Only verify; nothing is answered or spent.
     """
     from synthfair.cli.show import say
-    from synthfair.files import require_distinct, require_free, write_json
+    from synthfair.files import require_free, write_json
     from synthfair.report.text_table import Table
     from synthfair.secure.aggregator import answer, receive, require_unanswered
     from synthfair.secure.aggregator_keys import RECORDS, read_aggregator_secret
@@ -285,8 +273,7 @@ def add(
     if check == (output is not None):
         raise InputError("flags: give one of --output and --check")
     if output:
-        require_distinct(output, task, key, *uploads)
-        require_free(output, force=force)
+        require_free(output, inputs=(task, key, *uploads), force=force)
     public_task, secret = read_task(task), read_aggregator_secret(key)
     records = Path(os.path.realpath(key)).with_suffix(RECORDS)
     role = public_task.role_of(secret.public)
@@ -341,14 +328,13 @@ def open_sums(
         output: JSON to write, e.g. histogram.json.
     """
     from synthfair.cli.show import say
-    from synthfair.files import require_distinct, require_free
+    from synthfair.files import require_free
     from synthfair.report.text_table import Table
     from synthfair.secure import opening
     from synthfair.secure.aggregator import read_partial_sum
     from synthfair.secure.task import read_task
 
-    require_distinct(output, task, *sums)
-    require_free(output, force=force)
+    require_free(output, inputs=(task, *sums), force=force)
     public_task = read_task(task)
     partial = [read_partial_sum(path) for path in sums]
     total = opening.open_sums(public_task, partial, commitments=commitments or None, sources=sums)

@@ -103,16 +103,14 @@ def server(
     from synthfair.jax_setup import start_jax
 
     start_jax()
-    from synthfair.files import require_distinct, require_free, write_text
+    from synthfair.files import require_free, write_text
     from synthfair.report.figures import can_draw, frontier_figure
     from synthfair.report.page import report_files, write_report
     from synthfair.server import serve
 
     page, plot = output / "report.html", output / "frontier.svg"
     if report:  # all that could refuse it, before any work is done
-        pages = report_files(page, output)
-        require_free(*pages, force=force)
-        require_distinct(*filter(None, [records]), *pages)
+        require_free(*report_files(page, output), inputs=[records], force=force)
     result = serve(
         releases,
         schema,
@@ -284,15 +282,14 @@ def evaluate(
     from synthfair.evaluation import evaluate as measure
     from synthfair.fairness.intervals import near_constant, unfair_clients
     from synthfair.fairness.metrics import METRIC_OF
-    from synthfair.files import require_distinct, require_free, write_json
+    from synthfair.files import require_free, write_json
     from synthfair.report.answer import evaluation_sentence
     from synthfair.report.result_tables import evaluation_tables, untrained_warning
     from synthfair.scoring import take_ids
     from synthfair.trained import read_model
 
     if output:
-        require_distinct(output, model, *data)
-        require_free(output, force=force)
+        require_free(output, inputs=(model, *data), force=force)
     trained_model = read_model(model)
     tables = read_tests(data, trained_model.schema_)
     if id:

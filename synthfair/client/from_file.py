@@ -135,11 +135,10 @@ def distill_file(
             written by another run, or cannot be written.
     """
     ledger = Ledger(options.ledger or Ledger.for_table(data).path, options.reserve)
-    require_distinct(output, data, schema_path, ledger.path)
     require_distinct(ledger.path, data, schema_path)
     if not 0 <= options.hold_out <= 0.5:
         raise InputError(f"hold_out = {options.hold_out:g}: must be from 0 to 0.5")
-    with claimed(output, force=options.force):
+    with claimed(output, inputs=(data, schema_path, ledger.path), force=options.force):
         noise = system_entropy if options.noise_seed is None else seeded(options.noise_seed)
         task = make_task(config, read_schema(schema_path), noise, on_stage)
         run = Run(str(data), progress, on_stage)

@@ -103,24 +103,19 @@ def secure_sum(
             if code not in ("uploads", "answered"):  # the same uploads may be added up later
                 raise
             store.unlink()
-            first = code == "uploads" and role == 0
-            raise TooFewError(
-                f"{error}; {_retry_advice(anew) if first else _renewal_advice(anew)}"
-            ) from error
+            advice = _renewal_advice(anew)
+            if code == "uploads" and role == 0:  # nobody has answered for the task yet
+                advice = (
+                    "its log names the key whose upload it cannot read: have that site mended, and"
+                    " submit the same job again, which asks the sites again"
+                    f"{', which book nothing more' * bool(anew)}"
+                )
+            raise TooFewError(f"{error}; {advice}") from error
     store.unlink()
     try:
         return open_sums(task, sums, sources=list(federation.aggregators))
     except InputError as error:
         raise InputError(f"{error}; {_renewal_advice(anew)}") from error
-
-
-def _retry_advice(anew: Path | None) -> str:
-    """Advice where nobody has answered for a task yet."""
-    cost = ", which book nothing more" if anew else ""
-    return (
-        "its log names the key whose upload it cannot read: have that site mended, and submit the"
-        f" same job again, which asks the sites again{cost}"
-    )
 
 
 def _renewal_advice(anew: Path | None) -> str:

@@ -35,7 +35,7 @@ from synthfair.federated.refine import (
 )
 from synthfair.federated.user_data import make_user_data
 from synthfair.federated.users import UserRows
-from synthfair.files import claimed, parse_as, read_bytes, require_distinct, write_json
+from synthfair.files import claimed, parse_as, read_bytes, write_json
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.release.keys import Keys, Signature, require_signer, sign, verify
 from synthfair.trained import TrainedModel
@@ -139,14 +139,14 @@ def answer_question(
             no epsilon, one was booked before, or the output exists or cannot be written.
     """
     book, schema = Ledger(ledger or Ledger.for_table(data).path), read_schema(schema_path)
-    require_distinct(output, data, schema_path, question_path, book.path)
     booked = [entry.what for entry in book.entries()]
     if not accept_risk and any(isinstance(one, Booking) and one.guarantee for one in booked):
         raise InputError(
             f"{book.path}: an epsilon was spent on this table, and exact sums would undo what it"
             " protects; --accept-risk answers nevertheless"
         )
-    with claimed(output, force=force):
+    inputs = (data, schema_path, question_path, book.path)
+    with claimed(output, inputs=inputs, force=force):
         # The question must be of this schema, and of as many params as rows have inputs.
         text = read_bytes(question_path, MAX_BYTES)
         question = parse_as(text, Question, str(question_path))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import synthfair
 from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, size, verdict
-from synthfair.files import require_distinct, require_free, write_text
+from synthfair.files import require_free, write_text
 from synthfair.release.format import disclosures
 from synthfair.report.answer import COMPARED, IN_WORDS, answer, tiles
 from synthfair.report.figures import (
@@ -83,8 +83,6 @@ def write_report(
 
     each = [folders] if isinstance(folders, (str, PathLike)) else folders
     results, path = read_results([*map(Path, each)]), Path(path)
-    for result in results:
-        require_distinct(path, *(result.folder / name for name in FILES))
     # All figures, as SVG text in the page and as files next to it.
     leads = [_lead(overview, i, max_gap) for i, overview in enumerate(overviews(results))]
     views = [_view(result, max_gap) for result in results]
@@ -92,7 +90,8 @@ def write_report(
     figures += [figure for view in views for figure in view.figures.values()]
     svgs = {name: figure.svg() for name, figure in figures if can_draw()}
     plots = {_plot(path, name): svg for name, svg in svgs.items()}
-    require_free(path, *plots, force=force)
+    inputs = [result.folder / name for result in results for name in FILES]
+    require_free(path, *plots, inputs=inputs, force=force)
     # The page, from its template.
     environment = Environment(
         loader=PackageLoader("synthfair.report"),

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from synthfair.config.rules import STRICT
-from synthfair.errors import InputError, refusal
-from synthfair.files import OWNER_ONLY, claimed, read_document, whole_file, write_json
+from synthfair.errors import InputError
+from synthfair.files import (
+    OWNER_ONLY,
+    claimed,
+    parse_as,
+    read_bytes,
+    read_document,
+    whole_file,
+    write_json,
+)
 from synthfair.release.keys import MAX_BYTES, PRIVATE, PUBLIC
 from synthfair.secure.summands import Hex32
 
@@ -181,13 +189,10 @@ def read_aggregator_keys(path: Path) -> AggregatorKeys:
     Raises:
         InputError: unreadable, or not such a file.
     """
-    document = read_document(path, MAX_BYTES)
-    if str(document.get("format")).startswith("synthfair-aggregator-secret/"):
+    content = read_bytes(path, MAX_BYTES)
+    if b"synthfair-aggregator-secret/" in content:
         raise InputError(f"{path}: private keys, which stay with their owner; give the {PUBLIC}")
-    try:
-        return AggregatorKeys.model_validate(document)
-    except ValidationError as error:
-        raise refusal(str(path), error) from error
+    return parse_as(content, AggregatorKeys, str(path))
 
 
 def read_aggregator_folder(folder: Path) -> dict[str, AggregatorKeys]:

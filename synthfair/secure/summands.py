@@ -157,6 +157,12 @@ class _GaussianNoise(BaseModel):
     model_config = STRICT
 
     length: int = Field(ge=1, le=MAX_LENGTH)
+    step: float = Field(gt=0, le=1e100)
+    relation: Relation = "add_or_remove"
+
+    def values(self, total: np.ndarray) -> np.ndarray:
+        """[length] a total of integers as real numbers."""
+        return total * self.step
 
     @property
     @abstractmethod
@@ -226,9 +232,7 @@ class ClippedVectors(_GaussianNoise):
 
     kind: Literal["vector"] = "vector"
     clip: float = Field(gt=0)
-    step: float = Field(gt=0, le=1e100)
     rho: float | None = Field(gt=0, le=10_000)
-    relation: Relation = "add_or_remove"
 
     @property
     def largest_square(self) -> int:
@@ -280,10 +284,6 @@ class ClippedVectors(_GaussianNoise):
         if about <= self.largest_square * (1 - 1e-12):
             return True
         return int((vector.astype(object) ** 2).sum()) <= self.largest_square
-
-    def values(self, total: np.ndarray) -> np.ndarray:
-        """[length] a total of integers as real numbers."""
-        return total * self.step
 
     @model_validator(mode="after")
     def _fits(self) -> ClippedVectors:
@@ -337,9 +337,7 @@ class RowSums(_GaussianNoise):
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
     delta: float = Field(ge=LEAST_DELTA, lt=1)
     square: int = Field(ge=1, le=2**80)
-    step: float = Field(gt=0, le=1e100)
     rho: float = Field(gt=0, le=10_000)
-    relation: Relation = "add_or_remove"
     clients: int = Field(ge=1, le=MAX_CLIENTS)
     k_min: int = Field(ge=1)
     seed: int = Field(ge=0)
@@ -354,10 +352,6 @@ class RowSums(_GaussianNoise):
     def largest(self) -> int:
         """The largest entry of a client's integers."""
         return 2**61 // self.clients
-
-    def values(self, total: np.ndarray) -> np.ndarray:
-        """[length] a total of integers as real numbers."""
-        return total * self.step
 
     def require_part(self, vector: np.ndarray) -> None:
         """Refuses what is no client's sums.

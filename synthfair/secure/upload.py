@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,20 +28,6 @@ if TYPE_CHECKING:
 FORMAT = b"synthfair-upload/1\0"
 _HEADER = struct.Struct(f"<{len(FORMAT)}s32sB32s16s")
 _HPKE_BYTES, _SIGNATURE_BYTES = 32 + 16, 64
-
-
-class Upload(NamedTuple):
-    """A verified upload, decrypted.
-
-    Attributes:
-        client: Ed25519 public key, 32 bytes.
-        nonce: of the sharing, 16 bytes.
-        share: [k] uint64.
-    """
-
-    client: bytes
-    nonce: bytes
-    share: np.ndarray
 
 
 def upload_bytes(task: Task) -> int:
@@ -132,14 +118,18 @@ def verify_upload(
 
 def read_upload(
     content: bytes, task: Task, secret: AggregatorSecret, *, source: str = "upload"
-) -> Upload:
-    """Verifies and decrypts an upload; nothing is trusted before its signature is.
+) -> tuple[bytes, bytes, np.ndarray]:
+    """Verify and decrypt an upload; nothing is trusted before its signature is.
 
     Args:
         content: of the file.
         task: that it must be of.
         secret: of the aggregator that it must be for.
         source: the file, for errors.
+
+    Returns:
+        The client's public key and the nonce, as :func:`verify_upload` returns them, and the share
+        [k] uint64.
 
     Raises:
         InputError: as :func:`verify_upload`; or encrypted to another key.
@@ -154,7 +144,7 @@ def read_upload(
         message = _suite().decrypt(encrypted, secret.decryption_key, header)
     except (InvalidTag, ValueError) as error:
         raise InputError(f"{source}: cannot be decrypted; encrypted to another key") from error
-    return Upload(client, nonce, task.sharing.share(message, role, source=source))
+    return client, nonce, task.sharing.share(message, role, source=source)
 
 
 def _suite() -> Suite:

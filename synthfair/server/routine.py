@@ -36,7 +36,7 @@ from synthfair.fairness.intervals import (
 )
 from synthfair.fairness.metrics import METRIC_OF, Metric
 from synthfair.fairness.penalties import Grouping
-from synthfair.files import require_distinct, require_free, whole_file, write_json, write_text
+from synthfair.files import require_free, whole_file, write_json, write_text
 from synthfair.release.format import Release
 from synthfair.release.keys import Keys, read_keys
 from synthfair.server.frontier_files import FrontierLine, frontier_lines
@@ -124,11 +124,8 @@ def serve(
     """
     # What is written must not be there, and must be no input.
     files, more = [output / name for name in FILES], [records] if records else []
-    own = [trusted] if trusted else []
-    outputs = [*files, *more]
-    for i, path in enumerate(outputs):
-        require_distinct(path, schema_path, *tests, *releases, *keys, *own, *outputs[:i])
-    require_free(*outputs, force=force)
+    inputs = (schema_path, *tests, *releases, *keys, trusted)
+    require_free(*files, *more, inputs=inputs, force=force)
 
     # Every release is verified, and all are pooled.
     schema, clients = read_schema(schema_path), read_keys(keys) if keys else None
