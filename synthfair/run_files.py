@@ -11,14 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from synthfair.config.client_settings import ReleaseConfig, SurrogateConfig
 from synthfair.config.rules import STRICT, Notion, ParityNotion
@@ -93,12 +86,6 @@ class Influences(NamedTuple):
     releases: dict[str, Influence]
     outliers_above: float
 
-    def renamed(self, names: Sequence[str]) -> Influences:
-        """Gives the releases other names, in the same order; a pool of one has none to be named."""
-        if not self.releases:
-            return self
-        return self._replace(releases=dict(zip(names, self.releases.values(), strict=True)))
-
 
 class FrontierLine(NamedTuple):
     """A line of frontier.csv; not-a-number on test rows where there are none.
@@ -128,7 +115,6 @@ def _printable(text: str) -> str:
 
 _Line = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_printable)]
 _Count = Annotated[int, Field(ge=0, lt=2**53)]
-_Difference = Annotated[float, Field(ge=-1, le=1)]
 _Fraction = Annotated[float, Field(ge=0, le=1)]
 _Number = Annotated[float, Field(ge=-1e12, le=1e12)]
 
@@ -310,7 +296,8 @@ class MetricsFile(Part):
     seed: _Count
 
     @model_validator(mode="after")
-    def _has_settings(self) -> MetricsFile:
+    def _fits_together(self) -> MetricsFile:
+        """Refuse a file without settings, and counts of other groups or clients than the rates'."""
         if not self.config and self.train is None and self.decision is None:
             raise ValueError("config: must be there, unless train or decision is")
         kinds = {isinstance(config, SurrogateConfig) for config in self.config.values()}
@@ -319,17 +306,8 @@ class MetricsFile(Part):
                 "config, server: must be of fair releases alone; or of surrogates alone, with"
                 " server, where fairness is asked for"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _groupings_fit(self) -> MetricsFile:
         if not set(self.groups_by) <= set(self.groupings):
             raise ValueError("groups_by: must be some of the groupings")
-        return self
-
-    @model_validator(mode="after")
-    def _counts_fit(self) -> MetricsFile:
-        """Refuses counts of other groups or clients than the rates'; older files have none."""
         groups = list(self.by_group)
         if any(not gaps.keys() <= self.per_client.keys() for gaps in self.client_gaps.values()):
             raise ValueError("client_gaps: must be of clients in per_client")

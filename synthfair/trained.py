@@ -138,9 +138,7 @@ class TrainedModel(BaseModel):
         name, n, solved = self.schema_.name, len(self.inputs), f"converged={self.converged}"
         return f"TrainedModel({name}, {n} inputs{layers}, {self.loss}{by_group}, {solved})"
 
-    def __str__(self) -> str:
-        """The same."""
-        return repr(self)
+    __str__ = __repr__
 
     def require_counted(self, histogram: ScoreHistogram) -> None:
         """Refuses a histogram of another schema or another model's scores. Raises InputError."""

@@ -58,8 +58,6 @@ EXCHANGES = 5
 MOMENTUM = 0.98
 """Of FedAvg's server: it settles then where a steep penalty makes its steps short, too."""
 
-_IN_STEPS = {"rounds": 1000, "learning_rate": 1.0}
-
 SurrogateCache = dict[tuple[Any, ...], tuple[dict[str, Release], float]]
 """The surrogates that were made last, and the seconds that they took; begin with an empty one.
 
@@ -99,7 +97,7 @@ class RoundOptions(NamedTuple):
         own, free = ROUND_METHODS[method], _is_free(config)
         given = self.given
         if given is None:
-            given = {} if own.local_passes else _IN_STEPS
+            given = {} if own.local_passes else {"rounds": 1000, "learning_rate": 1.0}
         if given.get("also"):
             raise InputError("also: comparisons constrain one attribute only; see train")
         if config.groups_by:
@@ -155,15 +153,14 @@ def surrogate(
     """Surrogate releases, and the penalty at the server over all of them."""
     settings, shared = surrogate_settings(config), {} if shared is None else shared
     clients = federation.schema.hash, federation.names, *map(sha256_of, federation.plain)
-    key = settings.model_dump_json(), clients
+    start, before, key = time.perf_counter(), 0.0, (settings.model_dump_json(), clients)
     if key in shared:
-        releases, seconds = shared[key]
-        return train_on_surrogates(releases, federation, config)._replace(seconds_before=seconds)
-    start = time.perf_counter()
-    releases = make_surrogates(federation, settings)
-    shared.clear()  # a grid goes through its seeds one after the other
-    shared[key] = releases, time.perf_counter() - start
-    return train_on_surrogates(releases, federation, config)
+        before = shared[key][1]
+    else:
+        releases = make_surrogates(federation, settings)
+        shared.clear()  # a grid goes through its seeds one after the other
+        shared[key] = releases, time.perf_counter() - start
+    return train_on_surrogates(shared[key][0], federation, config)._replace(seconds_before=before)
 
 
 def refine(
@@ -369,11 +366,8 @@ def in_rounds(
     Raises:
         InputError: the settings do not fit the clients.
     """
-    settings, rows, user = (
-        options.settings(method, config),
-        pooled(federation.train),
-        federation.user,
-    )
+    settings, rows = options.settings(method, config), pooled(federation.train)
+    user = federation.user
     if options.assignment is not None:
         user = options.assignment.row_users(len(rows.y), seed=config.seed)
     training = train_rounds(make_user_data(rows, user, federation.schema, settings), settings)

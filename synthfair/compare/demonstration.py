@@ -58,11 +58,7 @@ class Demonstration(NamedTuple):
 
 
 def demonstrate(
-    folder: Path,
-    show: ShowStage,
-    *,
-    fair: DistillConfig = FAIR,
-    force: bool = False,
+    folder: Path, show: ShowStage, *, fair: DistillConfig = FAIR, force: bool = False
 ) -> Demonstration:
     """Trains centrally, at each lender alone, on fair releases and on surrogates.
 

@@ -115,11 +115,7 @@ def make_grid(
 
 
 def is_done(
-    point: GridPoint,
-    compared: ComparedTable,
-    config: DistillConfig,
-    *,
-    rounds: RoundOptions = DEFAULT_ROUNDS,
+    point: GridPoint, compared: ComparedTable, config: DistillConfig, rounds: RoundOptions
 ) -> bool:
     """Whether the results are there.
 

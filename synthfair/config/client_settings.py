@@ -30,12 +30,6 @@ away. With one, a minimum would tell how many rows there are."""
 HOLD_OUT = 0.1
 """Share of a client's rows that are held out of a trial release, to compare it with."""
 
-WITHOUT_FLAGS = frozenset((
-    "rho_s", "temperature", "lambda_x", "inner_solver", "inner_tolerance",
-    "linear_solver", "private_steps", "clip",
-))  # fmt: skip
-"""Settings that are keys of a configuration alone, and no flags of the command line."""
-
 
 class DistillConfig(Settings):
     """Settings of one client's distillation. Symbols as in Wu et al. (2024)."""

@@ -55,13 +55,9 @@ class Target(BaseModel):
     @property
     def fairness(self) -> bool:
         """Whether fairness is asked for at all; a weight of 0 asks for none."""
-        return {
-            "weight": any(self.amounts),
-            "tolerance": bool(self.amounts),
-            "gap": True,
-            "row_weights": True,
-            "nothing": False,
-        }[self.by]
+        if self.by == "weight":
+            return any(self.amounts)
+        return bool(self.amounts) if self.by == "tolerance" else self.by != "nothing"
 
     @property
     def max_gap(self) -> float | None:

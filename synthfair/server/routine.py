@@ -158,7 +158,8 @@ def serve(
 
     # All is computed before anything is written, and what no longer holds is removed.
     named = dict(zip(file_names(releases), read.values(), strict=True))
-    influences = influences.renamed([*named])
+    by_file = dict(zip(named, influences.releases.values(), strict=False))  # none in a pool of one
+    influences = influences._replace(releases=by_file)
     served = ServerResult(
         model,
         evaluation,
