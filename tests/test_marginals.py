@@ -132,7 +132,7 @@ def chain():
     first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1).astype(float)
     strata = strata_of(first, columns)
     margins = make_margins(first, strata, columns, step=0.0, sd=0.0)
-    part = table_parts(two_way_tables(columns, margins, strata.drawn).of(rows, on_grid), margins)
+    part = table_parts(two_way_tables(columns, margins).of(rows, on_grid), margins)
     edges = chow_liu(dependence(part, margins, lambda off: abs(off).sum()))
     tables = associations({edge: part(*edge) for edge in edges}, margins, step=0.0, sd=0.0)
     return rows, levels, columns, margins, tables
@@ -175,7 +175,9 @@ def odds_ratio(table):
 def test_association_that_noise_hides_in_a_cell_is_that_of_all_cells():
     """Raking keeps the odds ratio: of a small cell without association, and a large one with it."""
     half, coarse = np.array([[20.0, 20.0], [2000.0, 2000.0]]), np.arange(2)
-    margins = Margins(half.sum(axis=1), (coarse,) * 2, (half,) * 2, (half,) * 2)
+    margins = Margins(
+        make_strata(np.full(4, 100), 5), half.sum(axis=1), (coarse,) * 2, (half,) * 2, (half,) * 2
+    )
     table = np.array([[[10.0, 10], [10, 10]], [[1500.0, 500], [500, 1500]]])
     pooled = odds_ratio(table.sum(axis=0))
     for sd, own in [(12.0, pooled), (0.01, 1.0)]:
@@ -285,7 +287,7 @@ def test_sums_are_those_of_loops_and_add_up_over_batches_in_any_order():
     margins = make_margins(first, strata, columns, step=5, sd=1)
     thetas = RNG.normal(size=(3, 9))
     questions = [column_moments(columns, 2), anchor_rates(thetas, strata, schema)]
-    questions += [histograms(columns, 2), two_way_tables(columns, margins, strata.drawn)]
+    questions += [histograms(columns, 2), two_way_tables(columns, margins)]
     whole = [question.of(rows, on_grid) for question in questions]
     assert [len(one) for one in whole] == [question.length for question in questions]
     (moments, rates), counts, pairs = plain_sums(rows, columns, margins, thetas)

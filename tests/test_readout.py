@@ -125,8 +125,9 @@ class Part:
 
 def sets_of(file, sums, plan, rows):
     """Each set with its part, its records, and the real rows of it."""
-    strata, real, mine = plan.strata(sums), cell_of(rows), cell_of(file)
-    for here, total, terms in weight_terms(file, sums, plan):
+    margins, real, mine = plan.margins(sums), cell_of(rows), cell_of(file)
+    strata = margins.strata
+    for here, total, terms in weight_terms(file, sums, margins, plan):
         for i in sorted({term.of for term in terms}):
             yield Part(file, here, total, terms), i, strata.sets[i][mine], strata.sets[i][real]
 
@@ -175,12 +176,13 @@ def test_sums_are_solved_for_and_are_multiples_of_five_rows(clients, k_min):
     rows, schema = clients
     file, sums, plan = file_of(rows[0], schema, k_min)
     assert bool(file.hidden) == (k_min == 50)
+    sets = plan.margins(sums).strata.sets
     for part, i, *_ in sets_of(file, sums, plan, rows[0]):
         some = part.columns("column_moments", i)
         directions, found = part.solved(some)
         np.testing.assert_allclose(found, directions @ part.wanted[some] * part.total, atol=0.5)
         assert len(found) > 10
-        exact = plan.strata(sums).sets[i] @ sums.moments
+        exact = sets[i] @ sums.moments
         assert np.abs(found - directions @ exact).max() > 0.5
 
 
@@ -245,7 +247,7 @@ def counts_read(rows, schema, step=5):
     margins, ends = plan.margins(sums), plan.columns.ends
     known = small = 0
     for begin, end, coarse in zip(ends[:-1], ends[1:], margins.coarse, strict=True):
-        table = np.rint(plan.strata(sums).drawn @ sums.histograms[:, begin:end]).astype(int)
+        table = np.rint(margins.strata.drawn @ sums.histograms[:, begin:end]).astype(int)
         at = np.arange(table.size).reshape(table.shape)
         groups = [*at.reshape(-1, 1), *at, *at.T]  # each level, each cell, all cells together
         for level in range(coarse.max() + 1):

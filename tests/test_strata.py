@@ -151,7 +151,7 @@ def test_where_a_column_tells_group_or_label_the_pair_is_left_out(copy):
     rows, schema = hidden(copy)
     plan, sums = plan_and_sums(sf.encode(rows, schema), schema)
     found = surrogate_of(sums, plan)
-    assert not len(plan.strata(sums).tilted)
+    assert not len(plan.margins(sums).strata.tilted)
     assert found.left_out == ((1, 1.0),)
     assert not ((found.s == 1) & (found.y == 1)).any()
 

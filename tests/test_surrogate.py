@@ -127,7 +127,7 @@ def test_weights_bring_what_a_tree_cannot_hold():
     rows = Encoded(x, rng.integers(0, 2, 20_000), rng.choice([-1.0, 1.0], 20_000))
     sums, plan = read_sums(in_memory(rows), CONFIG, schema), Plan(CONFIG, schema)
     wanted, errors = np.corrcoef(x.T), []
-    for found in (plan.records(sums), surrogate_of(sums, plan)):
+    for found in (plan.records(sums, plan.margins(sums)), surrogate_of(sums, plan)):
         covariance = np.cov(found.rows(schema).x.T, aweights=found.weight)
         sd = np.diag(covariance) ** 0.5
         correlation = covariance / np.outer(sd, sd)

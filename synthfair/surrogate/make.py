@@ -187,34 +187,44 @@ class Plan:
         """Of the error in each entry of a sum: noise, or rounding."""
         return RARE / 12**0.5 if self._errors is None else self._errors.get(name, 0.0)
 
-    def strata(self, sums: Sums) -> Strata:
-        """The sets of cells that all sums are over.
-
-        Where there is noise, each cell is a set of its own; one that noise hides has about as many
-        rows as those of its label and its group lead to.
+    def margins(self, sums: Sums) -> Margins:
+        """Return the one-way tables of the sets that records are drawn from, and all sets.
 
         Raises:
             TooFewRowsError: there are too few rows; the message says what can be done.
         """
-        config, schema = self.config, self.schema
-        rows = row_counts(sums.histograms, self.columns)
-        noise = count_sd(self.columns, self.sd("histograms"))
+        config, schema, sd = self.config, self.schema, self.sd("histograms")
+        rows, least = row_counts(sums.histograms, self.columns), 2
         if self.step:
             rows = np.rint(rows)  # it is an average of the same whole numbers
-            found, least = make_strata(rows, config.k_min), 2
-            while self._tells(found, sums.histograms):
-                least += 1
-                found = make_strata(rows, config.k_min, least)
-            if len(found.drawn):
-                return found
-            pairs = [
-                f"{schema.pair(c // 2, 2 * (c % 2) - 1)} has {n:.0f}" for c, n in enumerate(rows)
-            ]
-            raise TooFewRowsError(
-                f"no pair of {schema.sensitive_name} and {schema.label} has the {config.k_min} rows"
-                " that k_min asks for, nor have two groups and both labels; or all groups are left"
-                f" out, as they would tell of the pairs that have not: {shown(pairs)}. {REMEDIES}"
-            )
+        while True:
+            strata = make_strata(rows, config.k_min, least) if self.step else self._noisy(rows)
+            if not len(strata.drawn):
+                pairs = [
+                    f"{schema.pair(c // 2, 2 * (c % 2) - 1)} has {n:.0f}"
+                    for c, n in enumerate(rows)
+                ]
+                raise TooFewRowsError(
+                    f"no pair of {schema.sensitive_name} and {schema.label} has the {config.k_min}"
+                    " rows that k_min asks for, nor have two groups and both labels; or all groups"
+                    " are left out, as they would tell of the pairs that have not:"
+                    f" {shown(pairs)}. {REMEDIES}"
+                )
+            margins = make_margins(sums.histograms, strata, self.columns, step=self.step, sd=sd)
+            if not self._tells(margins, sums.histograms):
+                return margins
+            least += 1
+
+    def _noisy(self, rows: np.ndarray) -> Strata:
+        """Return the strata of noisy numbers of rows: each cell is a set of its own.
+
+        One that noise hides has about as many rows as those of its label and its group lead to.
+        """
+        config, schema, noise = (
+            self.config,
+            self.schema,
+            count_sd(self.columns, self.sd("histograms")),
+        )
         few = rows < max(config.k_min, 3 * noise)
         if few.all():
             raise TooFewRowsError(
@@ -230,40 +240,29 @@ class Plan:
         rows = np.where(few, mixed, rows)
         return alone(rows, rows >= 1)._replace(hidden=few, left_out=np.zeros_like(few))
 
-    def _tells(self, strata: Strata, histograms: np.ndarray) -> bool:
-        """Whether columns go so well with label or group that their levels tell a cell's rows.
+    def _tells(self, margins: Margins, histograms: np.ndarray) -> bool:
+        """Return whether columns go so well with label or group that levels tell a cell's rows.
 
         By Frechet's bounds at each level of which there are sums by group: categories, and coarse
         levels of numbers. Of the numbers 1 to k_min - 1 all columns together must leave half.
         """
-        groups, k_min = strata.tilted, self.config.k_min
+        strata, k_min, ends, bounds = margins.strata, self.config.k_min, self.columns.ends, []
+        groups, labels = strata.tilted, strata.drawn[-2:]
         if not len(groups):
             return False
-        inside, labels = groups.any(axis=0), strata.drawn[-2:]
-        sd, ends = self.sd("histograms"), self.columns.ends
-        margins, bounds = make_margins(histograms, strata, self.columns, step=self.step, sd=sd), []
         for j, column in enumerate(self.columns):
             levels = histograms[:, ends[j] : ends[j + 1]]
             if not column.categories:
-                levels = levels @ np.eye(margins.coarse[j].max() + 1)[margins.coarse[j]]
+                levels = levels @ margins.one_hot(j)
             bounds.append(frechet_bounds(labels @ levels, groups @ levels))
         least, most = np.moveaxis(np.array(bounds), 1, 0)
         left = np.minimum(most.min(axis=0), k_min - 1) - np.maximum(least.max(axis=0), 1) + 1
-        return bool(left.ravel()[strata.hidden[inside]].min() < k_min / 2)
+        return bool(left.ravel()[strata.hidden[groups.any(axis=0)]].min() < k_min / 2)
 
-    def margins(self, sums: Sums) -> Margins:
-        """One-way tables of the sets that records are drawn from.
-
-        Raises:
-            TooFewRowsError: as of :meth:`strata`.
-        """
-        sd = self.sd("histograms")
-        return make_margins(sums.histograms, self.strata(sums), self.columns, step=self.step, sd=sd)
-
-    def records(self, sums: Sums) -> Surrogate:
+    def records(self, sums: Sums, margins: Margins) -> Surrogate:
         """Records as one-way tables and the tree have them; those of a set have equal weights."""
-        strata, margins = self.strata(sums), self.margins(sums)
-        edges, sizes, c = [(int(i), int(j)) for i, j in sums.edges], margins.sizes, len(margins.n)
+        strata, sizes, c = margins.strata, margins.sizes, len(margins.n)
+        edges = [(int(i), int(j)) for i, j in sums.edges]
         shapes = [(c, sizes[i], sizes[j]) for i, j in edges]
         parts = np.split(sums.pairs, np.cumsum([int(np.prod(shape)) for shape in shapes]))
         tables = {
@@ -288,17 +287,17 @@ class Plan:
             np.nan,
         )
 
-    def models(self, sums: Sums) -> np.ndarray:
+    def models(self, sums: Sums, margins: Margins) -> np.ndarray:
         """[Q, n] of random fair problems on these records."""
-        drawn = self.records(sums)
-        if len(self.strata(sums).tilted):  # else groups would be alike
-            drawn = weighted(drawn, sums, self)
+        drawn = self.records(sums, margins)
+        if len(margins.strata.tilted):  # else groups would be alike
+            drawn = weighted(drawn, sums, margins, self)
         return self_play(
             drawn.rows(self.schema),
             drawn.weight,
             PRIVATE_PROBLEMS if self.config.epsilon else PROBLEMS,
             n_groups=self.n_groups,
-            seed=own_seed(self.config.seed, self.margins(sums)),
+            seed=own_seed(self.config.seed, margins),
         )
 
 
@@ -375,14 +374,14 @@ def read_sums(
     found = [*map(answer, first, exact(*first)), NONE][:2]
     sums = Sums(*(values.reshape(2 * n_groups, -1) for values in found))
     try:
-        strata, margins = plan.strata(sums), plan.margins(sums)
+        margins = plan.margins(sums)
     except TooFewRowsError:
         return sums  # the answer that was bought; its surrogate raises the same, however often
 
     # A tree over columns, by how far their two-way tables are from independence.
     if len(columns) > 1:
         show("reading pairs of columns")
-        question = two_way_tables(columns, margins, strata.drawn)._replace(name="pairs")
+        question = two_way_tables(columns, margins)._replace(name="pairs")
         (whole,) = exact(question)
         part = table_parts(whole, margins)
         near = table_parts(round_to(whole, plan.step), margins)
@@ -393,11 +392,11 @@ def read_sums(
 
     # Smooth rates of models that the server's may be like.
     show("choosing models whose rates must agree")
-    sums = sums._replace(thetas=plan.models(sums))
+    sums = sums._replace(thetas=plan.models(sums, margins))
     show("reading rates")
-    question = anchor_rates(sums.thetas, strata, plan.schema)
-    rates = answer(question, *exact(question)).reshape(len(strata.sets), -1)
-    return sums._replace(rates=rates)
+    question = anchor_rates(sums.thetas, margins.strata, schema)
+    rates = answer(question, *exact(question))
+    return sums._replace(rates=rates.reshape(len(margins.strata.sets), -1))
 
 
 def most_numbers(schema: Schema) -> int:
@@ -410,17 +409,18 @@ def most_numbers(schema: Schema) -> int:
 
 def surrogate_of(sums: Sums, plan: Plan) -> Surrogate:
     """The surrogate that sums give; the same ones always give the same. It sees no rows."""
-    return weighted(plan.records(sums), sums, plan)
+    margins = plan.margins(sums)
+    return weighted(plan.records(sums, margins), sums, margins, plan)
 
 
-def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
+def weighted(drawn: Surrogate, sums: Sums, margins: Margins, plan: Plan) -> Surrogate:
     """The records with weights by which moments and rates agree, as far as there are sums.
 
     Those of a cell are weighted by themselves; those of the block all at once, as each is in two
     sets, that of its label and that of its group.
     """
-    weight, worst, strata = drawn.weight.copy(), 0.0, plan.strata(sums)
-    for here, total, terms in weight_terms(drawn, sums, plan):
+    weight, worst, strata = drawn.weight.copy(), 0.0, margins.strata
+    for here, total, terms in weight_terms(drawn, sums, margins, plan):
         f, target = np.hstack([term.f for term in terms]), np.concatenate([t.mean for t in terms])
         p = tilt_weights(f, target, np.concatenate([np.full(len(t.mean), t.v) for t in terms]))
         weight[here] = np.where(total * p < LEAST_WEIGHT, 0.0, total * p)
@@ -436,11 +436,11 @@ def weighted(drawn: Surrogate, sums: Sums, plan: Plan) -> Surrogate:
 
 
 def weight_terms(
-    drawn: Surrogate, sums: Sums, plan: Plan
+    drawn: Surrogate, sums: Sums, margins: Margins, plan: Plan
 ) -> Iterator[tuple[np.ndarray, float, list[Term]]]:
     """The records [r] that are weighted together, their number of real rows, and what is met."""
-    strata, columns = plan.strata(sums), plan.columns
-    sets, margins, q, ends = strata.sets, plan.margins(sums), len(sums.thetas), columns.ends
+    strata, columns = margins.strata, plan.columns
+    sets, q, ends = strata.sets, len(sums.thetas), columns.ends
     n = np.append(margins.n, round_to(strata.tilted @ strata.rows, plan.step))
     rows, cell = drawn.rows(plan.schema.plain), 2 * drawn.s + (drawn.y > 0)
     wide = rows._replace(x=expand(rows.x, plan.schema))
@@ -459,7 +459,7 @@ def weight_terms(
     ]
     coarse = list[tuple[SumName, np.ndarray, np.ndarray]]()
     for j in np.flatnonzero([not c.categories for c in columns]):
-        one_hot = np.eye(margins.coarse[j].max() + 1)[margins.coarse[j]]
+        one_hot = margins.one_hot(j)
         by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ one_hot
         coarse.append(("histograms", one_hot[level[:, j]], by_cell))
 

@@ -52,12 +52,14 @@ class Margins(NamedTuple):
     """One-way tables of the C sets of cells that records are drawn from.
 
     Attributes:
+        strata: the sets, and others whose sums weights meet.
         n: [C] numbers of rows.
         coarse: by column, [L] the coarse level of each fine one.
         rows: by column, [C, K] numbers of rows by coarse level; they add up to ``n``.
         within: by column, [C, L] share of each fine level in the rows of its coarse level.
     """
 
+    strata: Strata
     n: np.ndarray
     coarse: tuple[np.ndarray, ...]
     rows: tuple[np.ndarray, ...]
@@ -67,6 +69,10 @@ class Margins(NamedTuple):
     def sizes(self) -> np.ndarray:
         """[p] number K of coarse levels of each column."""
         return np.array([rows.shape[1] for rows in self.rows])
+
+    def one_hot(self, j: int | np.intp) -> np.ndarray:
+        """[L, K] indicators of the coarse level of each fine level of a column."""
+        return np.eye(self.sizes[j])[self.coarse[j]]
 
 
 def make_margins(
@@ -136,7 +142,7 @@ def make_margins(
             round_to(h, step), round_to(pooled, step), coarse, used, sd=sd, errors=errors
         )
         found.append((coarse, np.array(rows).reshape(len(drawn), size), within))
-    return Margins(count, *zip(*found, strict=True))
+    return Margins(strata, count, *zip(*found, strict=True))
 
 
 def few_levels(margins: Margins, columns: Columns) -> Margins:
@@ -148,7 +154,7 @@ def few_levels(margins: Margins, columns: Columns) -> Margins:
         size = fewer.max() + 1
         coarse.append(fewer[own])
         rows.append(np.stack([np.bincount(fewer, one, minlength=size) for one in counts]))
-    return Margins(margins.n, tuple(coarse), tuple(rows), ())
+    return margins._replace(coarse=tuple(coarse), rows=tuple(rows), within=())
 
 
 def row_counts(histograms: np.ndarray, columns: Columns) -> np.ndarray:

@@ -94,16 +94,14 @@ def by_cell(whole: np.ndarray, cell: np.ndarray, cells: int) -> np.ndarray:
     return np.concatenate(sums).astype(object)  # as those of many batches may pass 2^63
 
 
-def two_way_tables(
-    columns: Columns, margins: Margins, drawn: np.ndarray, edges: Edges | None = None
-) -> Question:
-    """Numbers of rows in the coarse levels of pairs of columns, by set [C, 2 G].
+def two_way_tables(columns: Columns, margins: Margins, edges: Edges | None = None) -> Question:
+    """Numbers of rows in the coarse levels of pairs of columns, by set that is drawn from.
 
     The pairs are the edges of a tree, or all i < j.
     """
-    place, sizes = places(drawn), margins.sizes
+    place, sizes = places(margins.strata.drawn), margins.sizes
     pairs = list(combinations(range(len(columns)), 2)) if edges is None else edges
-    length = [len(drawn) * int(sizes[i] * sizes[j]) for i, j in pairs]
+    length = [len(margins.n) * int(sizes[i] * sizes[j]) for i, j in pairs]
 
     def of(rows: Encoded, _: Whole) -> np.ndarray:
         cell = place[2 * rows.s + (rows.y > 0)]

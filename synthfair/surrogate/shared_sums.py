@@ -130,10 +130,8 @@ def next_sums(
         InputError: no epsilon, too many clients, no noise is enough, a sum is none of these, or no
             cell has a noisy count that is large enough.
     """
-    return tuple(
-        _as_row_sums(question, config, schema, clients=clients)
-        for question in _progress(opened, config, schema).questions
-    )
+    _, questions, _ = _progress(opened, config, schema)
+    return tuple(_as_row_sums(question, config, schema, clients=clients) for question in questions)
 
 
 def client_sums(
@@ -152,7 +150,7 @@ def client_sums(
         InputError: the sum is none of :func:`next_sums`, features are not float64, or there are
             more rows than can be summed within 64 bits by all clients together.
     """
-    questions = {q.name: q for q in _progress(opened, config, schema).questions}
+    questions = {q.name: q for q in _progress(opened, config, schema)[1]}
     if what.name not in questions:
         raise InputError(f"sum: {what.name}; next are {list(questions)}")
     question = questions[what.name]
@@ -217,16 +215,13 @@ def surrogate_from_sums(opened: Opened, config: SurrogateConfig, schema: Schema)
     return SecureSurrogate(made, _statement(config, statements))
 
 
-class _Progress(NamedTuple):
-    """How far a surrogate is: with the noise that sums have, what is summed next, and all sums."""
+def _progress(
+    opened: Opened, config: SurrogateConfig, schema: Schema
+) -> tuple[Plan, tuple[Question, ...], Sums | None]:
+    """Return the plan with the noise that sums have, what is summed next, and all sums if known.
 
-    plan: Plan
-    questions: tuple[Question, ...]
-    sums: Sums | None
-
-
-def _progress(opened: Opened, config: SurrogateConfig, schema: Schema) -> _Progress:
-    """By what has been opened, each of which is compared with what it must be."""
+    All that has been opened is compared with what it must be.
+    """
     if config.epsilon is None or config.delta is None:
         raise InputError("epsilon: must be given, with delta; sums by shares are opened with noise")
     noise: dict[SumName, float] = {what.name: what.step * t.variance**0.5 for what, t in opened}
@@ -242,10 +237,10 @@ def _progress(opened: Opened, config: SurrogateConfig, schema: Schema) -> _Progr
                 raise InputError(
                     f"sums: {left[0][0].name} is more than the settings ask for"
                 ) from None
-            return _Progress(plan, (), end.value)
+            return plan, (), end.value
     for question, (what, _) in zip(questions, left, strict=False):
         _require_own(what, question, config, schema)
-    return _Progress(plan, questions[len(left) :], None)
+    return plan, questions[len(left) :], None
 
 
 def _exchanges(plan: Plan) -> Generator[tuple[Question, ...], list[np.ndarray], Sums]:
@@ -255,10 +250,10 @@ def _exchanges(plan: Plan) -> Generator[tuple[Question, ...], list[np.ndarray], 
     first += [column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
     found = yield tuple(first)
     sums = Sums(*(part.reshape(2 * n_groups, -1) for part in [*found, NONE][:2]))
-    strata, margins = plan.strata(sums), plan.margins(sums)
+    margins = plan.margins(sums)
     if len(columns) > 1:
         few = few_levels(margins, columns)
-        (tables,) = yield (two_way_tables(columns, few, strata.drawn),)
+        (tables,) = yield (two_way_tables(columns, few),)
         part, sd = table_parts(tables, few), plan.sd("tables")
 
         def clear(off: np.ndarray) -> float:
@@ -266,11 +261,11 @@ def _exchanges(plan: Plan) -> Generator[tuple[Question, ...], list[np.ndarray], 
             return float(((off / sd) ** 2 - 1).sum() / off.size**0.5)
 
         edges = chow_liu(dependence(part, few, clear))
-        (pairs,) = yield (two_way_tables(columns, margins, strata.drawn, edges),)
+        (pairs,) = yield (two_way_tables(columns, margins, edges),)
         sums = sums._replace(edges=np.array(edges), pairs=pairs)
-    thetas = plan.models(sums)
-    (rates,) = yield (anchor_rates(thetas, strata, plan.schema),)
-    return sums._replace(thetas=thetas, rates=rates.reshape(len(strata.sets), -1))
+    thetas = plan.models(sums, margins)
+    (rates,) = yield (anchor_rates(thetas, margins.strata, plan.schema),)
+    return sums._replace(thetas=thetas, rates=rates.reshape(len(margins.strata.sets), -1))
 
 
 def _values(
