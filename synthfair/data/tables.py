@@ -150,20 +150,6 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(some)
 
 
-def count_rows(path: Path) -> int:
-    """Number of rows of a file or folder, found without holding them. Raises as read_chunks."""
-    total = 0
-    for name in files_of(path):
-        with _errors_of(name), open_file(name) as file:
-            if _is_parquet(file):
-                total += _parquet(file).metadata.num_rows
-            else:  # one column alone, whatever bytes it holds
-                options = _csv_options(_begin(name), lambda names: names[:1], alone=True)
-                options["convert_options"].check_utf8 = False
-                total += sum(batch.num_rows for batch in csv.open_csv(name, **options))
-    return total
-
-
 def files_of(path: Path) -> list[Path]:
     """The tables of a folder and the folders in it, by name; of a file, the file alone.
 
@@ -310,13 +296,13 @@ def _is_parquet(file: IO[bytes]) -> bool:
     return begins == b"PAR1"
 
 
-def _parquet(file: IO[bytes], ignored: Sequence[str] | None = None) -> ParquetFile:
-    """A Parquet file; nested columns are refused unless ignored, or unless nothing is read."""
+def _parquet(file: IO[bytes], ignored: Sequence[str]) -> ParquetFile:
+    """A Parquet file; nested columns are refused unless ignored."""
     from pyarrow.parquet import ParquetFile
 
     parquet = ParquetFile(file)
     _check_names(parquet.schema_arrow.names)
-    for column in parquet.schema_arrow if ignored is not None else ():
+    for column in parquet.schema_arrow:
         if pa.types.is_nested(column.type) and column.name not in ignored:
             raise ValueError(
                 f"column {column.name!r} holds {column.type}, and must hold one number or text a"

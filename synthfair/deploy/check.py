@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from synthfair.data.schema import read_schema
-from synthfair.data.tables import count_rows
+from synthfair.data.schema import Schema, read_schema
+from synthfair.data.tables import read_chunks
 from synthfair.deploy.aggregator_site import AggregatorSettings
 from synthfair.deploy.hardening import (
     MOST_BYTES,
@@ -111,7 +111,7 @@ def _server(kit: Path) -> Iterator[str]:
 def _site(kit: Path) -> Iterator[str]:
     path = kit / "local" / FILE
     settings = read_site_settings(path)
-    read_schema(settings.schema_path)
+    schema = read_schema(settings.schema_path)
     if isinstance(settings, AggregatorSettings):
         yield from _aggregator(path, settings)
         return
@@ -123,17 +123,19 @@ def _site(kit: Path) -> Iterator[str]:
         yield f"{settings.data}: cannot be read"
     advice = f"keygen --output {settings.key}, and send the server"
     yield from _key(settings.key, advice, read_signing_key)
-    yield from _limits(path, settings)
+    yield from _limits(path, settings, schema)
 
 
-def _limits(path: Path, settings: SiteSettings) -> Iterator[str]:
+def _limits(path: Path, settings: SiteSettings, schema: Schema) -> Iterator[str]:
     """Lists limits of the site that its ledger's limit must bound."""
     limits = settings.limits
     if not limits.kinds:
         yield f"{path}: limits: kinds allow none: no job may have anything"
     least = limits.least_rows or 0
-    if least and settings.data.exists() and (n := count_rows(settings.data)) < least:
-        yield f"{settings.data}: {n} rows; limits: least_rows is {least}"
+    if least and settings.data.exists():
+        n = sum(map(len, read_chunks(settings.data, schema)))
+        if n < least:
+            yield f"{settings.data}: {n} rows; limits: least_rows is {least}"
     ledger = Ledger(settings.ledger_file)
     if limits.most_epsilon is not None and limits.without_epsilon:
         yield (
