@@ -56,10 +56,9 @@ class Parties(NamedTuple):
         ]
 
 
-def parties(what=COUNTS, *, clients=3, aggregators=2, least=2, full_share=0):
+def parties(what=COUNTS, *, clients=3, aggregators=2, least=2):
     secrets = [new_aggregator_secret() for _ in range(aggregators)]
     keys = [Ed25519PrivateKey.generate() for _ in range(clients)]
     known = [key.public_key().public_bytes_raw().hex() for key in keys]
     task = make_task(what, [one.public for one in secrets], known, least_clients=least)
-    task = Task.model_validate(task.model_dump() | {"full_share": full_share})
     return Parties(task, secrets, keys)

@@ -61,16 +61,15 @@ def half_of_two(n):
 class TestShares:
     def test_messages_of_one_length_and_of_two_and_three_roles(self):
         for roles in (2, 3):
-            for full in range(roles):
-                sharing = Sharing(bytes(32), 6, roles, full)
-                vector = np.array([0, 1, -1, 2**63 - 1, -(2**63), 7])
-                messages = sharing.split(vector)
-                assert {len(message) for message in messages} == {48}
-                shares = [sharing.share(m, role) for role, m in enumerate(messages)]
-                assert sum(shares).view(np.int64).tolist() == vector.tolist()
+            sharing = Sharing(bytes(32), 6, roles)
+            vector = np.array([0, 1, -1, 2**63 - 1, -(2**63), 7])
+            messages = sharing.split(vector)
+            assert {len(message) for message in messages} == {48}
+            shares = [sharing.share(m, role) for role, m in enumerate(messages)]
+            assert sum(shares).view(np.int64).tolist() == vector.tolist()
 
     def test_a_vector_shorter_than_a_seed(self):
-        sharing = Sharing(bytes(32), 1, 2, 1)
+        sharing = Sharing(bytes(32), 1, 2)
         messages = sharing.split(np.array([5]))
         assert [len(message) for message in messages] == [32, 32]
         assert sum(sharing.share(m, r) for r, m in enumerate(messages)).tolist() == [5]
@@ -78,7 +77,7 @@ class TestShares:
     @pytest.mark.parametrize("role", [0, 1])
     def test_shares_are_uniform_whatever_the_vector(self, role):
         """All bits of a share of a constant vector, a byte in 256 cells, are equally frequent."""
-        sharing = Sharing(bytes(32), 8000, 2, 0)
+        sharing = Sharing(bytes(32), 8000, 2)
         share = sharing.share(sharing.split(np.full(8000, 3))[role], role)
         for byte in share.view(np.uint8).reshape(-1, 8).T:
             assert stats.chisquare(np.bincount(byte, minlength=256)).pvalue > ALARM
@@ -87,7 +86,7 @@ class TestShares:
     def test_a_share_says_nothing_of_the_vector(self):
         """The same seeds with another vector change nothing at the role of the seed, and all of
         the full share by the difference alone, which another seed would hide."""
-        sharing = Sharing(bytes(32), 50, 2, 0)
+        sharing = Sharing(bytes(32), 50, 2)
         one, other = (sharing.split(np.full(50, v), seeded(1)) for v in (1, 9))
         assert one[1] == other[1]
         fresh = sharing.split(np.full(50, 1))
@@ -96,7 +95,7 @@ class TestShares:
     def test_another_task_or_role_expands_a_seed_otherwise(self):
         message = bytes(32) + bytes(16)
         shares = [
-            Sharing(task, 6, 3, 0).share(message, role).tolist()
+            Sharing(task, 6, 3).share(message, role).tolist()
             for task in (bytes(32), b"\1" * 32)
             for role in (1, 2)
         ]
@@ -105,12 +104,12 @@ class TestShares:
     @pytest.mark.parametrize("message", [b"", bytes(47), bytes(49), bytes(32) + b"\1" * 16])
     def test_other_lengths_and_other_padding_are_refused(self, message):
         with pytest.raises(InputError, match="bytes inside"):
-            Sharing(bytes(32), 6, 2, 0).share(message, 1)
+            Sharing(bytes(32), 6, 2).share(message, 1)
 
     @pytest.mark.parametrize("vector", [np.zeros(5, np.int64), np.zeros(6), np.zeros(6, np.uint64)])
     def test_other_vectors_are_refused(self, vector):
         with pytest.raises(ValueError, match="must be int64"):
-            Sharing(bytes(32), 6, 2, 0).split(vector)
+            Sharing(bytes(32), 6, 2).split(vector)
 
 
 class TestNoise:

@@ -42,7 +42,6 @@ class TestTask:
             {"what": vector.model_dump()},
             {"what": COUNTS.model_dump() | {"schema_hash": "3" * 64}},
             {"aggregators": group.task.aggregators[::-1]},
-            {"full_share": 1},
             {"clients": group.task.clients[:2]},
             {"least_clients": 1},
         ]
@@ -52,7 +51,6 @@ class TestTask:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"full_share": 2}, "full_share"),
             ({"least_clients": 4}, "least_clients"),
             ({"clients": ["0" * 64] * 2}, "comes twice"),
             ({"clients": ["0" * 63]}, "clients.0"),

@@ -63,7 +63,7 @@ class SecureSums(NamedTuple):
     @property
     def upload_bytes(self) -> int:
         """Size of what a user sends in a round: a message to each aggregator, not encrypted yet."""
-        sharing = Sharing(bytes(32), self.what.length, self.aggregators, full_share=0)
+        sharing = Sharing(bytes(32), self.what.length, self.aggregators)
         return self.aggregators * sharing.message_bytes
 
     @property

@@ -128,7 +128,7 @@ def noisy_sum(
         >>> bool(np.all(np.abs(found.total - [500, 1000, 1500, 2000]) < 100))
         True
     """
-    sharing = Sharing(source(32), what.length, aggregators, full_share=0)
+    sharing = Sharing(source(32), what.length, aggregators)
     totals = np.zeros((aggregators, what.length), np.uint64)
     clients = 0
     for part in parts:

@@ -1,9 +1,9 @@
 """Additive shares modulo 2^64: none of them alone says anything about the vector they add up to.
 
-Of a vector v of k integers, all aggregators but one get a random seed s_j of 32 bytes, and the one
-that the task names gets what is missing:
+Of a vector v of k integers, all aggregators but the first get a random seed s_j of 32 bytes, and
+the first gets what is missing:
 
-    share_j = XOF(s_j),    share_full = v - sum_j XOF(s_j)    mod 2^64,
+    share_j = XOF(s_j),    share_0 = v - sum_j XOF(s_j)    mod 2^64,
 
 where XOF is SHAKE256 over the task, the role and the seed. A message with a seed is padded to the
 length of one with a full share, so that lengths say nothing. The construction is that of Prio
@@ -30,13 +30,13 @@ class Sharing(NamedTuple):
     Attributes:
         task: 32 bytes, of no other task.
         length: k, of the vectors.
-        roles: number of aggregators, 2 or more; they are 0, 1, ...
-        full_share: the role whose messages hold a full share; those of the others hold seeds.
+        roles: number of aggregators, 2 or more; they are 0, 1, ... The messages of role 0
+            hold a full share, those of the others seeds.
 
     Example:
         >>> import numpy as np
         >>> from synthfair.secure.shares import Sharing
-        >>> sharing = Sharing(bytes(32), length=5, roles=2, full_share=0)
+        >>> sharing = Sharing(bytes(32), length=5, roles=2)
         >>> messages = sharing.split(np.array([3, 0, -1, 0, 9]))
         >>> [len(message) for message in messages]
         [40, 40]
@@ -48,7 +48,6 @@ class Sharing(NamedTuple):
     task: bytes
     length: int
     roles: int
-    full_share: int
 
     @property
     def message_bytes(self) -> int:
@@ -72,13 +71,11 @@ class Sharing(NamedTuple):
             raise ValueError(
                 f"vector: {vector.dtype} {vector.shape}; must be int64 ({self.length},)"
             )
-        rest, messages = vector.astype(np.uint64), []
-        for role in range(self.roles):
-            seed = b"" if role == self.full_share else source(SEED_BYTES)
-            if seed:
-                rest -= self._expanded(seed, role)
-            messages.append(seed)
-        messages[self.full_share] = rest.astype("<u8").tobytes()
+        seeds = [source(SEED_BYTES) for _ in range(1, self.roles)]
+        full = vector.astype(np.uint64)
+        for role, seed in enumerate(seeds, 1):
+            full -= self._expanded(seed, role)
+        messages = full.astype("<u8").tobytes(), *seeds
         return [message.ljust(self.message_bytes, b"\0") for message in messages]
 
     def share(self, message: bytes, role: int, *, source: str = "message") -> np.ndarray:
@@ -87,15 +84,14 @@ class Sharing(NamedTuple):
         Raises:
             InputError: another length, or other padding than zeros; the message names ``source``.
         """
-        size = 8 * self.length if role == self.full_share else SEED_BYTES
+        size = SEED_BYTES if role else 8 * self.length
         if len(message) != self.message_bytes or any(message[size:]):
             raise InputError(
                 f"{source}: {len(message)} bytes inside; must be {size}, with zeros up to"
                 f" {self.message_bytes}"
             )
-        if role == self.full_share:
-            return np.frombuffer(message[:size], "<u8")
-        return self._expanded(message[:size], role)
+        content = message[:size]
+        return self._expanded(content, role) if role else np.frombuffer(content, "<u8")
 
     def _expanded(self, seed: bytes, role: int) -> np.ndarray:
         stream = hashlib.shake_256(DOMAIN + self.task + bytes([role]) + seed)

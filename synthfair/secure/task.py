@@ -49,8 +49,8 @@ class Task(BaseModel):
     Attributes:
         nonce: random; drawn anew by :func:`make_task`.
         what: is summed, and the noise with its guarantee.
-        aggregators: two or three that do not collude; the first has the role 0.
-        full_share: the role that gets full shares; the others get seeds.
+        aggregators: two or three that do not collude; the first has the role 0, and gets full
+            shares.
         clients: Ed25519 public keys of those that may send.
         least_clients: with fewer, nothing is answered or opened.
         without_noise: whether vectors may be summed without noise: then parts are hidden, and
@@ -66,7 +66,6 @@ class Task(BaseModel):
     nonce: Hex32
     what: Summand
     aggregators: tuple[AggregatorKeys, ...] = Field(strict=False, min_length=2, max_length=3)
-    full_share: int = Field(default=0, ge=0, le=2)
     clients: tuple[Hex32, ...] = Field(strict=False, min_length=1, max_length=MAX_CLIENTS)
     least_clients: int = Field(ge=1, le=MAX_CLIENTS)
     without_noise: bool = False
@@ -92,7 +91,7 @@ class Task(BaseModel):
     @property
     def sharing(self) -> Sharing:
         """The parameters by which the task's vectors are split into shares."""
-        return Sharing(self.id, self.what.length, len(self.aggregators), self.full_share)
+        return Sharing(self.id, self.what.length, len(self.aggregators))
 
     def role_of(self, keys: AggregatorKeys) -> int:
         """The role of the aggregator with these keys.
@@ -147,8 +146,6 @@ class Task(BaseModel):
         keys = [key for one in self.aggregators for key in (one.encryption, one.signature)]
         if len(set(keys)) < len(keys):
             raise ValueError("aggregators: each must have keys of its own")
-        if self.full_share >= len(self.aggregators):
-            raise ValueError(f"full_share: must be a role, 0 to {len(self.aggregators) - 1}")
         if len(set(self.clients)) < len(self.clients):
             raise ValueError("clients: a key comes twice")
         bare = isinstance(self.what, ClippedVectors) and self.what.rho is None
