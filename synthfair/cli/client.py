@@ -20,7 +20,6 @@ from synthfair.config.loading import load_release_config
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
-    from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.data.encode import Clipping
     from synthfair.privacy.gate import Preview
 
@@ -120,7 +119,13 @@ def client(
             raise InputError(
                 "--answer: its sums are exact: no epsilon covers them, and they are no fair release"
             )
-        _answer(
+        from synthfair.cli.show import say
+        from synthfair.jax_setup import start_jax
+
+        start_jax()
+        from synthfair.federated.refine_files import answer_question
+
+        sums = answer_question(
             data,
             schema,
             answer,
@@ -131,12 +136,16 @@ def client(
             accept_risk=accept_risk,
             force=force,
         )
+        say(
+            f"Wrote {output}: exact sums over {sums.rows[0]:,.0f} rows, which nothing makes"
+            " private. Send them to the server alone."
+        )
         return
 
     # The release, with a bar; where a person has to answer, the bar makes room.
-    from synthfair.cli.show import distilling_bar, stage_bar, warn
+    from synthfair.cli.show import distilling_bar, say, stage_bar, warn
     from synthfair.jax_setup import start_jax
-    from synthfair.report.release_tables import no_epsilon_warning
+    from synthfair.report.release_tables import fit_warnings, no_epsilon_warning, release_table
 
     if settings_of_release.epsilon is None and not is_decided:
         warn(no_epsilon_warning(settings_of_release))
@@ -144,13 +153,8 @@ def client(
     from synthfair.client import Options, RefusedReleaseError, distill_file
 
     details.unlink(missing_ok=True)  # an earlier release's checks vouch for no other
-
     options = Options(
-        force=force,
-        key=key,
-        hold_out=hold_out,
-        accept_risk=accept_risk,
-        ledger=ledger,
+        force=force, key=key, hold_out=hold_out, accept_risk=accept_risk, ledger=ledger
     )
     try:
         with ExitStack() as bars:
@@ -179,41 +183,12 @@ def client(
         with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
             _tell_checks(refused.preview, details, is_written=False)
         raise
-    _tell(outcome, receipt, details, key=sign)
-
-
-def _answer(*files: Path, **options: Any) -> None:
-    """Writes sums over the table that a question asks for."""
-    from synthfair.cli.show import say
-    from synthfair.jax_setup import start_jax
-
-    start_jax()
-    from synthfair.federated.refine_files import answer_question
-
-    sums = answer_question(*files, **options)
-    say(
-        f"Wrote {files[-1]}: exact sums over {sums.rows[0]:,.0f} rows, which nothing makes private."
-        " Send them to the server alone."
-    )
-
-
-def _tell(
-    outcome: Distillation | SurrogateRelease,
-    receipt: Receipt,
-    details: Path,
-    *,
-    key: Path | None,
-) -> None:
-    """Show what was made."""
-    from synthfair.cli.show import say, warn
-    from synthfair.report.release_tables import fit_warnings, release_table
-
     say(release_table(outcome, receipt))
     if receipt.preview:
         _tell_checks(receipt.preview, details, is_written=True)
     warn(receipt.no_trial)
-    if key:
-        say(f"Signed with {key}.")
+    if sign:
+        say(f"Signed with {sign}.")
     warn(*fit_warnings(outcome))
 
 

@@ -125,16 +125,9 @@ def server(
     )
     following = None
     if refine:
+        exchange = {"folder": refine, "releases": releases, "answers": answers or len(releases)}
         result, following = _refined(
-            result,
-            refine,
-            output,
-            server_config,
-            schema_path=schema,
-            releases=releases,
-            answers=answers,
-            test=test,
-            keys=keys,
+            result, output, server_config, schema_path=schema, test=test, keys=keys, **exchange
         )
     # Figures and the page, of the files that are there now.
     if frontier and can_draw():
@@ -183,15 +176,13 @@ def _tell(result: ServerResult, files: list[Path], following: str | None) -> Non
 
 def _refined(
     result: ServerResult,
-    folder: Path,
     output: Path,
     config: ServerConfig,
     *,
     schema_path: Path,
-    releases: tuple[Path, ...],
-    answers: int | None,
     test: tuple[Path, ...],
     keys: tuple[Path, ...],
+    **exchange: Any,
 ) -> tuple[ServerResult, str | None]:
     """Replays the exchanges, and writes the model that they lead to; with what is next."""
     from synthfair.cli.show import command, say
@@ -203,17 +194,14 @@ def _refined(
 
     if result.point is None:
         raise InputError("--refine: fair releases have no problem of the server's; take surrogates")
-    known = read_keys(keys) if keys else None
     now = replay(
-        folder,
-        result.model,
-        config,
+        model=result.model,
+        config=config,
         rho=result.point.rho,
         by=result.by,
         max_rows=result.max_rows,
-        releases=releases,
-        answers=len(releases) if answers is None else answers,
-        keys=known,
+        keys=read_keys(keys) if keys else None,
+        **exchange,
     )
     if now.exchanges:
         # The model of surrogates gives way, and what belongs to it.

@@ -25,6 +25,9 @@ from synthfair.trained import parse_model
 FOLDER = "gaps"
 """The folder, in the site's own, of the counts that it has answered with."""
 
+GROUP_BYTES = 8 * 2 * 2
+"""The size of the counts of a group, by label and decision."""
+
 
 class GapQuestion(BaseModel):
     """The question to sites; the model comes with it.
@@ -98,14 +101,9 @@ def _counts(request: Request, epsilon: float) -> bytes:
     what = schema.hash, epsilon, sha256(request.carried), content_sha256([rows])
     run = sha256(repr(what).encode())
     booking = Booking(output=request.ask.job, run=run, guarantee=guarantee_of(epsilon))
-    room = _bytes(len(schema.groups))
+    room = GROUP_BYTES * len(schema.groups)
     with request.store(FOLDER, ".counts").buy(run, booking, make, room=room) as counts:
         return counts.read()
-
-
-def _bytes(groups: int) -> int:
-    """Return the size of the counts of so many groups."""
-    return 8 * 2 * 2 * groups
 
 
 def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> None:  # noqa: ARG001
@@ -134,8 +132,8 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
     groups = tuple(map(str, schema.groups))
 
     def read(_site: str, answer: bytes) -> np.ndarray:
-        if len(answer) != _bytes(len(groups)):
-            raise InputError(f"{len(answer)} bytes; must be {_bytes(len(groups))}")
+        if len(answer) != GROUP_BYTES * len(groups):
+            raise InputError(f"{len(answer)} bytes; must be {GROUP_BYTES * len(groups)}")
         counts = np.frombuffer(answer, "<i8").reshape(len(groups), 2, 2)
         if np.abs(counts.astype(float)).max() > LARGEST_COUNT:
             raise InputError(f"counts: must be at most {LARGEST_COUNT}")

@@ -96,17 +96,20 @@ class SiteTraining:
         training = self._training
         with refused_as("message"):
             state = unpack(request.carried, training.state)
-        task = _task(request, training)
+        plan, task = training.setup.plan, None
+        if plan.secure:  # the round's sum, as the site plans it
+            task = agreed_task(request)
+            if task.what != plan.secure.what:
+                raise RefusedError("settings")
         record = _book(request, training, task)
         if self._rows is None or self._rows[0] != record.seed:
             self._rows = record.seed, _labelled_rows(request, training, record)
-        plan = training.setup.plan
         # The key of the round and the site is that of the engine in one process.
         key = jax.random.fold_in(key_from(int(record.seed, 16), 1), request.ask.round)
-        key = jax.random.fold_in(key, training.number(request.site))
+        key = jax.random.fold_in(key, agreement.sites.index(request.site))
         report = _compiled_report()(plan.algorithm, plan.protection.clip, state, self._rows[1], key)
         content = pack(report)
-        if task and plan.secure:
+        if plan.secure and task:
             part = plan.secure.what.integers(np.frombuffer(content, "<f8"))
             content = b"".join(make_uploads(task, part, request.settings.signing_key()))
         return content
@@ -129,21 +132,6 @@ class _LocalTraining(NamedTuple):
     run: str
     users: Users
     state: Any
-
-    def number(self, site: str) -> int:
-        """The site's number among all users."""
-        return self.agreement.sites.index(site)
-
-
-def _task(request: Request, training: _LocalTraining) -> Task | None:
-    """The task of the round's sum, as the site plans it; None where the server gets reports."""
-    secure = training.setup.plan.secure
-    if secure is None:
-        return None
-    task = agreed_task(request)
-    if task.what != secure.what:
-        raise RefusedError("settings")
-    return task
 
 
 def _read(request: Request, agreement: Agreement) -> _LocalTraining:
@@ -208,7 +196,8 @@ def _labelled_rows(request: Request, training: _LocalTraining, earlier: _AnswerR
         bits = np.frombuffer(bytes.fromhex(earlier.labels), np.uint8)
         labels = 2.0 * np.unpackbits(bits, count=len(rows.y)) - 1.0
         return replace(rows, y=jnp.asarray(labels, rows.y.dtype))
-    users = prepare(rows, int(earlier.seed, 16), [training.number(request.site)])
+    number = training.agreement.sites.index(request.site)
+    users = prepare(rows, int(earlier.seed, 16), [number])
     if training.agreement.config.get("epsilon") is not None:
         bits = np.packbits(np.asarray(users.y) > 0)
         record = earlier.model_copy(update={"labels": bits.tobytes().hex()})
