@@ -12,21 +12,23 @@ from synthfair.cli import main
 from synthfair.config.client_settings import DistillConfig
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import accountant, delta_of
-from synthfair.privacy.guarantee import NOT_COVERED_CONTINUOUS, Guarantee
+from synthfair.privacy.guarantee import NOT_COVERED, Guarantee
 from synthfair.privacy.ledger import Booking, Ledger
-from synthfair.privacy.mechanism import GaussianMechanism
+from synthfair.privacy.mechanism import GaussianMechanism, grid_for
 from synthfair.task.answer_store import AnswerStore
 
 
 def guarantee(epsilon=1.0, relation="add_or_remove", noise=5.0):
-    mechanism = GaussianMechanism(name="moments", sensitivity=1.0, noise=noise, times=1)
+    mechanism = GaussianMechanism(
+        name="moments", sensitivity=1.0, noise=noise, times=1, grid=grid_for(noise)
+    )
     return Guarantee(
         epsilon=epsilon,
         delta=0.01,
         relation=relation,
         mechanisms=(mechanism,),
         accountant=accountant(),
-        not_covered=NOT_COVERED_CONTINUOUS,
+        not_covered=NOT_COVERED,
     )
 
 
@@ -39,7 +41,7 @@ def ledger(tmp_path):
     return Ledger.for_table(tmp_path / "rows.csv")
 
 
-@given(noises=st.lists(st.floats(3, 50), min_size=1, max_size=5))
+@given(noises=st.lists(st.integers(3, 50), min_size=1, max_size=5))
 @settings(max_examples=20)
 def test_releases_add_up_as_independent_gaussians(tmp_path_factory, noises):
     ledger = Ledger(tmp_path_factory.mktemp("l") / "x.jsonl")
@@ -225,7 +227,7 @@ def test_what_must_be_left_is_left(ledger):
 
 
 def test_parts_of_unknown_clients_all_add_up(ledger):
-    """As earlier versions booked them: whether they are one client's is not known."""
+    """Whether they are those of one client is not known."""
     for _ in range(3):
         ledger.book(part("a" * 64, client=None))
     assert ledger.spent().epsilon(1e-6) == 1.5

@@ -96,7 +96,7 @@ def asked(rows, schema, config):
     """Exact sums and scores by mechanism, where all that was released before is the same."""
     Asked.exact = {}
     read_sums(in_memory(rows), config, schema)
-    steps = {m.name: m.step for m in make_guarantee(config, schema).sums}
+    steps = {m.name: m.grid for m in make_guarantee(config, schema).sums}
     return {
         name: np.concatenate(found) if name == "tree" else (found, steps[name])
         for name, found in Asked.exact.items()

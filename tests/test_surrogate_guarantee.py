@@ -4,13 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
-from conftest import make_schema
 
 from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.model import LinearModel
-from synthfair.privacy.accounting import accountant, mu_for
-from synthfair.privacy.guarantee import NOT_COVERED_CONTINUOUS, Guarantee
+from synthfair.privacy.accounting import mu_for
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.statement import PRIVATE_PROBLEMS, make_guarantee, require_true
 from synthfair.release.format import make_header
@@ -106,9 +105,9 @@ def test_rows_that_definitions_allow_are_rounded_and_never_shortened(schema, rel
     for name, mechanism in mechanisms(schema, relation).items():
         term = terms[name][terms[name] != 0]
         wanted = mechanism.terms(relation)
-        found = wanted.whole(term[None])[0] * mechanism.step
-        assert np.abs(found - term).max() <= mechanism.step / 2
-        far = wanted.whole(1e9 * term[None])[0] * mechanism.step
+        found = wanted.whole(term[None])[0] * mechanism.grid
+        assert np.abs(found - term).max() <= mechanism.grid / 2
+        far = wanted.whole(1e9 * term[None])[0] * mechanism.grid
         assert np.linalg.norm(far) <= mechanism.sensitivity
 
 
@@ -198,24 +197,3 @@ def test_a_guarantee_of_one_kind_of_release_is_not_that_of_another(schema):
         require_true(make_guarantee(fair, schema), private(), schema)
     with pytest.raises(ValueError, match="must be .'moments', 'curvature'"):
         require_true(make_guarantee(private(), schema), fair, schema)
-
-
-def test_a_surrogate_that_an_earlier_version_booked_still_counts(tmp_path):
-    """Its sums are no longer made, but what they cost was spent."""
-    sums = [("cell_moments", 1.9704853463043057, 10.396103066470053)]
-    sums += [("histograms", 1.4142135623730951, 7.461263277093138)]
-    names = ("name", "sensitivity", "noise")
-    guarantee = Guarantee(
-        epsilon=1.0,
-        delta=1e-5,
-        relation="add_or_remove",
-        mechanisms=tuple(dict(zip(names, one, strict=True)) | {"times": 1} for one in sums),
-        accountant=accountant(),
-        not_covered=NOT_COVERED_CONTINUOUS,
-    )
-    Ledger(tmp_path / "l.jsonl").book(
-        Booking(output="a.parquet", run="0" * 64, guarantee=guarantee)
-    )
-    assert Ledger(tmp_path / "l.jsonl").spent().epsilon(1e-5) == pytest.approx(1.0, rel=1e-5)
-    with pytest.raises(ValueError, match=NAMES):
-        require_true(guarantee, private(), make_schema())

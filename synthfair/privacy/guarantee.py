@@ -25,7 +25,6 @@ from synthfair.privacy.accounting import (
     SampledSums,
     Sampling,
     compose,
-    delta_of,
     discrete_delta_of,
 )
 from synthfair.privacy.mechanism import (
@@ -65,13 +64,6 @@ NOT_COVERED = (
     "Other releases about the same persons; the client's ledger adds up those that it knows of.",
 )
 """Limits of every guarantee."""
-
-NOT_COVERED_CONTINUOUS = (
-    *NOT_COVERED[:2],
-    "Attacks on floating-point arithmetic (Mironov 2012): the noise is not discrete.",
-    *NOT_COVERED[2:],
-)
-"""Limits of guarantees of earlier versions, whose mechanisms have no grid."""
 
 SIMULATED = (
     "Rounds run in one process, as here: a simulation, in which that process sees everything."
@@ -193,7 +185,7 @@ class Guarantee(BaseModel):
     Dwork et al. (2006). It is of a release; of a training, and all that its server saw; or, with no
     mechanism named and a delta of 0, of counts or reports with noise of Laplace's kind, whose
     epsilon is pure. One whose mechanisms have no samples, and do not give its epsilon and delta,
-    cannot be made: it is checked by :func:`delta_of`.
+    cannot be made: it is checked by :func:`synthfair.privacy.accounting.discrete_delta_of`.
 
     Attributes:
         epsilon: positive.
@@ -279,11 +271,6 @@ class Guarantee(BaseModel):
         return self.composition.mu
 
     @property
-    def is_discrete(self) -> bool:
-        """Whether all noise of a release is; that of earlier versions is not."""
-        return all(m.grid for m in self.of_release)
-
-    @property
     def for_deployment(self) -> Guarantee:
         """The same guarantee for a training whose server and users are machines of their own."""
         limits = [line for line in self.not_covered if line != SIMULATED]
@@ -319,10 +306,10 @@ class Guarantee(BaseModel):
             return self
         if not re.match(ACCOUNTANT, self.accountant):
             raise ValueError(f"accountant: {self.accountant!r} is none")
-        if self.not_covered != (NOT_COVERED if self.is_discrete else NOT_COVERED_CONTINUOUS):
+        if self.not_covered != NOT_COVERED:
             raise ValueError("not_covered: must say all that is not covered, and nothing else")
         mu = self.mu
-        delta = (discrete_delta_of if self.is_discrete else delta_of)(mu, self.epsilon)
+        delta = discrete_delta_of(mu, self.epsilon)
         if delta > self.delta * (1 + ROUNDING):
             raise ValueError(
                 f"mechanisms of mu = {mu:.4g} have delta = {delta:.3g} at epsilon ="

@@ -32,7 +32,6 @@ SumName = Literal[
     "tables",
     "column_moments",
     "anchors",
-    "cell_moments",
 ]
 """Names of the sums that mechanisms release.
 
@@ -40,8 +39,7 @@ SumName = Literal[
   each step; smooth selection rates and their gradients by group and label, in each step.
 - Of surrogates, by group and label: rows at each level of each column; at each pair of levels of
   two columns, for those on a tree, or for all; products of numeric columns' scores, and their
-  values; smooth rates of models.
-- "cell_moments" stands in ledgers of earlier versions alone, and is never made."""
+  values; smooth rates of models."""
 
 NEVER_OPPOSED: frozenset[SumName] = frozenset({"histograms", "pairs", "tables"})
 """Sums in which the terms of any two rows have an inner product of at least 0: they are counts."""
@@ -53,15 +51,14 @@ SCORE_GRID = 2.0**-10
 class GaussianMechanism(BaseModel):
     """One Gaussian mechanism: mu-GDP with mu = sqrt(times) sensitivity / noise.
 
-    With discrete noise nearly so, see :func:`synthfair.privacy.accounting.discrete_delta_of`.
+    Nearly so, as the noise is discrete, see :func:`synthfair.privacy.accounting.discrete_delta_of`.
 
     Attributes:
         name: what it releases sums of.
         sensitivity: Euclidean norm by which a neighbour can change the sum, rounding included.
         noise: standard deviation of what is added to each entry; a whole number of steps.
         times: how often it is used, at most.
-        grid: the step, a power of 4, of which terms and noise are whole multiples. None in files of
-            earlier versions, whose noise was continuous.
+        grid: the step, a power of 4, of which terms and noise are whole multiples.
     """
 
     model_config = STRICT
@@ -70,7 +67,7 @@ class GaussianMechanism(BaseModel):
     sensitivity: float = Field(gt=0)
     noise: float = Field(gt=0)
     times: int = Field(ge=1, le=10_000)
-    grid: float | None = Field(default=None, gt=0)
+    grid: float = Field(gt=0)
 
     @property
     def mu(self) -> float:
@@ -78,16 +75,9 @@ class GaussianMechanism(BaseModel):
         return math.sqrt(self.times) * self.sensitivity / self.noise
 
     @property
-    def step(self) -> float:
-        """The grid, which must be there."""
-        if self.grid is None:
-            raise ValueError(f"{self.name}: noise without a grid is read, but not made")
-        return self.grid
-
-    @property
     def steps(self) -> Fraction:
         """The noise in steps of the grid."""
-        return Fraction(self.noise) / Fraction(self.step)
+        return Fraction(self.noise) / Fraction(self.grid)
 
     def terms(self, relation: Relation) -> Terms:
         """Brings rows to the bound that the sensitivity implies, and to the grid.
@@ -96,12 +86,10 @@ class GaussianMechanism(BaseModel):
             relation: for which the sensitivity was computed.
         """
         unit = sensitivity(1.0, relation, never_opposed=self.name in NEVER_OPPOSED)
-        return Terms(self.sensitivity / unit, self.step)
+        return Terms(self.sensitivity / unit, self.grid)
 
     @model_validator(mode="after")
     def _has_a_fine_grid(self) -> GaussianMechanism:
-        if self.grid is None:
-            return self
         mantissa, exponent = math.frexp(self.grid)
         if mantissa != 0.5 or exponent % 2 == 0:
             raise ValueError(f"{self.name}: grid {self.grid!r} must be a power of 4")

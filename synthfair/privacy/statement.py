@@ -37,10 +37,8 @@ RISKS = {
     "near": "Holds more near copies of real rows than chance allows.",
     "labels": "Holds the groups and labels of the real rows, in order.",
     "single": "Points to single real rows more often than chance allows.",
-    "transformed": "Holds real rows with columns scaled, shifted, reversed or in another order.",
 }
-"""Reasons to stop a release, which say nothing else of the real rows. The last line stands in
-releases of earlier versions alone."""
+"""Reasons to stop a release, which say nothing else of the real rows."""
 
 UNSEEN = "To be released whatever the checks found, or did not find."
 """The accepted risk of a release with an epsilon, which does not cover what checks find."""
