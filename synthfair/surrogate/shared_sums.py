@@ -315,7 +315,7 @@ def _require_own(
 ) -> None:
     """Refuses a sum that settings and schema do not ask for: one with less noise, for instance."""
     own = _as_row_sums(question, config, schema, clients=what.clients)
-    for key, wanted in own.model_dump().items():
+    for key, wanted in sorted(own.model_dump().items()):  # epsilon before what follows from it
         found = getattr(what, key)
         computed = key in ("square", "rho")
         if not (math.isclose(found, wanted, rel_tol=ALIKE) if computed else found == wanted):
