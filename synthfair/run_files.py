@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -20,7 +20,7 @@ from synthfair.config.target import Target
 from synthfair.errors import InputError, reason
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.files import open_file, read_as, write_json
+from synthfair.files import open_file
 from synthfair.postprocess.histogram import LabelCounts
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.guarantee import Guarantee, SumOfShares
@@ -28,8 +28,6 @@ from synthfair.privacy.statement import PrivacyStatement
 
 MAX_BYTES = 100_000_000
 """The largest file that is read; a metrics.json of a thousand clients is a hundredth of it."""
-
-_File = TypeVar("_File", bound=BaseModel)
 
 
 class Communication(NamedTuple):
@@ -379,20 +377,6 @@ class GapsFile(BaseModel):
     model: _Line | None = None
     guarantee: Guarantee | None = None
     sites: list[_Line] = []
-
-
-def write_gaps(document: GapsFile, path: Path) -> None:
-    """Write a gaps.json, with what its measurement has, whole or not at all."""
-    write_json(path, document.model_dump(mode="json", exclude_unset=True))
-
-
-def read_run_file(path: Path, kind: type[_File]) -> _File:
-    """Reads a metrics.json, gaps.json or federation.json.
-
-    Raises:
-        InputError: unreadable, too large, or not of that kind; the message names key and value.
-    """
-    return read_as(path, kind, MAX_BYTES)
 
 
 MOST_LINES = 10_000

@@ -10,7 +10,7 @@ from synthfair.config.client_settings import DistillConfig
 from synthfair.config.loading import load_release_config, load_settings
 from synthfair.data.datasets import configs_folder
 from synthfair.errors import InputError
-from synthfair.federated import METHODS, TrainConfig, load_train_config
+from synthfair.federated import METHODS, TrainConfig
 
 
 def config_file(tmp_path, text):
@@ -28,7 +28,7 @@ def test_file_then_flags(tmp_path):
 @pytest.mark.parametrize("path", sorted(configs_folder().glob("*/*.toml")), ids=str)
 def test_every_config_in_the_project_is_valid(path):
     if "fpfl" in path.name:
-        assert load_train_config(path).method == "fpfl"
+        assert load_settings(TrainConfig, path, {}).method == "fpfl"
     else:
         assert load_release_config(path)[0].rho_o == 10
 
@@ -94,7 +94,7 @@ def test_a_method_is_its_settings(method):
     unread = {key: field.default for key, field in others.items() if not config.reads(key)}
     for key, value in unread.items():
         with pytest.raises(InputError, match=f"flags: {key}: not read by {method}"):
-            load_train_config(None, method=method, **{key: value or "0"})
+            load_settings(TrainConfig, None, {"method": method, key: value or "0"})
 
 
 def test_every_method_has_a_flag():
@@ -109,7 +109,7 @@ def test_every_method_has_a_flag():
 @pytest.mark.parametrize("method", [3, ["fpfl"], "fed"])
 def test_a_method_that_is_none_is_refused(method):
     with pytest.raises(InputError, match="method"):
-        load_train_config(None, method=method)
+        load_settings(TrainConfig, None, {"method": method})
 
 
 def test_server_settings():

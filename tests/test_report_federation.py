@@ -6,11 +6,11 @@ import pytest
 from report_runs import tables, write_run
 
 from synthfair.errors import InputError
-from synthfair.files import write_json
+from synthfair.files import read_as, write_json
 from synthfair.report.page import write_report
 from synthfair.report.result_tables import federation_table
 from synthfair.report.text_table import plain_text
-from synthfair.run_files import read_run_file
+from synthfair.run_files import MAX_BYTES
 from synthfair.task.federation_file import CODES, FederationFile, ServerCode, SiteCode
 
 pytestmark = pytest.mark.usefixtures("text_only")
@@ -95,7 +95,7 @@ def test_names_of_sites_are_not_markup(run, tmp_path):
     path = write(run, sites=hostile)
     write_report(run, tmp_path / "page.html")
     assert "<script>" not in (tmp_path / "page.html").read_text()
-    assert "[red]" in plain_text(federation_table(read_run_file(path, FederationFile)))
+    assert "[red]" in plain_text(federation_table(read_as(path, FederationFile, MAX_BYTES)))
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_names_of_sites_are_not_markup(run, tmp_path):
 def test_a_file_that_is_none_is_refused(run, changes, said):
     path = write(run, **changes)
     with pytest.raises(InputError, match=said):
-        read_run_file(path, FederationFile)
+        read_as(path, FederationFile, MAX_BYTES)
 
 
 def test_a_terminal_shows_codes_in_words(run):
-    text = plain_text(federation_table(read_run_file(write(run), FederationFile)))
+    text = plain_text(federation_table(read_as(write(run), FederationFile, MAX_BYTES)))
     assert "283,000" in text
     assert CODES["releases"] in " ".join(text.split())

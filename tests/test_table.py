@@ -13,6 +13,7 @@ from synthfair.cli import deploy
 from synthfair.data.encode import ClippedColumn
 from synthfair.evaluation import Evaluation
 from synthfair.fairness.metrics import Metric, Rates
+from synthfair.files import write_json
 from synthfair.privacy.gate import Comparison, Preview
 from synthfair.report.gaps import estimate_tables, gap_table
 from synthfair.report.release_tables import (
@@ -31,7 +32,7 @@ from synthfair.report.result_tables import (
     overview_tables,
 )
 from synthfair.report.text_table import LONG, Table, plain_text
-from synthfair.run_files import GapsFile, Influence, Influences, write_gaps
+from synthfair.run_files import GapsFile, Influence, Influences
 from synthfair.task.federation_file import FederationFile, SiteRecord
 
 CLIENTS = [f"community hospital of the north {i}" for i in range(9)] + ["north_western_bank_branch"]
@@ -232,7 +233,8 @@ def test_the_same_table_is_printed_at_several_widths():
 def test_a_jobs_tables_follow_the_terminal(width, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
     gap = GAP | {"rate": "true_positive_rate"}
-    write_gaps(gaps_file(sites=CLIENTS, gaps=[gap]), tmp_path / "gaps.json")
+    document = gaps_file(sites=CLIENTS, gaps=[gap]).model_dump(mode="json", exclude_unset=True)
+    write_json(tmp_path / "gaps.json", document)
     deploy.tell(Any(federation=federation(), completed=True), tmp_path)
     text = capsys.readouterr().out
     assert "…" not in text

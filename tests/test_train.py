@@ -11,6 +11,7 @@ from conftest import make_schema, make_table
 
 from synthfair import read_model
 from synthfair.checkpoint import Checkpoint, CheckpointFile
+from synthfair.config.loading import load_settings
 from synthfair.data.encode import encode
 from synthfair.data.schema import Categorical
 from synthfair.errors import InputError
@@ -20,7 +21,6 @@ from synthfair.federated import (
     TrainFiles,
     UserAssignment,
     assign_users,
-    load_train_config,
     make_user_data,
     train_rounds,
     train_table,
@@ -343,7 +343,7 @@ def test_noise_does_not_choose_parameters_that_are_no_numbers():
 )
 def test_settings_that_contradict_each_other_are_refused(wrong, complaint):
     with pytest.raises(InputError, match=complaint):
-        load_train_config(None, **wrong)
+        load_settings(TrainConfig, None, wrong)
 
 
 class TestAssignment:

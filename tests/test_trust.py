@@ -15,11 +15,12 @@ from test_influence import some_pool
 
 import synthfair as sf
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
+from synthfair.files import read_as
 from synthfair.model import Rows
 from synthfair.release.format import write_release
 from synthfair.report.result_tables import influence_table
 from synthfair.report.text_table import plain_text
-from synthfair.run_files import MetricsFile, read_run_file
+from synthfair.run_files import MAX_BYTES, MetricsFile
 from synthfair.server import measure_influence, serve
 from synthfair.server.pooling import make_pool
 from synthfair.server.trust import LITTLE, PULL, WeightProblem, hypergradient, learn_weights
@@ -290,5 +291,5 @@ def test_files_say_what_counts(tmp_path):
     own = releases["c0"].weight
     np.testing.assert_allclose(records.weight[: len(own)], weights["c0"] * own)
     assert "weight" in plain_text(influence_table(served.influences), width=200)
-    metrics = read_run_file(tmp_path / "server" / "metrics.json", MetricsFile)
+    metrics = read_as(tmp_path / "server" / "metrics.json", MetricsFile, MAX_BYTES)
     assert metrics.influence.releases["c0"].weight == weights["c0"]

@@ -195,10 +195,11 @@ def tell(run: JobResult, output: Path) -> None:
     from math import isnan
 
     from synthfair.cli.show import say, warn
+    from synthfair.files import read_as
     from synthfair.report.gaps import gap_table
     from synthfair.report.result_tables import NAMES, federation_table
     from synthfair.report.text_table import Table
-    from synthfair.run_files import GapsFile, MetricsFile, read_run_file
+    from synthfair.run_files import MAX_BYTES, GapsFile, MetricsFile
 
     if run.federation:
         say(federation_table(run.federation))
@@ -208,12 +209,12 @@ def tell(run: JobResult, output: Path) -> None:
         return
     metrics = output / "metrics.json"
     if metrics.exists():
-        document = read_run_file(metrics, MetricsFile)
+        document = read_as(metrics, MetricsFile, MAX_BYTES)
         names = ("accuracy", "spd", "equal_opportunity_difference")
         metrics = {NAMES[name]: getattr(document, name) for name in names}
         rows = [(name, metric) for name, metric in metrics.items() if not isnan(metric.value)]
         say(Table(("all test rows", "value"), rows, caption="95 % intervals"))
     gaps = output / "gaps.json"
     if gaps.exists():
-        say(gap_table(read_run_file(gaps, GapsFile)))
+        say(gap_table(read_as(gaps, GapsFile, MAX_BYTES)))
     say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")

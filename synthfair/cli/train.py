@@ -15,6 +15,7 @@ from synthfair.cli.parameters import (
     SchemaFile,
     Switch,
 )
+from synthfair.config.loading import load_settings
 from synthfair.config.rules import ParityNotion
 from synthfair.errors import InputError
 
@@ -191,7 +192,7 @@ def train(
     from synthfair.config.server_settings import ServerConfig
     from synthfair.fairness.intervals import near_constant
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
-    from synthfair.federated.methods import load_train_config
+    from synthfair.federated.methods import TrainConfig
     from synthfair.federated.refine import read_start
     from synthfair.postprocess import read_weights
     from synthfair.privacy.ledger import ENDING, Ledger
@@ -200,7 +201,7 @@ def train(
 
     # The settings, and whose a row is.
     found = {"start": read_start(start, table_schema)} if start else {}
-    method_config = load_train_config(config, **settings, **found)
+    method_config = load_settings(TrainConfig, config, settings | found)
     private = all(method_config.get(key) is not None for key in ("epsilon", "cohort"))
     if private and method_config.get("sampling") == "fixed":
         warn(

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from synthfair.deploy.hardening import PROGRESS, role_of, startup_file
 from synthfair.deploy.project import require_engine
 from synthfair.errors import InputError, reason
-from synthfair.files import read_document, validated
-from synthfair.run_files import read_run_file
+from synthfair.files import read_as, read_document, validated
+from synthfair.run_files import MAX_BYTES as LARGEST
 from synthfair.task.federation_file import FILE, FederationFile
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _fetch(session: Session, job: str, output: Path) -> FederationFile | None:
         for path in paths[0].parent.iterdir():
             if path.name in RESULTS and _is_ordinary(path):
                 path.replace(output / path.name)
-    return read_run_file(output / FILE, FederationFile)
+    return read_as(output / FILE, FederationFile, LARGEST)
 
 
 def _is_ordinary(path: Path) -> bool:

@@ -7,7 +7,7 @@ from .fair_sgd import FairSgd, FairSgdSettings
 from .fedavg import FedAvg, FedAvgSettings
 from .fpfl import FedSgdSettings, Fpfl, FpflSettings, MmdmSettings
 from .method_settings import TrainingPlan
-from .methods import METHODS, TrainConfig, load_train_config
+from .methods import METHODS, TrainConfig
 from .networks import LogisticRegression, Perceptron
 from .parity import Parity
 from .privfairfl import PrivFairFLPostSettings, PrivFairFLPreSettings
@@ -61,7 +61,6 @@ __all__ = [
     "Users",
     "assign_users",
     "engine",
-    "load_train_config",
     "make_secure_sums",
     "make_two_phase",
     "make_user_data",

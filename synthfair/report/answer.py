@@ -23,9 +23,10 @@ from synthfair.fairness.intervals import (
     verdict,
 )
 from synthfair.fairness.metrics import METRIC_OF, Metric
+from synthfair.files import read_as
 from synthfair.report.overview import ACCURACY_GAP, Overview, Summary, overviews
 from synthfair.report.results import METRICS, Result
-from synthfair.run_files import MetricsFile, read_run_file
+from synthfair.run_files import MAX_BYTES, MetricsFile
 
 COMPARED = {
     "spd": "selection rates",
@@ -142,9 +143,8 @@ def sentence(
 
 def run_sentence(folder: Path) -> str:
     """The :func:`sentence` on the run whose metrics.json is in a folder."""
-    (overview,) = overviews(
-        [Result(folder, folder.name, read_run_file(folder / METRICS, MetricsFile))]
-    )
+    metrics = read_as(folder / METRICS, MetricsFile, MAX_BYTES)
+    (overview,) = overviews([Result(folder, folder.name, metrics)])
     return answer(overview).sentence
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.config.server_settings import FOR_SURROGATES
 from synthfair.errors import InputError
+from synthfair.files import read_as
 from synthfair.report.text_table import as_text
-from synthfair.run_files import FrontierLine, GapsFile, MetricsFile, read_frontier, read_run_file
+from synthfair.run_files import MAX_BYTES, FrontierLine, GapsFile, MetricsFile, read_frontier
 from synthfair.task.federation_file import FILE as FEDERATION
 from synthfair.task.federation_file import FederationFile
 from synthfair.trained import TrainedModel, read_model
@@ -101,10 +102,10 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
         result = Result(
             folder,
             name,
-            read_run_file(folder / METRICS, MetricsFile),
-            read_run_file(gaps, GapsFile) if gaps.exists() else None,
+            read_as(folder / METRICS, MetricsFile, MAX_BYTES),
+            read_as(gaps, GapsFile, MAX_BYTES) if gaps.exists() else None,
             read_frontier(frontier) if frontier.exists() else (),
-            read_run_file(sites, FederationFile) if sites.exists() else None,
+            read_as(sites, FederationFile, MAX_BYTES) if sites.exists() else None,
             read_model(model) if model.exists() else None,
         )
         results.append(result)
