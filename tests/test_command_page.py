@@ -1,10 +1,13 @@
-"""docs/command-line.md lists what the command line has."""
+"""Pages list what the command line, and configuration files, have."""
 
 import re
 
+import pytest
 from test_help import ABOVE, ALL
 
 from synthfair.cli import COMMANDS, EXIT_CODES
+from synthfair.config.client_settings import DistillConfig, SurrogateConfig
+from synthfair.config.server_settings import ServerConfig
 from synthfair.data.datasets import configs_folder
 
 PAGE = (configs_folder().parent / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -33,3 +36,13 @@ def test_the_page_lists_every_command_with_its_purpose():
 def test_the_page_has_the_exit_codes():
     found = dict(re.findall(r"^\| (\d+) \| (.*?) \|", PAGE, re.MULTILINE))
     assert found == {str(code): meaning for code, meaning in EXIT_CODES.items()}
+
+
+@pytest.mark.parametrize(
+    ("page", "settings"),
+    [("method", DistillConfig), ("method", SurrogateConfig), ("server", ServerConfig)],
+)
+def test_every_key_of_a_configuration_file_is_on_its_page(page, settings):
+    text = (configs_folder().parent / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    for key in settings.model_fields:
+        assert f"`{key}`" in text or f"`--{key.replace('_', '-')}`" in text, key
