@@ -141,8 +141,9 @@ def test_of_a_wrong_archive_nothing_is_stored(zipped, cache, change, complaint):
     assert list(cache.iterdir()) == []
 
 
-def test_a_file_without_an_address_must_be_at_hand(served):
-    with pytest.raises(InputError, match=f"table.csv: not in .*{DATA_VARIABLE}"):
+def test_a_file_without_an_address_must_be_at_hand(served, cache, tmp_path, monkeypatch):
+    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
+    with pytest.raises(InputError, match=f"table.csv: not in {tmp_path} or {cache}, and no "):
         find_file(served._replace(url=""))
 
 

@@ -85,6 +85,10 @@ def test_a_completed_draft_encodes_the_table():
         ({"sensitive": "income"}, "'income': holds 120 values"),
         ({"positive": []}, "positive : must be some"),
         ({"table": make_table().assign(town=None)}, "'town': holds 0 values"),
+        (
+            {"table": make_table().assign(paid="yes")},
+            "'paid': holds 1 values; choose a column of 2",
+        ),
     ],
 )
 def test_roles_that_cannot_be(changes, complaint):
@@ -92,9 +96,16 @@ def test_roles_that_cannot_be(changes, complaint):
         draft(**changes)
 
 
-def test_positive_names_a_number():
+@pytest.mark.parametrize("positive", [["1"], ["1.0"], ["1", "1"], ["1", "1.0"], 1.0, True])
+@pytest.mark.parametrize("as_text", [False, True])
+def test_positive_names_a_number(positive, as_text):
     table = make_table().assign(paid=lambda t: (t["paid"] == "yes").astype(float))
-    assert draft(table, positive=["1"])["positive"] == 1
+    assert draft(table.astype(str) if as_text else table, positive=positive)["positive"] == 1
+
+
+def test_a_value_that_is_given_twice_counts_once():
+    table = make_table().assign(paid=np.resize(["a", "b", "c"], 120))
+    assert draft(table, positive=["a", "b", "a"])["positive"] == ["a", "b"]
 
 
 RNG = np.random.default_rng(0)
@@ -362,7 +373,9 @@ def test_a_row_that_was_taken_for_the_header_is_no_draft(typed):
 
 @pytest.mark.parametrize("first", [0, 1999])
 def test_names_that_count_up_are_a_header(first):
-    table = pd.DataFrame(np.tile([0, 1], (4, 2)), columns=[str(first + i) for i in range(4)])
+    table = pd.DataFrame(
+        np.tile([[0, 1], [1, 0]], (2, 2)), columns=[str(first + i) for i in range(4)]
+    )
     roles = {"label": str(first), "positive": 0, "sensitive": str(first + 1)}
     assert draft(table, **roles)["label"] == str(first)
     with pytest.raises(InputError, match="looks like a row"):

@@ -27,6 +27,7 @@ def test_a_written_file_is_read_back(tmp_path):
         ({"k": 1.0}, "unknown key"),
         ({"groups": [f"g{i}" for i in range(501)]}, "500"),
         ({"groups": ["f", "f"]}, "named twice"),
+        ({"groups": ["f", "(no value)"]}, "at least two must be others than '\\(no value\\)'"),
         ({"lower": 9.0}, "must be below upper"),
         ({"groups": ["f\n", "m"]}, "printable"),
         ({"epsilon1": -1.0}, "epsilon1 = -1"),

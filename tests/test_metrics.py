@@ -91,6 +91,12 @@ def test_covariance_is_numpys_and_the_largest_of_many():
     assert found == pytest.approx(max(map(abs, each)))
 
 
+@pytest.mark.parametrize("groups", [["f", "m"], ["0", "1"], [0, 2], [0, 0.5]])
+def test_groups_that_are_no_indices_are_refused(groups):
+    with pytest.raises(sf.InputError, match="sensitive_features: must be group indices, 0 to 1"):
+        statistical_parity_difference([0, 1], sensitive_features=groups)
+
+
 def test_a_group_without_rows_leaves_gaps_undefined():
     y, score, s = sample(0)
     found = metrics_with_intervals(Scored(y, score, np.zeros_like(s)), resamples=5, seed=0)

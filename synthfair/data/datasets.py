@@ -230,7 +230,7 @@ def find_file(source: Source) -> Path:
     # requests' exceptions are OSErrors, too; a member that is not there is a KeyError.
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise InputError(
-            f"{source.file}: not in {folder or cache}, and no download: {reason(error)}."
-            f" Put the file into a folder and name that folder in {DATA_VARIABLE}"
+            f"{source.file}: not in {f'{folder} or ' if folder else ''}{cache}, and no download:"
+            f" {reason(error)}. Put the file into a folder and name that folder in {DATA_VARIABLE}"
         ) from error
     return Path(path)

@@ -125,8 +125,10 @@ def draft_document(
     columns = {column: entry for column, (entry, _) in drafts.items() if entry}
     values = columns[label]["categories"]
     given = np.atleast_1d(np.array(positive, object)).tolist()
-    chosen = [next((v for v in values if v == one or str(v) == str(one)), None) for one in given]
-    if not chosen or None in chosen or len(set(chosen)) == len(values) > 1:
+    pairs = zip(given, as_numbers(pd.Series(given)), strict=True)  # of numbers, "1.0" is 1
+    found = (next((v for v in values if v == n or str(v) == str(one)), None) for one, n in pairs)
+    chosen = list(dict.fromkeys(found))
+    if not chosen or None in chosen or len(chosen) == len(values):
         some = f"must be some, but not all, values of {label!r}: {shown(values)}"
         raise InputError(f"positive {shown(given)}: {some}")
     to_review = {
@@ -239,9 +241,9 @@ def draft_column(
             (not like_code, number, f"{n} whole numbers"),
         ]
     elif n > 1:
-        words = counts[~np.isfinite(as_numbers(counts.index.to_series()))]
-        rare = len(words) <= 5 and 2 * words.sum() <= rows
-        but_for = f"numbers, but for {shown([repr(word) for word in sorted(words.index)])}"
+        odd = counts[~np.isfinite(as_numbers(counts.index.to_series()))]
+        rare = len(odd) <= 5 and 2 * odd.sum() <= rows
+        but_for = f"numbers, but for {shown([repr(text) for text in sorted(odd.index)])}"
         rules += [
             (n <= MAX_CATEGORIES, listed, f"{n} values"),
             (rare, None, f"{but_for}: missing? Draft anew with --missing"),
@@ -267,7 +269,8 @@ def _draft_role(
     """Return the entry of a label or a sensitive attribute, and why. Raises InputError: of none."""
     texts = _counts(values, missing)
     counts = _by_number(texts)
-    if not 0 < (n := len(counts)) <= MAX_CATEGORIES:
+    least = 2 if role == "label" else 1
+    if not least <= (n := len(counts)) <= MAX_CATEGORIES:
         remedy = f"choose a column of 2 to {MAX_CATEGORIES} values, or add one to the file"
         raise InputError(f"{role} {values.name!r}: holds {n} values; {remedy}")
     if texts.sum() == len(values):

@@ -90,7 +90,7 @@ def statistical_parity_difference(
         From -1 to 1; with more than two groups the largest rate minus the smallest.
 
     Raises:
-        InputError: decisions of other values, such as text.
+        InputError: decisions or groups of other values, such as text.
 
     Example:
         >>> import synthfair as sf
@@ -100,7 +100,10 @@ def statistical_parity_difference(
     decided = np.asarray(y_pred)
     if not (np.isin(decided, (-1, 1)).all() or np.isin(decided, (0, 1)).all()):
         raise InputError("y_pred: must be -1 and +1, 0 and 1, or booleans, as of y == positive")
-    rows = Scored(y=decided, score=decided, s=np.asarray(sensitive_features), n_groups=n_groups)
+    groups = np.asarray(sensitive_features)
+    if not {*groups.tolist()} <= {*range(n_groups)}:
+        raise InputError(f"sensitive_features: must be group indices, 0 to {n_groups - 1}")
+    rows = Scored(y=decided, score=decided, s=groups, n_groups=n_groups)
     rates = [group.selection_rate for group in group_rates(rows)]
     return float(rates[1] - rates[0] if n_groups == 2 else np.ptp(rates))
 

@@ -77,6 +77,8 @@ class Collection(BaseModel):
         name, times = Counter(self.groups).most_common(1)[0]
         if times > 1:
             raise ValueError(f"group {name!r} is named twice")
+        if len(self.compared) < 2:
+            raise ValueError(f"groups: at least two must be others than {NO_VALUE!r}")
         if not SMALLEST_RANGE <= self.upper - self.lower <= LARGEST_RANGE:
             raise ValueError(
                 f"lower = {self.lower:g} must be below upper = {self.upper:g}, by"

@@ -69,7 +69,7 @@ def measure_influence(
             the others, by their weights, and of fair releases not-a-number.
         config: as given to :func:`synthfair.pool_and_train`.
         rho: weight of the penalty that it was trained with, of surrogates; that of the settings if
-            not given.
+            not given, unless they ask for a search.
         model: as given to :func:`synthfair.pool_and_train`.
         penalty: as given to :func:`synthfair.pool_and_train`.
         trusted: as given to :func:`synthfair.pool_and_train`.
@@ -78,9 +78,11 @@ def measure_influence(
         By the same names; none for a single release, which nothing can be compared with.
 
     Raises:
-        InputError: no release, or a table that does not fit the schema.
+        InputError: no release, a table that does not fit the schema, or no rho after a search.
     """
     pooled = make_pool(releases, trained.schema_, config, penalty=penalty, trusted=trusted)
+    if rho is None and config is not None and config.searches:
+        raise InputError("rho: must be given, as the weight was searched for")
     return influence_in(pooled, trained, tables, rho=rho, model=model)
 
 
