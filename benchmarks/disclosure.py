@@ -31,13 +31,13 @@ NEAR, STEP = 0.01, 2.0**-16
 
 CONFIGS: dict[str, ReleaseConfig] = {
     "fair": sf.DistillConfig(),
-    "fair --labels copy": sf.DistillConfig(labels="copy"),
+    "fair labels = copy": sf.DistillConfig(labels="copy"),
     "surrogate": sf.SurrogateConfig(),
     "surrogate --k-min 10": sf.SurrogateConfig(k_min=10),
     "fair --epsilon 1": sf.DistillConfig(epsilon=1.0, delta=1e-6, start="middle"),
     "surrogate --epsilon 1 --k-min 10": sf.SurrogateConfig(epsilon=1.0, delta=1e-6, k_min=10),
 }
-"""By kind of file and flags of the client; delta is 1e-6."""
+"""By kind of file, and flags or keys of the client; delta is 1e-6."""
 
 SMALL = ({"steps": 5}, {})
 """In a smoke run."""
