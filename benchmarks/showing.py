@@ -31,8 +31,6 @@ def published(name: str) -> list[dict[str, str]]:
 WORSE = " ‡"
 """Marks what the constant classifier beats."""
 
-WORSE_NOTE = "‡ marks what is no more accurate than the constant classifier, which has no gap."
-
 
 def mark(accuracy: Mean | float | None, constant: Mean | float | None) -> str:
     """A sign where the constant classifier is as accurate, and therefore better.

@@ -1,4 +1,4 @@
-"""Settings from TOML files and flags, where an unknown key is an error; and what to type again."""
+"""Settings from TOML files and flags, where an unknown key is an error."""
 
 from __future__ import annotations
 
@@ -72,14 +72,6 @@ def load_release_config(
             " one"
         )
     return config, is_decided
-
-
-def changed_settings(config: DistillConfig | SurrogateConfig) -> dict[str, Any]:
-    """Return the settings that differ from the defaults of that wanted gap and epsilon."""
-    names = {"max_gap", "epsilon", "delta"} & type(config).model_fields.keys()
-    goals = {name: getattr(config, name) for name in names}
-    default = type(config)(**goals).model_dump() | dict.fromkeys(goals)
-    return {k: v for k, v in config.model_dump().items() if v != default.get(k)}
 
 
 def load_settings(

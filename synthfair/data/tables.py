@@ -59,9 +59,7 @@ _ROW, _COLUMN = re.compile(r"Row #(\d+)"), re.compile(r"In CSV column #(\d+)")
 the first after the header; a row may have several lines, and empty lines are none."""
 
 
-def read_table(
-    path: str | PathLike[str], schema: Schema, *, text: Sequence[str] = ()
-) -> pd.DataFrame:
+def read_table(path: str | PathLike[str], schema: Schema) -> pd.DataFrame:
     """A table from a CSV or Parquet file, which are distinguished by their first bytes.
 
     The columns of a CSV file are separated by whichever of comma, semicolon, tab and vertical bar
@@ -72,7 +70,6 @@ def read_table(
     Args:
         path: of the file.
         schema: its columns stay text, its ``missing_values`` become missing.
-        text: further columns of a CSV file that stay text, such as ids, where 007 is not 7.
 
     Returns:
         All columns of the file; :func:`encode` refuses those that the schema does not know.
@@ -92,7 +89,7 @@ def read_table(
         >>> back["loanamt"].tolist()
         ['89', '128', '128']
     """
-    return _read(Path(path), lambda _: [*schema.columns, *text], schema)
+    return _read(Path(path), lambda _: list(schema.columns), schema)
 
 
 def read_raw_table(path: str | PathLike[str]) -> pd.DataFrame:
@@ -165,11 +162,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def read_stream(
-    stream: BufferedReader,
-    schema: Schema,
-    *,
-    text: Sequence[str] = (),
-    source: str = "standard input",
+    stream: BufferedReader, schema: Schema, *, text: Sequence[str] = ()
 ) -> Iterator[pd.DataFrame]:
     """Yield the rows of a CSV stream as they arrive, in constant memory.
 
@@ -179,14 +172,13 @@ def read_stream(
         stream: UTF-8 text, such as ``sys.stdin.buffer``; the first record is the header.
         schema: as of :func:`read_chunks`.
         text: as of :func:`read_chunks`.
-        source: what to call the stream in errors.
 
     Raises:
         InputError: not CSV; when it gets there.
     """
     header, options, rows = b"", {}, 0
     while records := stream.read1(MOST_AT_ONCE):
-        with _errors_of(source, rows):
+        with _errors_of("standard input", rows):
             for _ in range(MOST_LINES):
                 if _unquoted(records).endswith(b"\n"):
                     break

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from synthfair.config.client_settings import MIN_ROWS, DistillConfig
-from synthfair.config.loading import changed_settings
 from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
@@ -338,7 +337,8 @@ def inspection_table(inspection: Inspection) -> Table:
     if (rest := len(release.names) - MOST_COLUMNS) > 0:
         least, most = low[MOST_COLUMNS:].min(), high[MOST_COLUMNS:].max()
         ranges.append(f"{rest} more columns: {least:.4g} to {most:.4g}")
-    settings = [f"{name} = {value}" for name, value in changed_settings(header.config).items()]
+    changed = header.config.model_dump(exclude_defaults=True)
+    settings = [f"{name} = {value}" for name, value in changed.items()]
     facts = {
         "file": f"{inspection.path} ({inspection.size:,} bytes)",
         "sha256": inspection.sha256,

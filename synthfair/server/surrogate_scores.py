@@ -9,14 +9,12 @@ from synthfair.postprocess.histogram import ScoreHistogram, score_bins
 from synthfair.server.pooling import Releases, named_releases, pool_records
 from synthfair.trained import TrainedModel
 
+N_BINS = 101
+"""B, the number of bins of a histogram."""
 
-def surrogate_histogram(
-    releases: Releases,
-    model: TrainedModel,
-    *,
-    n_bins: int = 101,
-) -> ScoreHistogram:
-    """Weights of surrogates' records in equal bins of the predicted probability.
+
+def surrogate_histogram(releases: Releases, model: TrainedModel) -> ScoreHistogram:
+    """Weights of surrogates' records in B = 101 equal bins of the predicted probability.
 
         C(s, y, b) = sum of w_i over records i with group s, label y and floor(B sigma(z_i)) = b,
 
@@ -27,7 +25,6 @@ def surrogate_histogram(
     Args:
         releases: surrogates of the model's schema, as :func:`synthfair.pool_and_train` takes them.
         model: that scores the records; whether it was trained on them does not matter.
-        n_bins: B, from 2 to 2,048.
 
     Raises:
         InputError: a file is refused, see :func:`synthfair.server.read_releases`; or a release is
@@ -46,8 +43,8 @@ def surrogate_histogram(
     schema = model.schema_
     releases = named_releases(releases, schema)
     records, weight = pool_records(releases, schema)
-    rows, shape = encode(records, schema, source="records"), (len(schema.groups), 2, n_bins)
-    entry = (2 * rows.s + (rows.y > 0)) * n_bins + score_bins(model.scores(rows.x, rows.s), n_bins)
+    rows, shape = encode(records, schema, source="records"), (len(schema.groups), 2, N_BINS)
+    entry = (2 * rows.s + (rows.y > 0)) * N_BINS + score_bins(model.scores(rows.x, rows.s), N_BINS)
     counts = np.bincount(entry, weight, minlength=np.prod(shape)).reshape(shape)
     # Running totals are rounded, not counts: errors of a hundred small counts would add up.
     counts = np.diff(np.rint(np.cumsum(counts, axis=-1)), prepend=0.0).astype(int)

@@ -68,7 +68,6 @@ def make_secure_surrogate(
     config: SurrogateConfig,
     schema: Schema,
     *,
-    aggregators: int = 2,
     source: RandomBytes = system_entropy,
 ) -> SecureSurrogate:
     """The surrogate of the rows of all clients, through sums by shares, in one process.
@@ -81,7 +80,6 @@ def make_secure_surrogate(
         clients: the encoded rows of each, in memory or a stream.
         config: with epsilon and delta.
         schema: of all rows, public.
-        aggregators: 2 or 3, that do not collude; each adds noise of full scale.
         source: of shares and noise; with another one than the system's nothing is guaranteed.
 
     Raises:
@@ -106,8 +104,7 @@ def make_secure_surrogate(
         before = tuple(opened)
         for what in asked:
             parts = (client_sums(what, rows, before, config, schema) for rows in clients)
-            total = noisy_sum(parts, what, aggregators=aggregators, source=source)
-            opened.append((what, total))
+            opened.append((what, noisy_sum(parts, what, source=source)))
     return surrogate_from_sums(opened, config, schema)
 
 
