@@ -6,15 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synthfair.cli.first_steps import (
-    By,
-    Clients,
-    MinRows,
-    Sensitive,
-    Skew,
-    Table,
-    own_table,
-)
+from synthfair.cli.first_steps import By, Clients, MinRows, Sensitive, Skew, Table, own_table
 from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
 from synthfair.config.client_settings import DistillConfig
 from synthfair.config.loading import WITHOUT_EPSILON, load_settings

@@ -63,12 +63,7 @@ def thresholds(
     """
     from synthfair.cli.show import say, warn
     from synthfair.files import require_free
-    from synthfair.postprocess import (
-        choose_decision,
-        make_weights,
-        read_histogram,
-        write_weights,
-    )
+    from synthfair.postprocess import choose_decision, make_weights, read_histogram, write_weights
     from synthfair.report.result_tables import alpha_warning, decision_tables
     from synthfair.report.text_table import Table
     from synthfair.server import surrogate_histogram

@@ -6,15 +6,7 @@ from pathlib import Path
 from typing import Literal, TypedDict, Unpack
 
 from synthfair.cli.first_steps import Sensitive, Table, named_table
-from synthfair.cli.parameters import (
-    Config,
-    Force,
-    Int,
-    LedgerFile,
-    NoiseSeed,
-    SchemaFile,
-    Switch,
-)
+from synthfair.cli.parameters import Config, Force, Int, LedgerFile, NoiseSeed, SchemaFile, Switch
 from synthfair.config.loading import load_settings
 from synthfair.config.rules import ParityNotion
 from synthfair.errors import InputError

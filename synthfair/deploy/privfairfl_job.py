@@ -10,12 +10,7 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from pydantic import (
-    BaseModel,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Notion, Relation
 from synthfair.config.server_settings import ServerConfig
@@ -156,12 +151,7 @@ def _counts(federation: JobSites, model: TrainedModel, job: PrivFairFLJob) -> Gr
 
 def _write_metrics(federation: JobSites, fair: TrainedModel, path: Path) -> None:
     """Writes metrics of the model with its decisions; the guarantee of its training stays."""
-    from synthfair.evaluation import (
-        decision_document,
-        evaluate,
-        evaluation_document,
-        read_tests,
-    )
+    from synthfair.evaluation import decision_document, evaluate, evaluation_document, read_tests
 
     if not federation.settings.tests:
         return

@@ -13,12 +13,7 @@ from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.privacy.mechanism import (
-    NoisySum,
-    exact_integers,
-    input_ball,
-    require_float64,
-)
+from synthfair.privacy.mechanism import NoisySum, exact_integers, input_ball, require_float64
 from synthfair.privacy.noise import RandomBytes
 
 CHUNK = 2**14

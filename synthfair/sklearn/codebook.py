@@ -17,15 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples, validat
 
 from synthfair.data.bases import Spline
 from synthfair.data.batches import RealRows, gather
-from synthfair.data.encode import (
-    MUCH,
-    Clipping,
-    Encoded,
-    as_numbers,
-    encode,
-    encode_inputs,
-    expand,
-)
+from synthfair.data.encode import MUCH, Clipping, Encoded, as_numbers, encode, encode_inputs, expand
 from synthfair.data.schema import MOST, Categorical, Numeric, Schema, repeated
 from synthfair.errors import InputError, refusal
 from synthfair.model import LinearModel, Rows

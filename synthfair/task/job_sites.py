@@ -15,14 +15,7 @@ from synthfair.files import write_json
 from synthfair.release.keys import read_keys
 from synthfair.task.federation_file import FILE, FederationFile, SiteRecord
 from synthfair.task.limits import ServerSettings
-from synthfair.task.messages import (
-    Ask,
-    BadAnswerError,
-    Message,
-    ServerCode,
-    TaskName,
-    read_answer,
-)
+from synthfair.task.messages import Ask, BadAnswerError, Message, ServerCode, TaskName, read_answer
 
 if TYPE_CHECKING:
     from synthfair.secure.aggregator_keys import AggregatorKeys
