@@ -95,7 +95,7 @@ def test_a_run_of_other_settings_is_replaced(tmp_path, done):
         {"behind": lambda _: ["new"]},
         {"version": 2},
         {"sources": lambda _: (source,)},
-        {"sources": lambda _: (replace(source, sha256="1" * 64),)},
+        {"sources": lambda _: (source._replace(sha256="1" * 64),)},
     ]
     for count, change in enumerate(changes, 1):
         changed = replace(EXPERIMENT, **change)
