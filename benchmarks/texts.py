@@ -119,7 +119,11 @@ def table2(runs: Runs) -> Parts:
         ours = (pair_text(own, constants=constants, form=".4f", error=True) for own in shown)
         lines.append((name, theirs, weight, *ours, f"{constant.text(error=True)} / 0"))
     counts = beaten(published_next_to(runs)).items()
-    return {"rows": lines, "counts": [(how, sum(count), *count) for how, count in counts]}
+    return {
+        "rows": lines,
+        "counts": [(how, sum(count), *count) for how, count in counts],
+        "release_seeds": runs.select(recipe="ours", method="single_shot").n_seeds,
+    }
 
 
 def epsilon(runs: Runs) -> Parts:

@@ -260,7 +260,7 @@ def test_a_cell_is_beaten_in_both_or_not_at_all(accuracy, spd, answer):
 
 
 def test_cells_are_counted_by_several_rules():
-    """Of Dutch, small: 0.7825 / 0.2103 at rho_o = 0, 0.7667 / 0.0478 at rho_o = 10."""
+    """Our runs are of the small size; cells of Dutch: 0.7825 / 0.2103 at rho_o = 0, 0.7667 / 0.0478 at rho_o = 10."""
     runs = [
         some_run(10.0, 0, 0.77, 0.06),  # its mean SPD beats the cell at 10, its mean size does not
         some_run(10.0, 1, 0.77, -0.06),
@@ -270,9 +270,9 @@ def test_cells_are_counted_by_several_rules():
     constant = TableCell("ours", "constant", "dutch_gender", "", 0.0)
     some = Runs([*runs[:3], runs[3]._replace(setting=constant)])
     counts = beaten.beaten(beaten.published_next_to(some))
-    # 0.77 and a mean of 0 beat the cells at rho_o > 0, 0.79 and 0.1 that at 0; there is a cell at
-    # 10, and none at 99; the constant beats the last cell of size train
-    assert [*counts.values()] == [(0, 5), (0, 1), (0, 1), (0, 0), (0, 1)]
+    # 0.77 and a mean of 0 beat the cells of both sizes at rho_o > 0, 0.79 and 0.1 those at 0; there
+    # are cells at 10, and none at 99; the constant beats the last cell of size train
+    assert [*counts.values()] == [(0, 10), (0, 2), (0, 2), (0, 0), (0, 1)]
     law_school = TableCell("ours", "constant", "law_school_race", "", 0.0)
     some = Runs([some_run(accuracy=0.86)._replace(setting=law_school)])
     counts = beaten.beaten(beaten.published_next_to(some))

@@ -64,7 +64,7 @@ class PublishedCell(NamedTuple):
         accuracy: as published.
         spd: as published.
         faithful: the cell's own point, if it was run.
-        ours: our curve for its task and size.
+        ours: our curve for its task, of the small size.
         constant: accuracy of the more frequent label for everybody, if known; its SPD is 0.
     """
 
@@ -119,7 +119,7 @@ def published_next_to(runs: Runs) -> list[PublishedCell]:
     """All 30."""
     every = []
     for cell, (accuracy, spd) in published_cells().items():
-        ours = curve(runs.select(recipe="ours", method=cell.method, task=cell.task, size=cell.size))
+        ours = curve(runs.select(recipe="ours", method=cell.method, task=cell.task))
         constant = runs.select(method="constant", task=cell.task)
         known = constant.mean("accuracy").mean if constant else None
         faithful = curve(runs.select(**cell._asdict()))
