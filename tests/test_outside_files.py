@@ -66,17 +66,17 @@ predict --model m.json --data PIPE
 evaluate --model PIPE --data t.csv
 evaluate --model m.json --data PIPE
 thresholds PIPE --notion equalized_odds --model m.json --output o.json
-weights PIPE --method published
+thresholds PIPE --weights published --output w.json
 train PIPE --schema s.json --method fedavg --output o
 compare PIPE --schema s.json --sensitive town --output o
 split PIPE --schema s.json --output o
-schema PIPE --label paid --sensitive town
+schema PIPE --label paid --positive yes --sensitive town --output s2.json
 report runs
 ledger PIPE
 gap aggregate PIPE t.csv
 gap perturb PIPE --group a --value 1
 secure share --task PIPE --data t.csv --aggregators k --most-epsilon 1 --sign PIPE.key --output o
-secure add t.csv --task PIPE --key PIPE.key --output o
+secure add t.csv --task PIPE --key PIPE.key --most-epsilon 1 --output o
 secure open t.csv --task PIPE --output o.json
 deploy kit PIPE --output o
 """

@@ -261,7 +261,7 @@ def sums() -> dict[str, Any]:
     kept["booked"] = step("ledger sums.jsonl", "sums.jsonl")
     for method in ("published", "kamiran_calders"):
         kept[method] = step(
-            f"weights counts.json --method {method} --output w.json --force", "w.json"
+            f"thresholds counts.json --weights {method} --output w.json --force", "w.json"
         )
     for notion, asked in {
         "statistical_parity": "",
