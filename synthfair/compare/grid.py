@@ -115,9 +115,12 @@ def make_grid(
 
 
 def is_done(
-    point: GridPoint, compared: ComparedTable, config: DistillConfig, rounds: RoundOptions
+    point: GridPoint,
+    compared: ComparedTable,
+    config: DistillConfig,
+    rounds: RoundOptions = DEFAULT_ROUNDS,
 ) -> bool:
-    """Whether the results are there.
+    """Return whether the results are there.
 
     Raises:
         InputError: there are results, but of other settings, clients, or another table.
