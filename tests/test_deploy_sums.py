@@ -213,7 +213,7 @@ class TestWhatIsSeen:
     def share(self, world, task, content, role):
         size = len(content) // 2
         secret = read_aggregator_secret(world.site(ADDERS[role]).settings.key)
-        return read_upload(content[role * size : (role + 1) * size], task, secret).share
+        return read_upload(content[role * size : (role + 1) * size], task, secret)[2]
 
     def test_all_aggregators_together_see_it(self, world, view):
         task, content, part = view

@@ -18,7 +18,7 @@ from synthfair.data.encode import Encoded, encode
 from synthfair.errors import InputError
 from synthfair.privacy.gate import ALARM, excess, nearer, preview
 from synthfair.privacy.ledger import Ledger
-from synthfair.privacy.statement import UNSEEN, PrivacyStatement
+from synthfair.privacy.statement import UNSEEN
 from synthfair.release.reading import read_release
 
 SCHEMA = make_schema()
@@ -234,12 +234,6 @@ def test_a_risky_release_is_not_written_unless_accepted_and_then_says_so(files, 
     accepted = read_release(files[2], SCHEMA).header.privacy.accepted_risks
     assert accepted[0] == "Holds copies of real rows."
     assert not any(character.isdigit() for line in accepted for character in line)
-
-
-def test_files_may_say_what_earlier_checks_found():
-    """The line stands in files, though nothing finds it any more."""
-    line = "Holds real rows with columns scaled, shifted, reversed or in another order."
-    assert PrivacyStatement(discloses=("a",), accepted_risks=(line,)).accepted_risks == (line,)
 
 
 def test_a_release_with_an_epsilon_never_tells_what_the_checks_found(files):

@@ -72,8 +72,6 @@ def test_from_a_histogram_to_decisions_and_a_report(folder, capsys):
     assert before["equalized_odds_difference"]["value"] > 0.1
     assert after["method"] == "thresholds"
     assert main(["report", f"{folder}/run", "--output", f"{folder}/report.html"]) == 0
-    page = (folder / "report.html").read_text()
-    assert "thresholds histogram.json --notion equalized_odds --alpha 0.05 --model" in page
 
 
 def test_a_randomised_rule_needs_ids_as_they_stand_in_the_file(folder, capsys):
@@ -91,7 +89,6 @@ def test_a_randomised_rule_needs_ids_as_they_stand_in_the_file(folder, capsys):
     assert (first.to_numpy() == second.to_numpy()[::-1]).all()
     page = f"{folder}/report.html"
     assert main(["report", f"{folder}/run", "--output", page]) == 0
-    assert "--alpha 0.0 --randomized" in (folder / "report.html").read_text()
 
 
 @pytest.mark.parametrize("notion", ["statistical_parity", "equalized_odds"])
@@ -326,7 +323,6 @@ def test_weights_are_made_shown_and_trained_with(folder, capsys):
     assert metrics["asked"] == {"by": "row_weights", "amounts": [], "client_gap": None}
     page = f"{folder}/report.html"
     assert main(["report", f"{folder}/trained", "--output", page]) == 0
-    assert "--weights weights.json" in (folder / "report.html").read_text()
 
 
 def test_weights_of_nobody_are_refused(folder, capsys):
