@@ -166,4 +166,6 @@ class Settings(BaseModel):
         given = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
         return f"{type(self).__name__}({given})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        """Return the same."""
+        return repr(self)
