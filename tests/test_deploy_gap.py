@@ -337,6 +337,8 @@ def test_the_page_of_a_report_shows_the_jobs_gaps(world, tmp_path):
     assert "Each site has counted the model" in page
     for gap in found["gaps"]:
         assert f"{gap['value']:z.4f}" in page
+    write_report(world.folder / "job-1", tmp_path / "alone.html")
+    assert "2 sites, epsilon = 1 each" in (tmp_path / "alone.html").read_text()
 
 
 def test_a_server_does_not_ask_with_what_does_not_fit(world):

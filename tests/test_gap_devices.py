@@ -100,6 +100,27 @@ def test_the_page_shows_gaps_of_reports(aggregated, run_folder):
         assert f"{gap[key]:z.4f}" in page
 
 
+def test_gaps_alone_have_a_page(aggregated, tmp_path):
+    (tmp_path / "measured").mkdir()
+    shutil.copy(aggregated, tmp_path / "measured")
+    page = tmp_path / "r.html"
+    assert main(["report", str(tmp_path / "measured"), "--output", str(page)]) == 0
+    text = html.unescape(page.read_text())
+    for words in ("Measurement measured", "1,000 reports, epsilon = 6 each"):
+        assert words in text
+    for words in ("This run", "fair enough", "None"):
+        assert words not in text
+
+
+def test_gaps_alone_stand_beside_runs(aggregated, run_folder, tmp_path):
+    (tmp_path / "measured").mkdir()
+    shutil.copy(aggregated, tmp_path / "measured")
+    write_report([run_folder, tmp_path / "measured"], tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text()
+    assert "This run" in text
+    assert text.count("Gaps measured in private</h3>") == 1
+
+
 def test_the_page_warns_of_reports_that_contradict_their_plan(aggregated, run_folder):
     document = json.loads(aggregated.read_text()) | {"warnings": ["a: the reports imply a share"]}
     aggregated.write_text(json.dumps(document))

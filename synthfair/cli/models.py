@@ -118,10 +118,11 @@ def report(
 
         python -m synthfair report DIR/server --max-gap 0.05 --output report.html
 
-    A run is a folder with the metrics.json that the server (or compare, or train) wrote.
+    A run is a folder with the metrics.json that the server (or compare, or train) wrote. A folder
+    with a gaps.json alone, of gap aggregate or of a deployment's job, is shown as a measurement.
 
     Args:
-        runs: Folders with a metrics.json each.
+        runs: Folders with a metrics.json or a gaps.json each.
         output: The page to write; plots go into a folder next to it.
         max_gap: Gap between groups that is fair enough, from 0 to 1. Default: the one that training
             aimed at, or else 0.1, a rule of thumb.
@@ -130,10 +131,10 @@ def report(
         raise InputError(f"--max-gap: must be from 0 to 1, and is {max_gap:g}")
 
     from synthfair.cli.show import say, warn
-    from synthfair.report.figures import MISSING
+    from synthfair.report.figures import MISSING, can_draw
     from synthfair.report.page import write_report
 
     plots = len(write_report(runs, output, max_gap=max_gap, force=force)) - 1
     say(f"Wrote {output} and {plots} plot{'s' * (plots != 1)} next to it.")
-    if not plots:
+    if not can_draw():
         warn(MISSING)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import synthfair
 from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, size, verdict
-from synthfair.files import require_free, write_text
+from synthfair.files import read_as, require_free, write_text
 from synthfair.release.format import disclosures
 from synthfair.report.answer import COMPARED, IN_WORDS, answer, tiles
 from synthfair.report.figures import (
@@ -35,10 +35,10 @@ from synthfair.report.result_tables import (
     influence_table,
     overview_records,
 )
-from synthfair.report.results import FILES, METRICS, Result, read_results, run_names
+from synthfair.report.results import FILES, GAPS, METRICS, Result, read_results, run_names
 from synthfair.report.shapes import ShapesFigure
 from synthfair.report.text_table import Table
-from synthfair.run_files import MetricsFile
+from synthfair.run_files import MAX_BYTES, GapsFile, MetricsFile
 
 
 class View(NamedTuple):
@@ -70,7 +70,8 @@ def write_report(
     are none, and the page says so.
 
     Args:
-        folders: of the server, ``compare``, ``train`` or ``evaluate``, with their metrics.json.
+        folders: of the server, ``compare``, ``train`` or ``evaluate``, with their metrics.json; or
+            with a gaps.json alone, of ``gap aggregate`` or a deployment's job.
         path: of the page.
         max_gap: gap that is fair enough, from 0 to 1; that of the run if not given.
         force: whether existing files are overwritten.
@@ -82,7 +83,11 @@ def write_report(
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     each = [folders] if isinstance(folders, (str, PathLike)) else folders
-    results, path = read_results([*map(Path, each)]), Path(path)
+    runs, path = [*map(Path, each)], Path(path)
+    # Gaps of a model whose metrics.json stands elsewhere have a section of their own.
+    alone = [run for run in runs if (run / GAPS).exists() and not (run / METRICS).exists()]
+    measured = [(run, read_as(run / GAPS, GapsFile, MAX_BYTES)) for run in alone]
+    results = read_results([run for run in runs if run not in alone])
     # All figures, as SVG text in the page and as files next to it.
     leads = [_lead(overview, i, max_gap) for i, overview in enumerate(overviews(results))]
     views = [_view(result, max_gap) for result in results]
@@ -90,7 +95,7 @@ def write_report(
     figures += [figure for view in views for figure in view.figures.values()]
     svgs = {name: figure.svg() for name, figure in figures if can_draw()}
     plots = {_plot(path, name): svg for name, svg in svgs.items()}
-    inputs = [result.folder / name for result in results for name in FILES]
+    inputs = [run / name for run in runs for name in FILES]
     require_free(path, *plots, inputs=inputs, force=force)
     # The page, from its template.
     environment = Environment(
@@ -104,8 +109,9 @@ def write_report(
     text = environment.get_template("page.html.j2").render(
         leads=leads,
         views=views,
+        measured=[(run.resolve().name, gaps, _measured(gaps)) for run, gaps in measured],
         images={name: b64encode(svg.encode()).decode() for name, svg in svgs.items()},
-        missing="" if svgs else MISSING,
+        missing="" if can_draw() else MISSING,
         verdicts=IN_WORDS,
         few_rows=FEW_ROWS,
         version=synthfair.__version__,
@@ -193,7 +199,7 @@ def _view(result: Result, max_gap: float | None) -> View:
 
     # What devices, sites and releases have done.
     if result.gaps:
-        tables["Gaps measured in private"] = gap_table(result.gaps, len(result.gaps.gaps))
+        tables |= _measured(result.gaps)
     if result.federation:
         tables["How the sites have answered"] = federation_table(result.federation)
     if run.influence and (releases := run.influence.releases):
@@ -203,6 +209,10 @@ def _view(result: Result, max_gap: float | None) -> View:
         tables["What each release guarantees and discloses"] = guarantees
     view.folds["Configuration"] = _settings(run)
     return view
+
+
+def _measured(gaps: GapsFile) -> dict[str, Table]:
+    return {"Gaps measured in private": gap_table(gaps, len(gaps.gaps))}
 
 
 def _add_attributes_and_clients(view: View, gap: str, max_gap: float | None) -> None:

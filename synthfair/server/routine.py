@@ -217,10 +217,10 @@ UNLIKE = (
     "The clients may be unlike: ask them to send surrogates (python -m synthfair.client --release"
     " surrogate), of which this server trains a model that is fair over all of them."
 )
-"""What to do where a pool of fair releases is not as it should be."""
+"""The remedy for a pool of fair releases that is less fair or accurate than its parts."""
 
 STRICTER = "Ask for a smaller --max-gap, or look at --frontier for what can be had."
-"""The same of surrogates: what is wanted holds on the pooled rows, and test rows differ."""
+"""The remedy for surrogates: what is wanted holds on the pooled rows, and test rows differ."""
 
 
 def _missed(
