@@ -33,7 +33,7 @@ MOST_TRIED = 60
 
 
 class Search(NamedTuple):
-    """What a search for rho_o has found so far.
+    """The best release of a search for rho_o so far, and what each weight reached.
 
     Attributes:
         best: of the smallest weight that suffices, or else of the smallest gap.
