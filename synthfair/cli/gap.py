@@ -249,8 +249,8 @@ def aggregate(
     Args:
         reports: Files, or pipes of CSV as the shell makes of <(zcat reports.csv.gz), which are
             waited for until their writers close them; - is CSV from standard input.
-        output: JSON file to which the result is written as well: python -m synthfair report shows
-            a gaps.json that is in the folder of a metrics.json.
+        output: JSON file to which the result is written as well; python -m synthfair report shows
+            the folder of a gaps.json.
         shares: Shares of the groups, if known.
         no_ids: Do not look for repeated reports; the column report may be missing.
     """

@@ -217,7 +217,7 @@ UNLIKE = (
     "The clients may be unlike: ask them to send surrogates (python -m synthfair.client --release"
     " surrogate), of which this server trains a model that is fair over all of them."
 )
-"""The remedy for a pool of fair releases that is less fair or accurate than its parts."""
+"""The remedy where a pool of fair releases is not fair or accurate enough."""
 
 STRICTER = "Ask for a smaller --max-gap, or look at --frontier for what can be had."
 """The remedy for surrogates: what is wanted holds on the pooled rows, and test rows differ."""
