@@ -278,9 +278,7 @@ def write_release(
         >>> release = sf.Release(header, schema.encoded_names, x, s, y)
         >>> folder = tempfile.TemporaryDirectory()
         >>> sha256 = sf.write_release(release, Path(folder.name) / "loans.parquet")
-        >>> found = sf.release.inspect_release(
-        ...     Path(folder.name) / "loans.parquet", schema=schema, sha256=sha256
-        ... )
+        >>> found = sf.release.inspect_release(Path(folder.name) / "loans.parquet", schema=schema)
         >>> found.fits, found.problems, found.release.x.shape
         (True, (), (2, 37))
         >>> folder.cleanup()
