@@ -3,10 +3,12 @@
     pip install '.[nvflare]'
     python examples/deployment.py --output synthfair-deploy-demo
 
-Each party is a process, which NVIDIA FLARE connects by ports of this machine. What happens, in
-order: the hub makes a kit for each party; each party puts its table and its keys into its kit;
-the processes start; a submitter sends a job, watches it and fetches the model; all are stopped.
-Between organisations the same steps are typed, by different people: docs/deploy.md.
+Each party is a process, which NVIDIA FLARE connects by ports of this machine, and has a folder of
+its own. What happens, in order: each party makes its key, the hub signs certificates, and each
+party makes its kit and puts its table into it; the processes start; a submitter sends a job,
+watches it and fetches the model; all are stopped. What parties give to each other lies in
+``exchanged``: no private key, and no row. Between organisations the same steps are typed, by
+different people: docs/deploy.md.
 
 Other jobs (docs/deploy-jobs.md): ``--job train`` in rounds; ``--job gap`` measures gaps from
 counts to which each lender adds noise; with two aggregators more, ``--job train --secure`` sums the
@@ -15,13 +17,16 @@ rounds so that nobody sees the parts, and ``--job privfairfl`` sums counts, for 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,8 +39,8 @@ from synthfair.cli.deploy import in_words, tell
 from synthfair.cli.show import say, stage_bar, warn
 from synthfair.compare.demonstration import COLUMN, FAIR, LENDERS, SURROGATE
 from synthfair.data.partition import ClientTable, partition_by
-from synthfair.deploy.check import problems
-from synthfair.deploy.kit import JOBS, KITS, make_kits
+from synthfair.deploy.hardening import harden
+from synthfair.deploy.project import read_project, write_jobs
 from synthfair.deploy.session import JobResult, OnProgress, attach, connect, submit
 from synthfair.errors import InputError
 from synthfair.files import write_json
@@ -49,14 +54,16 @@ if TYPE_CHECKING:
 
 Job = Literal["single_shot", "train", "gap", "privfairfl"]
 
-SUBMITTER = "lead@hub.org"
+SERVER, SUBMITTER = "localhost", "lead@hub.org"  # between machines, the server's name has a dot
 AGGREGATORS = ("auditor", "union")
 
 MOST_SECONDS = 180.0
 """After which a job is aborted."""
 
+PROJECT = "lenders"
+
 CONSOLE = "console.log"
-"""What a process says, in its kit."""
+"""What a process says, in its party's folder."""
 
 
 # 1. What is agreed before: the jobs, and what the parties allow.
@@ -164,29 +171,35 @@ def unlike_lenders() -> dict[str, ClientTable]:
 
 def prepare(
     output: Path, port: int, lenders: Mapping[str, ClientTable], scenario: Scenario = OPEN
-) -> list[Path]:
-    """Tables, kits as each party would fill them in, and keys; returns the kits to start."""
-    schema = sf.load_dataset("loanapp")[1]
-    tables, federation = output / "tables", output / "federation"
-    tables.mkdir(parents=True)
-    (tables / "schema.json").write_text(schema.to_json(), encoding="utf-8")
+) -> dict[str, Path]:
+    """Make kits as each party would fill them in, and the jobs; return the kits by party."""
+    schema, exchanged = sf.load_dataset("loanapp")[1], output / "exchanged"
+    exchanged.mkdir(parents=True)
+    (exchanged / "schema.json").write_text(schema.to_json(), encoding="utf-8")
     if "gap" in scenario.jobs:
-        write_gap_model(tables, lenders, schema)
+        write_gap_model(exchanged, lenders, schema)
 
-    # The hub describes the federation, and makes a kit for each party.
+    # What is agreed, and public: the sites, their limits, and the jobs.
     aggregators, sum_limits = scenario.aggregators, scenario.sum_limits
-    project = {
-        "name": "lenders",
-        "schema": "schema.json",
-        "server": {"name": "localhost", "org": "hub", "port": port},
-        "sites": [{"name": s, "org": f"lender_{s}", "limits": scenario.limits} for s in lenders],
-        "aggregators": [{"name": a, "org": a, "limits": sum_limits} for a in aggregators],
-        "submitters": [{"name": SUBMITTER, "org": "hub"}],
-        "jobs": scenario.jobs,
-    }
-    write_json(tables / "project.yml", project)  # JSON is YAML
-    make_kits(tables / "project.yml", federation)
-    kits = {name: federation / KITS / name for name in ("localhost", *lenders, *aggregators)}
+    limits = dict.fromkeys(lenders, scenario.limits) | dict.fromkeys(aggregators, sum_limits)
+    sites = [{"name": name, "org": org_of(name), "limits": limits[name]} for name in limits]
+    write_json(  # JSON is YAML
+        exchanged / "project.yml",
+        {
+            "schema": "schema.json",
+            "sites": sites[: len(lenders)],
+            "aggregators": sites[len(lenders) :],
+            "jobs": scenario.jobs,
+        },
+    )
+    project = read_project(exchanged / "project.yml")
+    write_jobs(project, output / SUBMITTER / "jobs")
+
+    # Each party's kit, hardened; all but the submitter's with a proposal of the party's own file.
+    types = {SERVER: "server", SUBMITTER: "admin"} | dict.fromkeys(limits, "client")
+    kits = make_kits(output, types, port)
+    for kit in kits.values():
+        harden(kit, project)
 
     # A lender puts its table into its kit, and may limit what the table's releases cost in all.
     # It signs with a key of its own, whose public half the others get.
@@ -198,25 +211,86 @@ def prepare(
         if scenario.epsilon is not None:
             Ledger.for_table(data / "table.csv").set_limit(scenario.epsilon, DELTA)
         public, _ = make_keys(kits[name] / "local" / f"{name}.key")
-        for other in ("localhost", *aggregators):
-            shutil.copy(public, kits[other] / "local" / "keys")
-        tests.append(tables / f"{name}_test.csv")
+        for other in (SERVER, *aggregators):
+            shutil.copy(shutil.copy(public, exchanged), kits[other] / "local" / "keys")
+        tests.append(output / SERVER / f"{name}_test.csv")
         rows.test.to_csv(tests[-1], index=False)
 
     # An aggregator makes the keys that shares are encrypted with.
     for name in aggregators:
         public, _ = make_aggregator_keys(kits[name] / "sums" / f"{name}.key")
-        for other in ("localhost", *lenders):
-            shutil.copy(public, kits[other] / "local" / "aggregators")
+        for other in (SERVER, *lenders):
+            shutil.copy(shutil.copy(public, exchanged), kits[other] / "local" / "aggregators")
 
     # The server is told the test tables.
-    settings = kits["localhost"] / "local" / FILE
+    settings = kits[SERVER] / "local" / FILE
     write_json(settings, json.loads(settings.read_text()) | {"tests": [*map(str, tests)]})
+    return kits
 
-    # Each party looks whether its kit is hardened, and ready, as by `deploy check`.
-    if complaints := [problem for kit in kits.values() for problem in problems(kit)]:
-        raise InputError("\n".join(complaints))
-    return [*kits.values()]
+
+def make_kits(output: Path, types: Mapping[str, str], port: int) -> dict[str, Path]:
+    """Make a kit for each party, as docs/deploy.md says; no private key leaves its party's folder.
+
+    Args:
+        output: folder, in which each party has one.
+        types: the engine's words for what parties are, by name.
+        port: of the server.
+    """
+    exchanged, hub, kits = output / "exchanged", output / "hub", {}
+    for name in ("exchanged", "hub", *types):
+        (output / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    # The hub makes the root, whose key it keeps, and reads its fingerprint out by phone.
+    address = {"host": SERVER, "fed_learn_port": port, "admin_port": port}
+    profile = {"name": PROJECT, "scheme": "http", "connection_security": "mtls", "server": address}
+    write_json(hub / "profile.yml", profile)
+    printed = nvflare(hub, "cert init --profile profile.yml -o ca --valid-days 1800")
+    fingerprint = re.findall(r"SHA256:[0-9A-F:]+", printed)[0]
+
+    for name, kind in types.items():
+        own, request = output / name, exchanged / f"{name}.request.zip"
+        # A party makes its key, and asks for a certificate. It reads the hash out by phone.
+        participant = {"name": name, "type": kind, "org": org_of(name)}
+        participant |= {"role": "lead"} if kind == "admin" else {}
+        write_json(own / f"{name}.yml", {"name": PROJECT, "participants": [participant]})
+        nvflare(own, f"cert request -p {name}.yml")
+        read_out = hashlib.sha256((own / name / f"{name}.csr").read_bytes()).hexdigest()
+        shutil.copy(own / name / request.name, request)
+        # The hub looks before it approves, as that asks nothing.
+        with zipfile.ZipFile(request) as sent:
+            if hashlib.sha256(sent.read(f"{name}.csr")).hexdigest() != read_out:
+                raise InputError(f"{request}: not what {name} has sent")
+        paths = f"../exchanged/{request.name} --out ../exchanged/{name}.signed.zip"
+        nvflare(hub, f"cert approve {paths} -c ca --profile profile.yml --valid-days 360")
+        # The party makes its kit of its key and the certificate, under that root and no other.
+        trusted = f"--request-dir {name} --fingerprint {fingerprint}"
+        nvflare(own, f"package ../exchanged/{name}.signed.zip {trusted}")
+        kits[name] = (own / "workspace" / PROJECT / "prod_00" / name).rename(own / "kit")
+    return kits
+
+
+def nvflare(folder: Path, command: str) -> str:
+    """Run a command of the engine in a party's folder, and return what it prints.
+
+    Its words have no blanks.
+    """
+    done = subprocess.run(  # noqa: S603 - our own arguments
+        [sys.executable, "-m", "nvflare.cli", *command.split()],
+        cwd=folder,
+        env=os.environ | {"HOME": str(folder)},  # it keeps a log of requests there
+        umask=0o077,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise InputError(f"nvflare {command}: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return done.stdout
+
+
+def org_of(name: str) -> str:
+    """Return the organisation of a party: each has its own, but for the hub's two."""
+    return "hub" if name in (SERVER, SUBMITTER) else f"org_{name}"
 
 
 def write_gap_model(folder: Path, lenders: Mapping[str, ClientTable], schema: sf.Schema) -> None:
@@ -251,17 +325,13 @@ def running(kits: list[Path], port: int) -> Iterator[list[subprocess.Popen[bytes
 
 
 def start(kit: Path) -> subprocess.Popen[bytes]:
-    """Starts the process of a kit, with the kit's own script."""
-    python = str(Path(sys.executable).parent)
-    path = os.pathsep.join((python, os.environ.get("PATH", "")))
-    with (kit / CONSOLE).open("ab") as console:
-        return subprocess.Popen(  # noqa: S603 - the engine's script, of a kit just made
-            # With --once there is no loop that would start it again.
-            [str(kit / "startup" / "sub_start.sh"), "--once"],
+    """Starts the process of a kit, once it is found hardened and ready."""
+    with (kit.parent / CONSOLE).open("ab") as console:
+        return subprocess.Popen(  # noqa: S603 - our own arguments
+            [sys.executable, "-m", "synthfair", "deploy", "start", str(kit)],
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=subprocess.STDOUT,
-            env=os.environ | {"PATH": path},
             start_new_session=True,
         )
 
@@ -297,7 +367,7 @@ def wait_for_port(port: int, server: subprocess.Popen[bytes], *, seconds: float 
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if server.poll() is not None:
-            raise InputError(f"the server has ended; the {CONSOLE} in its kit says why")
+            raise InputError(f"the server has ended; the {CONSOLE} in its folder says why")
         with socket.socket() as one:
             if one.connect_ex(("127.0.0.1", port)) == 0:
                 return
@@ -347,7 +417,7 @@ def demonstrate(
     """Makes the kits, starts the processes, runs a job, and stops them.
 
     Args:
-        output: folder, new or empty: ``tables``, ``federation`` with kits and jobs, ``results``.
+        output: folder, new or empty: a folder for each party, ``exchanged`` and ``results``.
         show: takes what is done next.
         on_progress: of the job.
         job: which.
@@ -365,20 +435,21 @@ def demonstrate(
     lenders = unlike_lenders() if lenders is None else lenders
     scenario = SECURE if secure else {"gap": GAP, "privfairfl": PRIVATE}.get(job, OPEN)
 
-    show("the lenders' tables, their kits and keys")
+    show("keys, certificates and kits, and the lenders' tables")
     port = free_port()
     kits = prepare(output, port, lenders, scenario)
 
+    submitter = kits.pop(SUBMITTER)
     show(f"starting a server and {len(kits) - 1} sites")
     times = [time.monotonic()]
-    with running(kits, port) as processes:
+    with running([*kits.values()], port) as processes:
         # The submitter's kit opens a session with the server.
-        with connect(output / "federation" / KITS / SUBMITTER, timeout=60.0) as session:
+        with connect(submitter, timeout=60.0) as session:
             wait_for_sites(session, [*lenders, *scenario.aggregators])
             times.append(time.monotonic())
 
             show(f"job {job}")
-            name = submit(session, output / "federation" / JOBS / job)
+            name = submit(session, output / SUBMITTER / "jobs" / job)
             results = output / "results"
             run = attach(session, name, results, on_progress, most_seconds=MOST_SECONDS)
             times.append(time.monotonic())

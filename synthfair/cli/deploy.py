@@ -21,41 +21,107 @@ deploy = App(
 Run clients and server as a federation of organisations, on NVIDIA FLARE.
 
 The client runs at each organisation's own site and the server at a hub, connected by an engine for
-federations, NVIDIA FLARE 2.9.0: pip install 'synthfair[nvflare]'.
+federations, NVIDIA FLARE 2.9.0: pip install 'synthfair[nvflare]'. With its commands nvflare cert
+and nvflare package each party makes its key, which never leaves it, and its kit: a folder of
+certificates and settings. docs/deploy.md shows them, party by party.
 
-    # the hub: a kit for each party
-    python -m synthfair deploy kit project.yml --output DIR
-    # each party, before it joins
+    # each party: the engine's defaults are not safe
+    python -m synthfair deploy harden KIT --project project.yml
     python -m synthfair deploy check KIT
     # the server, then each site
-    KIT/startup/start.sh
-    python -m synthfair deploy run KIT --job DIR/jobs/single_shot \
+    python -m synthfair deploy start KIT
+    # whoever submits jobs
+    python -m synthfair deploy job project.yml --output jobs
+    python -m synthfair deploy run KIT --job jobs/single_shot \
         --output RESULTS
 """,
 )
 
 
 @deploy.command
-def kit(
-    project: Path,
-    /,
-    *,
-    output: Path,
-    authority: Path | None = None,
-    jobs_only: bool = False,
-) -> None:
-    r"""Make a kit for each party, hardened, and the jobs' folders.
+def harden(kit: Path, /, *, project: Path | None = None) -> None:
+    """Replace what is not safe in a kit, and propose its party's own file.
 
-    It makes keys, certificates and scripts for the server, each site and each submitter, takes away
-    what a site should not allow, and writes the folders of the jobs.
+    By its defaults the engine runs code that comes with a job, lets administrators read files, and
+    sends logs away. The file of a site or of the server, local/synthfair.json, is kept if it is
+    there. Else it is proposed, with the limits and the schema of the project if one is given; the
+    party has the last word.
 
-        python -m synthfair deploy kit project.yml --output DIR
+        python -m synthfair deploy harden KIT --project project.yml
+        # the server's, once it is where it stays: its stores lie in it
+        python -m synthfair deploy harden KIT
+
+    Args:
+        kit: Folder of a kit, of nvflare package.
+        project: The project of deploy job, YAML.
+    """
+    from synthfair.cli.show import say
+    from synthfair.deploy.hardening import harden as harden_kit
+    from synthfair.deploy.project import read_project, require_engine
+
+    require_engine()
+    proposed = harden_kit(kit, project and read_project(project))
+    say(f"{kit}: hardened." + (f" Review {proposed}." if proposed else ""))
+
+
+@deploy.command
+def check(kit: Path, /) -> None:
+    """Refuse a kit that is loosened, or not ready.
+
+    A kit is as it was hardened: no code in jobs, no shells, only synthfair's own classes, no log
+    that leaves, stores that nobody else reads, no file in startup and local that is not the
+    engine's own or the party's; key, certificate and settings are of one party; and it is ready:
+    its certificate, its key, its table, its limits. What is not is said, one line each, and the
+    exit code is 2.
+
+        python -m synthfair deploy check KIT
+
+    Args:
+        kit: Folder of a kit.
+    """
+    from synthfair.cli.show import say
+
+    require_ready(kit)
+    say(f"{kit}: hardened, and ready.")
+
+
+@deploy.command
+def start(kit: Path, /) -> None:
+    """Check a kit of the server or of a site, and run the engine in it.
+
+    The engine runs in the foreground, in a clean environment, until it is interrupted (Ctrl-C, or
+    the end of a service). Start the server first.
+
+        python -m synthfair deploy start KIT
+
+    Args:
+        kit: Folder of a kit.
+    """
+    from synthfair.deploy.kit import start as start_engine
+
+    require_ready(kit)
+    start_engine(kit)
+
+
+def require_ready(kit: Path) -> None:
+    """Refuse a kit that is loosened, or not ready."""
+    from synthfair.deploy.check import problems
+    from synthfair.deploy.project import require_engine
+
+    require_engine()
+    if lines := problems(kit):
+        raise InputError("\n".join(lines))
+
+
+@deploy.command
+def job(project: Path, /, *, output: Path) -> None:
+    """Write the folders of a project's jobs: settings alone, without paths or code.
+
+        python -m synthfair deploy job project.yml --output jobs
 
     where project.yml has
 
-        name: lenders
         schema: schema.json
-        server: {name: hub.example.org, org: hub, port: 8002}
         sites:
           - name: bank-a
             org: bank_a
@@ -63,73 +129,21 @@ def kit(
           - name: bank-b
             org: bank_b
             limits: {kinds: [surrogate], most_epsilon: 1}
-        submitters:
-          - {name: lead@example.org, org: hub}
         jobs:
           single_shot:
             release: {release: surrogate, epsilon: 1, delta: 1.0e-6}
             server: {rho: 10}
             least_answers: 2
 
-    DIR/kits/NAME goes to the party NAME, by a way that nobody else can read: it holds a private
-    key. A measurement of gaps is of a model that is there already. So write its job when it is, for
-    the same parties:
-
-        python -m synthfair deploy kit project.yml --jobs-only --output DIR/more
-
-    A site that joins later, and certificates that end after 360 days, need kits of the same root;
-    give new ones to these parties alone:
-
-        python -m synthfair deploy kit project.yml --authority DIR/authority \
-            --output DIR2
-
-    Limits are a proposal; each site has the last word, in its local/synthfair.json.
-
     Args:
-        project: The project, YAML.
+        project: The sites, what is proposed to them, and the jobs.
         output: A new folder to write to.
-        authority: Folder of that name of earlier kits, whose root certificate signs; else a new
-            one.
-        jobs_only: Write the jobs' folders, and no kits.
     """
     from synthfair.cli.show import say
-    from synthfair.deploy.kit import make_jobs, make_kits
+    from synthfair.deploy.project import read_project, write_jobs
 
-    if jobs_only and authority:
-        raise InputError("flags: give one of --authority and --jobs-only")
-    folders = make_jobs(project, output) if jobs_only else make_kits(project, output, authority)
-    for folder in folders:
+    for folder in write_jobs(read_project(project), output):
         say(str(folder))
-
-
-@deploy.command
-def check(kit: Path, /, *, moved: bool = False) -> None:
-    """Refuse a kit that is loosened, or not ready.
-
-    A kit is as it was hardened: no code in jobs, no shells, only synthfair's own classes, no log
-    that leaves, stores that nobody else reads, no file in startup and local that is not the
-    engine's own or the party's; and it is ready: its certificate, its key, its table, its limits.
-    What is not is said, one line each, and the exit code is 2.
-
-        python -m synthfair deploy check KIT
-        # the server's, once it is where it stays
-        python -m synthfair deploy check KIT --moved
-
-    Args:
-        kit: Folder of a kit.
-        moved: Harden it anew first: the server's stores then lie in this folder.
-    """
-    from synthfair.cli.show import say
-    from synthfair.deploy.check import problems
-    from synthfair.deploy.hardening import harden
-    from synthfair.deploy.project import require_engine
-
-    require_engine()
-    if moved:
-        harden(kit)
-    if lines := problems(kit):
-        raise InputError("\n".join(lines))
-    say(f"{kit}: hardened, and ready.")
 
 
 @deploy.command
@@ -147,7 +161,7 @@ def run(
     A job is submitted with a submitter's kit. The exit code is 0 if the job did all of its work,
     and 1 if it did not.
 
-        python -m synthfair deploy run kits/lead@example.org \
+        python -m synthfair deploy run lead@example.org \
             --job jobs/single_shot --output results
 
     Interrupted, it leaves the job running; --attach goes on showing it.

@@ -78,7 +78,7 @@ def with_settings(*groups: tuple[str, type[BaseModel], Iterable[str]]) -> Callab
             whole = int in (field.annotation, *get_args(field.annotation))
             parameter = Parameter(
                 group=group,
-                help=field.description,
+                help=" ".join((field.description or "").split()),
                 show_default=shown_default(field.default) or False,
                 negative=None if field.annotation is bool else (),
                 converter=_whole if whole else None,

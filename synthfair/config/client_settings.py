@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from synthfair.config.rules import (
-    Delta,
-    Epsilon,
+    LARGEST_EPSILON,
+    LEAST_DELTA,
+    LEAST_EPSILON,
     GroupsBy,
-    Neighbours,
     Notion,
     PenaltyName,
     Relation,
@@ -31,112 +31,106 @@ HOLD_OUT = 0.1
 """Share of a client's rows that are held out of a trial release, to compare it with."""
 
 
-class DistillConfig(Settings):
+class ReleaseSettings(Settings):
+    """Settings that releases of both kinds have."""
+
+    epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    """Makes the release differentially private, e.g. 1; smaller is more private and noisier.
+    Without it nothing is guaranteed."""
+
+    delta: float | None = Field(default=None, ge=LEAST_DELTA, lt=1)
+    """Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6. It is published: take a round
+    number, not one computed from the table."""
+
+    relation: Relation = "add_or_remove"
+    """Tables that epsilon makes hard to tell apart: with a row more or less, so that the number of
+    rows is protected, too; or with another row in place of one, which takes up to twice the
+    noise."""
+
+    seed: int = Seed
+
+    @model_validator(mode="after")
+    def _epsilon_and_delta(self) -> Self:
+        if (self.epsilon is None) != (self.delta is None):
+            raise ValueError("epsilon and delta go together: give both or neither")
+        return self
+
+
+class DistillConfig(ReleaseSettings):
     """Settings of one client's distillation. Symbols as in Wu et al. (2024)."""
 
     other_names: ClassVar[Mapping[str, str]] = {"rho": "rho_o"}
 
-    rho_o: float = Field(
-        default=10.0,
-        ge=0,
-        description="Weight of the fairness penalty on real rows; 0 is plain distillation. The"
-        " server calls it rho, which is taken here, too.",
-    )
-    max_gap: float | None = Field(
-        default=None,
-        gt=0,
-        lt=1,
-        description="Largest difference between the groups' decision rates that is wanted on the"
-        " real rows, e.g. 0.05: a small rho_o that reaches it is searched for; rho_o itself is not"
-        " used. Each weight tried takes 50 steps. Where it is not given, penalty is then"
-        " selection_rate.",
-    )
-    rho_s: float = Field(
-        default=0.0, ge=0, description="Weight of the fairness penalty on synthetic rows."
-    )
-    notion: Notion = Field(
-        default="statistical_parity",
-        description="Rows in which groups are compared: all, those with the positive label, those"
-        " of each label.",
-    )
+    rho_o: float = Field(default=10.0, ge=0)
+    """Weight of the fairness penalty on real rows; 0 is plain distillation. The server calls it
+    rho, which is taken here, too."""
+
+    max_gap: float | None = Field(default=None, gt=0, lt=1)
+    """Largest difference between the groups' decision rates that is wanted on the real rows, e.g.
+    0.05: a small rho_o that reaches it is searched for; rho_o itself is not used. Each weight tried
+    takes 50 steps. Where it is not given, penalty is then selection_rate."""
+
+    rho_s: float = Field(default=0.0, ge=0)
+    """Weight of the fairness penalty on synthetic rows."""
+
+    notion: Notion = "statistical_parity"
+    """Rows in which groups are compared: all, those with the positive label, those of each
+    label."""
+
     groups_by: tuple[str, ...] | None = GroupsBy
-    penalty: PenaltyName = Field(
-        default="covariance",
-        description="What is penalised: covariance of group and score, or the smooth"
-        " selection-rate gap.",
-    )
-    temperature: float = Field(
-        default=4.0,
-        gt=0,
-        description="Steepness of the smooth selection rate; the covariance does not use it.",
-    )
-    lambda_x: float = Field(
-        default=1e-4, ge=0, description="Regularisation of the synthetic features."
-    )
-    lambda_theta: float = Field(
-        default=1e-3, gt=0, description="Regularisation of the model, here and on the server."
-    )
-    intercept: bool = Field(default=True, description="Whether the model has an intercept.")
-    n_synthetic: int | None = Field(
-        default=None,
-        ge=1,
-        le=MAX_ROWS,
-        description="Number of synthetic rows; if not given, 200 for each pair of group and label,"
-        " or, with labels = copy, as many as there are real rows.",
-    )
-    labels: Literal["balanced", "proportional", "copy"] = Field(
-        default="balanced",
-        description="Groups and labels of the synthetic rows: equally many of each pair; in the"
-        " real rows' proportions (disclosed); or the real rows' own (disclosed, row by row).",
-    )
-    start: Literal["range", "middle", "normal", "real"] = Field(
-        default="range",
-        description="First synthetic features: uniform over the schema's range; or over its middle"
-        " half, from where pooled rows of unlike clients keep nearer to central training (the"
-        " default with epsilon); normal with the real rows' mean and variance (disclosed); or real"
-        " rows (disclosed).",
-    )
-    steps: int = Field(
-        default=1000,
-        ge=1,
-        lt=2**31,
-        description="Steps of the optimizer; a search with max_gap may need fewer. The release has"
-        " the synthetic features of the lowest outer objective among them.",
-    )
-    learning_rate: float = Field(default=0.01, gt=0, description="Learning rate of Adam.")
-    inner_tolerance: float | None = Field(
-        default=None,
-        gt=0,
-        description="The inner solver stops at this gradient norm (in the metric of the Hessian);"
-        " if not given, 1e-8, or 1e-5 in single precision.",
-    )
-    inner_solver: Literal["auto", "lbfgs", "newton"] = Field(
-        default="auto",
-        description="What trains on the synthetic rows in every step; both find the same model."
-        " auto is L-BFGS, and Newton from some 200 inputs on.",
-    )
-    linear_solver: Literal["auto", "cholesky", "conjugate_gradient"] = Field(
-        default="auto",
-        description="What solves for the derivative of that model: cholesky forms the Hessian,"
-        " conjugate_gradient only multiplies by it, which is faster from some 200 inputs on;"
-        " auto chooses by their number.",
-    )
-    epsilon: float | None = Epsilon
-    delta: float | None = Delta
-    relation: Relation = Neighbours
-    private_steps: int = Field(
-        default=20,
-        ge=2,
-        le=10_000,
-        description="Noisy gradient steps by which theta is found where epsilon is given.",
-    )
-    clip: float = Field(
-        default=1.0,
-        gt=0,
-        description="With epsilon, each row's gradient is clipped to so many times the largest norm"
-        " of a row, which the schema bounds; 1 leaves the logistic loss as it is.",
-    )
-    seed: int = Seed
+    penalty: PenaltyName = "covariance"
+    """What is penalised: covariance of group and score, or the smooth selection-rate gap."""
+
+    temperature: float = Field(default=4.0, gt=0)
+    """Steepness of the smooth selection rate; the covariance does not use it."""
+
+    lambda_x: float = Field(default=0.0001, ge=0)
+    """Regularisation of the synthetic features."""
+
+    lambda_theta: float = Field(default=0.001, gt=0)
+    """Regularisation of the model, here and on the server."""
+
+    intercept: bool = True
+    """Whether the model has an intercept."""
+
+    n_synthetic: int | None = Field(default=None, ge=1, le=MAX_ROWS)
+    """Number of synthetic rows; if not given, 200 for each pair of group and label, or, with labels
+    = copy, as many as there are real rows."""
+
+    labels: Literal["balanced", "proportional", "copy"] = "balanced"
+    """Groups and labels of the synthetic rows: equally many of each pair; in the real rows'
+    proportions (disclosed); or the real rows' own (disclosed, row by row)."""
+
+    start: Literal["range", "middle", "normal", "real"] = "range"
+    """First synthetic features: uniform over the schema's range; or over its middle half, from
+    where pooled rows of unlike clients keep nearer to central training (the default with epsilon);
+    normal with the real rows' mean and variance (disclosed); or real rows (disclosed)."""
+
+    steps: int = Field(default=1000, ge=1, lt=2**31)
+    """Steps of the optimizer; a search with max_gap may need fewer. The release has the synthetic
+    features of the lowest outer objective among them."""
+
+    learning_rate: float = Field(default=0.01, gt=0)
+    """Learning rate of Adam."""
+
+    inner_tolerance: float | None = Field(default=None, gt=0)
+    """The inner solver stops at this gradient norm (in the metric of the Hessian); if not given,
+    1e-8, or 1e-5 in single precision."""
+
+    inner_solver: Literal["auto", "lbfgs", "newton"] = "auto"
+    """What trains on the synthetic rows in every step; both find the same model. auto is L-BFGS,
+    and Newton from some 200 inputs on."""
+
+    linear_solver: Literal["auto", "cholesky", "conjugate_gradient"] = "auto"
+    """What solves for the derivative of that model: cholesky forms the Hessian, conjugate_gradient
+    only multiplies by it, which is faster from some 200 inputs on; auto chooses by their number."""
+
+    private_steps: int = Field(default=20, ge=2, le=10000)
+    """Noisy gradient steps by which theta is found where epsilon is given."""
+
+    clip: float = Field(default=1.0, gt=0)
+    """With epsilon, each row's gradient is clipped to so many times the largest norm of a row,
+    which the schema bounds; 1 leaves the logistic loss as it is."""
 
     @model_validator(mode="before")
     @classmethod
@@ -153,8 +147,6 @@ class DistillConfig(Settings):
 
     @model_validator(mode="after")
     def _private_all_the_way(self) -> DistillConfig:
-        if (self.epsilon is None) != (self.delta is None):
-            raise ValueError("epsilon and delta go together: give both or neither")
         if self.epsilon is None:
             return self
         reading = {
@@ -175,7 +167,7 @@ class DistillConfig(Settings):
         return Target(by="weight", amounts=(self.rho_o,))
 
 
-class SurrogateConfig(Settings):
+class SurrogateConfig(ReleaseSettings):
     """Settings of a surrogate release. Nothing in it is a choice of fairness: that is the server's.
 
     A cell is a pair of group and label.
@@ -189,26 +181,15 @@ class SurrogateConfig(Settings):
         50
     """
 
-    release: Literal["surrogate"] = Field(default="surrogate", description="Kind of the release.")
-    k_min: int = Field(
-        default=50,
-        ge=5,
-        description="Least real rows of a sum. Where a pair of group and label has fewer, sums by"
-        " label and by group stand in its place, as its own would give a few rows away; in tables"
-        " of 60 times as many rows, and of groups or labels with fewer, it is left out. With"
-        " epsilon, a pair whose noisy count is below that, or below three times the standard"
-        " deviation of its noise, gets the number of rows that its label and its group suggest.",
-    )
-    epsilon: float | None = Epsilon
-    delta: float | None = Delta
-    relation: Relation = Neighbours
-    seed: int = Seed
+    release: Literal["surrogate"] = "surrogate"
+    """Kind of the release."""
 
-    @model_validator(mode="after")
-    def _epsilon_and_delta(self) -> SurrogateConfig:
-        if (self.epsilon is None) != (self.delta is None):
-            raise ValueError("epsilon and delta go together: give both or neither")
-        return self
+    k_min: int = Field(default=50, ge=5)
+    """Least real rows of a sum. Where a pair of group and label has fewer, sums by label and by
+    group stand in its place, as its own would give a few rows away; in tables of 60 times as many
+    rows, and of groups or labels with fewer, it is left out. With epsilon, a pair whose noisy count
+    is below that, or below three times the standard deviation of its noise, gets the number of rows
+    that its label and its group suggest."""
 
 
 def _kind(config: Any) -> str:

@@ -19,29 +19,6 @@ LEAST_EPSILON, LARGEST_EPSILON = 1e-6, 100.0
 LEAST_DELTA = 1e-15
 """A smaller one would see where the noise of rounds ends, which is of floating-point numbers."""
 
-Epsilon = Field(
-    default=None,
-    ge=LEAST_EPSILON,
-    le=LARGEST_EPSILON,
-    description="Makes the release differentially private, e.g. 1; smaller is more private and"
-    " noisier. Without it nothing is guaranteed.",
-)
-
-Delta = Field(
-    default=None,
-    ge=LEAST_DELTA,
-    lt=1,
-    description="Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6. It is"
-    " published: take a round number, not one computed from the table.",
-)
-
-Neighbours: Any = Field(
-    default="add_or_remove",
-    description="Tables that epsilon makes hard to tell apart: with a row more or less, so that the"
-    " number of rows is protected, too; or with another row in place of one, which takes up to"
-    " twice the noise.",
-)
-
 Seed = Field(
     default=0,
     ge=0,
@@ -121,7 +98,7 @@ class Settings(BaseModel):
         InputError: a value out of range or an unknown key, in a line each.
     """
 
-    model_config = STRICT
+    model_config = STRICT | {"use_attribute_docstrings": True}
 
     other_names: ClassVar[Mapping[str, str]] = {}
     """What a setting may also be called."""

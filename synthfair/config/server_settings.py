@@ -34,87 +34,63 @@ class ServerConfig(Settings):
 
     other_names: ClassVar[Mapping[str, str]] = {"rho_o": "rho"}
 
-    resamples: int = Field(
-        default=1000,
-        ge=1,
-        description="Bootstrap resamples behind the 95 % interval of the covariance; those of rates"
-        " need none.",
-    )
-    min_group_rows: int = Field(
-        default=0,
-        ge=0,
-        lt=2**53,
-        description="Gaps leave out groups with fewer test rows, of those that the gap compares;"
-        " with 0 all groups count, and a gap is undefined where one has no row. Whether a client is"
-        " unfair is asked of groups with at least 30.",
-    )
+    resamples: int = Field(default=1000, ge=1)
+    """Bootstrap resamples behind the 95 % interval of the covariance; those of rates need none."""
+
+    min_group_rows: int = Field(default=0, ge=0, lt=2**53)
+    """Gaps leave out groups with fewer test rows, of those that the gap compares; with 0 all groups
+    count, and a gap is undefined where one has no row. Whether a client is unfair is asked of
+    groups with at least 30."""
+
     groups_by: tuple[str, ...] | None = GroupsBy
-    max_influence: float | None = Field(
-        default=None,
-        gt=0,
-        description="Largest change of the pooled model's scores that one release may cause,"
-        " relative to the scores without it (root mean squares); a pool in which one causes more"
-        " is refused. A change of 2 reverses every decision. Default: 1 for fair releases, 3 for"
-        " surrogates, as a penalty gives another model where an honest client unlike the others is"
-        " left out; their weights (max_rows) and their effect on SPD have caps, too.",
-    )
-    max_spd_influence: float = Field(
-        default=0.5,
-        gt=0,
-        le=2,
-        description="Largest change of SPD that one release may cause, on the test rows or, where"
-        " there are none, on the other surrogates; a pool in which one causes more is refused. Who"
-        " relabels the groups of a client's rows changes SPD more than scores. Alike clients change"
-        " it by hundredths: lower this then, e.g. to 0.05; unlike ones by tenths.",
-    )
-    rho: float = Field(
-        default=10.0,
-        ge=0,
-        le=1e9,
-        description="Surrogates: weight of the fairness penalty; 0 is none.",
-    )
-    max_gap: float | None = Field(
-        default=None,
-        gt=0,
-        lt=1,
-        description="Surrogates: largest difference between the groups' decision rates that is"
-        " wanted on the pooled rows, e.g. 0.05; the least rho that reaches it is looked for."
-        " penalty is then selection_rate, if not given.",
-    )
-    max_client_gap: float | None = Field(
-        default=None,
-        gt=0,
-        lt=1,
-        description="Surrogates: the same of each client by itself, on its pooled rows, e.g. 0.1:"
-        " each has a penalty of its own, too, and the least rho is looked for that brings the"
-        " largest gap of a client to it. A client with few rows of some group (fewer than 30, or"
-        " than min_group_rows) is left out, and named.",
-    )
-    penalty: PenaltyName = Field(
-        default="covariance",
-        description="Surrogates: what is penalised: covariance of group and score, or the smooth"
-        " selection-rate gap.",
-    )
-    notion: Notion = Field(
-        default="statistical_parity",
-        description="Surrogates: rows in which groups are compared: all, those with the positive"
-        " label, those of each label.",
-    )
-    temperature: float = Field(
-        default=4.0, gt=0, description="Surrogates: steepness of the smooth selection rate."
-    )
-    lambda_theta: float = Field(
-        default=1e-3, gt=0, description="Surrogates: regularisation of the model."
-    )
-    intercept: bool = Field(
-        default=True, description="Surrogates: whether the model has an intercept."
-    )
-    max_rows: float | None = Field(
-        default=None,
-        gt=0,
-        description="Surrogates: most real rows that one client can have; public. One that claims"
-        " more counts as so many. Default: 20 times the lower median of what releases claim.",
-    )
+    max_influence: float | None = Field(default=None, gt=0)
+    """Largest change of the pooled model's scores that one release may cause, relative to the
+    scores without it (root mean squares); a pool in which one causes more is refused. A change of 2
+    reverses every decision. Default: 1 for fair releases, 3 for surrogates, as a penalty gives
+    another model where an honest client unlike the others is left out; their weights (max_rows) and
+    their effect on SPD have caps, too."""
+
+    max_spd_influence: float = Field(default=0.5, gt=0, le=2)
+    """Largest change of SPD that one release may cause, on the test rows or, where there are none,
+    on the other surrogates; a pool in which one causes more is refused. Who relabels the groups of
+    a client's rows changes SPD more than scores. Alike clients change it by hundredths: lower this
+    then, e.g. to 0.05; unlike ones by tenths."""
+
+    rho: float = Field(default=10.0, ge=0, le=1000000000.0)
+    """Surrogates: weight of the fairness penalty; 0 is none."""
+
+    max_gap: float | None = Field(default=None, gt=0, lt=1)
+    """Surrogates: largest difference between the groups' decision rates that is wanted on the
+    pooled rows, e.g. 0.05; the least rho that reaches it is looked for. penalty is then
+    selection_rate, if not given."""
+
+    max_client_gap: float | None = Field(default=None, gt=0, lt=1)
+    """Surrogates: the same of each client by itself, on its pooled rows, e.g. 0.1: each has a
+    penalty of its own, too, and the least rho is looked for that brings the largest gap of a client
+    to it. A client with few rows of some group (fewer than 30, or than min_group_rows) is left out,
+    and named."""
+
+    penalty: PenaltyName = "covariance"
+    """Surrogates: what is penalised: covariance of group and score, or the smooth selection-rate
+    gap."""
+
+    notion: Notion = "statistical_parity"
+    """Surrogates: rows in which groups are compared: all, those with the positive label, those of
+    each label."""
+
+    temperature: float = Field(default=4.0, gt=0)
+    """Surrogates: steepness of the smooth selection rate."""
+
+    lambda_theta: float = Field(default=0.001, gt=0)
+    """Surrogates: regularisation of the model."""
+
+    intercept: bool = True
+    """Surrogates: whether the model has an intercept."""
+
+    max_rows: float | None = Field(default=None, gt=0)
+    """Surrogates: most real rows that one client can have; public. One that claims more counts as
+    so many. Default: 20 times the lower median of what releases claim."""
+
     seed: int = Seed
 
     @model_validator(mode="before")

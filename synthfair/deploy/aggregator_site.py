@@ -63,6 +63,7 @@ class AggregatorSettings(BaseModel):
     """Settings of an aggregator that is a site. Relative paths start at the folder of the file.
 
     Attributes:
+        org: its organisation, as its certificate has it.
         schema_path: ``schema`` in the file; the public schema.
         key: its private keys, of ``python -m synthfair keygen --aggregator``, with the folder of
             its answers next to them.
@@ -74,6 +75,7 @@ class AggregatorSettings(BaseModel):
     model_config = STRICT | {"populate_by_name": True}
 
     format: Literal["synthfair-aggregator-site/1"] = AGGREGATOR
+    org: str | None = None
     schema_path: Path = Field(alias="schema")
     key: Path
     clients: Path

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,17 +13,11 @@ from pathlib import Path
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_chunks
 from synthfair.deploy.aggregator_site import AggregatorSettings
-from synthfair.deploy.hardening import (
-    MOST_BYTES,
-    Role,
-    description,
-    folder_problems,
-    problem_lines,
-    role_of,
-)
+from synthfair.deploy.hardening import description, folder_problems, problem_lines
 from synthfair.deploy.jobs import read_site_settings
+from synthfair.deploy.kit import MAX_BYTES, Role, address, certificate, role_of
 from synthfair.errors import InputError
-from synthfair.files import read_bytes
+from synthfair.files import read_bytes, read_document
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_keys, read_signing_key
 from synthfair.secure.aggregator_keys import (
@@ -33,8 +29,11 @@ from synthfair.task.limits import FILE, ServerSettings, SiteSettings, read_setti
 
 EXPIRES_SOON = timedelta(days=14)
 
-CODE_FOR_ALL = Path("/local/custom")
-"""The engine's scripts put it before everything else that Python imports."""
+FOREIGN = {
+    "NVFL_WORKSPACE": "the engine's tools would take another folder for the kit",
+    "PYTHONPATH": "Python would import other code than what is installed",
+}
+"""Variables of the environment that must not be set, and why."""
 
 
 def problems(kit: Path) -> list[str]:
@@ -47,13 +46,21 @@ def problems(kit: Path) -> list[str]:
         InputError: it is no kit.
     """
     kit, role = kit.resolve(), role_of(kit)
-    tree = description(role, kit)
-    parts = [_modes(kit)]
-    parts += [folder_problems(kit / name, tree[name]) for name in ("startup/", "local/")]
-    parts.append(_certificates(kit, role))
+    parts = [_surroundings(kit), _modes(kit), _certificates(kit, role)]
+    parts += [_identity(kit, role), _files(kit, role)]
     if role != "admin":
         parts.append(_server(kit) if role == "server" else _site(kit))
     return [problem for part in parts for problem in problem_lines(part)]
+
+
+def _surroundings(kit: Path) -> Iterator[str]:
+    """Lists what the engine, or Python, would take from elsewhere."""
+    for variable, reason in FOREIGN.items():
+        if os.environ.get(variable) not in (None, "", str(kit)):
+            yield f"{variable}={os.environ[variable]}: {reason}; unset it"
+    for path in (kit, sys.executable):
+        if re.search(r"\s", str(path)):
+            yield f"{path}: has a blank, and the engine splits its commands there; move it"
 
 
 def _modes(kit: Path) -> Iterator[str]:
@@ -65,34 +72,61 @@ def _modes(kit: Path) -> Iterator[str]:
             mode = path.lstat().st_mode
             if mode & 0o022 and not stat.S_ISLNK(mode):
                 yield f"{path}: others may write to it; chmod go-w"
-    if CODE_FOR_ALL.exists():
-        yield f"{CODE_FOR_ALL}: exists, and the engine would import code from it; remove it"
 
 
 def _certificates(kit: Path, role: Role) -> Iterator[str]:
-    from cryptography import x509
+    """Lists certificates that the root has not signed, or that end."""
     from cryptography.exceptions import InvalidSignature
 
-    kind = "server" if role == "server" else "client"
-    path, root_path = kit / "startup" / f"{kind}.crt", kit / "startup" / "rootCA.pem"
+    leaf, root = certificate(kit, role), certificate(kit, role, root=True)
     try:
-        (leaf,) = x509.load_pem_x509_certificates(read_bytes(path, MOST_BYTES))
-        # One more would be trusted as well.
-        (root,) = x509.load_pem_x509_certificates(read_bytes(root_path, MOST_BYTES))
-        leaf.verify_directly_issued_by(root)
-    except InputError:
-        yield f"{path}: it, or {root_path.name}, cannot be read"
-        return
+        leaf.content.verify_directly_issued_by(root.content)
     except (ValueError, TypeError, InvalidSignature):
-        yield f"{path}: must be one certificate that the one in {root_path.name} has signed"
-        return
+        yield f"{leaf.path}: must be signed by the certificate in {root.path.name}"
     now = datetime.now(UTC)
-    for file, certificate in ((path, leaf), (root_path, root)):
-        end = certificate.not_valid_after_utc
-        if not certificate.not_valid_before_utc <= now < end:
-            yield f"{file}: expired, or not valid yet; valid until {end:%Y-%m-%d}"
+    for one in (leaf, root):
+        end = one.content.not_valid_after_utc
+        if not one.content.not_valid_before_utc <= now < end:
+            yield f"{one.path}: expired, or not valid yet; valid until {end:%Y-%m-%d}"
         elif end - now < EXPIRES_SOON:
-            yield f"{file}: expires on {end:%Y-%m-%d}; get another"
+            yield f"{one.path}: expires on {end:%Y-%m-%d}; get another"
+
+
+def _identity(kit: Path, role: Role) -> Iterator[str]:
+    """Lists where the certificate is not of this key, role, organisation and host alone."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    leaf = certificate(kit, role)
+    key_path, own = leaf.path.with_suffix(".key"), kit / "local" / FILE
+    try:
+        key = load_pem_private_key(read_bytes(key_path, MAX_BYTES), None)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{key_path}: must be a private key without a passphrase") from error
+    if key.public_key() != leaf.content.public_key():
+        yield f"{key_path}: not the key of {leaf.path.name}"
+    must = "lead" if role == "admin" else role
+    if leaf.role != must:
+        yield f"{leaf.path}: its role is {leaf.role!r}; must be {must!r}"
+    if role != "admin" and leaf.org != (org := read_document(own).get("org")):
+        yield f"{leaf.path}: its organisation is {leaf.org!r}; in {own} it is {org!r}"
+    hosts = [
+        str(host.value)
+        for extension in leaf.content.extensions
+        if isinstance(extension.value, x509.SubjectAlternativeName)
+        for host in extension.value
+    ]
+    if hosts != [leaf.name]:
+        yield f"{leaf.path}: of the hosts {hosts}; must be of {leaf.name!r} alone"
+
+
+def _files(kit: Path, role: Role) -> Iterator[str]:
+    """Lists where files are not those of a hardened kit of this party."""
+    server, port = address(kit, role)
+    party, project = (certificate(kit, role, root=root).name for root in (False, True))
+    tree = description(role, KIT=kit, PARTY=party, PROJECT=project, SERVER=server, PORT=port)
+    for name in ("startup/", "local/"):
+        yield from folder_problems(kit / name, tree[name])
 
 
 def _server(kit: Path) -> Iterator[str]:

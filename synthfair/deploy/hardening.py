@@ -1,80 +1,36 @@
 """Hardens kits, and compares them: ``hardened_kit.yml`` says what a hardened kit is.
 
-No function here knows a file of a kit; whatever the description does not name is refused.
+No comparison here knows a file of a kit; whatever the description does not name is refused.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from synthfair.data.schema import read_schema
+from synthfair.deploy.kit import Role, certificate, role_of
 from synthfair.errors import InputError
-from synthfair.files import read_bytes, read_document, write_json
+from synthfair.files import read_document, write_json, write_text
+from synthfair.task.limits import FILE
 
-MOST_BYTES = 2**20
-"""The largest size of a file of a kit."""
-
-Role = Literal["server", "client", "admin"]
-"""The engine's name of a party's role; a client is a site, an admin a submitter."""
+if TYPE_CHECKING:
+    from synthfair.deploy.project import Project
 
 PROGRESS = "synthfair.progress"
 """The command by which a submitter asks a running job for its progress."""
 
 
-def role_of(kit: Path) -> Role:
-    """The role whose kit a folder is.
-
-    Raises:
-        InputError: it is none.
-    """
-    roles: tuple[Role, ...] = ("server", "client", "admin")
-    present: list[Role] = [role for role in roles if startup_file(kit, role).is_file()]
-    if len(present) != 1:
-        raise InputError(
-            f"{kit}: not a kit: must have one of startup/fed_server.json, fed_client.json and"
-            " fed_admin.json"
-        )
-    return present[0]
-
-
-def startup_file(kit: Path, role: Role) -> Path:
-    """The engine's own settings of where to connect to."""
-    return kit / "startup" / f"fed_{role}.json"
-
-
-class Placeholder(NamedTuple):
-    """A value that differs from kit to kit."""
-
-    words: str
-    fits: Callable[[Any], bool]
-
-    def __repr__(self) -> str:
-        """The text with which messages show what is allowed."""
-        return self.words
-
-
-PLACEHOLDERS = {
-    "NAME": Placeholder(
-        "(a name, or a host and its port)",
-        lambda value: isinstance(value, str) and bool(re.fullmatch(r"[\w@.:-]{1,300}", value)),
-    ),
-    "PORT": Placeholder("(a whole number)", lambda value: type(value) is int),
-    "ANYTHING": Placeholder("(anything)", lambda _: True),
-}
-"""Placeholders, by the words that ``hardened_kit.yml`` has for them."""
-
-
-def description(part: str, kit: Path = Path()) -> Any:
-    """A new copy of a part of ``hardened_kit.yml``, with placeholders filled in.
+def description(part: str, **values: Any) -> Any:
+    """Return a new copy of a part of ``hardened_kit.yml``.
 
     Args:
-        part: a role; or ``classes``, ``provisioning`` or ``job``.
-        kit: the kit's folder, absolute, for KIT.
+        part: a role; or ``proposals`` or ``job``.
+        values: what stands for the words in capital letters, by word.
     """
 
     def filled(value: Any) -> Any:
@@ -82,9 +38,12 @@ def description(part: str, kit: Path = Path()) -> Any:
             return {key: filled(inner) for key, inner in value.items()}
         if isinstance(value, list):
             return [filled(inner) for inner in value]
-        if isinstance(value, str) and value.startswith("KIT/"):
-            return str(kit / value.removeprefix("KIT/"))
-        return PLACEHOLDERS.get(value, value) if isinstance(value, str) else value
+        if value in values:
+            return values[value]
+        if isinstance(value, str):
+            for word, found in values.items():
+                value = value.replace(word, str(found))
+        return value
 
     return filled(_yaml(Path(__file__).with_name("hardened_kit.yml"))[part])
 
@@ -96,32 +55,69 @@ def _yaml(path: Path) -> dict[str, Any]:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-def _template(name: str) -> str:
-    import nvflare
+def harden(kit: Path, project: Project | None = None) -> Path | None:
+    """Replace the engine's defaults in a kit, and propose its party's own file.
 
-    folder = Path(nvflare.__file__).parent / "lighter" / "templates"
-    return _yaml(folder / "master_template.yml")[name]
+    The party's file, once it is there, is kept. A server's kit that has moved is hardened again:
+    its stores then lie in it.
 
+    Args:
+        kit: folder that ``nvflare package`` has made.
+        project: proposes limits, and brings the schema.
 
-def harden(kit: Path) -> None:
-    """Replaces the engine's defaults in a kit; of a server's moved to another place, its stores.
+    Returns:
+        The party's file, if it was proposed; the party reviews it.
 
     Raises:
-        InputError: the folder is no kit.
+        InputError: the folder is no kit; or the project's schema is refused, or it does not name
+            the kit's party, or the file that it proposes is there already.
     """
     kit, role = kit.resolve(), role_of(kit)
+    own = kit / "local" / FILE
+    if project is not None and own.exists():
+        raise InputError(
+            f"{own}: exists; without a project it is kept, removed it is proposed anew"
+        )
+    is_kept = own.exists() or role == "admin"
+    proposal = {} if is_kept else _proposal(kit, role, project)
+    schema = read_schema(project.schema_path).to_json() if proposal and project else ""
+    # The engine's files: replaced where its defaults are not safe, removed where nobody needs them.
     kit.chmod(0o700)
-    tree = description(role, kit)
+    tree = description(role, KIT=kit)
     for name, must in tree["local/"].items():
-        document = isinstance(must, dict) and (must.get("settings") or must.get("rights"))
-        if document:
-            write_json(kit / "local" / name, document)
-    for name in tree["removals"]:
-        (kit / name).unlink(missing_ok=True)
+        if isinstance(must, dict) and "settings" in must:
+            write_json(kit / "local" / name, must["settings"])
+    for pattern in tree["removals"]:
+        for path in kit.glob(pattern):
+            path.unlink()
+    # The party's own: its file, the schema, and folders for public keys.
+    if not proposal:
+        return None
+    for key in {"keys", "aggregators", "clients"} & proposal.keys():
+        (kit / "local" / proposal[key]).mkdir(exist_ok=True)
+    if schema:
+        write_text(kit / "local" / "schema.json", schema)
+    write_json(own, proposal)
+    return own
+
+
+def _proposal(kit: Path, role: Role, project: Project | None) -> dict[str, Any]:
+    """Return what is proposed for ``local/synthfair.json``."""
+    party = certificate(kit, role)
+    proposals = description("proposals", PARTY=party.name)
+    document = proposals[role] | {"org": party.org}
+    if project and role == "client":
+        entry = project.party(party.name)
+        if entry in project.aggregators:
+            document = proposals["aggregator"]
+        document |= {"org": entry.org, "limits": entry.limits.model_dump(mode="json")}
+    if not (project and project.aggregators):
+        document.pop("aggregators", None)
+    return document
 
 
 def folder_problems(folder: Path, tree: dict[str, Any]) -> Iterator[str]:
-    """Lists where a folder is not what it must be, one line each.
+    """List where a folder is not what it must be, one line each.
 
     Args:
         folder: of a kit, such as ``local``.
@@ -140,10 +136,13 @@ def folder_problems(folder: Path, tree: dict[str, Any]) -> Iterator[str]:
             yield f"{path}: not part of a hardened kit; remove it"
     # Each file is what it must be.
     for name, must in tree.items():
-        if not name.endswith("/"):
-            yield from problem_lines(_file_problems(folder / name, must))
-        elif (folder / name).is_dir():
-            yield from folder_problems(folder / name, must)
+        path = folder / name
+        if name.endswith("/") and path.is_dir():
+            yield from folder_problems(path, must)
+        elif must == "private" and (not path.is_file() or path.stat().st_mode & 0o077):
+            yield f"{path}: must be a file that its owner alone may read; chmod 600"
+        elif isinstance(must, dict) and not name.endswith("/"):
+            yield from problem_lines(_file_problems(path, must))
 
 
 def problem_lines(problems: Iterator[str]) -> Iterator[str]:
@@ -154,59 +153,30 @@ def problem_lines(problems: Iterator[str]) -> Iterator[str]:
         yield from str(error).splitlines()
 
 
-def _file_problems(path: Path, must: Any) -> Iterator[str]:
-    if isinstance(must, str):
-        if must != "free" and (not path.is_file() or path.stat().st_mode & 0o077):
-            yield f"{path}: must be a file that its owner alone may read; chmod 600"
-        return
-    (kind, template), reasons = next(iter(must.items())), must.get("why", {})
-    if kind == "script":
-        pieces = re.split(r"\{~~\w+~~\}", _template(template).strip())
-        pattern = r"[\w@.=-]*".join(map(re.escape, pieces))
-        try:
-            text = read_bytes(path, MOST_BYTES).decode().strip()
-        except ValueError:  # unreadable, or not UTF-8
-            text = ""
-        if not re.fullmatch(pattern, text):
-            yield f"{path}: not the engine's own script"
-        return
-    content = read_document(path)
-    if kind == "template":
-        template = json.loads(_template(template))
-    problems = _excess if kind == "rights" else differences
-    for where, problem in problems(content, template):
+def _file_problems(path: Path, must: dict[str, Any]) -> Iterator[str]:
+    content, reasons = must.get("absent", {}) | read_document(path), must.get("why", {})
+    if template := must.get("template"):
+        import nvflare
+
+        templates = Path(nvflare.__file__).parent / "lighter" / "templates" / "master_template.yml"
+        required = json.loads(_yaml(templates)[template])
+    else:
+        required = must.get("settings") or must["connection"]
+    for where, problem in differences(content, required):
         reason = next((f" ({reasons[key]})" for key in where.split(".") if key in reasons), "")
         yield f"{path}: {where}{problem}{reason}"
 
 
-def _excess(content: dict[str, Any], must: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Lists where a document gives more rights than it may; it may give less."""
-    rights, most = content.get("permissions"), must["permissions"]
-    if not isinstance(rights, dict) or not rights:
-        yield "permissions", " are missing"
-        return
-    yield from differences(content | {"permissions": most}, must)
-    for role, role_rights in rights.items():
-        if role not in most or not isinstance(role_rights, dict):
-            yield f"permissions.{role}", f" must be rights of one of {sorted(most)}"
-            continue
-        for right, value in role_rights.items():
-            limit = most[role].get(right, "none")
-            if value not in ("none", limit):
-                yield f"permissions.{role}.{right}", f" is {_short(value)}; must be {limit!r}"
-
-
 def differences(content: Any, must: Any, where: str = "") -> Iterator[tuple[str, str]]:
-    """Lists where a document is not what it must be: keys, joined by dots, and what is wrong there.
+    """List where a document is not what it must be: keys, joined by dots, and what is wrong there.
 
     Args:
-        content: of the document, as JSON holds it.
-        must: what it must be, of :func:`description`. Of a list of objects with an ``id`` the order
-            means nothing.
-        where: it stands in the whole document.
+        content: of JSON.
+        must: the same; ANYTHING in it is whatever it is in the content.
+        where: keys of the document in another.
     """
     if isinstance(must, dict) and isinstance(content, dict):
-        for key in sorted(content.keys() | must.keys()):
+        for key in sorted(must.keys() | content.keys()):
             inner = f"{where}.{key}" if where else key
             if key not in must:
                 yield inner, f": {_short(content[key])} does not belong here; remove it"
@@ -214,34 +184,11 @@ def differences(content: Any, must: Any, where: str = "") -> Iterator[tuple[str,
                 yield inner, f" is missing; must be {_short(must[key])}"
             else:
                 yield from differences(content[key], must[key], inner)
-    elif isinstance(must, list) and must and all(isinstance(m, dict) and "id" in m for m in must):
-        for problem in _component_problems(content if isinstance(content, list) else [], must):
-            yield where, problem
     elif isinstance(must, list) and isinstance(content, list) and len(content) == len(must):
         for number, (one, required) in enumerate(zip(content, must, strict=True)):
             yield from differences(one, required, f"{where}.{number}")
-    elif not _fits(content, must):
+    elif must != "ANYTHING" and (type(content) is not type(must) or content != must):
         yield where, f" is {_short(content)}; must be {_short(must)}"
-
-
-def _component_problems(components: list[Any], must: list[Any]) -> Iterator[str]:
-    rest, missing = list(components), []
-    for required in must:
-        fits = [not any(differences(one, required)) for one in rest]
-        if any(fits):
-            del rest[fits.index(True)]
-        else:
-            missing.append(required)
-    for one in rest:
-        yield f": {_short(one)} does not belong here; remove it"
-    for one in missing:
-        yield f": {_short(one)} is missing"
-
-
-def _fits(value: Any, must: Any) -> bool:
-    if isinstance(must, Placeholder):
-        return must.fits(value)
-    return type(value) is type(must) and value == must
 
 
 def _short(value: object) -> str:

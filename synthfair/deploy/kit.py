@@ -1,175 +1,134 @@
-"""Makes the kits of a federation's parties, hardened, and the folders of its jobs."""
+"""A party's kit: whose it is, and how the engine starts in it.
+
+``nvflare package`` makes a kit of a private key, which never leaves the party that has made it, and
+of the certificate that the hub has signed.
+"""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+import os
+import re
 import sys
-import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from synthfair.data.schema import read_schema
-from synthfair.deploy.hardening import Role, description, harden
-from synthfair.deploy.job_files import problem, write_app
-from synthfair.deploy.project import Party, Project, needs_aggregators, read_project
 from synthfair.errors import InputError
-from synthfair.files import read_document, write_json
-from synthfair.task.limits import FILE
+from synthfair.files import read_bytes, read_document
 
-KITS, JOBS, AUTHORITY = "kits", "jobs", "authority"
-"""Folders that are made: one kit a party, one folder a job, and what signs certificates."""
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
 
-STATE = "cert.json"
-"""The engine's file in the authority's folder: the root certificate, and all private keys."""
+MAX_BYTES = 2**20
+"""The largest size of a file of a kit."""
 
-ROOT = ("root_cert", "root_pri_key")
-"""The root's entries in it."""
+Role = Literal["server", "client", "admin"]
+"""The engine's name of a party's role; a client is a site, an admin a submitter."""
+
+PROGRAMS: dict[Role, str] = {"server": "server.server_train", "client": "client.client_train"}
+"""The engine's programs, in the package nvflare.private.fed.app."""
 
 
-def make_kits(project_path: Path, output: Path, authority: Path | None = None) -> list[Path]:
-    """Provisions all parties, and writes the jobs.
-
-    With an authority, its root signs new certificates, of new keys. The parties' old ones hold as
-    well: a kit of these goes to whoever joins, or renews what ends.
-
-    Args:
-        project_path: project.yml.
-        output: folder, new or empty: ``kits/NAME`` goes to the party NAME, ``jobs`` to the
-            submitters, and ``authority``, with the private key of the root certificate, to nobody.
-        authority: of kits that were made before; a new one if not given.
-
-    Returns:
-        The kits.
+def role_of(kit: Path) -> Role:
+    """Return the role whose kit a folder is.
 
     Raises:
-        InputError: the project or the authority is refused, the folder is not empty, or the engine
-            fails.
+        InputError: it is none.
     """
-    project = read_project(project_path)
-    schema = read_schema(project.schema_path)
-    root = {} if authority is None else _root(authority)
-    _require_empty(output)
-    output.mkdir(mode=0o700, parents=True, exist_ok=True)
-    output.chmod(0o700)
-    _provision(project, output, root)
-    kits = sorted((output / KITS).iterdir())
-    for kit in kits:
-        harden(kit)
-    _write_settings(project, schema.to_json(), output / KITS)
-    _write_jobs(project, output / JOBS)
-    return kits
-
-
-def make_jobs(project_path: Path, output: Path) -> list[Path]:
-    """Writes the jobs alone, for kits that were made before; returns their folders.
-
-    Args:
-        project_path: project.yml.
-        output: folder, new or empty.
-
-    Raises:
-        InputError: the project is refused, or the folder is not empty.
-    """
-    project = read_project(project_path)
-    _require_empty(output)
-    _write_jobs(project, output)
-    return sorted(output.iterdir()) if output.is_dir() else []
-
-
-def _require_empty(output: Path) -> None:
-    if output.is_dir() and any(output.iterdir()):
-        raise InputError(f"{output}: exists and is not empty; name another")
-
-
-def _root(authority: Path) -> dict[str, str]:
-    """The root certificate and its key, of the folder ``authority`` of earlier kits."""
-    state = read_document(authority / STATE)
-    if not all(isinstance(state.get(part), str) for part in ROOT):
-        raise InputError(f"{authority / STATE}: must have {' and '.join(ROOT)}")
-    return {part: state[part] for part in ROOT}
-
-
-def _provision(project: Project, output: Path, root: dict[str, str]) -> None:
-    """Has the engine make keys, certificates and scripts."""
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder) / project.name
-        if root:
-            (result / "state").mkdir(parents=True)
-            write_json(result / "state" / STATE, root)
-        # JSON is YAML; of another form, the engine's tool says only that it is none.
-        path = Path(folder) / "project.yml"
-        write_json(path, _engine_project(project))
-        argv = [sys.executable, "-m", "nvflare.cli", "provision", "-p", str(path)]
-        process = subprocess.run(  # noqa: S603 - our own arguments
-            [*argv, "-w", folder, "--force"], capture_output=True, text=True, check=False
+    present: list[Role] = [role for role in get_args(Role) if startup_file(kit, role).is_file()]
+    if len(present) != 1:
+        raise InputError(
+            f"{kit}: not a kit: must have one of startup/fed_server.json, fed_client.json and"
+            " fed_admin.json"
         )
-        if process.returncode != 0 or not (result / "prod_00").is_dir():
-            raise InputError(f"provisioning: {process.stderr.strip()[-500:] or 'nothing was made'}")
-        shutil.copytree(result / "prod_00", output / KITS)
-        shutil.copytree(result / "state", output / AUTHORITY)
-        (output / AUTHORITY).chmod(0o700)
+    return present[0]
 
 
-def _engine_project(project: Project) -> dict[str, Any]:
-    """The project as the engine reads it."""
-    server, sites = project.server, (*project.sites, *project.aggregators)
-
-    def participant(party: Party, kind: Role, **more: object) -> dict[str, object]:
-        return {"name": party.name, "type": kind, "org": party.org, **more}
-
-    return description("provisioning") | {
-        "name": project.name,
-        "participants": [
-            participant(server, "server", fed_learn_port=server.port),
-            *(participant(site, "client", allow_log_streaming=False) for site in sites),
-            *(participant(one, "admin", role="lead") for one in project.submitters),
-        ],
-    }
+def startup_file(kit: Path, role: Role) -> Path:
+    """Return the path of the engine's settings of who the party is, and where it connects to."""
+    return kit / "startup" / f"fed_{role}.json"
 
 
-def _write_settings(project: Project, schema: str, kits: Path) -> None:
-    """Every party's own file, to be reviewed by it."""
-    documents = {project.server.name: description("proposals")["server"]}
-    for site in project.sites:
-        changes = {"key": f"{site.name}.key", "limits": site.limits.model_dump(mode="json")}
-        documents[site.name] = description("proposals")["site"] | changes
-    for one in project.aggregators:
-        (kits / one.name / "sums").mkdir(mode=0o700)  # of its key and its answers
-        changes = {"key": f"../sums/{one.name}.key", "limits": one.limits.model_dump(mode="json")}
-        documents[one.name] = description("proposals")["aggregator"] | changes
-    for name, document in documents.items():
-        local = kits / name / "local"
-        if not project.aggregators:
-            document.pop("aggregators", None)
-        write_json(local / FILE, document)
-        (local / "schema.json").write_text(schema, encoding="utf-8")
-        for key in {"keys", "aggregators", "clients"} & document.keys():
-            (local / document[key]).mkdir()  # of public keys
+def address(kit: Path, role: Role) -> tuple[str, int]:
+    """Return host and port of the server, as the engine's settings of a kit have them.
+
+    Raises:
+        InputError: the settings cannot be read, or have none.
+    """
+    path = startup_file(kit, role)
+    document = read_document(path)
+    try:
+        if role == "admin":
+            target = "{host}:{port}".format_map(document["admin"])
+        else:
+            target = document["servers"][0]["service"]["target"]
+        if parts := re.fullmatch(r"([\w.-]{1,253}):(\d{1,5})", target):
+            return parts[1], int(parts[2])
+    except (LookupError, TypeError, AttributeError):
+        pass
+    raise InputError(f"{path}: names no server with its port")
 
 
-def _write_jobs(project: Project, output: Path) -> None:
-    """A folder for each job: three small files, and no code."""
-    for kind, job in project.jobs:
-        if job is None:
-            continue
-        least = job.least_answers or len(project.sites)
-        aggregators = [one.name for one in project.aggregators] if needs_aggregators(job) else []
-        meta = {
-            "name": kind,
-            "resource_spec": {},
-            "deploy_map": {"app": ["server", *project.site_names, *aggregators]},
-            "min_clients": least + len(aggregators),
-            "mandatory_clients": aggregators,
-        }
-        arguments = {
-            "kind": kind,
-            "sites": project.site_names,
-            "job": job.model_dump(mode="json"),
-            "aggregators": aggregators,
-        }
-        app = output / kind / "app"
-        write_app(app, arguments)
-        write_json(output / kind / "meta.json", meta)
-        if reason := problem(app):
-            raise InputError(f"jobs.{kind}: {reason}")
+class PartyCertificate(NamedTuple):
+    """A certificate of a kit.
+
+    Attributes:
+        path: of its file.
+        content: as it is signed.
+        name: whose it is.
+        role: server, client or lead; of the root empty.
+        org: organisation; of the root empty.
+    """
+
+    path: Path
+    content: Certificate
+    name: str
+    role: str
+    org: str
+
+
+def certificate(kit: Path, role: Role, *, root: bool = False) -> PartyCertificate:
+    """Read a party's certificate, or that of the root which all of them trust.
+
+    Raises:
+        InputError: it cannot be read, or the file holds more than one, which would be trusted, too.
+    """
+    from cryptography.x509 import load_pem_x509_certificates
+    from cryptography.x509.oid import NameOID
+
+    own = "server.crt" if role == "server" else "client.crt"
+    path = kit / "startup" / ("rootCA.pem" if root else own)
+    pem = read_bytes(path, MAX_BYTES)
+    try:
+        (content,) = load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise InputError(f"{path}: must be one certificate") from error
+    parts = NameOID.COMMON_NAME, NameOID.UNSTRUCTURED_NAME, NameOID.ORGANIZATION_NAME
+    subject = (content.subject.get_attributes_for_oid(part) for part in parts)
+    return PartyCertificate(path, content, *(", ".join(str(a.value) for a in s) for s in subject))
+
+
+def start(kit: Path) -> None:
+    """Run the engine in a kit, in the place of this process, with a clean environment.
+
+    The engine's own script would take its folder from NVFL_WORKSPACE, and code from PYTHONPATH and
+    from the folder that it is started in.
+
+    Args:
+        kit: of the server or a site, which :func:`synthfair.deploy.check.problems` has found ready.
+
+    Raises:
+        InputError: it is a submitter's.
+    """
+    kit, role = kit.resolve(), role_of(kit)
+    if role == "admin":
+        raise InputError(f"{kit}: a submitter's kit; deploy run submits its jobs")
+    party = certificate(kit, role)
+    uid = [f"uid={party.name}"] if role == "client" else []
+    argv = [sys.executable, "-u", "-m", f"nvflare.private.fed.app.{PROGRAMS[role]}"]
+    argv += ["-m", str(kit), "-s", startup_file(kit, role).name]
+    argv += ["--set", "secure_train=true", *uid, f"org={party.org}", "config_folder="]
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.defpath))
+    os.umask(0o077)
+    (kit / "transfer").mkdir(exist_ok=True)
+    clean = {"PATH": path, "HOME": str(Path.home()), "PYTHONSAFEPATH": "1"}
+    os.execve(sys.executable, argv, clean)  # noqa: S606 - our own arguments

@@ -91,6 +91,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         TooFewError: fewer sites than the job says, or not all aggregators, have answered well.
         InputError: the model is of another schema, or there are too few rows for the noise.
     """
+    from synthfair.evaluation import decision_document
     from synthfair.jax_setup import start_jax
     from synthfair.postprocess import choose_decision, write_histogram
     from synthfair.secure.opening import score_histogram
@@ -123,7 +124,11 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     choice = choose_decision(histogram, job.notion, job.alpha, randomized=job.randomized)
     fair = model.model_copy(update={"decision": choice.decision})
     write_model(fair, output / FAIR_MODEL)
-    _write_metrics(federation, fair, output / "metrics.json")
+    if metrics := federation.metrics(fair, ServerConfig()):
+        path = output / "metrics.json"  # what it says of the privacy of the training stays
+        before = read_document(path, MAX_BYTES) if path.exists() else {}
+        stays = {key: before[key] for key in ("guarantee", "secure_sums") if key in before}
+        write_json(path, metrics | decision_document(fair) | stays)
     for path in files:  # whatever becomes of it now, all that costs an epsilon is done
         path.unlink()
     if job.send_back:
@@ -147,17 +152,3 @@ def _counts(federation: JobSites, model: TrainedModel, job: PrivFairFLJob) -> Gr
         )
     except ValidationError as error:
         raise refusal("privfairfl", error) from error
-
-
-def _write_metrics(federation: JobSites, fair: TrainedModel, path: Path) -> None:
-    """Writes metrics of the model with its decisions; the guarantee of its training stays."""
-    from synthfair.evaluation import decision_document, evaluate, evaluation_document, read_tests
-
-    if not federation.settings.tests:
-        return
-    tests = read_tests(federation.settings.tests, federation.schema)
-    report = ServerConfig()
-    document = evaluation_document(evaluate(fair, tests, report), federation.schema, report)
-    metrics = read_document(path, MAX_BYTES) if path.exists() else {}
-    stays = {key: metrics[key] for key in ("guarantee", "secure_sums") if key in metrics}
-    write_json(path, document | decision_document(fair) | stays)

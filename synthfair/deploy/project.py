@@ -1,21 +1,24 @@
-"""The participants of a federation, and the jobs that it may run: ``project.yml``."""
+"""The sites of a federation, what is proposed to them, and its jobs: ``project.yml``."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from synthfair.config.rules import STRICT
 from synthfair.deploy.aggregator_site import AggregatorLimits
 from synthfair.deploy.gap_job import GapJob
+from synthfair.deploy.job_files import problem, write_app
 from synthfair.deploy.privfairfl_job import PrivFairFLJob
 from synthfair.deploy.single_shot import SingleShotJob
 from synthfair.deploy.train_job import TrainJob
 from synthfair.errors import InputError, reason, refusal
-from synthfair.files import read_bytes
+from synthfair.files import read_bytes, write_json
 from synthfair.task.limits import Limits
 
 VERSION = "2.9.0"
@@ -25,45 +28,28 @@ MAX_BYTES = 1_000_000
 """The largest size of a project file."""
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-Host = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
 Organisation = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
-Mail = Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,64}@[a-z0-9-]+(\.[a-z0-9-]+)+$")]
 
 
-class Party(BaseModel):
-    """A participant."""
+class Entry(BaseModel):
+    """A party by its name and its organisation, as in its certificate."""
 
     model_config = STRICT
 
-    name: str
+    name: SiteName
     org: Organisation
 
 
-class Server(Party):
-    """The server; the sites and the submitters connect to ``name`` at ``port``."""
+class SiteEntry(Entry):
+    """A site, and the limits that are proposed to it."""
 
-    name: Host
-    port: int = Field(default=8002, ge=1024, le=65535)
-
-
-class SiteEntry(Party):
-    """A site, and what is proposed for its own file, which it reviews before it joins."""
-
-    name: SiteName
     limits: Limits = Limits()
 
 
-class AggregatorEntry(Party):
-    """A site that adds up shares and holds no table, and what is proposed for its own file."""
+class AggregatorEntry(Entry):
+    """A site that adds up shares and holds no table, and the limits that are proposed to it."""
 
-    name: SiteName
     limits: AggregatorLimits = AggregatorLimits()
-
-
-class Submitter(Party):
-    """A person who may submit jobs, and download their results."""
-
-    name: Mail
 
 
 Job = SingleShotJob | TrainJob | GapJob | PrivFairFLJob
@@ -91,36 +77,22 @@ class Project(BaseModel):
     """The description of a federation.
 
     Attributes:
-        name: of it.
         schema_path: ``schema`` in the file; the public schema, relative to the file.
-        server: see there.
         sites: at least one.
         aggregators: two or three, of other organisations, where a job needs sums by shares.
-        submitters: at least one.
         jobs: see there.
     """
 
     model_config = STRICT | {"populate_by_name": True}
 
-    name: SiteName
     schema_path: Path = Field(alias="schema")
-    server: Server
     sites: tuple[SiteEntry, ...] = Field(min_length=1, max_length=1000)
     aggregators: tuple[AggregatorEntry, ...] = Field(default=(), max_length=3)
-    submitters: tuple[Submitter, ...] = Field(min_length=1, max_length=100)
     jobs: Jobs = Jobs()
-
-    @field_validator("schema_path")
-    @classmethod
-    def _is_named(cls, path: Path) -> Path:
-        if not path.name:
-            raise ValueError("must name a file")
-        return path
 
     @model_validator(mode="after")
     def _names_differ(self) -> Project:
-        parties = *self.sites, *self.aggregators, *self.submitters
-        names = [self.server.name, *(party.name for party in parties)]
+        names = [party.name for party in (*self.sites, *self.aggregators)]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"the name {name!r} is used twice")
@@ -141,6 +113,17 @@ class Project(BaseModel):
     def site_names(self) -> list[str]:
         """The names of the sites, in the order of the file."""
         return [site.name for site in self.sites]
+
+    def party(self, name: str) -> SiteEntry | AggregatorEntry:
+        """The site or aggregator of a name.
+
+        Raises:
+            InputError: there is none.
+        """
+        parties = {party.name: party for party in (*self.sites, *self.aggregators)}
+        if name not in parties:
+            raise InputError(f"project: has no {name!r}; its sites are {', '.join(parties)}")
+        return parties[name]
 
 
 def read_project(path: Path) -> Project:
@@ -163,6 +146,52 @@ def read_project(path: Path) -> Project:
     except ValidationError as error:
         raise refusal(str(path), error) from error
     return project.model_copy(update={"schema_path": path.parent.resolve() / project.schema_path})
+
+
+def write_jobs(project: Project, output: Path) -> list[Path]:
+    """Write a folder for each job of a project: three small files, and no code.
+
+    Args:
+        project: the jobs, and the sites that answer them.
+        output: folder, new or empty.
+
+    Returns:
+        The folders, each named after its kind of job.
+
+    Raises:
+        InputError: the project has no jobs, a job is refused, or the folder is not empty.
+    """
+    jobs = {kind: job for kind, job in project.jobs if job is not None}
+    if not jobs:
+        raise InputError(
+            f"jobs: the project has none; must have one of {', '.join(Jobs.model_fields)}"
+        )
+    if output.is_dir() and any(output.iterdir()):
+        raise InputError(f"{output}: exists and is not empty; name another")
+    with tempfile.TemporaryDirectory() as made:
+        for kind, job in jobs.items():
+            least = job.least_answers or len(project.sites)
+            aggregators = [one.name for one in project.aggregators] * needs_aggregators(job)
+            meta = {
+                "name": kind,
+                "resource_spec": {},
+                "deploy_map": {"app": ["server", *project.site_names, *aggregators]},
+                "min_clients": least + len(aggregators),
+                "mandatory_clients": aggregators,
+            }
+            arguments = {
+                "kind": kind,
+                "sites": project.site_names,
+                "job": job.model_dump(mode="json"),
+                "aggregators": aggregators,
+            }
+            folder = Path(made) / kind
+            write_app(folder / "app", arguments)
+            write_json(folder / "meta.json", meta)
+            if complaint := problem(folder / "app"):
+                raise InputError(f"jobs.{kind}: {complaint}")
+        shutil.copytree(made, output, dirs_exist_ok=True)
+    return [output / kind for kind in sorted(jobs)]
 
 
 def require_engine() -> None:

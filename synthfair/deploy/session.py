@@ -11,10 +11,11 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from synthfair.deploy.hardening import PROGRESS, role_of, startup_file
+from synthfair.deploy.hardening import PROGRESS
+from synthfair.deploy.kit import certificate, role_of
 from synthfair.deploy.project import require_engine
 from synthfair.errors import InputError, reason
-from synthfair.files import read_as, read_document, validated
+from synthfair.files import read_as, validated
 from synthfair.run_files import MAX_BYTES as LARGEST
 from synthfair.task.federation_file import FILE, FederationFile
 
@@ -76,10 +77,10 @@ def connect(kit: Path, *, timeout: float = 20.0) -> Iterator[Session]:
     kit = kit.resolve()
     if role_of(kit) != "admin":
         raise InputError(f"{kit}: not a submitter's kit")
-    name = read_document(startup_file(kit, "admin")).get("admin", {}).get("username")
+    name = certificate(kit, "admin").name
     try:
         with redirect_stdout(sys.stderr):  # it says that it connects
-            session = new_secure_session(str(name), str(kit), timeout=timeout)
+            session = new_secure_session(name, str(kit), timeout=timeout)
     except Exception as error:
         raise InputError(f"{kit}: cannot connect to the server: {reason(error)}") from error
     try:

@@ -48,7 +48,7 @@ class SingleShotJob(BaseModel):
     @field_validator("server")
     @classmethod
     def _of_a_server(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        server_config(settings)
+        validated(ServerConfig, settings)
         return settings
 
 
@@ -63,11 +63,6 @@ def release_config(settings: dict[str, Any]) -> DistillConfig | SurrogateConfig:
         raise ValueError(f"release: must be {' or '.join(RELEASES)}")
     rest = {key: value for key, value in settings.items() if key != "release"}
     return validated(RELEASES[kind], rest)
-
-
-def server_config(settings: dict[str, Any]) -> ServerConfig:
-    """Settings of the server as a job has them. Raises ValueError as pydantic does."""
-    return validated(ServerConfig, settings)
 
 
 def answer_single_shot(request: Request) -> Work:
@@ -164,7 +159,7 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
         settings.schema_path,
         settings.tests,
         output,
-        server_config(job.server),
+        validated(ServerConfig, job.server),
         keys=[settings.keys / f"{path.stem}.pub" for path in releases],
         trusted=settings.trusted,
     )

@@ -36,10 +36,7 @@ from synthfair.task.job_sites import JobSites, Query
 if TYPE_CHECKING:
     from synthfair.checkpoint import CheckpointFile
     from synthfair.federated.engine import RunProgress
-    from synthfair.federated.method_settings import TrainConfig, TrainingPlan
     from synthfair.federated.secure_sums import SecureSums
-    from synthfair.trained import TrainedModel
-
 
 ROUNDING = 1e-3
 """The share of the clip by which the norm of a report may pass it."""
@@ -119,7 +116,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     """
     from synthfair.federated import engine
     from synthfair.federated.training import make_model, rounds_csv, to_save
-    from synthfair.files import write_text
+    from synthfair.files import write_json, write_text
     from synthfair.jax_setup import start_jax
     from synthfair.trained import write_model
 
@@ -158,7 +155,19 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     converged = config.converged(plan, progress.history)
     model = make_model(plan, config, data, progress.state, converged=converged)
     output.mkdir(parents=True, exist_ok=True)
-    _write_metrics(federation, config, plan, model, output)
+    if metrics := federation.metrics(model, ServerConfig(seed=config.seed)):
+        metrics |= {
+            "method": config.method,
+            "config": {},
+            "train": config.model_dump(mode="json"),
+            "asked": config.asked.model_dump(mode="json"),
+            "converged": model.converged,
+        }
+        if plan.guarantee:
+            metrics["guarantee"] = plan.guarantee.model_dump(mode="json")
+        if plan.secure:
+            metrics["secure_sums"] = plan.secure.shares.model_dump() | {"simulated": False}
+        write_json(output / "metrics.json", metrics)
     write_text(output / "rounds.csv", rounds_csv(progress.history))
     write_model(model, output / "model.json")
     return checkpoint.path
@@ -279,36 +288,3 @@ class _Sites:
         folder = self._checkpoint.parent / "sums"
         result = secure_sum(federation, task, query, folder=folder, anew=anew)
         return what.values(result.total), result.statement["clients"]
-
-
-def _write_metrics(
-    federation: JobSites,
-    config: TrainConfig,
-    plan: TrainingPlan,
-    model: TrainedModel,
-    output: Path,
-) -> None:
-    from synthfair.evaluation import evaluate, evaluation_document, read_tests
-    from synthfair.files import write_json
-
-    if not federation.settings.tests:
-        return
-    report, schema = ServerConfig(seed=config.seed), federation.schema
-    evaluation = evaluate(model, read_tests(federation.settings.tests, schema), report)
-    privacy: dict[str, Any] = {}
-    if plan.guarantee:
-        privacy["guarantee"] = plan.guarantee.model_dump(mode="json")
-    if plan.secure:
-        privacy["secure_sums"] = plan.secure.shares.model_dump() | {"simulated": False}
-    write_json(
-        output / "metrics.json",
-        {
-            **evaluation_document(evaluation, schema, report),
-            "method": config.method,
-            "config": {},
-            "train": config.model_dump(mode="json"),
-            "asked": config.asked.model_dump(mode="json"),
-            "converged": model.converged,
-            **privacy,
-        },
-    )

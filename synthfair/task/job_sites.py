@@ -15,10 +15,12 @@ from synthfair.files import write_json
 from synthfair.release.keys import read_keys
 from synthfair.task.federation_file import FILE, FederationFile, SiteRecord
 from synthfair.task.limits import ServerSettings
-from synthfair.task.messages import Ask, BadAnswerError, Message, ServerCode, TaskName, read_answer
+from synthfair.task.messages import Ask, BadAnswerError, Message, TaskName, read_answer
 
 if TYPE_CHECKING:
+    from synthfair.config.server_settings import ServerConfig
     from synthfair.secure.aggregator_keys import AggregatorKeys
+    from synthfair.trained import TrainedModel
 
 
 Content = TypeVar("Content")
@@ -174,8 +176,9 @@ class JobSites:
         self._round_seconds[-1] += time.monotonic() - start
         good = {}
         for site in sorted(targets):
-            code = self._book(site, replies.get(site), message)
-            if code == "ok":
+            changes = self._changes(site, replies.get(site), message)
+            self.booked[site] = self.booked[site].model_copy(update=changes)
+            if changes["code"] == "ok":
                 good[site] = replies[site].message.carried  # type: ignore[union-attr]
         return good
 
@@ -206,6 +209,19 @@ class JobSites:
                 f"{n_good} sites have answered well of the {number} needed ({remarks})"
             )
 
+    def metrics(self, model: TrainedModel, report: ServerConfig) -> dict[str, Any]:
+        """The metrics of a model on the server's test tables; empty where it has none.
+
+        Raises:
+            InputError: a test table does not fit the schema.
+        """
+        from synthfair.evaluation import evaluate, evaluation_document, read_tests
+
+        if not self.settings.tests:
+            return {}
+        tests = read_tests(self.settings.tests, self.schema)
+        return evaluation_document(evaluate(model, tests, report), self.schema, report)
+
     def document(self, error: str | None = None) -> FederationFile:
         """The course of the job; with the error that stopped it, if any."""
         text = error and "".join(c if c.isprintable() else " " for c in error)[:1000]
@@ -225,14 +241,7 @@ class JobSites:
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / FILE, self.document(error).model_dump(mode="json"))
 
-    def _book(self, site: str, reply: Reply | None, ask: Message) -> ServerCode:
-        old = self.booked[site]
-        self.booked[site] = old.model_copy(update=self._changes(site, old, reply, ask))
-        return self.booked[site].code
-
-    def _changes(
-        self, site: str, old: SiteRecord, reply: Reply | None, ask: Message
-    ) -> dict[str, Any]:
+    def _changes(self, site: str, reply: Reply | None, ask: Message) -> dict[str, Any]:
         """The changes of a site's record by an answer, or by none."""
         if reply is None:
             return {"code": "late"}
@@ -244,14 +253,13 @@ class JobSites:
             answer = read_answer(reply.message, ask, site=site, keys=self.keys)
         except BadAnswerError as error:
             return {"code": error.code}
-        seconds = answer.seconds
+        old, seconds = self.booked[site], answer.seconds
+        before = old.site_seconds or 0.0
         return {
             "code": answer.code,
             "rounds": old.rounds + (answer.code == "ok"),
             "seconds": round(old.seconds + reply.seconds, 3),
-            "site_seconds": None
-            if seconds is None
-            else round((old.site_seconds or 0.0) + seconds, 3),
+            "site_seconds": None if seconds is None else round(before + seconds, 3),
             "carried_bytes": old.carried_bytes + len(reply.message.carried),
             "version": answer.version,
         }

@@ -116,6 +116,7 @@ class SiteSettings(BaseModel):
     """Settings of a site. Relative paths start at the folder of the file.
 
     Attributes:
+        org: its organisation, as its certificate has it; only an engine's kit needs it.
         data: the private table.
         schema_path: ``schema`` in the file; the public schema, which the site has read.
         key: private key that signs releases and answers, of ``python -m synthfair keygen``.
@@ -128,6 +129,7 @@ class SiteSettings(BaseModel):
     model_config = STRICT | {"populate_by_name": True}
 
     format: Literal["synthfair-site/1"] = "synthfair-site/1"
+    org: str | None = None
     data: Path
     schema_path: Path = Field(alias="schema")
     key: Path
@@ -149,6 +151,7 @@ class ServerSettings(BaseModel):
     """Settings of the server. Relative paths start at the folder of the file.
 
     Attributes:
+        org: its organisation, as its certificate has it; only an engine's kit needs it.
         schema_path: ``schema`` in the file; the public schema.
         keys: folder of the sites' public keys, each named after its site: NAME.pub.
         tests: test tables; without any there is no metrics.json.
@@ -161,6 +164,7 @@ class ServerSettings(BaseModel):
     model_config = STRICT | {"populate_by_name": True}
 
     format: Literal["synthfair-server/1"] = "synthfair-server/1"
+    org: str | None = None
     schema_path: Path = Field(alias="schema")
     keys: Path
     tests: tuple[Path, ...] = ()
