@@ -290,7 +290,7 @@ def nvflare(folder: Path, command: str) -> str:
 
 def org_of(name: str) -> str:
     """Return the organisation of a party: each has its own, but for the hub's two."""
-    return "hub" if name in (SERVER, SUBMITTER) else f"org_{name}"
+    return "hub" if name in (SERVER, SUBMITTER) else f"org_{name}".replace("-", "_")
 
 
 def write_gap_model(folder: Path, lenders: Mapping[str, ClientTable], schema: sf.Schema) -> None:
@@ -466,7 +466,7 @@ def main(
 
     The kits of a server and of two unlike lenders (table loanapp) are made, a process for each is
     started on free ports of this machine, a job runs from submission to results, and they are
-    stopped. The exit code is 0 only if all of it worked. Takes about half a minute.
+    stopped. The exit code is 0 only if all of it worked. Takes about a minute.
 
     Args:
         output: A new folder to write to.

