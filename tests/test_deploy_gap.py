@@ -353,14 +353,12 @@ def test_a_project_names_files_and_a_job_holds_them(world):
     pytest.importorskip("nvflare")
     folder = world.folder
     project = {
-        "name": "lenders", "schema": "schema.json",
-        "server": {"name": "localhost", "org": "hub"},
+        "schema": "schema.json",
         "sites": [{"name": name, "org": "bank"} for name in NAMES],
-        "submitters": [{"name": "lead@hub.org", "org": "hub"}],
         "jobs": {"gap": {"epsilon": EPSILON, "model": "model.json"}},
     }  # fmt: skip
     write_json(folder / "project.yml", project)
-    argv = ["deploy", "kit", str(folder / "project.yml"), "--jobs-only", "--output"]
+    argv = ["deploy", "job", str(folder / "project.yml"), "--output"]
     assert main([*argv, str(folder / "jobs")]) == 0
     assert main([*argv, str(folder / "jobs")]) == 2
     config = json.loads((folder / "jobs/gap/app/config/config_fed_server.json").read_text())

@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from conftest import make_schema
-from test_deploy_kit import change, project
+from test_deploy_kit import change, write_project
 
-from synthfair.deploy import kit
+from synthfair.deploy import project
 from synthfair.deploy.hardening import description
 from synthfair.deploy.job_files import CLIENT, SERVER, problem
 from synthfair.errors import InputError
-from synthfair.files import write_json
 from synthfair.task.messages import TaskName
 
 pytest.importorskip("nvflare")
@@ -21,10 +19,8 @@ pytest.importorskip("nvflare")
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("jobs")
-    (folder / "schema.json").write_text(make_schema().to_json())
-    write_json(folder / "project.yml", project())
-    kit.make_jobs(folder / "project.yml", folder / "made")
-    return folder / "made" / "single_shot" / "app"
+    (job,) = project.write_jobs(project.read_project(write_project(folder)), folder / "made")
+    return job / "app"
 
 
 @pytest.fixture
@@ -74,10 +70,10 @@ def test_what_is_no_json_is_refused(app, file, text):
     (CLIENT, lambda d: d["executors"][0]["executor"]["args"].update(x="{$HOME}"), "'executors.0.executor.args.x'"),
     (CLIENT, lambda d: d["executors"][0]["tasks"].append("x"), "'executors.0.tasks' is"),
     (SERVER, lambda d: d.update(x="{$HOME}"), "'x': '{$HOME}' does not belong here"),
-    (SERVER, lambda d: d["workflows"].append({}), "'workflows': {} does not belong here"),
-    (SERVER, lambda d: d.update(workflows=[]), "is missing"),
-    (SERVER, lambda d: d["workflows"][0].pop("args"), "'workflows': {'id': 'controller'"),
-    (SERVER, lambda d: d["workflows"][0].update(path="os.system"), "'path': 'os.system'"),
+    (SERVER, lambda d: d["workflows"].append({}), "'workflows' is [{"),
+    (SERVER, lambda d: d.update(workflows=[]), "'workflows' is []"),
+    (SERVER, lambda d: d["workflows"][0].pop("args"), "'workflows.0.args' is missing"),
+    (SERVER, lambda d: d["workflows"][0].update(path="os.system"), "'workflows.0.path' is 'os.system'"),
     (SERVER, lambda d: d.update({"x\n" * 200: 1}), "'x\\nx\\nx"),
     (SERVER, lambda d: args(d)["sites"].append("{$HOME}"), "brace"),
     (SERVER, lambda d: args(d).update(kind="a${HOME}"), "brace"),
@@ -102,11 +98,11 @@ def test_a_brace_is_found_however_it_is_written(app):
 
 
 def test_a_job_that_would_be_refused_is_not_written(tmp_path, monkeypatch):
-    (tmp_path / "schema.json").write_text(make_schema().to_json())
-    write_json(tmp_path / "project.yml", project())
-    monkeypatch.setattr(kit, "problem", lambda app: f"{SERVER}: has a brace")
+    agreed = project.read_project(write_project(tmp_path))
+    monkeypatch.setattr(project, "problem", lambda app: f"{SERVER}: has a brace")
     with pytest.raises(InputError, match=r"jobs.single_shot: config/.* has a brace"):
-        kit.make_jobs(tmp_path / "project.yml", tmp_path / "made")
+        project.write_jobs(agreed, tmp_path / "made")
+    assert not (tmp_path / "made").exists()
 
 
 def test_the_engine_asks_before_it_reads(app, monkeypatch):

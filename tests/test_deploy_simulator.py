@@ -19,7 +19,7 @@ import synthfair as sf
 from synthfair.deploy.hardening import description
 from synthfair.deploy.job_files import CLIENT, SERVER
 from synthfair.deploy.jobs import read_site_settings
-from synthfair.deploy.kit import make_jobs
+from synthfair.deploy.project import read_project, write_jobs
 from synthfair.files import write_json
 from synthfair.task.limits import FILE, ServerSettings, read_settings
 from synthfair.task.trace import FILE as TRACE
@@ -37,12 +37,10 @@ def make_job(world, training):
     folder.mkdir()
     (folder / "schema.json").write_text(make_schema().to_json())
     write_json(folder / "project.yml", {
-        "name": "two", "schema": "schema.json",
-        "server": {"name": "hub.example.org", "org": "hub"},
+        "schema": "schema.json",
         "sites": [{"name": name, "org": name} for name in NAMES],
-        "submitters": [{"name": "lead@example.org", "org": "hub"}],
         "jobs": {"train": {"train": training, "timeout": 60}}})  # fmt: skip
-    (job,) = make_jobs(folder / "project.yml", folder / "jobs")
+    (job,) = write_jobs(read_project(folder / "project.yml"), folder / "jobs")
     component = {"id": "files", "path": ADDED, "args": {"folder": str(parties)}}
     for name in (SERVER, CLIENT):
         config = json.loads((job / "app" / name).read_text())

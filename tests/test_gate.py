@@ -177,7 +177,6 @@ def test_held_out_rows_are_not_distilled(files):
     again = task.read(files[0], hold_out=0.1).real
     np.testing.assert_array_equal(again.columns, real.columns)
     assert real.columns.flags.c_contiguous
-    assert real.columns.ctypes.data % 64 == 0
     seeded_anew = FairTask(SCHEMA, config.model_copy(update={"seed": 1}))
     other = seeded_anew.read(files[0], hold_out=0.1).real
     assert as_multiset(other.encoded) != as_multiset(real.encoded)

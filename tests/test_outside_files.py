@@ -78,7 +78,7 @@ gap perturb PIPE --group a --value 1
 secure share --task PIPE --data t.csv --aggregators k --most-epsilon 1 --sign PIPE.key --output o
 secure add t.csv --task PIPE --key PIPE.key --most-epsilon 1 --output o
 secure open t.csv --task PIPE --output o.json
-deploy kit PIPE --output o
+deploy job PIPE --output o
 """
 """In which PIPE is one, and so is runs/metrics.json."""
 

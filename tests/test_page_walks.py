@@ -6,10 +6,12 @@ one. Other replacements stand where they are made.
 """
 
 import json
+import re
 import shutil
 
 import pandas as pd
 import pytest
+import test_console_examples
 import test_texts
 from one_upload import processes_of, require_one_upload
 from test_console_examples import ROOT, commands, typed
@@ -39,10 +41,10 @@ class Walk:
             for block in blocks(page, "console"):
                 self.left += commands(block)
 
-    def __call__(self, start, *replacements):
+    def __call__(self, start, *replacements, at=""):
         """The next command, which must start so; what it prints.
 
-        With replacements, each a dict of texts, it is run once for each of them.
+        With replacements, each a dict of texts, it is run once for each of them. ``at`` is a folder.
         """
         command, printed = self.left.pop(0), ""
         assert command.startswith(start)
@@ -51,7 +53,8 @@ class Walk:
             for old, new in replaced.items():
                 assert old in said
                 said = said.replace(old, new)
-            printed += typed(f"python -m synthfair {said}", self.folder, timeout=PATIENCE)
+            said = said.removeprefix("$ ") if said[0] == "$" else f"python -m synthfair {said}"
+            printed += typed(said, self.folder / at, timeout=PATIENCE)
         return printed
 
 
@@ -128,6 +131,60 @@ def test_sums_of_two_clients_give_fair_thresholds_and_weights(tmp_path, clients)
 # docs/deploy.md, and on to docs/deploy-jobs.md
 
 
+class Federation(Walk):
+    """Runs the commands of pages by party, each in a folder of its own.
+
+    As an installed package, and not by PYTHONPATH, which a kit's check refuses.
+    """
+
+    def __call__(self, start, *replacements, at=""):
+        self.left[0] = self.left[0].replace(HUB, SERVER)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(test_console_examples, "ROOT", "")
+            return super().__call__(start, *replacements, at=at)
+
+    def at_each(self, start, *parties, first="bank-a", others=None):
+        """The next command at each party, with its name in the place of the first one's."""
+        command = self.left[0]
+        for party in parties:
+            own = {first: party} if first in command else {}
+            self.left[:1] = [command, command]
+            self(start, own | (others or {}), at=party)
+        self.left.pop(0)
+
+    def make_kits(self, profile, participant):
+        """Keys, certificates and kits, of all parties of both pages."""
+        hub, types = self.folder / "hub", {SERVER: "type: server", LEAD: "type: admin, role: lead"}
+        everyone = (SERVER, LEAD, *BANKS, *AGGREGATORS)
+        hub.mkdir()
+        (hub / "profile.yml").write_text(profile)
+        printed = self("$ nvflare cert init", at="hub")
+        self.fingerprint = {"SHA256:0C:F2:E4:…": re.findall("SHA256:[0-9A-F:]+", printed)[0]}
+        for name in everyone:
+            (self.folder / name).mkdir()
+            text = participant.replace("type: client", types.get(name, "type: client"))
+            org = "hub" if name in types else name.replace("-", "_")
+            text = text.replace("bank-a", name).replace("bank_a", org)
+            (self.folder / name / f"{name}.yml").write_text(text)
+        self.at_each("$ nvflare cert request", *everyone)
+        self.at_each("$ sha256sum", *everyone)
+        self.looks, self.left = [step.removeprefix("$ ") for step in self.left[:4]], self.left[4:]
+        assert [look.split()[0] for look in self.looks] == ["python", "cat", "sha256sum", "nvflare"]
+        for name in everyone:
+            self.approve(name, name)
+        self.at_each("$ nvflare package", *everyone, others=self.fingerprint)
+        self.at_each("$ mv", *everyone)
+
+    def approve(self, name, request):
+        """What the hub does with a request in a folder of its party."""
+        hub, own = self.folder / "hub", self.folder / name
+        shutil.copy(own / request / f"{name}.request.zip", hub)
+        (hub / f"{name}.signed.zip").unlink(missing_ok=True)
+        said = [typed(look.replace("bank-a", name), hub, timeout=PATIENCE) for look in self.looks]
+        assert f'"name": "{name}"' in said[1]
+        shutil.copy(hub / f"{name}.signed.zip", own)
+
+
 def fill_in(folder, parts):
     """What each bank, and the server, put into their kits."""
     from synthfair.task.limits import FILE
@@ -136,21 +193,33 @@ def fill_in(folder, parts):
     own["limits"]["kinds"].append("gap")  # as the page on jobs says
     tests = []
     for bank, part in zip(BANKS, parts, strict=True):
-        table, test, local = (folder / name for name in (f"{bank}.csv", f"{bank}_test.csv", bank))
+        table, test = (folder / f"{bank}{kind}.csv" for kind in ("", "_test"))
+        local = folder / bank / "kit/local"
         part.train.to_csv(table, index=False)
         part.test.to_csv(test, index=False)
-        write_json(local / "local" / FILE, own | {"data": str(table), "key": f"{bank}.key"})
-        shutil.copy(local / "local" / f"{bank}.pub", folder / SERVER / "local" / "keys")
+        its = {"data": str(table), "key": f"{bank}.key", "org": bank.replace("-", "_")}
+        write_json(local / FILE, own | its)
+        shutil.copy(local / f"{bank}.pub", folder / SERVER / "kit/local/keys")
         tests.append(str(test))
-    server = folder / SERVER / "local" / FILE
+    server = folder / SERVER / "kit/local" / FILE
     write_json(server, json.loads(server.read_text()) | {"tests": tests})
+
+
+def require_results(folder):
+    """What both jobs have made is there, and nothing else of them."""
+    results, gaps = folder / LEAD / "results", folder / LEAD / "gaps/gaps.json"
+    require_one_upload(results, folder)
+    assert not processes_of(folder)
+    by_group = json.loads((results / "metrics.json").read_text())["by_group"]
+    assert all(0 < group["selection_rate"] < 1 for group in by_group.values())
+    assert json.loads(gaps.read_text())["sites"] == sorted(BANKS)
 
 
 JOINED = f"""
 from pathlib import Path
 from examples.deployment import wait_for_sites
 from synthfair.deploy.session import connect
-with connect(Path("{LEAD}"), timeout=60) as session:
+with connect(Path("{LEAD}/kit"), timeout=60) as session:
     wait_for_sites(session, [{", ".join(map(json.dumps, BANKS))}])
 """
 """Waits until the server knows both banks. In a process of its own: the engine warns, and pytest turns
@@ -158,58 +227,75 @@ warnings into errors."""
 
 
 @pytest.mark.slow
-def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path):
+def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path, monkeypatch):
     """Of the jobs on the second page only the gap's runs; others by ``examples/deployment.py``."""
     pytest.importorskip("nvflare")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     from examples.deployment import free_port, running
     from synthfair.deploy.project import read_project
 
-    walk, port = Walk(tmp_path, "deploy", "deploy-jobs"), free_port()
+    walk, port = Federation(tmp_path, "deploy", "deploy-jobs"), free_port()
     assert "pip install" in walk.left.pop(0)
     assert walk.left.pop(0).startswith("$ python examples/deployment.py")  # .ci/run runs it
     # Ten times, so that each bank has 360 rows of the smallest pair: noise leaves out 126 or fewer.
     parts, _ = two_parts(tmp_path, times=10)
-    parties, jobs = blocks("deploy", "yaml")[0].replace("8002", str(port)).split("jobs:")
+    agreed, profile, participant = blocks("deploy", "yaml")
+    sites, jobs = agreed.split("jobs:")
     *trainings, gap, sums = blocks("deploy-jobs", "yaml")
 
-    def project(jobs):
-        (tmp_path / "project.yml").write_text(parties + jobs)
+    def project(jobs, *parties):
+        """The project, as these parties have it."""
+        for folder in (tmp_path, *(tmp_path / party for party in parties)):
+            (folder / "project.yml").write_text(sites + jobs)
+            if folder != tmp_path:
+                shutil.copy(tmp_path / "schema.json", folder)
         return tmp_path / "project.yml"
 
     for training in trainings:
         read_project(project(training))
-    project(f"jobs:{jobs}")
-    walk("deploy kit")
-    for name in (SERVER, LEAD, *BANKS):
-        shutil.move(tmp_path / "federation" / "kits" / name, tmp_path / name)
-    walk("keygen", *each(*BANKS))
-    walk("ledger", *({"loans.csv": f"{bank}.csv"} for bank in BANKS))
-    fill_in(tmp_path, parts)
-    walk("deploy check")
-    walk("deploy check", *each(*BANKS, LEAD))
-    with running([tmp_path / name for name in (SERVER, *BANKS)], port):
-        typed(f"python -c '{JOINED}'", tmp_path, timeout=PATIENCE)
-        walk("deploy run")
-        walk("deploy kit project.yml --authority")
-        project(gap)
-        walk("deploy kit project.yml --jobs-only")
-        walk("deploy run")
-    require_one_upload(tmp_path / "results", tmp_path)
-    assert not processes_of(tmp_path)
-    by_group = json.loads((tmp_path / "results" / "metrics.json").read_text())["by_group"]
-    assert all(0 < group["selection_rate"] < 1 for group in by_group.values())
-    gaps = json.loads((tmp_path / "gaps" / "gaps.json").read_text())
-    assert gaps["sites"] == sorted(BANKS)
 
-    shutil.copy(tmp_path / "results" / "model.json", tmp_path)
-    project(sums)
-    typed("python -m synthfair deploy kit project.yml --output with-sums", tmp_path)
+    walk.make_kits(profile.replace("8002", str(port)), participant)
+    project(f"jobs:{jobs}", SERVER, LEAD, *BANKS)
+    walk.at_each("deploy harden", SERVER, LEAD, *BANKS)
+
+    # Each party's own file; then all start.
+    walk.at_each("keygen", *BANKS)
+    walk("ledger", *({"/srv/bank/loans.csv": str(tmp_path / f"{bank}.csv")} for bank in BANKS))
+    fill_in(tmp_path, parts)
+    walk.at_each("deploy check", SERVER, LEAD, *BANKS)
+    assert walk.left.pop(0) == "deploy start kit"
+    with running([tmp_path / name / "kit" for name in (SERVER, *BANKS)], port):
+        typed(f"PYTHONPATH={ROOT} python -c '{JOINED}'", tmp_path, timeout=PATIENCE)
+        walk("deploy job", at=LEAD)
+        walk("deploy run", at=LEAD)
+
+        # A certificate is renewed.
+        walk.at_each("$ nvflare cert request", "bank-a")
+        walk.approve("bank-a", "renewal")
+        walk.at_each("$ nvflare package", "bank-a", others=walk.fingerprint)
+        walk.at_each("$ cp", "bank-a")
+        walk("deploy check", at="bank-a")
+        shut_out = walk.left.pop(0)
+
+        shutil.copy(tmp_path / LEAD / "results/model.json", tmp_path)
+        project(gap, LEAD)
+        walk("deploy job", at=LEAD)
+        walk("deploy run", at=LEAD)
+        assert "rejoin_allowed: False" in typed(shut_out.removeprefix("$ "), tmp_path / LEAD)
+    require_results(tmp_path)
+
+    # Aggregators join.
     for name in AGGREGATORS:
-        shutil.move(tmp_path / "with-sums" / "kits" / name, tmp_path / name)
-    walk("keygen --aggregator", *each(*AGGREGATORS))
+        shutil.copy(tmp_path / "model.json", tmp_path / name)
+        project(sums, name)
+        typed(
+            f"PYTHONPATH={ROOT} python -m synthfair deploy harden kit --project project.yml",
+            tmp_path / name,
+        )
+    walk.at_each("keygen --aggregator", *AGGREGATORS, first="sums-a")
     for name in AGGREGATORS:
         for bank in BANKS:
-            public = tmp_path / bank / "local" / f"{bank}.pub"
-            shutil.copy(public, tmp_path / name / "local" / "keys")
-    walk("deploy check", *each(*AGGREGATORS))
+            public = tmp_path / bank / f"kit/local/{bank}.pub"
+            shutil.copy(public, tmp_path / name / "kit/local/keys")
+    walk.at_each("deploy check", *AGGREGATORS)
     assert not walk.left

@@ -117,6 +117,8 @@ def require_ready(kit: Path) -> None:
 def job(project: Path, /, *, output: Path) -> None:
     """Write the folders of a project's jobs: settings alone, without paths or code.
 
+    The server and the sites refuse a job that holds anything else.
+
         python -m synthfair deploy job project.yml --output jobs
 
     where project.yml has
