@@ -22,6 +22,7 @@ from synthfair.files import write_json
 
 HUB, SERVER, LEAD = "hub.example.org", "localhost", "lead@example.org"
 BANKS, AGGREGATORS = ("bank-a", "bank-b"), ("sums-a", "sums-b")
+ORGS = {SERVER: "hub", LEAD: "hub", "sums-a": "auditor", "sums-b": "union"}
 PATIENCE = 200
 """Seconds of a command."""
 
@@ -163,7 +164,7 @@ class Federation(Walk):
         for name in everyone:
             (self.folder / name).mkdir()
             text = participant.replace("type: client", types.get(name, "type: client"))
-            org = "hub" if name in types else name.replace("-", "_")
+            org = ORGS.get(name, name.replace("-", "_"))
             text = text.replace("bank-a", name).replace("bank_a", org)
             (self.folder / name / f"{name}.yml").write_text(text)
         self.at_each("$ nvflare cert request", *everyone)
