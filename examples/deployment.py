@@ -193,13 +193,13 @@ def prepare(
         },
     )
     project = read_project(exchanged / "project.yml")
-    write_jobs(project, output / SUBMITTER / "jobs")
 
     # Each party's kit, hardened; all but the submitter's with a proposal of the party's own file.
     types = {SERVER: "server", SUBMITTER: "admin"} | dict.fromkeys(limits, "client")
     kits = make_kits(output, types, port)
     for kit in kits.values():
         harden(kit, project)
+    write_jobs(project, output / SUBMITTER / "jobs")
 
     # A lender puts its table into its kit, and may limit what the table's releases cost in all.
     # It signs with a key of its own, whose public half the others get.
@@ -332,6 +332,7 @@ def start(kit: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=subprocess.STDOUT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},  # all of them share this machine's cores
             start_new_session=True,
         )
 

@@ -199,6 +199,7 @@ def fill_in(folder, parts):
         part.train.to_csv(table, index=False)
         part.test.to_csv(test, index=False)
         its = {"data": str(table), "key": f"{bank}.key", "org": bank.replace("-", "_")}
+        its["server"] = json.loads((local / FILE).read_text())["server"]  # of another port
         write_json(local / FILE, own | its)
         shutil.copy(local / f"{bank}.pub", folder / SERVER / "kit/local/keys")
         tests.append(str(test))
@@ -214,6 +215,30 @@ def require_results(folder):
     by_group = json.loads((results / "metrics.json").read_text())["by_group"]
     assert all(0 < group["selection_rate"] < 1 for group in by_group.values())
     assert json.loads(gaps.read_text())["sites"] == sorted(BANKS)
+
+
+def let_aggregators_join(walk):
+    """Their kits, and what the page says of the others' kits, which were hardened without them."""
+    folder = walk.folder
+    for name in AGGREGATORS:
+        shutil.copy(folder / "model.json", folder / name)
+        walk.left.insert(0, "deploy harden kit --project project.yml")
+        walk("deploy harden", at=name)
+    walk.at_each("keygen --aggregator", *AGGREGATORS, first="sums-a")
+    for name in AGGREGATORS:
+        for bank in BANKS:
+            public = folder / bank / f"kit/local/{bank}.pub"
+            shutil.copy(public, folder / name / "kit/local/keys")
+    walk.at_each("deploy check", *AGGREGATORS)
+    for other in (SERVER, *BANKS):
+        local = folder / other / "kit/local"
+        (local / "aggregators").mkdir()
+        for name in AGGREGATORS:
+            shutil.copy(folder / name / f"kit/sums/{name}.pub", local / "aggregators")
+        own = json.loads((local / "synthfair.json").read_text())
+        write_json(local / "synthfair.json", own | {"aggregators": "aggregators"})
+        walk.left.insert(0, "deploy check kit")
+        walk("deploy check", at=other)
 
 
 JOINED = f"""
@@ -232,7 +257,7 @@ def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path, monkeypatch):
     """Of the jobs on the second page only the gap's runs; others by ``examples/deployment.py``."""
     pytest.importorskip("nvflare")
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    from examples.deployment import free_port, running
+    from examples.deployment import free_port, running, start, stop
     from synthfair.deploy.project import read_project
 
     walk, port = Federation(tmp_path, "deploy", "deploy-jobs"), free_port()
@@ -265,8 +290,9 @@ def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path, monkeypatch):
     fill_in(tmp_path, parts)
     walk.at_each("deploy check", SERVER, LEAD, *BANKS)
     assert walk.left.pop(0) == "deploy start kit"
-    with running([tmp_path / name / "kit" for name in (SERVER, *BANKS)], port):
-        typed(f"PYTHONPATH={ROOT} python -c '{JOINED}'", tmp_path, timeout=PATIENCE)
+    joined = f"PYTHONPATH={ROOT} python -c '{JOINED}'"
+    with running([tmp_path / name / "kit" for name in (SERVER, *BANKS)], port) as processes:
+        typed(joined, tmp_path, timeout=PATIENCE)
         walk("deploy job", at=LEAD)
         walk("deploy run", at=LEAD)
 
@@ -275,7 +301,11 @@ def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path, monkeypatch):
         walk.approve("bank-a", "renewal")
         walk.at_each("$ nvflare package", "bank-a", others=walk.fingerprint)
         walk.at_each("$ cp", "bank-a")
-        walk("deploy check", at="bank-a")
+        walk("$ rm", at="bank-a")
+        assert walk.left.pop(0) == "deploy start kit"
+        assert stop(processes[1])
+        processes[1] = start(tmp_path / "bank-a" / "kit")
+        typed(joined, tmp_path, timeout=PATIENCE)
         shut_out = walk.left.pop(0)
 
         shutil.copy(tmp_path / LEAD / "results/model.json", tmp_path)
@@ -285,18 +315,6 @@ def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path, monkeypatch):
         assert "rejoin_allowed: False" in typed(shut_out.removeprefix("$ "), tmp_path / LEAD)
     require_results(tmp_path)
 
-    # Aggregators join.
-    for name in AGGREGATORS:
-        shutil.copy(tmp_path / "model.json", tmp_path / name)
-        project(sums, name)
-        typed(
-            f"PYTHONPATH={ROOT} python -m synthfair deploy harden kit --project project.yml",
-            tmp_path / name,
-        )
-    walk.at_each("keygen --aggregator", *AGGREGATORS, first="sums-a")
-    for name in AGGREGATORS:
-        for bank in BANKS:
-            public = tmp_path / bank / f"kit/local/{bank}.pub"
-            shutil.copy(public, tmp_path / name / "kit/local/keys")
-    walk.at_each("deploy check", *AGGREGATORS)
+    project(sums, *AGGREGATORS)
+    let_aggregators_join(walk)
     assert not walk.left

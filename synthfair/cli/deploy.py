@@ -200,10 +200,9 @@ def in_words(status: str, federation: FederationFile | None) -> str:
     """Return the engine's status of a job, its rounds, and who has answered, in words."""
     if federation is None:
         return status.lower()
-    answers = sum(site.code == "ok" for site in federation.sites.values())
-    return (
-        f"{status.lower()}, round {federation.rounds}, {answers} of {len(federation.sites)} sites"
-    )
+    codes = [site.code for site in federation.sites.values()]
+    answers = f"{codes.count('ok')} of {len(codes)} sites"
+    return f"{status.lower()}, round {federation.rounds}, {answers}"
 
 
 def tell(run: JobResult, output: Path) -> None:
@@ -226,9 +225,8 @@ def tell(run: JobResult, output: Path) -> None:
     metrics = output / "metrics.json"
     if metrics.exists():
         document = read_as(metrics, MetricsFile, MAX_BYTES)
-        names = ("accuracy", "spd", "equal_opportunity_difference")
-        metrics = {NAMES[name]: getattr(document, name) for name in names}
-        rows = [(name, metric) for name, metric in metrics.items() if not isnan(metric.value)]
+        shown = [(NAMES[name], getattr(document, name)) for name in list(NAMES)[:3]]
+        rows = [(name, metric) for name, metric in shown if not isnan(metric.value)]
         say(Table(("all test rows", "value"), rows, caption="95 % intervals"))
     gaps = output / "gaps.json"
     if gaps.exists():

@@ -64,6 +64,7 @@ class AggregatorSettings(BaseModel):
 
     Attributes:
         org: its organisation, as its certificate has it.
+        server: host and port that it connects to.
         schema_path: ``schema`` in the file; the public schema.
         key: its private keys, of ``python -m synthfair keygen --aggregator``, with the folder of
             its answers next to them.
@@ -76,6 +77,7 @@ class AggregatorSettings(BaseModel):
 
     format: Literal["synthfair-aggregator-site/1"] = AGGREGATOR
     org: str | None = None
+    server: str | None = None
     schema_path: Path = Field(alias="schema")
     key: Path
     clients: Path

@@ -29,15 +29,9 @@ from synthfair.task.limits import FILE, ServerSettings, SiteSettings, read_setti
 
 EXPIRES_SOON = timedelta(days=14)
 
-FOREIGN = {
-    "NVFL_WORKSPACE": "the engine's tools would take another folder for the kit",
-    "PYTHONPATH": "Python would import other code than what is installed",
-}
-"""Variables of the environment that must not be set, and why."""
-
 
 def problems(kit: Path) -> list[str]:
-    """Lists all that speaks against a kit; empty if it is hardened and ready.
+    """List all that speaks against a kit; empty if it is hardened and ready.
 
     Args:
         kit: folder of a server's, a site's or a submitter's kit.
@@ -50,21 +44,24 @@ def problems(kit: Path) -> list[str]:
     parts += [_identity(kit, role), _files(kit, role)]
     if role != "admin":
         parts.append(_server(kit) if role == "server" else _site(kit))
-    return [problem for part in parts for problem in problem_lines(part)]
+    return [*dict.fromkeys(problem for part in parts for problem in problem_lines(part))]
 
 
 def _surroundings(kit: Path) -> Iterator[str]:
-    """Lists what the engine, or Python, would take from elsewhere."""
-    for variable, reason in FOREIGN.items():
-        if os.environ.get(variable) not in (None, "", str(kit)):
-            yield f"{variable}={os.environ[variable]}: {reason}; unset it"
+    """List what the engine, or Python, would take from elsewhere."""
+    for variable, own in (("NVFL_WORKSPACE", str(kit)), ("PYTHONPATH", "")):
+        value = os.environ.get(variable)
+        if value and value != own:
+            yield f"{variable}={value}: the engine would take its folder, or code, there; unset it"
     for path in (kit, sys.executable):
         if re.search(r"\s", str(path)):
             yield f"{path}: has a blank, and the engine splits its commands there; move it"
+    for path in filter(Path.is_symlink, kit.iterdir()):
+        yield f"{path}: is a link; put the folder itself here"
 
 
 def _modes(kit: Path) -> Iterator[str]:
-    """Lists what others on this machine may read, or write to, and must not."""
+    """List what others on this machine may read, or write to, and must not."""
     if kit.stat().st_mode & 0o077:
         yield f"{kit}: others may read it; chmod 700"
     for folder in (kit / "startup", kit / "local"):
@@ -75,13 +72,13 @@ def _modes(kit: Path) -> Iterator[str]:
 
 
 def _certificates(kit: Path, role: Role) -> Iterator[str]:
-    """Lists certificates that the root has not signed, or that end."""
-    from cryptography.exceptions import InvalidSignature
+    """List certificates that the root has not signed, or that end."""
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
     leaf, root = certificate(kit, role), certificate(kit, role, root=True)
     try:
         leaf.content.verify_directly_issued_by(root.content)
-    except (ValueError, TypeError, InvalidSignature):
+    except (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature):
         yield f"{leaf.path}: must be signed by the certificate in {root.path.name}"
     now = datetime.now(UTC)
     for one in (leaf, root):
@@ -93,35 +90,42 @@ def _certificates(kit: Path, role: Role) -> Iterator[str]:
 
 
 def _identity(kit: Path, role: Role) -> Iterator[str]:
-    """Lists where the certificate is not of this key, role, organisation and host alone."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    leaf = certificate(kit, role)
-    key_path, own = leaf.path.with_suffix(".key"), kit / "local" / FILE
-    try:
-        key = load_pem_private_key(read_bytes(key_path, MAX_BYTES), None)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{key_path}: must be a private key without a passphrase") from error
-    if key.public_key() != leaf.content.public_key():
-        yield f"{key_path}: not the key of {leaf.path.name}"
+    """List where key, certificate and settings are not of one party, or of another server."""
+    leaf, (server, port) = certificate(kit, role), address(kit, role)
+    if leaf.key != _public_key(leaf.path.with_suffix(".key")):
+        yield f"{leaf.path.with_suffix('.key')}: is not the key of {leaf.path.name}"
     must = "lead" if role == "admin" else role
     if leaf.role != must:
         yield f"{leaf.path}: its role is {leaf.role!r}; must be {must!r}"
-    if role != "admin" and leaf.org != (org := read_document(own).get("org")):
+    if leaf.hosts != [leaf.name]:
+        yield f"{leaf.path}: is valid for {leaf.hosts}; must be for {leaf.name!r} alone"
+    # A site's certificate would do for a server of its name, and a site's name has no dot.
+    if "." not in server and server != "localhost":
+        yield f"{kit}: the server {server!r} must be a host with a dot in its name"
+    if role == "admin":
+        return
+    own = kit / "local" / FILE
+    settings = read_document(own)
+    if leaf.org != (org := settings.get("org")):
         yield f"{leaf.path}: its organisation is {leaf.org!r}; in {own} it is {org!r}"
-    hosts = [
-        str(host.value)
-        for extension in leaf.content.extensions
-        if isinstance(extension.value, x509.SubjectAlternativeName)
-        for host in extension.value
-    ]
-    if hosts != [leaf.name]:
-        yield f"{leaf.path}: of the hosts {hosts}; must be of {leaf.name!r} alone"
+    if role == "client" and f"{server}:{port}" != (agreed := settings.get("server")):
+        yield f"{kit}: connects to {server}:{port}; in {own} the server is {agreed!r}"
+
+
+def _public_key(path: Path) -> object:
+    """Return the public half of a private key."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    content = read_bytes(path, MAX_BYTES)
+    try:
+        return load_pem_private_key(content, None).public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise InputError(f"{path}: must be a private key without a passphrase") from error
 
 
 def _files(kit: Path, role: Role) -> Iterator[str]:
-    """Lists where files are not those of a hardened kit of this party."""
+    """List where files are not those of a hardened kit of this party."""
     server, port = address(kit, role)
     party, project = (certificate(kit, role, root=root).name for root in (False, True))
     tree = description(role, KIT=kit, PARTY=party, PROJECT=project, SERVER=server, PORT=port)
@@ -135,11 +139,9 @@ def _server(kit: Path) -> Iterator[str]:
     read_keys([settings.keys])
     if settings.aggregators:
         read_aggregator_folder(settings.aggregators)
-    for path in settings.tests:
+    for path in filter(None, (*settings.tests, settings.trusted)):
         if not path.is_file():
-            yield f"{path}: no such test table"
-    if settings.trusted and not settings.trusted.is_file():
-        yield f"{settings.trusted}: no such trusted table"
+            yield f"{path}: no such table"
 
 
 def _site(kit: Path) -> Iterator[str]:
@@ -151,17 +153,15 @@ def _site(kit: Path) -> Iterator[str]:
         return
     if settings.aggregators:
         read_aggregator_folder(settings.aggregators)
-    if not settings.data.exists():
-        yield f"{settings.data}: no such table; data in {path} must name the site's own"
-    elif not os.access(settings.data, os.R_OK):
-        yield f"{settings.data}: cannot be read"
+    if not os.access(settings.data, os.R_OK):
+        yield f"{settings.data}: no such table, or not readable; data in {path} must name one"
     advice = f"keygen --output {settings.key}, and send the server"
     yield from _key(settings.key, advice, read_signing_key)
     yield from _limits(path, settings, schema)
 
 
 def _limits(path: Path, settings: SiteSettings, schema: Schema) -> Iterator[str]:
-    """Lists limits of the site that its ledger's limit must bound."""
+    """List limits of the site that its ledger's limit must bound."""
     limits = settings.limits
     if not limits.kinds:
         yield f"{path}: limits: kinds allow none: no job may have anything"
@@ -198,7 +198,7 @@ def _aggregator(path: Path, settings: AggregatorSettings) -> Iterator[str]:
 
 
 def _key(path: Path, advice: str, read: Callable[[Path], object]) -> Iterator[str]:
-    """Lists problems of the key that a party makes itself."""
+    """List problems of the key that a party makes itself."""
     if not path.exists():
         public = path.with_suffix(".pub").name
         yield f"{path}: no such key; python -m synthfair {advice} {public}"

@@ -6,6 +6,7 @@ No comparison here knows a file of a kit; whatever the description does not name
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cache
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synthfair.data.schema import read_schema
-from synthfair.deploy.kit import Role, certificate, role_of
+from synthfair.deploy.kit import Role, address, certificate, role_of
 from synthfair.errors import InputError
 from synthfair.files import read_document, write_json, write_text
 from synthfair.task.limits import FILE
@@ -32,18 +33,16 @@ def description(part: str, **values: Any) -> Any:
         part: a role; or ``proposals`` or ``job``.
         values: what stands for the words in capital letters, by word.
     """
+    words = re.compile("|".join(values) or "$^")
 
     def filled(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: filled(inner) for key, inner in value.items()}
         if isinstance(value, list):
             return [filled(inner) for inner in value]
-        if value in values:
-            return values[value]
-        if isinstance(value, str):
-            for word, found in values.items():
-                value = value.replace(word, str(found))
-        return value
+        if not isinstance(value, str):
+            return value
+        return values[value] if value in values else words.sub(lambda w: str(values[w[0]]), value)
 
     return filled(_yaml(Path(__file__).with_name("hardened_kit.yml"))[part])
 
@@ -69,17 +68,17 @@ def harden(kit: Path, project: Project | None = None) -> Path | None:
         The party's file, if it was proposed; the party reviews it.
 
     Raises:
-        InputError: the folder is no kit; or the project's schema is refused, or it does not name
-            the kit's party, or the file that it proposes is there already.
+        InputError: the folder is no kit, or has links; or the project's schema is refused, or it
+            does not name the kit's party, or the file that it proposes is there already.
     """
     kit, role = kit.resolve(), role_of(kit)
     own = kit / "local" / FILE
+    for path in (own.parent, *own.parent.rglob("*")):
+        if path.is_symlink() or not path.exists():
+            raise InputError(f"{path}: is missing, or a link; put the file itself here")
     if project is not None and own.exists():
-        raise InputError(
-            f"{own}: exists; without a project it is kept, removed it is proposed anew"
-        )
-    is_kept = own.exists() or role == "admin"
-    proposal = {} if is_kept else _proposal(kit, role, project)
+        raise InputError(f"{own}: exists; leave out --project to keep it, or remove the file")
+    proposal = {} if own.exists() or role == "admin" else _proposal(kit, role, project)
     schema = read_schema(project.schema_path).to_json() if proposal and project else ""
     # The engine's files: replaced where its defaults are not safe, removed where nobody needs them.
     kit.chmod(0o700)
@@ -88,7 +87,7 @@ def harden(kit: Path, project: Project | None = None) -> Path | None:
         if isinstance(must, dict) and "settings" in must:
             write_json(kit / "local" / name, must["settings"])
     for pattern in tree["removals"]:
-        for path in kit.glob(pattern):
+        for path in filter(Path.is_file, kit.glob(pattern)):
             path.unlink()
     # The party's own: its file, the schema, and folders for public keys.
     if not proposal:
@@ -103,7 +102,7 @@ def harden(kit: Path, project: Project | None = None) -> Path | None:
 
 def _proposal(kit: Path, role: Role, project: Project | None) -> dict[str, Any]:
     """Return what is proposed for ``local/synthfair.json``."""
-    party = certificate(kit, role)
+    party, server = certificate(kit, role), address(kit, role)
     proposals = description("proposals", PARTY=party.name)
     document = proposals[role] | {"org": party.org}
     if project and role == "client":
@@ -113,7 +112,7 @@ def _proposal(kit: Path, role: Role, project: Project | None) -> dict[str, Any]:
         document |= {"org": entry.org, "limits": entry.limits.model_dump(mode="json")}
     if not (project and project.aggregators):
         document.pop("aggregators", None)
-    return document
+    return document if role == "server" else document | {"server": "{}:{}".format(*server)}
 
 
 def folder_problems(folder: Path, tree: dict[str, Any]) -> Iterator[str]:
@@ -123,8 +122,8 @@ def folder_problems(folder: Path, tree: dict[str, Any]) -> Iterator[str]:
         folder: of a kit, such as ``local``.
         tree: what :func:`description` says of it.
     """
-    if not folder.is_dir():
-        yield f"{folder}: must be a folder, and there is none"
+    if folder.is_symlink() or not folder.is_dir():
+        yield f"{folder}: must be a folder, and no link to one"
         return
     # Nothing else lies in it, and nothing behind a link.
     for path in sorted(folder.iterdir()):

@@ -127,7 +127,7 @@ class Project(BaseModel):
 
 
 def read_project(path: Path) -> Project:
-    """A project from a YAML file; the path of its schema is made absolute.
+    """Read a project from a YAML file; the path of its schema is made absolute.
 
     Raises:
         InputError: unreadable, not YAML, an unknown key, or a value that is not allowed.
@@ -195,7 +195,7 @@ def write_jobs(project: Project, output: Path) -> list[Path]:
 
 
 def require_engine() -> None:
-    """Refuses to go on without the engine, or with another version of it.
+    """Refuse to go on without the engine, or with another version of it.
 
     Raises:
         InputError: it is not installed; the message names the extra.

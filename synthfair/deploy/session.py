@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 COMPLETED = "FINISHED:COMPLETED"
 """The engine's status of a job that did all of its work."""
 
-RESULTS = frozenset(
-    {FILE, "model.json", "metrics.json", "rounds.csv", "gaps.json"}
-    | {"fair_model.json", "histogram.json"}
-)
+RESULTS = {
+    FILE, "model.json", "metrics.json", "rounds.csv", "gaps.json", "fair_model.json",
+    "histogram.json",
+}  # fmt: skip
 """Files that a job's result may have."""
 
 MAX_BYTES = 1_000_000_000

@@ -117,6 +117,7 @@ class SiteSettings(BaseModel):
 
     Attributes:
         org: its organisation, as its certificate has it; only an engine's kit needs it.
+        server: host and port that it connects to; only an engine's kit needs it.
         data: the private table.
         schema_path: ``schema`` in the file; the public schema, which the site has read.
         key: private key that signs releases and answers, of ``python -m synthfair keygen``.
@@ -130,6 +131,7 @@ class SiteSettings(BaseModel):
 
     format: Literal["synthfair-site/1"] = "synthfair-site/1"
     org: str | None = None
+    server: str | None = None
     data: Path
     schema_path: Path = Field(alias="schema")
     key: Path
