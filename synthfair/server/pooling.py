@@ -146,7 +146,7 @@ def pool_records(
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
         >>> lenders = sf.partition(table, clients=2, seed=0)
-        >>> config = sf.SurrogateConfig()
+        >>> config = sf.SurrogateConfig(k_min=10)
         >>> releases = {
         ...     f"lender {i}": sf.distill_table(lender.train, schema, config).release
         ...     for i, lender in enumerate(lenders)
@@ -538,7 +538,7 @@ def pool_and_train(
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
         >>> lenders = sf.partition(table, clients=2, seed=0)
-        >>> config = sf.SurrogateConfig()
+        >>> config = sf.SurrogateConfig(k_min=10)
         >>> sent = [sf.distill_table(lender.train, schema, config) for lender in lenders]
         >>> model = sf.pool_and_train(sent, schema, sf.ServerConfig(rho=10.0))
         >>> found = sf.evaluate(model, table).overall

@@ -33,7 +33,7 @@ def surrogate_histogram(releases: Releases, model: TrainedModel) -> ScoreHistogr
     Example:
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
-        >>> releases = [sf.distill_table(table, schema, sf.SurrogateConfig())]
+        >>> releases = [sf.distill_table(table, schema, sf.SurrogateConfig(k_min=10))]
         >>> model = sf.pool_and_train(releases, schema, sf.ServerConfig(rho=0.0))
         >>> histogram = sf.server.surrogate_histogram(releases, model)
         >>> chosen = sf.postprocess.choose_decision(histogram, "statistical_parity", alpha=0.03)
