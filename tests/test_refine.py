@@ -193,6 +193,8 @@ class TestFiles:
             for name in self.NAMES:
                 signed = "--sign", str(there / f"{name}.key")
                 assert self.answer(there, tmp_path, number, name, *signed) == 0
+                written = tmp_path / "refine" / str(number) / f"{name}.json"
+                assert written.stat().st_mode & 0o777 == 0o600
         assert self.serve(there, tmp_path, "--keys", *keys, "--report") == 0
         assert "and 5 exchanges of sums" in (tmp_path / "report.html").read_text()
         said = " ".join(capsys.readouterr().out.split())

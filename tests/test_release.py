@@ -67,6 +67,13 @@ def test_what_is_written_is_read(x, tmp_path_factory):
     assert back.header == release.header
 
 
+def test_releases_are_compared_without_an_error():
+    """Arrays have no truth value, so that each release equals itself alone."""
+    one, other = some_release(), some_release()
+    assert one == one  # noqa: PLR0124 - as a list of releases asks
+    assert one != other
+
+
 def test_one_release_is_one_file(tmp_path):
     one, other = (write_release(some_release(), tmp_path / name) for name in ("a", "b"))
     assert one == other

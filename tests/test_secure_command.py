@@ -81,6 +81,8 @@ def test_from_keys_to_a_histogram_of_scores(folder, capsys):
     for role in range(2):
         assert add(folder, role, "--check") == 0
         assert add(folder, role, "--output", f"{folder}/sum_{role}.json") == 0
+    private = [*(folder / "sent").iterdir(), *folder.glob("sum_?.json")]
+    assert [path.stat().st_mode & 0o777 for path in private] == [0o600] * (3 * 2 + 2)
     assert open_both(folder) == 0
     said = capsys.readouterr().out
     for words in ("3 clients", "Nothing was answered", "epsilon", "one row", "collude"):

@@ -49,7 +49,7 @@ def test_spreadsheets_write_marks_and_newlines(tmp_path, schema):
     [
         (b"", "cannot read as CSV or Parquet: it is empty$"),
         (b"\n\r\n", "it is empty$"),
-        (b"income,age\n1,2,3\n", "Expected 2 columns, got 3"),
+        (b"income,age\n1,2,3\n", "row 1: Expected 2 columns, got 3$"),  # and no value of the row
         (b"income,income\n1,2\n", "'income' appears more than once"),
         (b"income,home\n1,\xff\xfe\n", "cannot read as CSV"),
         (b"PAR1 nonsense", "cannot read as CSV or Parquet"),

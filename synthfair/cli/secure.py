@@ -187,7 +187,7 @@ def share(
     from synthfair.cli.show import say
     from synthfair.data.encode import Clipping
     from synthfair.data.tables import read_table
-    from synthfair.files import claimed, whole_file
+    from synthfair.files import OWNER_ONLY, claimed, whole_file
     from synthfair.privacy.ledger import Ledger
     from synthfair.release.keys import read_signing_key
     from synthfair.report.text_table import Table
@@ -222,7 +222,7 @@ def share(
         book = Ledger(ledger) if ledger else Ledger.for_table(data)
         book.book(counts_booking(what, public_task, client=client, output=task.name))
         for path, upload in zip(outputs, uploads, strict=True):
-            with whole_file(path) as temporary:
+            with whole_file(path, mode=OWNER_ONLY) as temporary:
                 temporary.write_bytes(upload)
     say(f"Wrote {', '.join(map(str, outputs))}: send each to its aggregator alone.")
 
@@ -264,7 +264,7 @@ def add(
         check: Only verify; nothing is answered or spent.
     """
     from synthfair.cli.show import say
-    from synthfair.files import require_free, write_json
+    from synthfair.files import OWNER_ONLY, require_free, write_json
     from synthfair.report.text_table import Table
     from synthfair.secure.aggregator import answer, receive, require_unanswered
     from synthfair.secure.aggregator_keys import RECORDS, read_aggregator_secret
@@ -296,7 +296,7 @@ def add(
         return
     # The one answer to this task.
     partial = answer(public_task, secret, total, records)
-    write_json(output, partial.model_dump(mode="json"))
+    write_json(output, partial.model_dump(mode="json"), mode=OWNER_ONLY)
     say(f"Wrote {output}, of aggregator {role}: {clients}.")
     say(f"Commitment: {partial.commitment}")
 

@@ -58,6 +58,9 @@ _ROW, _COLUMN = re.compile(r"Row #(\d+)"), re.compile(r"In CSV column #(\d+)")
 """Patterns of Arrow's errors, which count the header as row 1, and columns from 0. Here row 1 is
 the first after the header; a row may have several lines, and empty lines are none."""
 
+_VALUES = re.compile(r"(Expected \d+ columns, got \d+|invalid value).*", re.DOTALL)
+"""What Arrow quotes of a private row, behind what it says of it."""
+
 
 def read_table(path: str | PathLike[str], schema: Schema) -> pd.DataFrame:
     """A table from a CSV or Parquet file, which are distinguished by their first bytes.
@@ -338,6 +341,7 @@ def _errors_of(source: Path | str, rows_before: int = 0) -> Iterator[None]:
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         message = _ROW.sub(lambda row: f"row {rows_before + int(row[1]) - 1}", reason(error))
         message = _COLUMN.sub(lambda column: f"column {int(column[1]) + 1}", message)
+        message = _VALUES.sub(r"\1", message)
         if "utf-8" in message.lower().replace("utf8", "utf-8") and message not in _NOT_CSV.values():
             message += "; save the table as UTF-8"
         raise InputError(f"{source}: cannot read as CSV or Parquet: {message}") from error

@@ -80,15 +80,7 @@ def harden(kit: Path, project: Project | None = None) -> Path | None:
         raise InputError(f"{own}: exists; leave out --project to keep it, or remove the file")
     proposal = {} if own.exists() or role == "admin" else _proposal(kit, role, project)
     schema = read_schema(project.schema_path).to_json() if proposal and project else ""
-    # The engine's files: replaced where its defaults are not safe, removed where nobody needs them.
-    kit.chmod(0o700)
-    tree = description(role, KIT=kit)
-    for name, must in tree["local/"].items():
-        if isinstance(must, dict) and "settings" in must:
-            write_json(kit / "local" / name, must["settings"])
-    for pattern in tree["removals"]:
-        for path in filter(Path.is_file, kit.glob(pattern)):
-            path.unlink()
+    _replace_defaults(kit, description(role, KIT=kit))
     # The party's own: its file, the schema, and folders for public keys.
     if not proposal:
         return None
@@ -98,6 +90,17 @@ def harden(kit: Path, project: Project | None = None) -> Path | None:
         write_text(kit / "local" / "schema.json", schema)
     write_json(own, proposal)
     return own
+
+
+def _replace_defaults(kit: Path, tree: dict[str, Any]) -> None:
+    """Replace the engine's files where its defaults are not safe, and remove what nobody needs."""
+    kit.chmod(0o700)
+    for name, must in tree["local/"].items():
+        if isinstance(must, dict) and "settings" in must:
+            write_json(kit / "local" / name, must["settings"])
+    for path in [path for pattern in tree["removals"] for path in kit.glob(pattern)]:
+        if path.is_file():
+            path.unlink()
 
 
 def _proposal(kit: Path, role: Role, project: Project | None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from synthfair.federated.refine import (
 )
 from synthfair.federated.user_data import make_user_data
 from synthfair.federated.users import UserRows
-from synthfair.files import claimed, parse_as, read_bytes, write_json
+from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.release.keys import Keys, Signature, require_signer, sign, verify
 from synthfair.trained import TrainedModel
@@ -181,7 +181,7 @@ def answer_question(
         book.book(Booking(output=output.name, run=run, guarantee=None))
         signature = sign(_digest(asked, numbers), key, domain=DOMAIN)
         found = SumsFile(question=asked, numbers=tuple(numbers.tolist()), signature=signature)
-        write_json(output, found.model_dump(mode="json"))
+        write_json(output, found.model_dump(mode="json"), mode=OWNER_ONLY)
     return sums
 
 

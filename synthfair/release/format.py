@@ -89,7 +89,7 @@ class Header(BaseModel):
         return self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no truth value
 class Release:
     """Synthetic rows and what is said about them; :func:`write_release` has an example.
 
