@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synthfair.cli.first_steps import By, Clients, MinRows, Sensitive, Skew, Table, own_table
+from synthfair.cli.first_steps import ALIKE, Clients, Sensitive, Table, own_table
 from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
 from synthfair.config.client_settings import DistillConfig
 from synthfair.config.loading import WITHOUT_EPSILON, load_settings
@@ -27,10 +27,7 @@ def compare(
     *,
     schema: SchemaFile | None = None,
     sensitive: Sensitive | None = None,
-    clients: Clients | None = None,
-    skew: Skew | None = None,
-    by: By | None = None,
-    min_rows: MinRows = 0,
+    rule: Clients = ALIKE,
     methods: tuple[str, ...] = _METHODS,
     weights: tuple[float, ...] = (0.0, 10.0, 100.0),
     seeds: Int = 3,
@@ -69,9 +66,7 @@ def compare(
     least = load_settings(ServerConfig, None, {"min_group_rows": min_group_rows}).min_group_rows
     if distill.max_gap is not None:
         raise InputError(f"{config}: max_gap: compare runs the weights that --weights gives")
-    from synthfair.data.partition import Split
-
-    split = Split(clients=clients, skew=skew, by=by, min_rows=min_rows)
+    split = rule.split()
 
     from synthfair.cli.show import terminal, warn
     from synthfair.jax_setup import start_jax

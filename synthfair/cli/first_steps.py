@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from synthfair.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from synthfair.data.partition import Split
     from synthfair.data.schema import Schema
 
 Table = Annotated[
@@ -30,21 +32,35 @@ Sensitive = Annotated[
         " are all combinations."
     ),
 ]
-Clients = Annotated[Int, Parameter(help="Number of clients. Default: 2.")]
-Skew = Annotated[
-    float,
-    Parameter(help="Unlike clients, by a Dirichlet distribution. Default: alike clients."),
-]
-By = Annotated[
-    str, Parameter(help="One client for each value of this column, instead of --clients.")
-]
-MinRows = Annotated[
-    Int,
-    Parameter(
-        help="Leave out clients with fewer rows; with 0, one that is too small for a training and a"
-        " test row is an error."
-    ),
-]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Clients:
+    """The rule by which a table's rows become clients.
+
+    Attributes:
+        clients: Number of clients. Default: 2.
+        skew: Unlike clients, by a Dirichlet distribution. Default: alike clients.
+        by: One client for each value of this column, instead of --clients.
+        min_rows: Leave out clients with fewer rows; with 0, one that is too small for a training
+            and a test row is an error.
+    """
+
+    clients: Int | None = None
+    skew: float | None = None
+    by: str | None = None
+    min_rows: Int = 0
+
+    def split(self) -> Split:
+        """Return the same as the library has it. Raises InputError: flags exclude each other."""
+        from synthfair.data.partition import Split
+
+        return Split(**vars(self))
+
+
+ALIKE = Clients()
+"""The rule where no flag is given."""
 
 
 def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None:
@@ -96,10 +112,7 @@ def split(
     *,
     schema: SchemaFile | None = None,
     sensitive: Sensitive | None = None,
-    clients: Clients | None = None,
-    skew: Skew | None = None,
-    by: By | None = None,
-    min_rows: MinRows = 0,
+    rule: Clients = ALIKE,
     seed: Int = 0,
     output: Path,
     force: Force = False,
@@ -128,17 +141,17 @@ def split(
         seed: Seed of the split.
         output: Folder to write to.
     """
-    from synthfair.data.partition import Split, write_clients
+    from synthfair.data.partition import write_clients
 
-    rule = Split(clients=clients, skew=skew, by=by, min_rows=min_rows)
+    split_rule = rule.split()
 
     from synthfair.cli.show import say, warn
 
     rows, table_schema = own_table(table, schema, sensitive)
-    parts = rule.apply(rows, table_schema, seed=seed)
+    parts = split_rule.apply(rows, table_schema, seed=seed)
     for path in write_clients(parts, table_schema, output, force=force):
         say(str(path))
-    warn(rule.left_out_warning(rows, parts))
+    warn(split_rule.left_out_warning(rows, parts))
 
 
 def named_table(
