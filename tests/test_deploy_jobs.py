@@ -64,7 +64,8 @@ def test_what_left_is_traced_and_booked(world, channel):
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"version": "0.0.0"}, "version"),
+        ({"version": "0.0.0"}, "ok"),  # of the package: what is said is of the same format
+        ({"format": "synthfair-ask/2"}, "message"),
         ({"schema_hash": "0" * 64}, "schema"),
         ({"job": "job-2"}, "message"),
         ({"task": "shell"}, "message"),

@@ -110,7 +110,7 @@ def test_what_cannot_be_traced_does_not_leave(world):
 
 def test_a_trace_shows_lines_that_are_lost_or_altered(world):
     for i in range(3):
-        world.code(world.ask(round=i, version="0"))
+        world.code(world.ask(round=i, schema_hash="0" * 64))
     path = world.folder / "north" / "synthfair" / "trace.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     assert path.stat().st_mode & 0o077 == 0

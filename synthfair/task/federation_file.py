@@ -13,7 +13,7 @@ FILE = "federation.json"
 """The file's name, next to the results of a job."""
 
 SiteCode = Literal[
-    "ok", "message", "version", "schema", "settings", "kind", "k_min", "epsilon", "rounds",
+    "ok", "message", "schema", "settings", "kind", "k_min", "epsilon", "rounds",
     "rows", "releases", "aggregators", "uploads", "tasks", "budget", "answered", "busy", "table",
     "stopped", "failed",
 ]  # fmt: skip
@@ -25,8 +25,7 @@ ServerCode = Literal[SiteCode, "late", "lost", "signature", "revoked", "refused"
 
 CODES: dict[ServerCode, str] = {
     "ok": "has answered",
-    "message": "the question is none that it knows",
-    "version": "it has another version of synthfair",
+    "message": "the question is none that it knows: another version of synthfair, perhaps",
     "schema": "it has another schema",
     "settings": "the method does not allow the settings",
     "kind": "this kind of answer is beyond its limits",

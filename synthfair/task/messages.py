@@ -49,6 +49,7 @@ class Ask(BaseModel):
     """A question to all sites.
 
     Attributes:
+        format: the version of what server and sites say to each other; a site knows one.
         task: what for.
         job: the engine's name of the job.
         round: from 0.
