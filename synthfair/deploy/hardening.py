@@ -77,7 +77,7 @@ def harden(kit: Path, project: Project | None = None) -> Path | None:
         if path.is_symlink() or not path.exists():
             raise InputError(f"{path}: is missing, or a link; put the file itself here")
     if project is not None and own.exists():
-        raise InputError(f"{own}: exists; leave out --project to keep it, or remove the file")
+        raise InputError(f"{own}: exists; harden without a project to keep it, or remove it")
     proposal = {} if own.exists() or role == "admin" else _proposal(kit, role, project)
     schema = read_schema(project.schema_path).to_json() if proposal and project else ""
     _replace_defaults(kit, description(role, KIT=kit))
