@@ -16,7 +16,7 @@ from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Notio
 from synthfair.config.server_settings import ServerConfig
 from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, content_of
-from synthfair.deploy.train_job import TrainJob, train
+from synthfair.deploy.train_job import TrainJob, metrics_of, train
 from synthfair.errors import InputError, refusal
 from synthfair.files import read_document, whole_file, write_json
 from synthfair.postprocess.decision import MOST_BINS
@@ -124,7 +124,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     choice = choose_decision(histogram, job.notion, job.alpha, randomized=job.randomized)
     fair = model.model_copy(update={"decision": choice.decision})
     write_model(fair, output / FAIR_MODEL)
-    if metrics := federation.metrics(fair, ServerConfig()):
+    if metrics := metrics_of(fair, federation, ServerConfig()):
         path = output / "metrics.json"  # what it says of the privacy of the training stays
         before = read_document(path, MAX_BYTES) if path.exists() else {}
         stays = {key: before[key] for key in ("guarantee", "secure_sums") if key in before}

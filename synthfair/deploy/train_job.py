@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from synthfair.checkpoint import CheckpointFile
     from synthfair.federated.engine import RunProgress
     from synthfair.federated.secure_sums import SecureSums
+    from synthfair.trained import TrainedModel
 
 ROUNDING = 1e-3
 """The share of the clip by which the norm of a report may pass it."""
@@ -155,7 +156,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     converged = config.converged(plan, progress.history)
     model = make_model(plan, config, data, progress.state, converged=converged)
     output.mkdir(parents=True, exist_ok=True)
-    if metrics := federation.metrics(model, ServerConfig(seed=config.seed)):
+    if metrics := metrics_of(model, federation, ServerConfig(seed=config.seed)):
         metrics |= {
             "method": config.method,
             "config": {},
@@ -171,6 +172,20 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     write_text(output / "rounds.csv", rounds_csv(progress.history))
     write_model(model, output / "model.json")
     return checkpoint.path
+
+
+def metrics_of(model: TrainedModel, federation: JobSites, report: ServerConfig) -> dict[str, Any]:
+    """Return the metrics of a model on the server's test tables; empty where it has none.
+
+    Raises:
+        InputError: a test table does not fit the schema.
+    """
+    from synthfair.evaluation import evaluate, evaluation_document, read_tests
+
+    if not federation.settings.tests:
+        return {}
+    tests = read_tests(federation.settings.tests, federation.schema)
+    return evaluation_document(evaluate(model, tests, report), federation.schema, report)
 
 
 def _begin(

@@ -18,9 +18,7 @@ from synthfair.task.limits import ServerSettings
 from synthfair.task.messages import Ask, BadAnswerError, Message, TaskName, read_answer
 
 if TYPE_CHECKING:
-    from synthfair.config.server_settings import ServerConfig
     from synthfair.secure.aggregator_keys import AggregatorKeys
-    from synthfair.trained import TrainedModel
 
 
 Content = TypeVar("Content")
@@ -208,19 +206,6 @@ class JobSites:
             raise TooFewError(
                 f"{n_good} sites have answered well of the {number} needed ({remarks})"
             )
-
-    def metrics(self, model: TrainedModel, report: ServerConfig) -> dict[str, Any]:
-        """The metrics of a model on the server's test tables; empty where it has none.
-
-        Raises:
-            InputError: a test table does not fit the schema.
-        """
-        from synthfair.evaluation import evaluate, evaluation_document, read_tests
-
-        if not self.settings.tests:
-            return {}
-        tests = read_tests(self.settings.tests, self.schema)
-        return evaluation_document(evaluate(model, tests, report), self.schema, report)
 
     def document(self, error: str | None = None) -> FederationFile:
         """The course of the job; with the error that stopped it, if any."""
