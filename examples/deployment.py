@@ -163,7 +163,7 @@ PRIVATE = Scenario(
 
 
 def unlike_lenders() -> dict[str, ClientTable]:
-    """The loan applications of ``python -m synthfair demo``."""
+    """Return the loan applications of ``python -m synthfair demo``, by lender."""
     table = sf.load_dataset("loanapp")[0]
     parts = partition_by(table, COLUMN, seed=FAIR.seed)
     return {lender: parts[value] for lender, value in LENDERS.items()}
@@ -311,7 +311,7 @@ def write_gap_model(folder: Path, lenders: Mapping[str, ClientTable], schema: sf
 
 @contextmanager
 def running(kits: list[Path], port: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """The processes of kits, the server's first; whatever happens, they end."""
+    """Run the processes of kits, the server's first; whatever happens, they end."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for kit in kits:
@@ -325,7 +325,7 @@ def running(kits: list[Path], port: int) -> Iterator[list[subprocess.Popen[bytes
 
 
 def start(kit: Path) -> subprocess.Popen[bytes]:
-    """Starts the process of a kit, once it is found hardened and ready."""
+    """Start the process of a kit, which first looks whether it is hardened and ready."""
     with (kit.parent / CONSOLE).open("ab") as console:
         return subprocess.Popen(  # noqa: S603 - our own arguments
             [sys.executable, "-m", "synthfair", "deploy", "start", str(kit)],
@@ -338,7 +338,7 @@ def start(kit: Path) -> subprocess.Popen[bytes]:
 
 
 def stop(process: subprocess.Popen[bytes]) -> bool:
-    """Ends a process and those that it has started for jobs; true if none had to be killed."""
+    """End a process and those that it has started for jobs; return whether none was killed."""
     import psutil
 
     if process.poll() is not None:
@@ -357,14 +357,14 @@ def stop(process: subprocess.Popen[bytes]) -> bool:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens at now."""
+    """Return a port of this machine that nobody listens at now."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
 
 
 def wait_for_port(port: int, server: subprocess.Popen[bytes], *, seconds: float = 60.0) -> None:
-    """Until the server listens. Raises InputError: it does not in time, or has ended."""
+    """Wait until the server listens. Raises InputError: it does not in time, or has ended."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if server.poll() is not None:
@@ -377,7 +377,7 @@ def wait_for_port(port: int, server: subprocess.Popen[bytes], *, seconds: float 
 
 
 def wait_for_sites(session: Session, sites: Iterable[str], *, seconds: float = 60.0) -> None:
-    """Until the server knows all sites. Raises InputError: it does not in time."""
+    """Wait until the server knows all sites. Raises InputError: it does not in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         known = {client.name for client in session.get_system_info().client_info}
@@ -415,7 +415,7 @@ def demonstrate(
     secure: bool = False,
     lenders: Mapping[str, ClientTable] | None = None,
 ) -> JobRun:
-    """Makes the kits, starts the processes, runs a job, and stops them.
+    """Make the kits, start the processes, run a job, and stop them.
 
     Args:
         output: folder, new or empty: a folder for each party, ``exchanged`` and ``results``.

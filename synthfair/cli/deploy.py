@@ -163,7 +163,7 @@ def run(
     A job is submitted with a submitter's kit. The exit code is 0 if the job did all of its work,
     and 1 if it did not.
 
-        python -m synthfair deploy run lead@example.org \
+        python -m synthfair deploy run KIT \
             --job jobs/single_shot --output results
 
     Interrupted, it leaves the job running; --attach goes on showing it.

@@ -157,7 +157,7 @@ def split(
 def named_table(
     name: str, schema_file: Path | None, sensitive: Sequence[str] | None
 ) -> tuple[pd.DataFrame, Schema]:
-    """A table and its schema, by name or from files.
+    """Return a table and its schema, by name or from files.
 
     Raises:
         InputError: no such table, or a file without a schema, or one that cannot be read.
@@ -183,7 +183,7 @@ def named_table(
 def own_table(
     name: str, schema_file: Path | None, sensitive: Sequence[str] | None
 ) -> tuple[pd.DataFrame, Schema]:
-    """Reads a table for use: bad values are named by their row in the file, clipping is warned of.
+    """Read a table for use: bad values are named by their row in the file, clipping is warned of.
 
     Raises:
         InputError: as :func:`named_table`, or the rows do not fit the schema.

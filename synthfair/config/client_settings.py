@@ -79,7 +79,7 @@ class DistillConfig(ReleaseSettings):
 
     groups_by: tuple[str, ...] | None = GroupsBy
     penalty: PenaltyName = "covariance"
-    """What is penalised: covariance of group and score, or the smooth selection-rate gap."""
+    """The penalised quantity: covariance of group and score, or the smooth selection-rate gap."""
 
     temperature: float = Field(default=4.0, gt=0)
     """Steepness of the smooth selection rate; the covariance does not use it."""
@@ -91,7 +91,7 @@ class DistillConfig(ReleaseSettings):
     """Regularisation of the model, here and on the server."""
 
     intercept: bool = True
-    """Whether the model has an intercept."""
+    """The model has an intercept."""
 
     n_synthetic: int | None = Field(default=None, ge=1, le=MAX_ROWS)
     """Number of synthetic rows; if not given, 200 for each pair of group and label, or, with labels
@@ -118,11 +118,11 @@ class DistillConfig(ReleaseSettings):
     1e-8, or 1e-5 in single precision."""
 
     inner_solver: Literal["auto", "lbfgs", "newton"] = "auto"
-    """What trains on the synthetic rows in every step; both find the same model. auto is L-BFGS,
-    and Newton from some 200 inputs on."""
+    """Solver that trains on the synthetic rows in every step; both find the same model. auto is
+    L-BFGS, and Newton from some 200 inputs on."""
 
     linear_solver: Literal["auto", "cholesky", "conjugate_gradient"] = "auto"
-    """What solves for the derivative of that model: cholesky forms the Hessian, conjugate_gradient
+    """Solver for the derivative of that model: cholesky forms the Hessian, conjugate_gradient
     only multiplies by it, which is faster from some 200 inputs on; auto chooses by their number."""
 
     private_steps: int = Field(default=20, ge=2, le=10000)
@@ -135,7 +135,7 @@ class DistillConfig(ReleaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _other_defaults(cls, data: Any) -> Any:
-        """A search needs a penalty near the gap itself.
+        """Choose the penalty of a search, which needs one near the gap itself.
 
         Clients whose theta is noisy differ more, and pool better from the middle of the range.
         """
@@ -193,7 +193,7 @@ class SurrogateConfig(ReleaseSettings):
 
 
 def _kind(config: Any) -> str:
-    """The kind of settings, hostile until validated: all but a surrogate's are a fair release's."""
+    """Return the kind of settings that may be hostile: all but a surrogate's are a fair one's."""
     release = (
         config.get("release") if isinstance(config, dict) else getattr(config, "release", None)
     )

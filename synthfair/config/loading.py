@@ -105,7 +105,7 @@ def load_settings(
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A file of settings as they are written there. Raises InputError: unreadable, or not TOML."""
+    """Read a file of settings as they are. Raises InputError: unreadable, or not TOML."""
     try:
         return tomllib.loads(read_bytes(path, MAX_BYTES).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -43,7 +43,7 @@ _NOTIONS = ("statistical_parity", "equal_opportunity", "equalized_odds")
 
 
 def notion_of(name: str, *others: str) -> Any:
-    """A notion's own name; statistical parity may be called ``demographic_parity``, too.
+    """Return a notion's own name; statistical parity may be called ``demographic_parity``, too.
 
     Args:
         name: of a notion.
@@ -116,7 +116,7 @@ class Settings(BaseModel):
 
     @classmethod
     def named(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The values under the names of the fields.
+        """Return the values under the names of the fields.
 
         Raises:
             InputError: one is given by both of its names.
@@ -135,11 +135,11 @@ class Settings(BaseModel):
         return given | {k: v for k in fields if (v := getattr(self, k)) != getattr(made, k)}
 
     def replace(self, **values: Any) -> Self:
-        """The same settings with other values, validated; defaults that others led to stay."""
+        """Return the settings with other values, validated; defaults that others led to stay."""
         return type(self)(**self.given | self.named(values))
 
     def __repr__(self) -> str:
-        """The call that makes the same."""
+        """Return the call that makes the same."""
         given = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
         return f"{type(self).__name__}({given})"
 

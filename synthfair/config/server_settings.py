@@ -71,8 +71,8 @@ class ServerConfig(Settings):
     and named."""
 
     penalty: PenaltyName = "covariance"
-    """Surrogates: what is penalised: covariance of group and score, or the smooth selection-rate
-    gap."""
+    """Surrogates: the penalised quantity: covariance of group and score, or the smooth
+    selection-rate gap."""
 
     notion: Notion = "statistical_parity"
     """Surrogates: rows in which groups are compared: all, those with the positive label, those of
@@ -85,7 +85,7 @@ class ServerConfig(Settings):
     """Surrogates: regularisation of the model."""
 
     intercept: bool = True
-    """Surrogates: whether the model has an intercept."""
+    """Surrogates: the model has an intercept."""
 
     max_rows: float | None = Field(default=None, gt=0)
     """Surrogates: most real rows that one client can have; public. One that claims more counts as
@@ -96,7 +96,7 @@ class ServerConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _other_defaults(cls, data: Any) -> Any:
-        """Sets the defaults of a search, which needs a penalty near the gap itself."""
+        """Set the defaults of a search, which needs a penalty near the gap itself."""
         if isinstance(data, dict) and any(data.get(name) is not None for name in GAPS):
             return {"penalty": "selection_rate", **data}
         return data
@@ -120,7 +120,7 @@ class ServerConfig(Settings):
         return self.max_gap is not None or self.max_client_gap is not None
 
     def most_influence(self, *, surrogates: bool) -> float:
-        """The cap of ``max_influence``: as given, or the default of that kind of releases."""
+        """Return the cap of ``max_influence``: as given, or the default of such releases."""
         return self.max_influence or (3.0 if surrogates else 1.0)
 
     @property

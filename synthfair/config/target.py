@@ -46,7 +46,7 @@ class Target(BaseModel):
 
     @classmethod
     def of(cls, clients: Iterable[Target]) -> Target:
-        """Combines several clients' targets; where some want a gap, those gaps."""
+        """Combine several clients' targets; where some want a gap, those gaps."""
         targets = list(clients) or [cls(by="nothing")]
         combined = [one for one in targets if one.by == "gap"] or targets
         amounts = dict.fromkeys(amount for one in combined for amount in one.amounts)

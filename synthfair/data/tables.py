@@ -59,7 +59,7 @@ _ROW, _COLUMN = re.compile(r"Row #(\d+)"), re.compile(r"In CSV column #(\d+)")
 the first after the header; a row may have several lines, and empty lines are none."""
 
 _VALUES = re.compile(r"(Expected \d+ columns, got \d+|invalid value).*", re.DOTALL)
-"""What Arrow quotes of a private row, behind what it says of it."""
+"""The values of a private row, which Arrow quotes behind what it says of the row."""
 
 
 def read_table(path: str | PathLike[str], schema: Schema) -> pd.DataFrame:

@@ -89,12 +89,12 @@ class AggregatorSettings(BaseModel):
         return self.key.with_suffix(RECORDS)
 
     def signing_key(self) -> Ed25519PrivateKey:
-        """Reads the key that signs its answers. Raises InputError: it cannot be read."""
+        """Read the key that signs its answers. Raises InputError: it cannot be read."""
         return read_aggregator_secret(self.key).signing_key
 
 
 def read_aggregators(folder: Path | None, names: Sequence[str]) -> dict[str, AggregatorKeys]:
-    """The public keys of those that a job names, in the order of their roles.
+    """Return the public keys of those that a job names, in the order of their roles.
 
     Raises:
         InputError: one has none.
@@ -106,7 +106,7 @@ def read_aggregators(folder: Path | None, names: Sequence[str]) -> dict[str, Agg
 
 
 def answer_add(request: Request) -> Work:
-    """The noisy sum of the shares for this aggregator: one for a task, whoever asks how often.
+    """Answer with the noisy sum of the shares for this aggregator: one for a task, however often.
 
     Guarantee: that of ``task.what``, by this aggregator's noise alone.
 
@@ -119,7 +119,7 @@ def answer_add(request: Request) -> Work:
 
 
 def _partial_sum(request: Request, task: Task) -> bytes:
-    """Raises RefusedError: beyond the limits, uploads that are refused, or a task that is spent."""
+    """Return the sum. Raises RefusedError: beyond limits, bad uploads, or a task that is spent."""
     settings: AggregatorSettings = request.settings
     secret = read_aggregator_secret(settings.key)
     record = record_of(task, secret, settings.records)

@@ -27,7 +27,7 @@ IN_ROUNDS = ("fedavg", "fedsgd", "fpfl", "dp_sgd", "fair_sgd", "two_phase", "ref
 
 
 def train_config(settings: dict[str, Any]) -> TrainConfig:
-    """Settings of a method as a job has them.
+    """Return settings of a method as a job has them.
 
     Raises:
         ValueError: an unknown key, a value that is not allowed, or what a job cannot do.

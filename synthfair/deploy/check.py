@@ -1,4 +1,4 @@
-"""Checks whether a kit is hardened, and ready to join; a problem is a line."""
+"""The check of a kit: whether it is hardened, and ready to join; a problem is a line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _surroundings(kit: Path) -> Iterator[str]:
     for variable, own in (("NVFL_WORKSPACE", str(kit)), ("PYTHONPATH", "")):
         value = os.environ.get(variable)
         if value and value != own:
-            yield f"{variable}={value}: the engine would take its folder, or code, there; unset it"
+            yield f"{variable}={value}: its folder, or code, would come from there; unset it"
     for path in (kit, sys.executable):
         if re.search(r"\s", str(path)):
             yield f"{path}: has a blank, and the engine splits its commands there; move it"

@@ -40,14 +40,14 @@ class SiteExecutor(Executor):
     """Answers tasks at a site, as :class:`synthfair.task.site.Site` does."""
 
     def __init__(self) -> None:
-        """Makes the executor; a job sets nothing of it."""
+        """Make the executor; a job sets nothing of it."""
         super().__init__()
         self._site: Site | None = None
 
     def execute(
         self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
     ) -> Shareable:
-        """The answer to a question; of an error, only a return code leaves."""
+        """Return the answer to a question; of an error, only a return code leaves."""
         # Without fire_event=False, the engine would send the text to the server.
         try:
             self._site = self._site or make_site(
@@ -80,7 +80,7 @@ class JobController(Controller):
         job: dict[str, Any],
         aggregators: list[str] | None = None,
     ) -> None:
-        """Makes the controller as the job's file says.
+        """Make the controller as the job's file says.
 
         Args:
             kind: of job.
@@ -98,13 +98,13 @@ class JobController(Controller):
         self._federation: JobSites | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:
-        """Called by the engine before the job runs."""
+        """Prepare the job; the engine calls it before the job runs."""
         # The engine's loader drops the argument above.
         cast(Any, self.communicator)._task_check_period = CHECK_PERIOD
         cast(Any, fl_ctx.get_engine()).register_app_command(PROGRESS, self._progress)
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """Runs the job; what lies in ``synthfair`` then is what the submitter downloads."""
+        """Run the job; what lies in ``synthfair`` then is what the submitter downloads."""
         workspace, job = _workspace(fl_ctx), str(fl_ctx.get_job_id())
         root = Path(workspace.get_root_dir()).resolve()
         output = Path(workspace.get_app_dir(job)) / "synthfair"
@@ -130,7 +130,7 @@ class JobController(Controller):
             self._federation.write(output, error)
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
-        """Called by the engine at the end."""
+        """Do nothing at the end, when the engine calls it."""
 
     def process_result_of_unknown_task(
         self,
@@ -140,7 +140,7 @@ class JobController(Controller):
         result: Shareable,  # noqa: ARG002
         fl_ctx: FLContext,
     ) -> None:
-        """An answer that came too late does not count."""
+        """Log an answer that came too late; it does not count."""
         self.log_warning(fl_ctx, f"{client.name}: too late with {task_name} {client_task_id}")
 
     def _progress(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:  # noqa: ARG002
@@ -183,12 +183,12 @@ class _EngineChannel:
 
 
 def _shareable(message: Message) -> Shareable:
-    """A message as the engine carries it."""
+    """Return a message as the engine carries it."""
     return Shareable(dict(message._asdict()))
 
 
 def _message(content: Any) -> Message | None:
-    """A message as the engine brings it; None where it is none."""
+    """Return a message as the engine brings it; None where it is none."""
     if not isinstance(content, dict):
         return None
     parts = [part for name in Message._fields if isinstance(part := content.get(name), bytes)]

@@ -30,7 +30,7 @@ def description(part: str, **values: Any) -> Any:
     """Return a new copy of a part of ``hardened_kit.yml``.
 
     Args:
-        part: a role; or ``proposals`` or ``job``.
+        part: a role; or ``classes``, ``proposals`` or ``job``.
         values: what stands for the words in capital letters, by word.
     """
     words = re.compile("|".join(values) or "$^")
@@ -148,7 +148,7 @@ def folder_problems(folder: Path, tree: dict[str, Any]) -> Iterator[str]:
 
 
 def problem_lines(problems: Iterator[str]) -> Iterator[str]:
-    """Problems; where their search cannot go on, what stopped it."""
+    """List problems; where their search cannot go on, what stopped it."""
     try:
         yield from problems
     except InputError as error:

@@ -23,7 +23,7 @@ MAX_BYTES = 200_000_000
 
 
 def write_app(app: Path, arguments: dict[str, Any]) -> None:
-    """Writes an app's files, in which jobs differ by the arguments of the server's controller."""
+    """Write an app's files, in which jobs differ by the arguments of the server's controller."""
     (app / "config").mkdir(parents=True)
     documents = description("job")
     documents[SERVER]["workflows"][0]["args"] = arguments
@@ -32,7 +32,7 @@ def write_app(app: Path, arguments: dict[str, Any]) -> None:
 
 
 def problem(app: Path) -> str:
-    """The problem of an app's files; empty where there is none.
+    """Return the problem of an app's files; empty where there is none.
 
     Args:
         app: its folder.

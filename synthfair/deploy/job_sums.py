@@ -30,7 +30,7 @@ def make_sum(
     least: int | None,
     without_noise: bool = False,
 ) -> Task:
-    """The task of one sum over all sites of a job.
+    """Return the task of one sum over all sites of a job.
 
     Args:
         federation: of the sites and the aggregators.
@@ -61,7 +61,7 @@ def make_sum(
 def secure_sum(
     federation: JobSites, task: Task, query: Query, *, folder: Path, anew: Path | None
 ) -> NoisyTotal:
-    """Asks the sites for shares and the aggregators for their sums, and opens these.
+    """Ask the sites for shares and the aggregators for their sums, and opens these.
 
     Guarantee: that of ``task.what``, against any single aggregator together with the server, which
     sees encrypted shares and the sums.
@@ -127,7 +127,7 @@ def _renewal_advice(anew: Path | None) -> str:
 def _partial_sum(
     federation: JobSites, name: str, task: Task, query: Query, uploads: list[bytes]
 ) -> PartialSum:
-    """An aggregator's answer. Raises TooFewError: nothing, or no sum."""
+    """Return an aggregator's answer. Raises TooFewError: nothing, or no sum."""
     settings, one = {"task": task.model_dump(mode="json")}, (name,)
     query = Query("add", query.number, settings, query.timeout, b"".join(uploads))
     answers = federation.ask(query, one)
@@ -136,7 +136,7 @@ def _partial_sum(
 
 
 def _require_uploads(task: Task, content: bytes, client: str) -> None:
-    """Refuses what a client cannot have sent as one upload for each aggregator."""
+    """Refuse what a client cannot have sent as one upload for each aggregator."""
     roles = len(task.aggregators)
     if len(content) != roles * upload_bytes(task):
         raise InputError(f"{len(content)} bytes; must be {roles} times {upload_bytes(task)}")
@@ -150,6 +150,6 @@ def _require_uploads(task: Task, content: bytes, client: str) -> None:
 
 
 def _of_role(task: Task, content: bytes, role: int) -> list[bytes]:
-    """The uploads for one aggregator; those of a client follow each other."""
+    """Return the uploads for one aggregator; those of a client follow each other."""
     size, roles = upload_bytes(task), len(task.aggregators)
     return [content[at : at + size] for at in range(role * size, len(content), roles * size)]

@@ -29,7 +29,7 @@ class JobValidator(AppValidator):
                 loaders[form] = _LoaderStub(form)
 
     def validate(self, app_folder: str) -> tuple[str, dict]:
-        """Returns what is wrong, and nothing that the engine need know besides."""
+        """Return what is wrong, and nothing that the engine need know besides."""
         return problem(Path(app_folder)), {}
 
 

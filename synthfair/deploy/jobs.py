@@ -47,7 +47,7 @@ KINDS: dict[TaskName, JobKind] = {
 
 
 def make_site(name: str, workspace: Path, log: Callable[[str], None]) -> Site:
-    """Makes what answers questions in a kit: a site with a table, or an aggregator.
+    """Make what answers questions in a kit: a site with a table, or an aggregator.
 
     Args:
         name: of the site.
@@ -67,7 +67,7 @@ def make_site(name: str, workspace: Path, log: Callable[[str], None]) -> Site:
 
 
 def read_site_settings(path: Path) -> SiteSettings | AggregatorSettings:
-    """Reads settings of a site or an aggregator, as the file's format says. Raises InputError."""
+    """Read settings of a site or an aggregator, as the file's format says. Raises InputError."""
     if read_document(path).get("format") == AGGREGATOR:
         return read_settings(path, AggregatorSettings)
     return read_settings(path, SiteSettings)

@@ -24,7 +24,7 @@ MAX_BYTES = 2**20
 Role = Literal["server", "client", "admin"]
 """The engine's name of a party's role; a client is a site, an admin a submitter."""
 
-KEPT = ("HOME", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+KEPT_VARIABLES = ("HOME", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 """Variables of the environment that the engine gets: where its user's files are, and what of the
 machine it may use."""
 
@@ -140,6 +140,6 @@ def start(kit: Path) -> None:
     (kit / "transfer").mkdir(exist_ok=True)
     # Python must not import from the folder that it is started in, and the engine must not keep
     # large messages where all users of the machine can write.
-    clean = {name: value for name in KEPT if (value := os.environ.get(name))}
+    clean = {name: value for name in KEPT_VARIABLES if (value := os.environ.get(name))}
     clean |= {"PATH": path, "PYTHONSAFEPATH": "1", "NVFLARE_DATUM_DIR": str(kit / "transfer")}
     os.execve(sys.executable, argv, clean)  # noqa: S606 - our own arguments

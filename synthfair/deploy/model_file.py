@@ -14,7 +14,7 @@ from synthfair.trained import MAX_BYTES, parse_model
 
 
 def _content(name: Any, info: ValidationInfo) -> Any:
-    """Encodes the file that a project names in base64; a job has it so already."""
+    """Encode the file that a project names in base64; a job has it so already."""
     if not isinstance(name, str) or not info.context:
         return name
     path: Path = info.context["folder"] / name
@@ -22,7 +22,7 @@ def _content(name: Any, info: ValidationInfo) -> Any:
 
 
 def content_of(model: str) -> bytes:
-    """The file's bytes, of a field of type :data:`ModelFile`."""
+    """Return the file's bytes, of a field of type :data:`ModelFile`."""
     return base64.b64decode(model, validate=True)
 
 

@@ -72,7 +72,7 @@ class PrivFairFLJob(BaseModel):
 
 
 def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, output: Path) -> None:
-    """The server's side: a model, a noisy histogram of its scores, decisions by group.
+    """Run the server's side: a model, a noisy histogram of its scores, decisions by group.
 
     The same job, submitted again after it ended early, goes on: it asks for no round, and for no
     count, that it has. Then the sites that had answered book nothing more.

@@ -115,7 +115,7 @@ class Project(BaseModel):
         return [site.name for site in self.sites]
 
     def party(self, name: str) -> SiteEntry | AggregatorEntry:
-        """The site or aggregator of a name.
+        """Return the site or aggregator of a name.
 
         Raises:
             InputError: there is none.

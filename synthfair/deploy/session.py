@@ -62,7 +62,7 @@ class JobResult(NamedTuple):
 
 @contextmanager
 def connect(kit: Path, *, timeout: float = 20.0) -> Iterator[Session]:
-    """A session with the server.
+    """Open a session with the server.
 
     Args:
         kit: of a submitter.
@@ -90,7 +90,7 @@ def connect(kit: Path, *, timeout: float = 20.0) -> Iterator[Session]:
 
 
 def submit(session: Session, job: Path) -> str:
-    """Submits a job, and returns the engine's name of it.
+    """Submit a job, and return the engine's name of it.
 
     Args:
         session: of :func:`connect`.
@@ -114,7 +114,7 @@ def submit(session: Session, job: Path) -> str:
 def attach(
     session: Session, job: str, output: Path, on_progress: OnProgress, *, most_seconds: float = 0
 ) -> JobResult:
-    """Waits for the end of a job that was submitted, and fetches its results.
+    """Wait for the end of a job that was submitted, and fetch its results.
 
     Args:
         session: of :func:`connect`.
@@ -151,7 +151,7 @@ def _watch(session: Session, job: str, meta: dict[str, Any], *, on_progress: OnP
 
 
 def _fetch(session: Session, job: str, output: Path) -> FederationFile | None:
-    """Downloads a job's results, and takes the known files that are no links and not too large.
+    """Download a job's results, and take the known files that are no links and not too large.
 
     They are moved, not copied: the engine unpacks them next to where they go.
 

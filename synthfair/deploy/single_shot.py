@@ -53,7 +53,7 @@ class SingleShotJob(BaseModel):
 
 
 def release_config(settings: dict[str, Any]) -> DistillConfig | SurrogateConfig:
-    """Settings of a release as a job has them.
+    """Return settings of a release as a job has them.
 
     Raises:
         ValueError: of no kind, an unknown key, or a value that is not allowed.
@@ -66,7 +66,7 @@ def release_config(settings: dict[str, Any]) -> DistillConfig | SurrogateConfig:
 
 
 def answer_single_shot(request: Request) -> Work:
-    """A site's side: the routine of ``python -m synthfair.client``, within the site's limits.
+    """Answer at a site: the routine of ``python -m synthfair.client``, within the site's limits.
 
     With an epsilon, the same question of the same rows gets the very same release, in any job, at
     no cost; any other is booked anew.
@@ -87,7 +87,7 @@ def answer_single_shot(request: Request) -> Work:
 
 
 def _release(request: Request, config: DistillConfig | SurrogateConfig) -> bytes:
-    """The release file, of what was bought before, or else of what is booked and bought now."""
+    """Return the release file, of what was bought before, or else of what is bought now."""
     from synthfair.jax_setup import start_jax
 
     start_jax()
@@ -119,7 +119,7 @@ def _release(request: Request, config: DistillConfig | SurrogateConfig) -> bytes
 
 
 def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, output: Path) -> None:
-    """The server's side: asks for releases, then the routine of ``python -m synthfair.server``.
+    """Run the server's side: ask for releases, then the routine of ``python -m synthfair.server``.
 
     Args:
         federation: of the sites.
@@ -138,7 +138,7 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
     config, settings = release_config(job.release), federation.settings
 
     def stored(site: str, content: bytes) -> Path:
-        """Stores a release that the site itself has signed, of the settings asked for."""
+        """Store a release that the site itself has signed, of the settings asked for."""
         path = private / f"{site}.parquet"
         with whole_file(path, mode=OWNER_ONLY) as temporary:
             temporary.write_bytes(content)

@@ -19,13 +19,13 @@ MODELS = "models"
 
 
 def read_task(request: Request) -> Task:
-    """The sum that a question is for. Raises RefusedError: it is none."""
+    """Return the sum that a question is for. Raises RefusedError: it is none."""
     with refused_as("settings"):
         return validated(Task, request.ask.settings.get("task"))
 
 
 def agreed_task(request: Request) -> Task:
-    """The task of a question, if its aggregators are those that the site trusts.
+    """Return the task of a question, if its aggregators are those that the site trusts.
 
     Raises:
         RefusedError: it is none, has other aggregators, or does not know the site.
@@ -42,7 +42,7 @@ def agreed_task(request: Request) -> Task:
 
 
 def answer_counts(request: Request) -> Work:
-    """The site's histogram of a model's scores, in one encrypted share for each aggregator.
+    """Answer with the histogram of a model's scores, in one encrypted share for each aggregator.
 
     Guarantee: that of the task's counts, which the site books once for a task.
 
@@ -82,7 +82,7 @@ def _counts(request: Request, what: GroupCounts) -> bytes:
 
 
 def answer_model(request: Request) -> Work:
-    """Stores the model that a job has made; nothing leaves.
+    """Store the model that a job has made; nothing leaves.
 
     Raises:
         RefusedError: the site stores none.

@@ -54,12 +54,12 @@ class SiteTraining:
     """
 
     def __init__(self) -> None:
-        """Reads nothing yet."""
+        """Read nothing yet."""
         self._training: _LocalTraining | None = None
         self._rows: tuple[str, Users] | None = None
 
     def __call__(self, request: Request) -> Work:
-        """The work for a question of a round: the site's clipped report.
+        """Return the work for a question of a round: the site's clipped report.
 
         Raises:
             RefusedError: the question's settings are none, or it is of no round of the training.
@@ -83,7 +83,7 @@ class SiteTraining:
         return Work(claim, epsilon, lambda: self._report(request, agreement))
 
     def _report(self, request: Request, agreement: Agreement) -> bytes:
-        """The report; of sums by shares, one upload an aggregator."""
+        """Return the report; of sums by shares, one upload an aggregator."""
         from synthfair.jax_setup import start_jax
 
         start_jax()
@@ -135,7 +135,7 @@ class _LocalTraining(NamedTuple):
 
 
 def _read(request: Request, agreement: Agreement) -> _LocalTraining:
-    """Reads the table, whose rows are all of one user."""
+    """Read the table, whose rows are all of one user."""
     import jax
 
     from synthfair.data.encode import content_sha256, encode, in_content_order
@@ -181,7 +181,7 @@ def _compiled_report() -> Callable[..., Any]:
 
 
 def _labelled_rows(request: Request, training: _LocalTraining, earlier: _AnswerRecord) -> Users:
-    """The site's rows with the labels that are learned: of ``two_phase``, its teacher's.
+    """Return the site's rows with the labels that are learned: of ``two_phase``, its teacher's.
 
     With an epsilon, they are stored before they are used. A teacher that is trained again, on
     another machine or by another version of JAX, may decide some row differently, and two answers
@@ -225,7 +225,7 @@ class _AnswerRecord(BaseModel):
 
 
 def _book(request: Request, training: _LocalTraining, task: Task | None) -> _AnswerRecord:
-    """Books the training, and returns the record of its answers.
+    """Book the training, and return the record of its answers.
 
     Without an epsilon, a job is booked once, and the seed is the settings'. With one, a seed of the
     operating system's is stored with the sha256 of each round's question, and booked by its name,

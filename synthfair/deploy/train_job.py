@@ -89,12 +89,12 @@ class TrainJob(BaseModel):
 
 
 def run_train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> None:
-    """The server's side of a job of rounds alone, see :func:`train`."""
+    """Run the server's side of a job of rounds alone, see :func:`train`."""
     train(federation, job, private, output).unlink()
 
 
 def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> Path:
-    """Rounds, checkpoints, a model and its metrics.
+    """Run the rounds, and write checkpoints, a model and its metrics.
 
     Guarantee: the plan's, for all that a job's result holds; of methods whose noise is the
     server's, the server itself sees what each site sends, unless ``secure`` is set.
@@ -191,7 +191,7 @@ def metrics_of(model: TrainedModel, federation: JobSites, report: ServerConfig) 
 def _begin(
     federation: JobSites, job: TrainJob, agreement: Agreement, setup: TrainingSetup, folder: Path
 ) -> tuple[CheckpointFile, RunProgress]:
-    """The file of the rounds, and the rounds in it; else a start.
+    """Return the file of the rounds, and the rounds in it; else a start.
 
     Raises:
         InputError: with an epsilon, what is there cannot go on: begun anew, every site would book
@@ -258,7 +258,7 @@ class _Sites:
         return total, float(count if self._plan.guarantee is None else len(self._agreement.sites))
 
     def _of_reports(self, query: Query, state: Any) -> tuple[np.ndarray, int]:
-        """Adds up reports that the server sees, and refuses those that do not fit."""
+        """Add up reports that the server sees, and refuse those that do not fit."""
         from synthfair.federated.engine import report_shapes
 
         like = report_shapes(self._plan.algorithm, self._users, state)
@@ -269,7 +269,7 @@ class _Sites:
         return np.sum([*reports.values()], axis=0), len(reports)
 
     def _report(self, content: bytes, like: Any) -> np.ndarray:
-        """Reads a site's report [k]. Raises ValueError: a wrong length, size or weight."""
+        """Read a site's report [k]. Raises ValueError: a wrong length, size or weight."""
         from synthfair.federated.fedavg import Movement
         from synthfair.federated.fpfl import Statistics
         from synthfair.federated.refine import Sums, require_counts
@@ -289,7 +289,7 @@ class _Sites:
         return numbers
 
     def _by_shares(self, query: Query, state: Any) -> tuple[np.ndarray, int]:  # noqa: ARG002
-        """The noisy sum as aggregators open it; the server sees no report."""
+        """Return the noisy sum as aggregators open it; the server sees no report."""
         federation, plan, least = self._federation, self._plan, self._job.least_answers
         what = cast("SecureSums", plan.secure).what
         task = make_sum(

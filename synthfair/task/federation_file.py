@@ -25,7 +25,7 @@ ServerCode = Literal[SiteCode, "late", "lost", "signature", "revoked", "refused"
 
 CODES: dict[ServerCode, str] = {
     "ok": "has answered",
-    "message": "the question is none that it knows: another version of synthfair, perhaps",
+    "message": "it cannot read the question; perhaps it has another version of synthfair",
     "schema": "it has another schema",
     "settings": "the method does not allow the settings",
     "kind": "this kind of answer is beyond its limits",
