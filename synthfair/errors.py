@@ -16,8 +16,17 @@ MOST_LINES = 20
 class InputError(ValueError):
     """Input from outside is not what it must be.
 
-    The message names the file, the column or key, the value and what is allowed.
+    The message names the file, the column or key, the value and what is allowed, and what can be
+    done in terms of Python; the command line adds the flags of the arguments that it names.
+
+    Attributes:
+        arguments: names of arguments or settings that the message speaks of, and that are flags.
     """
+
+    def __init__(self, message: str, *arguments: str) -> None:
+        """Take the message, and the arguments that it names."""
+        super().__init__(message)
+        self.arguments = arguments
 
 
 def require(package: str, what: str, extra: str) -> None:

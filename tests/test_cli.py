@@ -333,7 +333,7 @@ def test_a_bad_test_table_is_named_by_its_path(folder, capsys):
 
 
 def test_max_gap_says_whether_it_was_met(folder, capsys):
-    flags = ["--penalty", "covariance", "--force", "--steps", "300"]
+    flags = ["--penalty", "covariance", "--force", "--again", "--steps", "300"]
     assert run_client(folder, 0, *flags, "--max-gap", "0.2") == 0
     assert "at most 0.2 wanted: met, with penalty weight" in " ".join(
         capsys.readouterr().out.split()

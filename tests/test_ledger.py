@@ -13,7 +13,7 @@ from synthfair.config.client_settings import DistillConfig
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import accountant, delta_of
 from synthfair.privacy.guarantee import NOT_COVERED, Guarantee
-from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.ledger import Booking, BudgetError, Ledger
 from synthfair.privacy.mechanism import GaussianMechanism, grid_for
 from synthfair.task.answer_store import AnswerStore
 
@@ -72,6 +72,64 @@ def test_a_limit_allows_no_release_without_an_epsilon(ledger):
     for found in (None, guarantee()):
         with pytest.raises(InputError, match="no release without an epsilon"):
             ledger.book(booking(found))
+
+
+HELD = {
+    "nothing": (),
+    "release": (("release", None),),
+    "sums": (("training", None),),
+    "epsilon": (("release", guarantee()),),
+}
+NEXT = {
+    ("release", False): {"nothing"},
+    ("training", False): {"nothing", "release"},
+    ("secure_sum", False): {"nothing", "release"},
+    ("release", True): {*HELD},
+    ("training", True): {*HELD},
+}
+
+
+@pytest.mark.parametrize("held", HELD)
+@pytest.mark.parametrize(("kind", "private"), NEXT)
+def test_what_may_leave_next(ledger, held, kind, private):
+    """The table at the head of the module, entry by entry."""
+    for old, found in HELD[held]:
+        ledger.book(Booking(kind=old, output="old", run="b" * 64, guarantee=found))
+    found = guarantee() if private else None
+    answer = Booking(kind=kind, output="new", run="a" * 64, guarantee=found)
+    before = len(ledger.entries())
+    if held in NEXT[kind, private]:
+        ledger.book(answer)
+    else:
+        with pytest.raises(BudgetError, match="'old' left before 'new'.*again = true") as refused:
+            ledger.book(answer)
+        assert refused.value.arguments == ("again",)
+        assert len(ledger.entries()) == before
+        Ledger(ledger.path, again=True).book(answer)
+        ledger.book(answer)  # that was consent to this one
+        with pytest.raises(BudgetError):
+            ledger.book(answer.model_copy(update={"run": "c" * 64}))
+    assert len(ledger.entries()) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "told"),
+    [("epsilon", "release", "undoes what the epsilon protects"),
+     ("epsilon", "training", "undoes what the epsilon protects"),
+     ("sums", "release", "its exact level"), ("release", "release", "its exact level"),
+     ("sums", "training", "tell whole rows")],
+)  # fmt: skip
+def test_a_refusal_says_what_two_answers_together_tell(ledger, before, kind, told):
+    ((old, found),) = HELD[before]
+    ledger.book(Booking(kind=old, output="old", run="b" * 64, guarantee=found))
+    with pytest.raises(BudgetError, match=told):
+        ledger.book(Booking(kind=kind, output="new", run="a" * 64, guarantee=None))
+
+
+def test_a_limit_forbids_what_is_exact_also_with_consent(ledger):
+    ledger.set_limit(1.0, 1e-3)
+    with pytest.raises(BudgetError, match="no release without an epsilon"):
+        Ledger(ledger.path, again=True).book(booking(None))
 
 
 def test_the_same_release_without_an_epsilon_is_booked_once_and_others_each_time(ledger):

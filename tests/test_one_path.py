@@ -81,7 +81,7 @@ def test_a_comparison_makes_what_python_makes():
 
 def stages_of(paths, config, **options):
     stages = []
-    distill_file(*paths, config, Options(**options), on_stage=stages.append)
+    distill_file(*paths, config, Options(again=True, **options), on_stage=stages.append)
     return stages
 
 

@@ -184,7 +184,7 @@ class TestFiles:
         return main(["client", "--data", str(there / f"{name}.csv"), "--schema",
                      str(there / "schema.json"), "--answer", str(folder / "question.json"),
                      "--output", str(folder / f"{name}.json"), "--k-min", "5",
-                     *more])  # fmt: skip
+                     "--ledger", str(output / f"{name}.ledger.jsonl"), *more])  # fmt: skip
 
     def test_the_same_command_again_leads_to_the_central_model(self, there, tmp_path, capsys):
         keys = [str(there / f"{name}.pub") for name in self.NAMES]
@@ -213,8 +213,8 @@ class TestFiles:
         assert metrics["refinement"]["exchanges"] == 5
         assert metrics["refinement"]["objective"] == pytest.approx(float(central.value))
         # An answer is booked as what has no epsilon.
-        assert Ledger(there / "c0.csv.ledger.jsonl").spent().releases == 5
-        assert Ledger(there / "c0.csv.ledger.jsonl").spent().composition is None
+        assert Ledger(tmp_path / "c0.ledger.jsonl").spent().releases == 5
+        assert Ledger(tmp_path / "c0.ledger.jsonl").spent().composition is None
 
     @pytest.fixture
     def answered(self, there, tmp_path, capsys):
@@ -290,11 +290,31 @@ class TestFiles:
         assert main(["client", *files, *private, "--ledger", str(book), "--output",
                      str(tmp_path / "c0.parquet")]) == 0  # fmt: skip
         assert self.answer(there, tmp_path, 1, "c0", "--ledger", str(book)) == 2
-        assert "--accept-risk answers nevertheless" in " ".join(capsys.readouterr().err.split())
+        said = " ".join(capsys.readouterr().err.split())
+        assert "an exact answer undoes what the epsilon protects" in said
+        assert said.endswith("(--again)")
         more = "--ledger", str(book)
-        assert self.answer(there, tmp_path, 1, "c0", *more, "--accept-risk") == 0
-        assert self.answer(there, tmp_path, 1, "c0", *more, "--force") == 2  # asked each time
-        assert "--accept-risk" in capsys.readouterr().err
+        assert self.answer(there, tmp_path, 1, "c0", *more, "--again") == 0
+        # That is consent for the job: its next question needs none, another job's does.
+        path = tmp_path / "refine" / "1" / "question.json"
+        asked = json.loads(path.read_text())
+        path.write_text(json.dumps(asked | {"exchange": 2, "follows": "0" * 64}))
+        assert self.answer(there, tmp_path, 1, "c0", *more, "--force") == 0
+        path.write_text(json.dumps(asked | {"rho": 1.0}))
+        assert self.answer(there, tmp_path, 1, "c0", *more, "--force") == 2
+
+    def test_the_rows_of_a_job_must_not_change(self, there, tmp_path, capsys):
+        """Else the differences of the sums at the same params are those of the newcomer."""
+        assert self.serve(there, tmp_path) == 0
+        table, book = pd.read_csv(there / "c0.csv"), str(tmp_path / "one.jsonl")
+        table.to_csv(tmp_path / "next.csv", index=False)
+        more = "--ledger", book, "--force", "--data", str(tmp_path / "next.csv")
+        for rows, code in ((table, 0), (table[::-1], 0), (table[1:], 2)):
+            rows.to_csv(tmp_path / "next.csv", index=False)
+            assert self.answer(there, tmp_path, 1, "c0", *more) == code
+        assert "exact sums of two jobs together tell whole rows" in " ".join(
+            capsys.readouterr().err.split()
+        )
 
     def test_fewer_answers_complete_an_exchange_and_a_copy_is_none(self, there, tmp_path, capsys):
         assert self.serve(there, tmp_path, "--answers", "2") == 0
@@ -308,7 +328,7 @@ class TestFiles:
         assert self.serve(there, tmp_path, "--answers", "2") == 0
         assert "Exchanges: 1; objective" in " ".join(capsys.readouterr().out.split())
         # Another answer to a question that others follow leads to others.
-        assert self.answer(there, tmp_path, 1, "c2", "--accept-risk", "--force") == 0
+        assert self.answer(there, tmp_path, 1, "c2", "--force") == 0
         document = json.loads((folder / "c2.json").read_text())
         halves = [number / 2 for number in document["numbers"]]
         (folder / "c2.json").write_text(json.dumps(renewed(document, numbers=halves)))

@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run(*bound.args, **bound.kwargs)
         _flush()
     except (InputError, CycloptsError) as error:
-        return _fail(REFUSED, f"error: {error}")
+        return _fail(REFUSED, f"error: {error}{_flags(error)}")
     except EOFError:  # Ctrl-D where the client asks whether to go on
         return _fail(REFUSED, "error: no release is made")
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
@@ -118,6 +118,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         return _fail(INTERRUPTED, f"interrupted: {stop}" if str(stop) else "interrupted")
     return DONE
+
+
+def _flags(error: Exception) -> str:
+    """Return the flags of the arguments that a message names, in brackets."""
+    names = error.arguments if isinstance(error, InputError) else ()
+    flags = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+    return flags and f" ({flags})"
 
 
 def _flush() -> None:

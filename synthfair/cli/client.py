@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from synthfair.cli.parameters import (
+    Again,
     Config,
     Force,
     LedgerFile,
@@ -44,6 +45,7 @@ def client(
     hold_out: float = HOLD_OUT,
     accept_risk: bool = False,
     ledger: LedgerFile | None = None,
+    again: Again = False,
     without_epsilon: bool = False,
     **settings: Any,
 ) -> None:
@@ -133,7 +135,7 @@ def client(
             k_min=cast(SurrogateConfig, settings_of_release).k_min,
             key=key,
             ledger=ledger,
-            accept_risk=accept_risk,
+            again=again,
             force=force,
         )
         say(
@@ -154,7 +156,12 @@ def client(
 
     details.unlink(missing_ok=True)  # an earlier release's checks vouch for no other
     options = Options(
-        force=force, key=key, hold_out=hold_out, accept_risk=accept_risk, ledger=ledger
+        force=force,
+        key=key,
+        hold_out=hold_out,
+        accept_risk=accept_risk,
+        ledger=ledger,
+        again=again,
     )
     try:
         with ExitStack() as bars:

@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Literal, TypedDict, Unpack
 
 from synthfair.cli.first_steps import Sensitive, Table, named_table
-from synthfair.cli.parameters import Config, Force, Int, LedgerFile, NoiseSeed, SchemaFile, Switch
+from synthfair.cli.parameters import (
+    Again,
+    Config,
+    Force,
+    Int,
+    LedgerFile,
+    NoiseSeed,
+    SchemaFile,
+    Switch,
+)
 from synthfair.config.loading import load_settings
 from synthfair.config.rules import ParityNotion
 from synthfair.errors import InputError
@@ -121,6 +130,7 @@ def train(
     test: tuple[Path, ...] = (),
     published_split: bool = False,
     ledger: LedgerFile | None = None,
+    again: Again = False,
     insecure_noise_seed: NoiseSeed | None = None,
     weights: Path | None = None,
     start: Path | None = None,
@@ -208,7 +218,7 @@ def train(
     # The training, with a bar.
     if ledger is None:
         ledger = output / f"{table}{ENDING}" if is_public else Ledger.for_table(Path(table)).path
-    files = TrainFiles(output, ledger, force, insecure_noise_seed)
+    files = TrainFiles(output, ledger, force, insecure_noise_seed, again)
     with counting_bar("training") as on_rounds:
         training, evaluation = train_table(
             table_of_users,

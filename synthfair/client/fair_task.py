@@ -23,7 +23,7 @@ from synthfair.client.distillation import Baseline, Distillation, distill_proble
 from synthfair.client.run import Run, Trial, sha256_of
 from synthfair.config.client_settings import MIN_ROWS, DistillConfig
 from synthfair.data.batches import RealRows, from_files, gather, other_inputs
-from synthfair.data.encode import Clipping, Encoded, drawn_by_content
+from synthfair.data.encode import Clipping, Encoded, content_sums, drawn_by_content
 from synthfair.data.schema import Schema
 from synthfair.distill.problem import PenalizedLoss, Problem, assemble, make_penalty, make_problem
 from synthfair.distill.solvers import train
@@ -62,15 +62,12 @@ class FairRows(NamedTuple):
         real: the rows.
         held_out: different rows of the same table that are not among them; None where none were to
             be.
+        sha256: the fingerprint of all rows of the table, held out or not; of a file's.
     """
 
     real: RealRows
     held_out: Encoded | None = None
-
-    @property
-    def sha256(self) -> str:
-        """The fingerprint of the rows."""
-        return sha256_of(self.real[:3])
+    sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,15 +132,16 @@ class FairTask:
             InputError: the file cannot be read, has no rows, or does not fit the schema.
         """
         apart, parts, n_rows = HeldOut(hold_out, self.config.seed), [], 0
+        content = np.zeros(3, np.uint64)
         for part in from_files(data, self.schema, clipping=clipping).read():
-            n_rows += len(part.y)
+            n_rows, content = n_rows + len(part.y), content + content_sums(part)
             keep = ~apart(part) if hold_out else slice(None)
             parts.append(Encoded(*(field[keep] for field in part)))
         if self.config.epsilon is None:
             require_rows(n_rows, source=str(data))
         rows = Encoded(*map(np.concatenate, zip(*parts, strict=True)))
         real = gather(rows, n_groups=self._groups, intercept=self.config.intercept)
-        return FairRows(real, apart.rows if hold_out else None)
+        return FairRows(real, apart.rows if hold_out else None, sha256_of((content,)))
 
     def gather(self, rows: Encoded | RealRows, *, source: str = "table") -> FairRows:
         """:meth:`read` for rows in memory. Raises InputError: groups cannot be compared."""

@@ -81,6 +81,7 @@ class Options(NamedTuple):
         accept_risk: whether a release is written whatever the checks found; it then says so.
         ledger: where it is booked; next to the table if not given.
         reserve: epsilon of the ledger's limit that must be left after it.
+        again: consent to an exact release although the ledger holds another answer.
         store: of a site whom others ask: what an epsilon has bought stays there, for the very same
             question; if not given, it lies next to the output until that is written.
         noise_seed: makes the noise repeatable, for tests; such a release guarantees nothing.
@@ -92,6 +93,7 @@ class Options(NamedTuple):
     accept_risk: bool = False
     ledger: Path | None = None
     reserve: float = 0.0
+    again: bool = False
     store: AnswerStore | None = None
     noise_seed: int | None = None
 
@@ -131,10 +133,12 @@ def distill_file(
 
     Raises:
         RefusedReleaseError: the release holds copies of real rows.
-        InputError: an input is refused, the budget would be passed, or the output exists, is being
-            written by another run, or cannot be written.
+        BudgetError: the ledger does not allow it, see :mod:`synthfair.privacy.ledger`.
+        InputError: an input is refused, or the output exists, is being written by another run, or
+            cannot be written.
     """
-    ledger = Ledger(options.ledger or Ledger.for_table(data).path, options.reserve)
+    path = options.ledger or Ledger.for_table(data).path
+    ledger = Ledger(path, options.reserve, options.again)
     require_distinct(ledger.path, data, schema_path)
     if not 0 <= options.hold_out <= 0.5:
         raise InputError(f"hold_out = {options.hold_out:g}: must be from 0 to 0.5")
@@ -147,8 +151,10 @@ def distill_file(
         clipping, share = Clipping(), options.hold_out if task.has_trial else 0.0
         rows = task.read(data, hold_out=share, clipping=clipping)
         on_rows(clipping)
-        if task.guarantee is None:  # a limit that forbids the release forbids the trial
-            ledger.require_affordable(_booking(task, output, "0" * 64))
+        rows_sha256 = rows.sha256
+        booking = _booking(task, output, fingerprint(rows_sha256, config.model_dump_json()))
+        if task.guarantee is None:  # what may not leave is not tried out either
+            ledger.require_next(booking)
 
         # A trial without some rows shows what a release would give away.
         trial = task.try_out(rows, run)
@@ -158,8 +164,6 @@ def distill_file(
             rows = task.read(data)
 
         # What an epsilon buys is booked once, before it is spent, and saved until the end.
-        rows_sha256 = rows.sha256
-        booking = _booking(task, output, fingerprint(rows_sha256, config.model_dump_json()))
         # Checks read rows, so that others may not have them repeated for free with other settings.
         settings = task.measured_by() + (config.model_dump_json() if options.store else "")
         asked = fingerprint(rows_sha256, settings)

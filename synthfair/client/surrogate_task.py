@@ -137,7 +137,7 @@ class SurrogateTask:
         try:
             made = surrogate_of(measured, Plan(self.config, self.schema))
         except InputError as error:
-            raise type(error)(f"{run.source}: {error}") from error
+            raise type(error)(f"{run.source}: {error}", *error.arguments) from error
         header = make_header(
             self.config,
             self.schema,

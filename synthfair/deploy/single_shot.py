@@ -110,6 +110,7 @@ def _release(request: Request, config: DistillConfig | SurrogateConfig) -> bytes
         key=read_signing_key(settings.key),
         ledger=request.ledger.path,
         reserve=request.ledger.reserve,
+        again=request.ledger.again,
         store=store,
     )
     output = store.folder / f"{request.ask.job}.parquet"

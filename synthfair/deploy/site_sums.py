@@ -73,7 +73,7 @@ def _counts(request: Request, what: GroupCounts) -> bytes:
     key = settings.signing_key()
     client = key.public_key().public_bytes_raw().hex()
     booking = counts_booking(what, task, client=client, output=request.ask.job)
-    request.ledger.require_affordable(booking)
+    request.ledger.require_next(booking)
     start_jax()
     table = read_table(settings.data, schema)
     request.ledger.book(booking)  # first

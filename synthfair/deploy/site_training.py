@@ -249,7 +249,7 @@ def _book(request: Request, training: _LocalTraining, task: Task | None) -> _Ans
         record = _AnswerRecord(seed=secrets.token_hex(16))
     booking = booking.model_copy(update={"purchase": purchase_of(int(record.seed, 16))})
     if number not in record.states:
-        ledger.require_affordable(booking)  # else the training before is forgotten for nothing
+        ledger.require_next(booking)  # else the training before is forgotten for nothing
         record = record.model_copy(update={"states": record.states | {number: question}})
         store.save(training.run, record.model_dump_json().encode())
     ledger.book(booking)

@@ -118,7 +118,7 @@ def answer_question(
     k_min: int,
     key: Ed25519PrivateKey | None = None,
     ledger: Path | None = None,
-    accept_risk: bool = False,
+    again: bool = False,
     force: bool = False,
 ) -> Sums:
     """Writes a client's sums; they are booked in the table's ledger, as an answer without epsilon.
@@ -131,20 +131,16 @@ def answer_question(
         k_min: rows that a pair of group and label has at least, unless it has none.
         key: to sign with.
         ledger: next to the table if not given.
-        accept_risk: whether to answer although an epsilon was booked for the table before.
+        again: consent to answer although the ledger holds an epsilon, or sums of another job.
         force: whether an existing output is overwritten.
 
     Raises:
-        InputError: an input is refused, a pair is too small, the ledger's limit forbids what has
-            no epsilon, one was booked before, or the output exists or cannot be written.
+        BudgetError: the ledger does not allow it, see :mod:`synthfair.privacy.ledger`.
+        InputError: an input is refused, a pair is too small, or the output exists or cannot be
+            written.
     """
-    book, schema = Ledger(ledger or Ledger.for_table(data).path), read_schema(schema_path)
-    booked = [entry.what for entry in book.entries()]
-    if not accept_risk and any(isinstance(one, Booking) and one.guarantee for one in booked):
-        raise InputError(
-            f"{book.path}: an epsilon was spent on this table, and exact sums would undo what it"
-            " protects; --accept-risk answers nevertheless"
-        )
+    schema = read_schema(schema_path)
+    book = Ledger(ledger or Ledger.for_table(data).path, again=again)
     inputs = (data, schema_path, question_path, book.path)
     with claimed(output, inputs=inputs, force=force):
         # The question must be of this schema, and of as many params as rows have inputs.
@@ -175,10 +171,12 @@ def answer_question(
         if not np.isfinite(numbers).all():
             raise InputError(f"{question_path}: candidates: are so large that sums are no numbers")
 
-        # What leaves is booked, signed, and written whole.
+        # What leaves is booked, one job for all exchanges of the same rows, signed, written whole.
         asked = hashlib.sha256(text).hexdigest()
-        run = hashlib.sha256(f"{asked} {content_sha256([rows])}".encode()).hexdigest()
-        book.book(Booking(output=output.name, run=run, guarantee=None))
+        job = question.model_dump_json(exclude={"exchange", "follows", "candidates"})
+        run = hashlib.sha256(f"{job} {content_sha256([rows])}".encode()).hexdigest()
+        name = f"{question.exchange}/{output.name}"
+        book.book(Booking(kind="training", output=name, run=run, guarantee=None))
         signature = sign(_digest(asked, numbers), key, domain=DOMAIN)
         found = SumsFile(question=asked, numbers=tuple(numbers.tolist()), signature=signature)
         write_json(output, found.model_dump(mode="json"), mode=OWNER_ONLY)

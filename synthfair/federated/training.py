@@ -72,6 +72,7 @@ class TrainFiles:
         ledger: in which the training is booked.
         force: whether existing files are overwritten.
         noise_seed: for tests, 0 to 2^128 - 1; with it, epsilon guarantees nothing.
+        again: consent to a training without an epsilon although the ledger holds another answer.
 
     Raises:
         InputError: no such seed.
@@ -88,6 +89,7 @@ class TrainFiles:
     ledger: Path
     force: bool = False
     noise_seed: int | None = None
+    again: bool = False
 
     def __post_init__(self) -> None:
         """Refuses seeds out of range."""
@@ -162,9 +164,9 @@ def train_table(
             guarantee=guarantee,
             purchase=purchase_of(progress.seed) if guarantee else None,
         )
-        ledger = Ledger(files.ledger)
+        ledger = Ledger(files.ledger, again=files.again)
         if guarantee and not earlier:
-            ledger.require_affordable(booking)
+            ledger.require_next(booking)
             checkpoint.save(to_save(progress))
         ledger.book(booking)
 

@@ -1,4 +1,17 @@
-"""The ledger of a table: a line for each release, with its cost, written before it is spent."""
+"""The ledger of a population: a line for each answer, with its cost, written before it leaves.
+
+What may leave next depends on what left before; :meth:`Ledger.require_next` is the one rule, which
+every path asks:
+
+    the ledger holds       exact release    exact sums                        with an epsilon
+    nothing                yes              yes                               within the limit
+    an exact release       with consent     yes                               within the limit
+    exact sums of a job    with consent     of this job, yes; else consent    within the limit
+    an epsilon             with consent     with consent                      within the limit
+
+*Exact* is what has no epsilon. Sums are those of refinement, of rounds, and of shares without
+noise. The same answer again needs no consent, as it tells nothing new.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +36,21 @@ ENDING = ".ledger.jsonl"
 _USER: Unit = "one user, with all its rows"
 
 
+_TOLD = {
+    "epsilon": "an exact answer undoes what the epsilon protects",
+    "release": (
+        "two exact answers of nearly the same rows together tell of a row that only one of them has"
+        " its exact level in about a third of the columns, and of two settings or schemas the"
+        " counts that only one of them hides"
+    ),
+    "sums": (
+        "exact sums of two jobs together tell whole rows: those that only one of them has, and"
+        " those in which what was asked differs"
+    ),
+}
+"""What two answers together tell, by what left first and what is to leave."""
+
+
 class BudgetError(InputError):
     """A booking that a ledger does not allow."""
 
@@ -31,9 +59,10 @@ class Booking(BaseModel):
     """A release, a training, or a part of a secure sum, before it leaves.
 
     Attributes:
-        kind: of entry.
+        kind: of entry; a training without a guarantee is exact sums, those of refinement, too.
         output: name of the file or folder.
-        run: fingerprint of rows and settings; of a secure sum, the task's.
+        run: fingerprint of rows and settings, in rounds those of the whole job; of a secure sum,
+            the task's.
         client: public key that signs the part of a secure sum, in hexadecimal; None of others.
         guarantee: of the release, training or sum; None where it has no epsilon.
         purchase: name of what it buys, which is booked once however often it is asked for; None
@@ -119,6 +148,7 @@ class Ledger:
     Attributes:
         path: of the file; it need not exist.
         reserve: epsilon of the limit that must be left after a booking; above 0, there must be one.
+        again: consent for one job: an exact answer may leave although another answer did before.
 
     Example:
         >>> import tempfile
@@ -136,6 +166,7 @@ class Ledger:
 
     path: Path
     reserve: float = 0.0
+    again: bool = False
 
     def __post_init__(self) -> None:
         """Follows links: a ledger has one lock, whatever it is called by.
@@ -169,11 +200,11 @@ class Ledger:
         one of a purchase once, see :class:`synthfair.task.answer_store.AnswerStore`.
 
         Raises:
-            BudgetError: the limit would be passed; or another relation.
+            BudgetError: as :meth:`require_next`.
             InputError: the ledger cannot be read or written.
         """
         with self._chain.locked():
-            self.require_affordable(booking)
+            self.require_next(booking)
             before = [entry.what for entry in self.entries()]
             again = booking in before if booking.guarantee is None else _is_bought(booking, before)
             if not again:
@@ -192,12 +223,20 @@ class Ledger:
         with self._chain.locked():
             self._chain.append(what=limit)
 
-    def require_affordable(self, booking: Booking) -> None:
-        """Refuses what could not be booked, without booking it. Raises as :meth:`book`."""
+    def require_next(self, booking: Booking) -> None:
+        """Refuse what may not leave next, without booking it; see the head of the module.
+
+        Raises:
+            BudgetError: an exact answer after another one, without consent; the limit would be
+                passed; or another relation.
+            InputError: the ledger cannot be read.
+        """
         # What was bought before costs nothing; what is new must be comparable with all before it.
         before = [entry.what for entry in self.entries()]
         if _is_bought(booking, before):
             return
+        if booking.guarantee is None and not self.again:
+            self._require_first(booking, before)
         for old in before:
             if isinstance(old, Booking) and old.guarantee and booking.guarantee:
                 self._require_comparable(old.guarantee, booking.guarantee)
@@ -220,6 +259,23 @@ class Ledger:
                 f"{self.path}: with this release, epsilon would be {after.epsilon(limit.delta):.3g}"
                 f" in all at delta = {limit.delta:g}; the limit is {limit.epsilon:g}"
                 + (f", of which {self.reserve:g} must be left" if self.reserve else "")
+            )
+
+    def _require_first(self, booking: Booking, before: Sequence[Booking | Limit]) -> None:
+        """Refuse an exact answer that tells more together with those before than by itself."""
+        others = [old for old in before if isinstance(old, Booking)]
+        if booking.kind != "release":
+            others = [old for old in others if old.guarantee or old.kind != "release"]
+        # The same once more tells nothing new; nor is there consent to each round of a job.
+        if others and booking.run not in (old.run for old in others):
+            old = min(others, key=lambda old: old.guarantee is None)  # an epsilon, if there is one
+            told = (
+                "epsilon" if old.guarantee else "release" if booking.kind == "release" else "sums"
+            )
+            raise BudgetError(
+                f"{self.path}: {old.output!r} left before {booking.output!r}, and {_TOLD[told]};"
+                " again = true is consent to that, for one job",
+                "again",
             )
 
     def _require_comparable(self, old: Guarantee, new: Guarantee) -> None:

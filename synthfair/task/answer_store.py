@@ -81,7 +81,7 @@ class AnswerStore:
             # Room, if the ledger could book it: a full disk refuses before anything is spent.
             if not state:
                 if ledger and booking:
-                    ledger.require_affordable(booking)
+                    ledger.require_next(booking)
                 self._write(digest, f"reserved {digest} {name}\n".encode() + bytes(room))
             # The line in the ledger, which the next run finds if this one ends here.
             if ledger and booking:

@@ -60,8 +60,9 @@ class Limits(BaseModel):
         most_delta: of one of these. A delta far above one over the number of rows is no privacy,
             however small the epsilon.
         without_epsilon: whether there may be a release, or a training, without one.
-        most_releases: that may leave without an epsilon, over all jobs. One more of the same rows
-            with other settings reveals more of them, and no ledger bounds that.
+        most_releases: that may leave without an epsilon, over all jobs.
+        again: consent to an exact answer of a job although the ledger holds another one, see
+            :mod:`synthfair.privacy.ledger`; for one job, and taken back after it.
         least_epsilon_left: of the ledger's limit, what must be left after a job; above 0, the
             ledger must have a limit (``python -m synthfair ledger``).
         k_min: least rows that a sum in a surrogate is over, and of a group in exact sums that the
@@ -81,6 +82,7 @@ class Limits(BaseModel):
     most_delta: float = Field(default=1e-5, ge=0, lt=1)
     without_epsilon: bool = False
     most_releases: int = Field(default=1, ge=0)
+    again: bool = False
     least_epsilon_left: float = Field(default=0.0, ge=0, le=LARGEST_EPSILON)
     k_min: int = Field(default=50, ge=1)
     most_rounds: int = Field(default=0, ge=0)

@@ -97,8 +97,9 @@ class Request:
 
     @property
     def ledger(self) -> Ledger:
-        """The site's book of all that has left, with what its limits leave of the epsilon."""
-        return Ledger(self.settings.ledger_file, self.settings.limits.least_epsilon_left)
+        """The site's book of all that has left, with what its limits allow of the next answer."""
+        limits = self.settings.limits
+        return Ledger(self.settings.ledger_file, limits.least_epsilon_left, limits.again)
 
     def store(self, name: str, ending: str) -> AnswerStore:
         """The answers of one kind that were bought, in a folder of the site's own."""
