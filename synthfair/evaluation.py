@@ -363,7 +363,7 @@ def small_group_warnings(
     remedy = (
         f"gaps leave out groups with fewer than {least} rows"
         if config.min_group_rows or evaluation.groupings
-        else f"see the intervals, or leave such groups out with --min-group-rows {FEW_ROWS}"
+        else f"see the intervals, or leave such groups out by min_group_rows = {FEW_ROWS}"
     )
     return (
         f"fewer than {enough} test rows{one}, so that rates are hardly known:"

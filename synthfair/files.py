@@ -36,7 +36,7 @@ def require_free(*paths: Path, inputs: Iterable[Path | None] = (), force: bool) 
 
     Raises:
         InputError: a path exists and force is false, is one of the inputs or another output, or is
-            something else than a file; or its folder cannot be written to.
+            something else than a file; or its folder cannot be written to, or made.
     """
     others = [path for path in inputs if path]
     for i, path in enumerate(paths):
@@ -45,14 +45,29 @@ def require_free(*paths: Path, inputs: Iterable[Path | None] = (), force: bool) 
         if path.is_dir():
             raise InputError(f"{path}: is a folder; name a file")
         if _is_file(path) and not force:
-            raise InputError(f"{path}: exists; choose another name, or --force to overwrite it")
+            hint = "choose another name, or force = true overwrites it"
+            raise InputError(f"{path}: exists; {hint}", "force")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            folder = next(folder for folder in path.absolute().parents if folder.exists())
             # os.access is not enough: it allows all to root, and on read-only file systems.
-            with tempfile.TemporaryFile(dir=path.parent):
+            with tempfile.TemporaryFile(dir=folder):
                 pass
         except OSError as error:
             raise InputError(f"{path.parent}: cannot write here: {reason(error)}") from error
+
+
+@contextmanager
+def _made_folder(path: Path) -> Iterator[None]:
+    """Make the folder of a file; remove it again where the block fails and it is empty."""
+    made = [folder for folder in path.parents if not folder.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # not empty
+            for folder in made:
+                folder.rmdir()
+        raise
 
 
 @contextmanager
@@ -70,6 +85,7 @@ def claimed(*paths: Path, inputs: Iterable[Path | None] = (), force: bool) -> It
     require_free(*paths, inputs=inputs, force=force)
     with ExitStack() as stack:
         for path in paths:
+            stack.enter_context(_made_folder(path))
             lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=0, mode=OWNER_ONLY)
             try:
                 stack.enter_context(lock)
@@ -128,25 +144,26 @@ def whole_file(path: Path, *, mode: int = ORDINARY) -> Iterator[Path]:
     Raises:
         InputError: at ``path`` is something else than a file.
     """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        with temporary.open("r+b") as file:
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(mode & ~umask)  # mkstemp makes files private; an ordinary file is not
-        _is_file(path)
-        temporary.replace(path)
-        sync_folder(path.parent)
-    except OSError as error:
-        if error.filename in (None, name):
-            error.filename = str(path)
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _made_folder(path):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            with temporary.open("r+b") as file:
+                os.fsync(file.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(mode & ~umask)  # mkstemp makes files private; an ordinary file is not
+            _is_file(path)
+            temporary.replace(path)
+            sync_folder(path.parent)
+        except OSError as error:
+            if error.filename in (None, name):
+                error.filename = str(path)
+            raise
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str, *, mode: int = ORDINARY) -> None:

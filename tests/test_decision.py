@@ -112,7 +112,7 @@ class TestCoins:
         assert (high >= low).all()
 
     def test_without_ids_nothing_is_drawn(self):
-        with pytest.raises(InputError, match="--id"):
+        with pytest.raises(InputError, match="give ids"):
             GroupDecision(**MIXED).decide(np.zeros(2), np.zeros(2, int))
 
 

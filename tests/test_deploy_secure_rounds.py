@@ -24,7 +24,7 @@ SECURE = {"secure": True, "clip": 0.5}
 def world(tmp_path):
     found = SumWorld(tmp_path, rows=ROWS)
     for name in NAMES:
-        found.limit(name, most_rounds=50)
+        found.limit(name, most_rounds=50, again=True)
     for name in ADDERS:
         found.allow(name, without_noise=True)
     return found

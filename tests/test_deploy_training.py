@@ -343,6 +343,10 @@ def test_another_training_does_not_go_on_from_it(world):
     stop_after(stopped, 3)
     with pytest.raises(TooFewError):
         train(world, stopped, save_each=1)
+    with pytest.raises(TooFewError, match="north: budget"):  # sums of two trainings tell more
+        train(world, channel_of(world, job="job-3"), TRAIN | {"momentum": 0.0})
+    for name in NAMES:
+        world.limit(name, most_rounds=50, again=True)
     other = channel_of(world, job="job-2")
     train(world, other, TRAIN | {"momentum": 0.0})
     assert len(other.asked) == TRAIN["rounds"]
@@ -366,6 +370,11 @@ def test_another_training_does_not_go_on_from_it(world):
         ({"without_epsilon": False}, TWO_PHASE | PRIVATE, "epsilon"),
         ({"most_rounds": 0}, TWO_PHASE | PRIVATE, "rounds"),
         ({"most_epsilon": 1.9}, TWO_PHASE | PRIVATE, "message"),
+        ({"most_rounds_of_job": TRAIN["rounds"] - 1}, TRAIN, "rounds"),
+        ({"most_rounds_of_job": TRAIN["rounds"]}, TRAIN, "message"),
+        ({"most_rounds_of_job": 10}, DP_SGD | PRIVATE | {"rounds": 11}, "rounds"),
+        ({"most_width": 7}, TRAIN | {"hidden": [3, 8]}, "settings"),
+        ({"most_width": 8}, TRAIN | {"hidden": [3, 8]}, "message"),
         ({"without_epsilon": False, "most_rounds": 0}, END_TO_END | PRIVATE, "message"),
         ({}, TRAIN | {"cohort": 1}, "settings"),
         ({}, TRAIN | {"rounds": 0}, "settings"),

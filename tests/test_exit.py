@@ -1,10 +1,14 @@
 """How commands end: exit codes, one line for each end, and early where an input is bad."""
 
+import ast
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from conftest import make_schema, make_table
 
 import synthfair.cli.releases
 from synthfair.cli import DONE, EXIT_CODES, FAILED, INTERRUPTED, REFUSED, main
@@ -20,6 +24,8 @@ from synthfair.errors import InputError
          "error: r.parquet: No space left on device\n"),
         (InputError("schema.json: label: missing"), REFUSED,
          "error: schema.json: label: missing\n"),
+        (InputError("r.parquet: exists; force = true overwrites it", "force", "k_min"), REFUSED,
+         "error: r.parquet: exists; force = true overwrites it (--force, --k-min)\n"),
         (EOFError(), REFUSED, "error: no release is made\n"),
         (KeyboardInterrupt(), INTERRUPTED, "interrupted\n"),
         (KeyboardInterrupt("the checkpoint holds step 5"), INTERRUPTED,
@@ -100,7 +106,7 @@ def test_ctrl_c_in_a_command_is_one_line_and_leaves_nothing_half_written(tmp_pat
     """It is pressed when a temporary file has its content."""
     argv = "synthfair", "split", "loanapp", "--output", "o"
     assert pressed("os.fsync = press", tmp_path, *argv) == (INTERRUPTED, "interrupted\n")
-    assert [*tmp_path.rglob("*")] == [tmp_path / "o"]
+    assert not [*tmp_path.rglob("*")]
 
 
 EARLY = """
@@ -148,3 +154,39 @@ def test_what_may_not_be_read_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(InputError, match="cannot read: you have no permission"):
         check_inputs(tmp_path)
+
+
+def test_messages_name_arguments_and_not_flags():
+    """They reach Python and the engine, too; what is only shown or run on a command line may."""
+    package, found = Path(synthfair.__file__).parent, []
+    command_lines = {"cli", "report", "deploy/check.py", "deploy/kit.py"}
+    for path in sorted(package.rglob("*.py")):
+        place = path.relative_to(package)
+        if command_lines & {place.parts[0], str(place)}:
+            continue
+        tree = ast.parse(path.read_text())
+        texts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+            if is_text and id(node) not in texts and re.search(r"(^|[ (])--[a-z]", node.value):
+                found.append(f"{place}:{node.lineno}: {node.value}")
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "client --data {0}/rows.csv --schema {0}/schema.json --output {0}/new/a/out.parquet",
+        "server {0}/rows.csv --schema {0}/schema.json --output {0}/new/a",
+        "train {0}/rows.csv --schema {0}/schema.json --output {0}/new/a --clients 900",
+        "split {0}/rows.csv --schema {0}/schema.json --output {0}/new/a --clients 900",
+        "evaluate --model {0}/rows.csv --data {0}/rows.csv --output {0}/new/a/m.json",
+        "predict --model {0}/rows.csv --data {0}/rows.csv --output {0}/new/a/p.csv",
+    ],
+)
+def test_a_refused_command_makes_no_folder(words, tmp_path, capsys):
+    (tmp_path / "schema.json").write_text(make_schema().to_json())
+    make_table(20)[["age", "home"]].to_csv(tmp_path / "rows.csv", index=False)
+    assert main(words.format(tmp_path).split()) == REFUSED
+    assert "error:" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()

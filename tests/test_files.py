@@ -110,7 +110,7 @@ def test_a_killed_run_hinders_nobody(tmp_path):
 def test_existing_output_needs_force(tmp_path):
     path = tmp_path / "out"
     path.touch()
-    with pytest.raises(InputError, match="exists.*--force"):
+    with pytest.raises(InputError, match="exists.*force = true"):
         require_free(path, force=False)
     require_free(path, force=True)
 
@@ -127,8 +127,25 @@ def test_unwritable_folder(tmp_path):
 
 
 def test_missing_folders_are_made(tmp_path):
-    require_free(tmp_path / "a" / "b" / "out", force=False)
-    assert (tmp_path / "a" / "b").is_dir()
+    out = tmp_path / "a" / "b" / "out"
+    require_free(out, force=False)
+    assert not (tmp_path / "a").exists()  # that was only a look
+    for write in (claimed(out, force=False), whole_file(out)):
+        with pytest.raises(ZeroDivisionError), write:
+            1 / len([*out.parent.glob("no file")])
+        assert not (tmp_path / "a").exists()
+    with claimed(out, force=False):
+        write_text(out, "new")
+    assert list(out.parent.iterdir()) == [out]
+
+
+def test_a_folder_with_something_in_it_stays_after_a_refusal(tmp_path):
+    out = tmp_path / "a" / "b" / "out"
+    claim = claimed(out, force=False)
+    claim.__enter__()  # noqa: PLC2801 - between this and the refusal something is written
+    write_text(out.with_name("details"), "kept")
+    assert not claim.__exit__(InputError, InputError("refused"), None)
+    assert list(out.parent.iterdir()) == [out.with_name("details")]
 
 
 @pytest.mark.parametrize("exists", [True, False])

@@ -169,8 +169,9 @@ def as_multiset(rows):
 def test_held_out_rows_are_not_distilled(files):
     config = DistillConfig()
     task = FairTask(SCHEMA, config)
-    real, held_out = task.read(files[0], hold_out=0.1)
-    everything, none = task.read(files[0])
+    real, held_out, sha256 = task.read(files[0], hold_out=0.1)
+    everything, none, of_all = task.read(files[0])
+    assert sha256 == of_all
     assert 50 < len(held_out.y) < 130
     assert none is None
     assert as_multiset(real.encoded) + as_multiset(held_out) == as_multiset(everything.encoded)
@@ -192,7 +193,7 @@ def test_the_checks_look_at_the_same_rows_in_any_order_of_the_table(tmp_path, mo
     for i, rows in enumerate((table, table.sample(frac=1, random_state=0))):
         rows.to_parquet(tmp_path / f"{i}.parquet", index=False)
         task = FairTask(SCHEMA, DistillConfig())
-        real, held_out = task.read(tmp_path / f"{i}.parquet", hold_out=0.3)
+        real, held_out, _ = task.read(tmp_path / f"{i}.parquet", hold_out=0.3)
         assert len(as_multiset(held_out)) == 50
         scores = lambda rows: rows.x @ np.ones(rows.x.shape[1])  # noqa: E731
         found.append(preview(release, real.encoded, held_out, scores, seed=0))

@@ -149,7 +149,7 @@ def test_one_client_for_each_value():
         (
             "i",
             {},
-            r"i = '0': 1 row cannot .* \(nor those of 35 more\); merge values, or .*--min-rows",
+            r"i = '0': 1 row cannot .* \(nor those of 35 more\); merge values, or .*min_rows",
         ),
         ("ward", {}, "column 'ward': the table has none of this name; it has hospital, i"),
         ("hospital", {"min_rows": 21}, "no client has as many; the largest has 20"),

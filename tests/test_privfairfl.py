@@ -27,6 +27,7 @@ from synthfair.federated import (
     TrainFiles,
     UserAssignment,
     assign_users,
+    dp_sgd,
     make_user_data,
     train_rounds,
     train_table,
@@ -136,6 +137,21 @@ def test_pre_trains_with_the_weights_of_its_counts():
     )
     np.testing.assert_allclose(found.model.theta, by_hand.model.theta, rtol=1e-9)
     assert found.counts.model is None
+
+
+def test_pre_searches_for_its_noise_once(tmp_path, monkeypatch):
+    """The weights that follow from the counts change no guarantee, nor its noise."""
+    searched, search = [], dp_sgd.training_guarantee
+    monkeypatch.setattr(
+        dp_sgd, "training_guarantee", lambda *a, **k: searched.append(a) or search(*a, **k)
+    )
+    config = configured("privfairfl_pre", counts_epsilon=1.0, **PRIVATE, batch=480)
+    files = TrainFiles(tmp_path, tmp_path / "ledger.jsonl")
+    assigned = assign_users(make_table(3000), UserAssignment(clients=5), seed=0)
+    training, _ = train_table(assigned, make_schema(), config, files, source="small")
+    assert len(searched) == 1
+    weights = sf.postprocess.make_weights(training.counts, "kamiran_calders").array()
+    assert not np.allclose(weights, 1.0)
 
 
 @pytest.mark.parametrize("method", ["privfairfl_pre", "privfairfl_post"])

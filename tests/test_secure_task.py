@@ -101,7 +101,7 @@ class TestAgreement:
     def test_more_epsilon_is_refused(self, group):
         assert group.task.require_counts(1.0) == group.task.what
         for most in (0.99, float("nan")):
-            with pytest.raises(InputError, match=r"epsilon = 1; must be at most .*--most-epsilon"):
+            with pytest.raises(InputError, match=r"epsilon = 1; must be at most "):
                 group.task.require_counts(most)
 
     @pytest.mark.parametrize("what", [VECTORS, ROWS])

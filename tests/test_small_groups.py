@@ -32,7 +32,7 @@ def test_a_small_group_is_named_with_its_numbers():
     said = small_group_warnings(evaluation, SCHEMA, sf.ServerConfig())[0]
     c = table()[lambda rows: rows["town"] == "c"]["paid"].value_counts()
     assert f"town=c (7 rows: {c['yes']} with label yes, {c['no']} with no)" in said
-    assert "--min-group-rows 30" in said
+    assert "min_group_rows = 30" in said
     written = evaluation_document(evaluation, SCHEMA, sf.ServerConfig())["small_groups"]
     assert written == {"town=c": {"n": 7, "positive": c["yes"], "negative": c["no"]}}
 

@@ -211,8 +211,8 @@ class FairTask:
         if rows.held_out is None:
             return Trial()
         if len(rows.held_out.y) < LEAST_HELD_OUT:
-            few = f"fewer than {LEAST_HELD_OUT} different rows are held out (--hold-out takes more)"
-            return Trial(note=f"no trial: {few}")
+            few = f"fewer than {LEAST_HELD_OUT} different rows are held out"
+            return Trial(note=f"no trial: {few}; a larger hold_out takes more")
         changes = {"n_synthetic": None} if self.config.labels == "copy" else {}
         task = FairTask(self.schema, self.config.model_copy(update=changes))
         try:
@@ -385,7 +385,7 @@ def check_rows(
         only = schema.decisions[int(real.y[0] > 0)]
         raise InputError(
             f"{source}: column {schema.label!r} holds only {only!r}; needs both labels. A surrogate"
-            " (--release surrogate; in Python, release='surrogate') takes a client of one label"
+            " (release = surrogate) takes a client of one label"
         )
     negative, positive = (f"rows with {schema.label}={value}" for value in schema.decisions)
     compared = {
@@ -402,7 +402,7 @@ def check_rows(
             raise InputError(
                 f"{source}: column {by!r}, among {name}, holds only"
                 f" {[groups[g] for g in present]}; {config.notion} by {config.penalty} needs"
-                f" {needed} of {list(groups)}. A surrogate (--release surrogate) takes a client of"
+                f" {needed} of {list(groups)}. A surrogate (release = surrogate) takes a client of"
                 " one group; or merge small groups (in the schema, by 'unlisted')"
                 + (", or compare by each attribute (groups_by)" * (len(schema.attributes) > 1))
             )

@@ -45,8 +45,8 @@ class RefusedReleaseError(InputError):
     """
 
     def __init__(self, message: str, preview: Preview) -> None:
-        """With what was found, to be shown."""
-        super().__init__(message)
+        """Take what was found, to be shown."""
+        super().__init__(message, "accept_risk")
         self.preview = preview
 
 
@@ -244,7 +244,7 @@ def _require_safe(
         safer += ["or coarser columns (rounded numbers; fewer categories in the schema)"]
     raise RefusedReleaseError(
         f"{output}: not written: {' '.join(preview.risks)} Try {', '.join(safer)}."
-        " Only if that cannot be: --accept-risk writes it nevertheless, and the file says so",
+        " Only if that cannot be: accept_risk = true writes it nevertheless, and the file says so",
         preview,
     )
 

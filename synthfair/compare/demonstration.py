@@ -77,7 +77,8 @@ def demonstrate(
     """
     if not force and folder.is_dir() and any(folder.iterdir()):
         raise InputError(
-            f"{folder}: exists and is not empty; name another, or --force to go on in it"
+            f"{folder}: exists and is not empty; name another, or force = true goes on in it",
+            "force",
         )
 
     # The lenders and their tables.

@@ -246,7 +246,7 @@ def draft_column(
         but_for = f"numbers, but for {shown([repr(text) for text in sorted(odd.index)])}"
         rules += [
             (n <= MAX_CATEGORIES, listed, f"{n} values"),
-            (rare, None, f"{but_for}: missing? Draft anew with --missing"),
+            (rare, None, f"{but_for}: missing? Draft anew, and name them as missing"),
             (
                 counts[counts.index.str.fullmatch(_LIKE_NUMBER)].sum() >= 0.9 * rows,
                 None,

@@ -184,7 +184,10 @@ class Split:
     def __post_init__(self) -> None:
         """Refuses what excludes each other."""
         if self.by is not None and (self.clients is not None or self.skew is not None):
-            raise InputError("--by makes one client per value: give no --clients and no --skew")
+            raise InputError(
+                f"by = {self.by!r} makes one client of each value: give neither clients nor skew",
+                "by", "clients", "skew",
+            )  # fmt: skip
 
     @property
     def arguments(self) -> dict[str, int | float | str]:
@@ -248,7 +251,8 @@ def _clients(  # noqa: PLR0917 - the last two are for errors
             f"{kind}{small[0]!r}: {n_rows} {'row' if n_rows == 1 else 'rows'} cannot be split into"
             f" training and test rows at test fraction = {test_fraction}"
             f"{f' (nor those of {len(small) - 1} more)' if small[1:] else ''}; {remedy}, or leave"
-            " small clients out with min_rows (--min-rows)"
+            " small clients out by min_rows",
+            "min_rows",
         )
     rows = {name: table.iloc[parts[name]] for name in sizes}
     return {n: ClientTable(rows[n].iloc[:k], rows[n].iloc[k:]) for n, k in n_train.items()}

@@ -78,6 +78,8 @@ class SiteTraining:
             config.get("epsilon") if has_guarantee(config) else None,
             config.get("delta"),
             least_rows=0 if config.get("epsilon") is None else agreement.least_rows or 0,
+            rounds=config.rounds,
+            width=max(config.hidden, default=0),
         )
         epsilon = config.get("epsilon") if is_private(config) else None
         return Work(claim, epsilon, lambda: self._report(request, agreement))
@@ -227,14 +229,14 @@ class _AnswerRecord(BaseModel):
 def _book(request: Request, training: _LocalTraining, task: Task | None) -> _AnswerRecord:
     """Book the training, and return the record of its answers.
 
-    Without an epsilon, a job is booked once, and the seed is the settings'. With one, a seed of the
+    Without an epsilon, a job is booked once, and one that goes on from another has the same
+    training, which needs no further consent; the seed is the settings'. With one, a seed of the
     operating system's is stored with the sha256 of each round's question, and booked by its name,
     before it is used: a site that ends between the two, or whose disk is full, books nothing twice.
     """
     job, number, ledger = request.ask.job, request.ask.round, request.ledger
     guarantee = training.setup.plan.guarantee
-    run = training.run if guarantee else sha256(f"{job} {training.run}".encode())
-    booking = Booking(kind="training", output=job, run=run, guarantee=guarantee)
+    booking = Booking(kind="training", output=job, run=training.run, guarantee=guarantee)
     if training.agreement.config.get("epsilon") is None:
         ledger.book(booking)
         return _AnswerRecord(seed=f"{training.agreement.config.seed:032x}")

@@ -330,7 +330,7 @@ class PassSettings(TrainConfig):
             return min(BATCH, users.smallest)
         if self.batch > users.smallest:
             raise InputError(
-                f"batch = {self.batch}: must be 1 to {users.smallest}, the smallest client's rows"
-                " (--batch)"
+                f"batch = {self.batch}: must be 1 to {users.smallest}, the smallest client's rows",
+                "batch",
             )
         return self.batch

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -262,8 +262,9 @@ def train_rounds(
     """
     # Before the rounds: counts that weigh rows, the plan, the labels that are learned.
     data, counts = config.count_first(data, noise_seed)
-    if plan is None or counts is not None:
-        plan = config.plan(data)
+    plan = plan or config.plan(data)
+    if counts is not None:  # weights of rows change neither guarantee nor noise
+        plan = plan._replace(algorithm=replace(plan.algorithm, row_weights=data.row_weights))
     if plan.secure and noise_seed is not None:
         plan = plan._replace(protection=plan.secure._replace(seed=noise_seed))
     first = progress = progress or first_progress(plan, data, config, noise_seed)

@@ -113,7 +113,7 @@ class GroupDecision(BaseModel):
         if self.key is None:
             return chance > 0
         if ids is None:
-            raise InputError("the model's decisions need coins: name a column of ids with --id")
+            raise InputError("the model's decisions need coins: give ids, of a column", "id")
         return coins(self.key, ids) < chance
 
 

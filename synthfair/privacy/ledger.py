@@ -235,8 +235,6 @@ class Ledger:
         before = [entry.what for entry in self.entries()]
         if _is_bought(booking, before):
             return
-        if booking.guarantee is None and not self.again:
-            self._require_first(booking, before)
         for old in before:
             if isinstance(old, Booking) and old.guarantee and booking.guarantee:
                 self._require_comparable(old.guarantee, booking.guarantee)
@@ -247,6 +245,8 @@ class Ledger:
                 raise BudgetError(
                     f"{self.path}: has no limit, of which epsilon = {self.reserve:g} is left"
                 )
+            if booking.guarantee is None and not self.again:
+                self._require_first(booking, before)
             return
         if after is None:
             raise BudgetError(
@@ -291,7 +291,7 @@ class Ledger:
 
     @property
     def _chain(self) -> Chain[Entry]:
-        return Chain(self.path, Entry, elsewhere="--ledger")
+        return Chain(self.path, Entry, elsewhere="the argument ledger")
 
 
 def purchase_of(seed: int) -> str:

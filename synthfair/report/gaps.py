@@ -32,7 +32,7 @@ def gap_table(document: GapsFile, most: int = MOST_SHOWN) -> Table:
     caption = f"{count}, epsilon = {document.epsilon:.4g} each; second minus first;"
     caption += f" {100 * document.confidence:g} % intervals, each by itself"
     if len(document.gaps) > most:
-        shown = f"the first {most} of {len(document.gaps):,}: the JSON of --output has all"
+        shown = f"the first {most} of {len(document.gaps):,}: the JSON has all"
         caption = f"{shown}; {caption}"
     return Table.of(records, caption=caption, form="z.4f")
 

@@ -178,7 +178,7 @@ def outlier_warning(influences: Influences) -> str | None:
         f"{', '.join(outliers[:5])}{more}: moves the model much further than the other releases do."
         " Is the client unlike the others, or are its groups, labels or units wrong? See what it"
         " holds with python -m synthfair inspect, ask its site, and run again without its file, or"
-        " let --trusted rows weigh the releases"
+        " let trusted rows weigh the releases"
     )
 
 

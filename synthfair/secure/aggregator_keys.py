@@ -178,8 +178,8 @@ def read_aggregator_secret(path: Path) -> AggregatorSecret:
         return AggregatorSecret.model_validate(read_document(path, MAX_BYTES))
     except ValidationError as error:  # whose message would show the keys
         raise InputError(
-            f"{path}: not an aggregator's private keys, as python -m synthfair keygen --aggregator"
-            " writes them"
+            f"{path}: not an aggregator's private keys, as python -m synthfair keygen writes them"
+            " for an aggregator"
         ) from error
 
 

@@ -134,8 +134,8 @@ class Task(BaseModel):
             raise InputError(f"{source}: sums vectors, which only Python does")
         if not what.epsilon <= most_epsilon:
             raise InputError(
-                f"{source}: epsilon = {what.epsilon:g}; must be at most {most_epsilon:g}"
-                " (--most-epsilon)"
+                f"{source}: epsilon = {what.epsilon:g}; must be at most {most_epsilon:g}",
+                "most_epsilon",
             )
         if what.relation != "add_or_remove":
             raise InputError(f"{source}: relation = {what.relation}; must be add_or_remove")

@@ -160,7 +160,7 @@ def pool_records(
         if release.weight is None:
             raise InputError(
                 f"{name}: a fair release, whose rows are no records of the schema; ask its site for"
-                " a surrogate (python -m synthfair.client --release surrogate)"
+                " a surrogate (release = surrogate)"
             )
     weights, _, _ = _weights(releases, max_rows)
     return records_table(*pool(releases), schema), np.concatenate([*weights.values()])

@@ -214,12 +214,12 @@ def _metrics(
 
 
 UNLIKE = (
-    "The clients may be unlike: ask them to send surrogates (python -m synthfair.client --release"
-    " surrogate), of which this server trains a model that is fair over all of them."
+    "The clients may be unlike: ask them to send surrogates (release = surrogate), of which"
+    " this server trains a model that is fair over all of them."
 )
 """The remedy where a pool of fair releases is not fair or accurate enough."""
 
-STRICTER = "Ask for a smaller --max-gap, or look at --frontier for what can be had."
+STRICTER = "Ask for a smaller max_gap, or look at the frontier for what can be had."
 """The remedy for surrogates: what is wanted holds on the pooled rows, and test rows differ."""
 
 
@@ -239,7 +239,7 @@ def _missed(
         (missed_gap(gap, asked.max_gap), f". {remedy}"),
         (
             unfair_clients(gap, clients, asked.client_limit),
-            ". Of surrogates a server takes --max-client-gap",
+            ". Of surrogates a server takes max_client_gap",
         ),
         (near_constant(accuracy, evaluation.constant_accuracy), f". {UNLIKE}" if fair else ""),
     )
@@ -314,13 +314,13 @@ def _surrogate_warnings(
                 f"{group}: all pooled rows have the label"
                 f" {schema.decisions[int(labels[0] > 0)]}; a penalty moves all groups towards it."
                 " Pairs of group and label with few rows may be left out at a client: ask for"
-                " releases with a lower --k-min, and look at the accuracy"
+                " releases with a lower k_min, and look at the accuracy"
             )
     if pooled.unpaired:
         found.append(
             f"{_some(pooled.unpaired)}: some pair of group and label has fewer rows than k_min,"
             " and how often pairs occur is made up from labels and groups. These rows take part in"
-            f" the loss, but not in {config.notion}: ask for releases with a lower --k-min, or for"
+            f" the loss, but not in {config.notion}: ask for releases with a lower k_min, or for"
             " statistical_parity"
         )
     limits = {
@@ -357,8 +357,8 @@ def _records(releases: Mapping[str, Release], schema: Schema, pooled: Pool) -> p
     """Return the records of all releases, with a last column ``weight``."""
     if "weight" in schema.columns:
         raise InputError(
-            "records: have a column 'weight' of their own, and so has the schema; leave --records"
-            " out"
+            "records: have a column 'weight' of their own, and so has the schema; leave them out",
+            "records",
         )
     table, _ = pool_records(releases, schema)
     return table.assign(weight=np.asarray(pooled.rows.weight))

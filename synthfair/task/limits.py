@@ -41,6 +41,8 @@ class Claim(NamedTuple):
         delta: goes with it.
         k_min: of a surrogate; None of others.
         least_rows: rows of the smallest site that noise relies on; 0 where it relies on none.
+        rounds: of a training, in all.
+        width: of the widest hidden layer of a training's network; 0 of a linear model.
     """
 
     kind: Kind
@@ -48,6 +50,8 @@ class Claim(NamedTuple):
     delta: float | None = None
     k_min: int | None = None
     least_rows: int = 0
+    rounds: int = 0
+    width: int = 0
 
 
 class Limits(BaseModel):
@@ -69,6 +73,8 @@ class Limits(BaseModel):
             server sees.
         most_rounds: of training in which a report may leave without noise of the site's own, over
             all jobs: then the server sees it, also where the server adds noise for all others.
+        most_rounds_of_job: rounds of one training, of whatever kind.
+        most_width: of a hidden layer of a network that is trained.
         least_rows: that the table has at least, a public number. Training with an epsilon whose
             ``least_rows`` is above it is refused, whatever the table has: else questions would find
             out how many rows that is.
@@ -86,6 +92,8 @@ class Limits(BaseModel):
     least_epsilon_left: float = Field(default=0.0, ge=0, le=LARGEST_EPSILON)
     k_min: int = Field(default=50, ge=1)
     most_rounds: int = Field(default=0, ge=0)
+    most_rounds_of_job: int = Field(default=10_000, ge=1)
+    most_width: int = Field(default=1000, ge=0)
     least_rows: int | None = Field(default=None, ge=1, lt=2**31)
     store_models: bool = False
 
@@ -101,15 +109,16 @@ class Limits(BaseModel):
         if claim.epsilon is not None:
             delta = claim.delta or 0.0
             within = claim.epsilon <= (self.most_epsilon or 0) and delta <= self.most_delta
-        most = self.most_rounds if claim.kind == "training" else self.most_releases
+        training, seen = claim.kind == "training", -1 if unprotected is None else unprotected
         beyond: dict[SiteCode, bool] = {
             "kind": claim.kind not in self.kinds,
             "epsilon": not within,
             "k_min": claim.k_min is not None and claim.k_min < self.k_min,
             "rows": claim.least_rows > (self.least_rows or 0),
-            "rounds" if claim.kind == "training" else "releases": (
-                unprotected is not None and unprotected >= most
-            ),
+            "settings": claim.width > self.most_width,
+            "rounds": training
+            and (claim.rounds > self.most_rounds_of_job or seen >= self.most_rounds),
+            "releases": not training and seen >= self.most_releases,
         }
         return next((code for code, is_beyond in beyond.items() if is_beyond), None)
 
