@@ -95,7 +95,7 @@ def run_start(setting: StartSetting, seed: int, *, smoke: bool) -> Usage:
     config = folder / "release.toml"
     config.write_text(settings + (ROOT.parent / "configs/law_school/race.toml").read_text())
     words = (
-        "synthfair.client", "--force", "--config", config,
+        "synthfair.client", "--force", "--again", "--config", config,
         "--data", folder / "client_0_train.csv", "--schema", folder / "schema.json",
         "--output", folder / "release.parquet", *flags, *(["--steps", 5] if smoke else []),
     )  # fmt: skip

@@ -56,7 +56,7 @@ CLIENT = "client --data d --schema s --output o"
         (f"{CLIENT} --steps many", "--steps: 'many' is not a whole number"),
         (f"{CLIENT} --steps 2.7", "--steps: '2.7' is not a whole number"),
         (f"{CLIENT} --stepps 3", "Unknown option: --stepps. Did you mean --steps?"),
-        (f"{CLIENT} --notion equal", '"equal" for --notion. Choose from: "statistical_parity"'),
+        (f"{CLIENT} --penalty equal", '"equal" for --penalty. Choose from: "covariance"'),
         ("server --test", "--test requires at least 1"),
         ("gap", "name a command"),
         ("gap guess", 'Unknown command "guess"'),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from synthfair.data.encode import Clipping
     from synthfair.privacy.gate import Preview
 
-_FAIR = ("rho_o", "max_gap", "notion", "penalty", "steps")
+_FAIR = ("rho_o", "max_gap", "penalty", "steps")
 
 
 @with_settings(

@@ -71,7 +71,8 @@ def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None
     white. Each lender makes both kinds of releases, a server trains on them, and a table compares
     that with training on all rows in one place and with each lender alone, without a fairness
     penalty and with it. As the table is small, surrogates have pairs of group and label with 10
-    rows or more (by default 50).
+    rows or more (by default 50). In earnest a lender makes one release of its table, as several
+    together tell more: client asks for consent (--again), which the demo gives.
 
         python -m synthfair demo --output synthfair-demo
 
