@@ -21,6 +21,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel
@@ -42,6 +43,17 @@ NAMES = (
 FOLDERS = {"figure3": "table2"}
 """The folder of a benchmark's results, where it has not the benchmark's name."""
 
+
+VERSIONS = {
+    "records of blocks without links by group": "records of rounded cells",
+    "problems with draws of their own": "records of levels with a floor",
+}
+"""The versions of surrogates, and those before them, whose runs stand until they are made anew."""
+
+MADE_BEFORE = (
+    "*Surrogates among these runs are of the version before, and will be made anew. Since then,"
+    " sums over small groups link no columns, and random problems have draws of their own.*"
+)
 
 Summary = Callable[[Runs], Mapping[str, str]]
 """Of all runs: name of a file to its text."""
@@ -91,13 +103,16 @@ class Experiment:
         seeds = None if self.seeds is None else 1
         return replace(self, settings=tuple(self.smoke), seeds=seeds, version=0)
 
-    def made_with(self, setting: Any) -> str:
+    def made_with(self, setting: Any, versions: Mapping[str, str] = MappingProxyType({})) -> str:
         """What a run depends on beside setting and seed; a run with anything else is made again.
 
-        This is the version, the sha256 of the files, and the fingerprint.
+        This is the version, the sha256 of the files, and the fingerprint, in which ``versions``
+        stand in place of those of surrogates.
         """
         files = [source.sha256[:8] for source in self.sources(setting)]
         behind = self.behind(setting)
+        if behind is not None:
+            behind = [versions.get(one, one) if isinstance(one, str) else one for one in behind]
         digest = [] if behind is None else [fingerprint(*behind)]
         return " ".join([f"v{self.version}", *files, *digest])
 
@@ -134,17 +149,35 @@ class Experiment:
     def _file(self, setting: Any) -> str:
         return (self.file or f"{self.name}.csv").format(**setting._asdict())
 
-    def current(self, runs: Sequence[Run]) -> Runs:
-        """The runs that would come out the same today, in the order of the settings."""
-        place = {setting: (i, self.made_with(setting)) for i, setting in enumerate(self.settings)}
-        same = [run for run in runs if place.get(run.setting, ("", None))[1] == run.made_with]
+    def current(self, runs: Sequence[Run], *, before: bool = True) -> Runs:
+        """Return the runs that would come out the same today, in the order of the settings.
+
+        With ``before`` those too whose surrogates are of the version before.
+        """
+        place = {setting: i for i, setting in enumerate(self.settings)}
+        same = [
+            run for run in runs
+            if run.setting in place
+            and (run.made_with == self.made_with(run.setting) or (before and self.waits(run)))
+        ]  # fmt: skip
         return Runs(sorted(same, key=lambda run: (place[run.setting], run.seed)))
+
+    def waits(self, run: Run) -> bool:
+        """Return whether a run's surrogates are of the version before."""
+        today, before = (self.made_with(run.setting, versions) for versions in ({}, VERSIONS))
+        return run.made_with == before != today
+
+    def files(self, runs: Runs) -> dict[str, str]:
+        """Return the texts of the summary, by name; pages say which runs will be made anew."""
+        said = f"\n{MADE_BEFORE}\n" if any(map(self.waits, runs)) else ""
+        texts = self.summary(runs).items()
+        return {name: text + said * name.endswith(".md") for name, text in texts}
 
     def missing(
         self, runs: Sequence[Run], settings: Sequence[Any], seeds: int | None
     ) -> list[tuple[Any, int]]:
         """What must still be run of these, seeds first: interrupted, it leaves whole tables."""
-        done = {(run.setting, run.seed) for run in self.current(runs)}
+        done = {(run.setting, run.seed) for run in self.current(runs, before=False)}
         count = 1 if self.seeds is None else seeds or self.seeds
         wanted = [(one, seed) for seed in range(count) for one in settings]
         return [one for one in wanted if one[1] < self.most_seeds(one[0]) and one not in done]
@@ -157,7 +190,7 @@ class Experiment:
         from rich.progress import track
 
         runs = list(self.read(folder))
-        if older := len(runs) - len(self.current(runs)):
+        if older := len(runs) - len(self.current(runs, before=False)):
             print(f"{self.name}: {older} runs were made with something else; they do not count")
         todo = self.missing(runs, settings, seeds)
         results = self._results(todo, smoke=smoke, workers=workers if self.parallel else 1)
@@ -215,8 +248,8 @@ def fingerprint(*settings: object) -> str:
 
 
 def surrogates_version(epsilon: float | None) -> str:
-    """Of how surrogates are made, for :func:`fingerprint`; another one for each change of bytes."""
-    return "records of levels with a floor" if epsilon else "records of rounded cells"
+    """Return how surrogates are made, for :func:`fingerprint`; each change of bytes has its own."""
+    return [*VERSIONS][bool(epsilon)]
 
 
 def _changed(settings: Any) -> object:
@@ -245,12 +278,12 @@ def experiments(name: str) -> tuple[Experiment, ...]:
 
 def written(name: str, experiment: str = "runs") -> Runs:
     """All runs in ``benchmarks/results``, those of earlier versions of the code, too."""
-    return _experiment(name, experiment).read(folder_of(name))
+    return experiment_of(name, experiment).read(folder_of(name))
 
 
 def committed(name: str, experiment: str = "runs") -> Runs:
-    """The runs in ``benchmarks/results`` that would come out the same today."""
-    return _experiment(name, experiment).current(written(name, experiment))
+    """Return the runs in ``benchmarks/results`` that count, see :meth:`Experiment.current`."""
+    return experiment_of(name, experiment).current(written(name, experiment))
 
 
 def folder_of(name: str) -> Path:
@@ -258,7 +291,8 @@ def folder_of(name: str) -> Path:
     return RESULTS / FOLDERS.get(name, name)
 
 
-def _experiment(name: str, experiment: str) -> Experiment:
+def experiment_of(name: str, experiment: str = "runs") -> Experiment:
+    """Return an experiment of a benchmark."""
     return next(one for one in experiments(name) if one.name == experiment)
 
 
@@ -290,7 +324,7 @@ def main(doc: str | None, folder: str, *experiments: Experiment, show: bool = Fa
             raise SystemExit(
                 f"{args.output}: {len(stored)} runs, none that would come out the same today"
             )
-        for name, text in one.summary(runs).items():
+        for name, text in one.files(runs).items():
             write_text(args.output / name, text)
             if name.endswith(".md"):
                 print(text, flush=True)

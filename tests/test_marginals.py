@@ -28,6 +28,7 @@ from synthfair.surrogate.marginals import (
 from synthfair.surrogate.questions import (
     anchor_rates,
     column_moments,
+    crossed_levels,
     histograms,
     on_grid,
     table_parts,
@@ -288,6 +289,7 @@ def test_sums_are_those_of_loops_and_add_up_over_batches_in_any_order():
     thetas = RNG.normal(size=(3, 9))
     questions = [column_moments(columns, 2), anchor_rates(thetas, strata, schema)]
     questions += [histograms(columns, 2), two_way_tables(columns, margins)]
+    questions += [crossed_levels(columns, margins, 2)]
     whole = [question.of(rows, on_grid) for question in questions]
     assert [len(one) for one in whole] == [question.length for question in questions]
     (moments, rates), counts, pairs = plain_sums(rows, columns, margins, thetas)
@@ -303,6 +305,13 @@ def test_sums_are_those_of_loops_and_add_up_over_batches_in_any_order():
     for (i, j), wanted in pairs.items():
         np.testing.assert_array_equal(part(i, j), wanted)
         np.testing.assert_array_equal(part(j, i), wanted.swapaxes(1, 2))
+    _, _, crossed = plain_sums(rows, columns, few_levels(margins, columns), thetas)
+    found = whole[4].reshape(6, 4, -1)[[1, 2, 4]]  # of the columns (0, 1), (0, 2), (1, 2)
+    width = int(found.shape[2] ** 0.5)
+    for one, wanted in zip(found.reshape(3, 4, width, width), crossed.values(), strict=True):
+        _, k, m = wanted.shape
+        np.testing.assert_array_equal(one[:, :k, :m], wanted)
+        assert one.sum() == wanted.sum()
     cut = np.split(RNG.permutation(400), [1, 100, 100])
     for question, all_rows in zip(questions, whole, strict=True):
         parts = [question.of(Encoded(*(f[i] for f in rows)), on_grid) for i in cut]

@@ -74,7 +74,7 @@ class Scored(PrivateChoice):
         return 0
 
 
-def steep(rows, weight, n_problems, *, n_groups, seed):
+def steep(rows, weight, n_problems, *, n_groups, rng):
     """Models that saturate all rates at the corners of the first feature."""
     theta = np.zeros(rows.x.shape[1] + n_groups)
     theta[[0, -1]] = 2000, -1000

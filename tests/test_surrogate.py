@@ -1,5 +1,7 @@
 """A client's surrogate: near its rows, the same for the same rows, and of large cells alone."""
 
+import copy
+
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
@@ -67,7 +69,9 @@ def test_rates_of_models_that_it_was_not_made_for_are_near(many):
     """Nearer than those of other rows, as many, would be: a standard deviation of these."""
     rows, found, schema = many
     others = found.rows(schema)
-    thetas = self_play(rows, np.ones(len(rows.y)), 12, n_groups=len(schema.groups), seed=77)
+    thetas = self_play(
+        rows, np.ones(len(rows.y)), 12, n_groups=len(schema.groups), rng=np.random.default_rng(77)
+    )
     for cell in np.unique(cell_of(rows)):
         here, there = cell_of(rows) == cell, cell_of(others) == cell
         wanted = smooth_rates(part(rows, here), thetas, 2).mean(axis=0)
@@ -141,6 +145,25 @@ def test_rows_in_any_order_and_batches_give_the_same_bytes(made, seed):
     order = np.random.default_rng(seed).permutation(len(ROWS.y))
     cut = [part(ROWS, one) for one in np.split(order, [1, 100, 100, 801])]
     assert_same(made_of(BatchesInOrder(lambda: cut)), made)
+
+
+def test_records_and_problems_are_drawn_from_streams_of_their_own(monkeypatch):
+    streams = {}
+
+    def spied(name, original):
+        def call(*args, **kwargs):
+            given = [*args, *kwargs.values()]
+            (rng,) = (one for one in given if isinstance(one, np.random.Generator))
+            streams.setdefault(name, copy.deepcopy(rng).integers(2**32, size=4).tolist())
+            return original(*args, **kwargs)
+
+        return call
+
+    for name in ("draw", "self_play"):
+        monkeypatch.setattr(make, name, spied(name, getattr(make, name)))
+    made_of(ROWS)
+    assert len(streams) == 2
+    assert not {*streams["draw"]} & {*streams["self_play"]}
 
 
 def test_another_seed_and_another_count_give_other_records(made):

@@ -97,19 +97,22 @@ def client(cells, n=40):
 def test_random_problems_give_different_models_and_the_same_again(n_groups, cells):
     rows = client(cells)
     thetas, again = (
-        self_play(rows, np.ones(len(rows.y)), 6, n_groups=n_groups, seed=3) for _ in range(2)
+        self_play(rows, np.ones(len(rows.y)), 6, n_groups=n_groups, rng=np.random.default_rng(3))
+        for _ in range(2)
     )
     np.testing.assert_array_equal(thetas, again)
     assert thetas.shape == (6, 3 + n_groups)
     assert np.isfinite(thetas).all()
     assert np.ptp(thetas[:, :3], axis=0).min() > 0
-    other = self_play(rows, np.ones(len(rows.y)), 6, n_groups=n_groups, seed=4)
+    other = self_play(
+        rows, np.ones(len(rows.y)), 6, n_groups=n_groups, rng=np.random.default_rng(4)
+    )
     assert not np.isclose(thetas, other).all(axis=1).any()
 
 
 def test_models_learn_the_labels_and_some_are_fair():
     rows = client(CLIENTS["all cells"][1], n=300)
-    thetas = self_play(rows, np.ones(len(rows.y)), 12, n_groups=2, seed=3)
+    thetas = self_play(rows, np.ones(len(rows.y)), 12, n_groups=2, rng=np.random.default_rng(3))
     scores = inputs(rows, 2) @ thetas.T
     learned = [
         np.corrcoef(z[rows.s == g], rows.y[rows.s == g])[0, 1] for z in scores.T for g in (0, 1)
@@ -126,9 +129,12 @@ def test_rows_without_weight_have_no_part_in_a_problem():
     light = np.arange(len(rows.y)) % 2 == 1
     turned = rows._replace(x=np.where(light[:, None], 1 - rows.x, rows.x))
     weight = np.where(light, 1e-9, 4.0)
-    first, second = (self_play(one, weight, 6, n_groups=2, seed=3) for one in (rows, turned))
+    first, second = (
+        self_play(one, weight, 6, n_groups=2, rng=np.random.default_rng(3))
+        for one in (rows, turned)
+    )
     np.testing.assert_allclose(first, second, atol=1e-3)
-    even = self_play(turned, np.ones(len(light)), 6, n_groups=2, seed=3)
+    even = self_play(turned, np.ones(len(light)), 6, n_groups=2, rng=np.random.default_rng(3))
     assert np.abs(even - second).max() > 0.1
 
 

@@ -32,7 +32,7 @@ def inputs(rows: Encoded, n_groups: int) -> np.ndarray:
 
 
 def self_play(
-    rows: Encoded, weight: np.ndarray, n_problems: int, *, n_groups: int, seed: int
+    rows: Encoded, weight: np.ndarray, n_problems: int, *, n_groups: int, rng: np.random.Generator
 ) -> np.ndarray:
     """[Q, n] models of random fair problems on records: what other clients may lead to.
 
@@ -45,9 +45,9 @@ def self_play(
         weight: [R] of these.
         n_problems: Q.
         n_groups: number of groups.
-        seed: of the problems.
+        rng: draws the problems.
     """
-    rng, a, cell = np.random.default_rng(seed), inputs(rows, n_groups), 2 * rows.s + (rows.y > 0)
+    a, cell = inputs(rows, n_groups), 2 * rows.s + (rows.y > 0)
     found = np.zeros((n_problems, a.shape[1]))
     both = len(np.unique(rows.y)) > 1
     for q in range(n_problems):

@@ -25,6 +25,7 @@ from synthfair.data.encode import Encoded, encode_records, expand
 from synthfair.data.schema import Schema, shown
 from synthfair.errors import InputError
 from synthfair.privacy.mechanism import (
+    ExponentialMechanism,
     GaussianMechanism,
     NoisySum,
     PrivateChoice,
@@ -55,10 +56,12 @@ from synthfair.surrogate.questions import (
     Question,
     anchor_rates,
     column_moments,
+    crossed_levels,
     histograms,
     moment_terms,
     on_grid,
     places,
+    squares_and_means,
     table_parts,
     two_way_tables,
 )
@@ -83,6 +86,9 @@ REMEDIES = (
 
 NONE = np.empty(0)
 
+Functions = list[tuple[SumName, np.ndarray, np.ndarray]]
+"""Names of sums, functions [R, k] of records, and the sums of these over the rows of cells."""
+
 
 class TooFewRowsError(InputError):
     """No pair of group and label has enough rows, nor have two groups and both labels."""
@@ -97,7 +103,10 @@ class Sums(NamedTuple):
         edges: [p - 1, 2] columns of the tree's edges.
         pairs: flat, of each edge [P, K_i, K_j] numbers of rows of the P sets that are drawn from.
         thetas: [Q, n] models; computed from records, not from rows.
-        rates: [S, 2 Q] sums of sigma(q theta'a) - 1/2, for q = 1 and 4, by set.
+        rates: [P, 2 Q] sums of sigma(q theta'a) - 1/2, for q = 1 and 4, by set.
+        crossed: [p (p + 1) / 2, 2 G, K] numbers of rows of each cell in the few levels of two
+            columns; only where there may be a block. They decide whether there is, and enter
+            nothing that leaves.
     """
 
     histograms: np.ndarray
@@ -106,6 +115,7 @@ class Sums(NamedTuple):
     pairs: np.ndarray = NONE
     thetas: np.ndarray = NONE
     rates: np.ndarray = NONE
+    crossed: np.ndarray = NONE
 
 
 class Surrogate(NamedTuple):
@@ -211,7 +221,7 @@ class Plan:
                     f" {shown(pairs)}. {REMEDIES}"
                 )
             margins = make_margins(sums.histograms, strata, self.columns, step=self.step, sd=sd)
-            if not self._tells(margins, sums.histograms):
+            if not self._tells(margins, sums):
                 return margins
             least += 1
 
@@ -240,21 +250,23 @@ class Plan:
         rows = np.where(few, mixed, rows)
         return alone(rows, rows >= 1)._replace(hidden=few, left_out=np.zeros_like(few))
 
-    def _tells(self, margins: Margins, histograms: np.ndarray) -> bool:
-        """Return whether columns go so well with label or group that levels tell a cell's rows.
+    def _tells(self, margins: Margins, sums: Sums) -> bool:
+        """Return whether one column, or two together, tell the number of rows of a hidden cell.
 
-        By Frechet's bounds at each level of which there are sums by group: categories, and coarse
-        levels of numbers. Of the numbers 1 to k_min - 1 all columns together must leave half.
+        Frechet's bounds are added up over the levels of a column that have sums by group, which are
+        categories and the coarse levels of a number, and over pairs of few levels of two columns.
+        All columns and pairs together must leave half of the numbers 1 to k_min - 1.
         """
         strata, k_min, ends, bounds = margins.strata, self.config.k_min, self.columns.ends, []
         groups, labels = strata.tilted, strata.drawn[-2:]
         if not len(groups):
             return False
         for j, column in enumerate(self.columns):
-            levels = histograms[:, ends[j] : ends[j + 1]]
+            levels = sums.histograms[:, ends[j] : ends[j + 1]]
             if not column.categories:
                 levels = levels @ margins.one_hot(j)
             bounds.append(frechet_bounds(labels @ levels, groups @ levels))
+        bounds += [frechet_bounds(labels @ table, groups @ table) for table in sums.crossed]
         least, most = np.moveaxis(np.array(bounds), 1, 0)
         left = np.minimum(most.min(axis=0), k_min - 1) - np.maximum(least.max(axis=0), 1) + 1
         return bool(left.ravel()[strata.hidden[groups.any(axis=0)]].min() < k_min / 2)
@@ -292,12 +304,13 @@ class Plan:
         drawn = self.records(sums, margins)
         if len(margins.strata.tilted):  # else groups would be alike
             drawn = weighted(drawn, sums, margins, self)
+        seed = own_seed(self.config.seed, margins)
         return self_play(
             drawn.rows(self.schema),
             drawn.weight,
             PRIVATE_PROBLEMS if self.config.epsilon else PROBLEMS,
             n_groups=self.n_groups,
-            seed=own_seed(self.config.seed, margins),
+            rng=np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))),
         )
 
 
@@ -322,7 +335,7 @@ def read_sums(
     noise: RandomBytes = system_entropy,
     on_stage: Callable[[str], None] | None = None,
 ) -> Sums:
-    """All that a surrogate needs of the rows, which are read three times.
+    """All that a surrogate needs of the rows, which are read three times, or four for a block.
 
     Guarantee: with ``config.epsilon``, (epsilon, delta)-differential privacy, that of
     :func:`make_guarantee`; without it none, and all sums are rounded to multiples of five rows.
@@ -342,12 +355,11 @@ def read_sums(
     plan, show = Plan(config, schema), on_stage or (lambda _: None)
     columns, n_groups = plan.columns, plan.n_groups
     guarantee = make_guarantee(config, schema) if config.epsilon else None
-    noisy, choice = {}, None
-    for mechanism in guarantee.of_release if guarantee else ():
-        if isinstance(mechanism, GaussianMechanism):
-            noisy[mechanism.name] = NoisySum(mechanism, config.relation, noise)
-        else:
-            choice = PrivateChoice(mechanism, noise)
+    mechanisms = guarantee.of_release if guarantee else ()
+    sums_of = [one for one in mechanisms if isinstance(one, GaussianMechanism)]
+    noisy = {one.name: NoisySum(one, config.relation, noise) for one in sums_of}
+    choices = [one for one in mechanisms if isinstance(one, ExponentialMechanism)]
+    choose = PrivateChoice(choices[0], noise).choose if choices else np.argmax
 
     def exact(*questions: Question) -> list[np.ndarray]:
         """Whole numbers; all questions are answered in one reading of the rows."""
@@ -375,6 +387,12 @@ def read_sums(
     sums = Sums(*(values.reshape(2 * n_groups, -1) for values in found))
     try:
         margins = plan.margins(sums)
+        if len(margins.strata.tilted):
+            show("reading pairs of columns")
+            (crossed,) = exact(crossed_levels(columns, margins, n_groups))
+            size = len(columns) * (len(columns) + 1) // 2
+            sums = sums._replace(crossed=crossed.reshape(size, 2 * n_groups, -1))
+            margins = plan.margins(sums)
     except TooFewRowsError:
         return sums  # the answer that was bought; its surrogate raises the same, however often
 
@@ -386,7 +404,7 @@ def read_sums(
         part = table_parts(whole, margins)
         near = table_parts(round_to(whole, plan.step), margins)
         scores = dependence(near, margins, lambda off: abs(off).sum())
-        edges = chow_liu(scores, choice.choose if choice else np.argmax)
+        edges = chow_liu(scores, choose)
         pairs = answer(question, np.concatenate([part(*edge).ravel() for edge in edges]))
         sums = sums._replace(edges=np.array(edges), pairs=pairs)
 
@@ -396,7 +414,7 @@ def read_sums(
     show("reading rates")
     question = anchor_rates(sums.thetas, margins.strata, schema)
     rates = answer(question, *exact(question))
-    return sums._replace(rates=rates.reshape(len(margins.strata.sets), -1))
+    return sums._replace(rates=rates.reshape(len(margins.n), -1))
 
 
 def most_numbers(schema: Schema) -> int:
@@ -453,11 +471,14 @@ def weight_terms(
     flagged = np.flatnonzero(of_category)
     column = np.searchsorted(ends, flagged, side="right") - 1
     flags = ((ends[:-1] + level)[:, column] == flagged).astype(float)
-    functions: list[tuple[SumName, np.ndarray, np.ndarray]] = [
+    functions: Functions = [
         ("column_moments", moment_terms(columns, rows.x), sums.moments),
         ("histograms", flags, sums.histograms[:, flagged]),
     ]
-    coarse = list[tuple[SumName, np.ndarray, np.ndarray]]()
+    # Over a group of the block no sum links columns: where these tell labels, it would tell cells.
+    (moments, f, by_cell), single = functions[0], squares_and_means(len(columns.numbers))
+    of_groups: Functions = [(moments, f[:, single], by_cell[:, single]), functions[1]]
+    coarse = Functions()
     for j in np.flatnonzero([not c.categories for c in columns]):
         one_hot = margins.one_hot(j)
         by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ one_hot
@@ -469,15 +490,18 @@ def weight_terms(
         total = float(n[part[part < len(margins.n)]].sum())
         terms = list[Term]()
         for i, inside in zip(part, member[:, here, None], strict=True):
-            rates, share = own_rates, float(n[i]) / total
-            if block and q and i < len(margins.n):  # a label, whose rows are scored as one group's
-                as_one = wide._replace(s=np.full_like(wide.s, strata.group[i]))
-                rates = smooth_rates(as_one, sums.thetas, plan.n_groups)
-            of_set = [(name, f, sets[i] @ by_cell) for name, f, by_cell in functions]
+            share, of_rows, of_set = float(n[i]) / total, of_groups, Functions()
+            if i < len(margins.n):
+                rates, of_rows = own_rates, functions
+                if block and q:  # a label, whose rows are scored as one group's
+                    as_one = wide._replace(s=np.full_like(wide.s, strata.group[i]))
+                    rates = smooth_rates(as_one, sums.thetas, plan.n_groups)
+                of_set.append(("anchors", rates, sums.rates[i] if q else NONE))
             if block:  # how many rows there are, too
-                of_set += [(name, f, sets[i] @ by_cell) for name, f, by_cell in coarse]
+                of_rows = of_rows + coarse
                 terms.append(Term("histograms", i, share, inside * 1.0, n[[i]] / total, total**-2))
-            for name, f, found in [("anchors", rates, sums.rates[i] if q else NONE), *of_set]:
+            of_set.extend((name, f, sets[i] @ by_cell) for name, f, by_cell in of_rows)
+            for name, f, found in of_set:
                 sd = plan.sd(name)
                 v = variance_of(sd, float(n[i]), noisy=plan.step == 0)
                 if block:  # nothing was drawn by group: as close as rounding lets see

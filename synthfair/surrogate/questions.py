@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from synthfair.data.schema import Schema
 from synthfair.privacy.mechanism import SumName
 from synthfair.surrogate.anchors import smooth_rates
 from synthfair.surrogate.levels import Columns
-from synthfair.surrogate.marginals import Edges, Margins
+from synthfair.surrogate.marginals import Edges, Margins, few_levels
 from synthfair.surrogate.strata import Strata
 
 GRID = 2.0**-20
@@ -83,9 +83,19 @@ def moment_terms(columns: Columns, x: np.ndarray) -> np.ndarray:
     z = np.clip(x[:, columns.numbers] - 0.5, -0.5, 0.5)
     missing = [c.at.start + 1 for c in columns if c.missing and not c.categories]
     z[:, np.isin(columns.numbers + 1, missing)] *= 1 - x[:, missing]
-    k = z.shape[1]
-    i, j = np.triu_indices(k) if k <= MANY else (np.arange(k), np.arange(k))
+    i, j = _factors(z.shape[1])
     return np.hstack([z[:, i] * z[:, j], z])
+
+
+def _factors(k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of k numbers the products multiply."""
+    return np.triu_indices(k) if k <= MANY else (np.arange(k), np.arange(k))
+
+
+def squares_and_means(k: int) -> np.ndarray:
+    """Return which of the :func:`moment_terms` of k numbers are of one number alone."""
+    i, j = _factors(k)
+    return np.append(np.flatnonzero(i == j), len(i) + np.arange(k))
 
 
 def by_cell(whole: np.ndarray, cell: np.ndarray, cells: int) -> np.ndarray:
@@ -121,6 +131,25 @@ def two_way_tables(columns: Columns, margins: Margins, edges: Edges | None = Non
     return Question("pairs", sum(length), of, counts=True, follows_from=tree)
 
 
+def crossed_levels(columns: Columns, margins: Margins, n_groups: int) -> Question:
+    """Return the question for the rows of each cell in the few levels of every two columns i <= j.
+
+    Its sum is [p (p + 1) / 2, 2 G, K], with as many levels of each column as any column has.
+    """
+    coarse = few_levels(margins, columns).coarse
+    width = 1 + max(int(own.max()) for own in coarse)
+    pairs = list(combinations_with_replacement(range(len(columns)), 2))
+    size = 2 * n_groups * width**2
+
+    def of(rows: Encoded, _: Whole) -> np.ndarray:
+        fine, cell = columns.levels(rows), 2 * rows.s + (rows.y > 0)
+        level = [own[one] for own, one in zip(coarse, fine.T, strict=True)]
+        codes = [(cell * width + level[i]) * width + level[j] for i, j in pairs]
+        return np.concatenate([np.bincount(code, minlength=size) for code in codes])
+
+    return Question("tables", len(pairs) * size, of, counts=True)
+
+
 def table_parts(tables: np.ndarray, margins: Margins) -> Callable[[int, int], np.ndarray]:
     """Of the sum of all :func:`two_way_tables`, the table [C, K_i, K_j] of columns i and j."""
     c, sizes = len(margins.n), margins.sizes
@@ -137,9 +166,12 @@ def table_parts(tables: np.ndarray, margins: Margins) -> Callable[[int, int], np
 
 
 def anchor_rates(thetas: np.ndarray, strata: Strata, schema: Schema) -> Question:
-    """Sums of smooth rates of models, by set, of rows as if of the set's group."""
-    n_groups, sets, group = len(schema.groups), strata.sets, strata.group
-    labels = np.flatnonzero(strata.drawn.sum(axis=1) > 1)  # of the block, and scored as one group
+    """Return the question for sums of models' smooth rates by set that is drawn from.
+
+    The rows of a label of the block are scored as if they were of its largest group.
+    """
+    n_groups, sets, group = len(schema.groups), strata.drawn, strata.group
+    labels = np.flatnonzero(sets.sum(axis=1) > 1)  # of the block
 
     def of(rows: Encoded, whole: Whole) -> np.ndarray:
         cell, wide = 2 * rows.s + (rows.y > 0), rows._replace(x=expand(rows.x, schema))

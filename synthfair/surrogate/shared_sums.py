@@ -262,7 +262,7 @@ def _exchanges(plan: Plan) -> Generator[tuple[Question, ...], list[np.ndarray], 
         sums = sums._replace(edges=np.array(edges), pairs=pairs)
     thetas = plan.models(sums, margins)
     (rates,) = yield (anchor_rates(thetas, margins.strata, plan.schema),)
-    return sums._replace(thetas=thetas, rates=rates.reshape(len(margins.strata.sets), -1))
+    return sums._replace(thetas=thetas, rates=rates.reshape(len(margins.n), -1))
 
 
 def _values(

@@ -30,9 +30,9 @@ class Strata(NamedTuple):
         drawn: [P, 2 G] the sets that records are drawn from, without a cell in common: cells, and
             the labels of the block.
         tilted: [T, 2 G] the groups of the block, whose sums the weights of its records meet, too.
-        group: [P + T] as whose rows those of a set are scored. A model's score depends on the
-            group, and a sum of scores over a label would tell how many of its rows are whose: there
-            it is the block's largest group.
+        group: [P] as whose rows those of a set that is drawn from are scored. A model's score
+            depends on the group, and a sum of scores over a label would tell how many of its rows
+            are whose: there it is the block's largest group.
     """
 
     rows: np.ndarray
@@ -104,7 +104,7 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
         return alone(rows, (rows >= k_min) & ~np.repeat(whole, 2))
 
     single = alone(rows, (rows >= k_min) & ~np.repeat(block, 2))
-    inside, label, every = np.repeat(block, 2), np.arange(len(rows)) % 2, np.arange(len(block))
+    inside, label = np.repeat(block, 2), np.arange(len(rows)) % 2
     return Strata(
         rows,
         np.concatenate([single.cells, np.flatnonzero(inside)]),
@@ -112,7 +112,7 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
         few.ravel() & ~inside,
         np.concatenate([single.drawn, [inside & (label == y) for y in (0, 1)]]),
         np.repeat(np.eye(len(block), dtype=bool)[block], 2, axis=1),
-        np.concatenate([single.group, [np.where(block, size, -1).argmax()] * 2, every[block]]),
+        np.concatenate([single.group, [np.where(block, size, -1).argmax()] * 2]),
     )
 
 
