@@ -184,10 +184,10 @@ def test_the_selection_rate_needs_every_group():
 @pytest.mark.parametrize(
     ("table", "settings", "complaint"),
     [
-        (TABLE.assign(paid="yes"), {}, "'paid' holds only 'yes'.*--release surrogate"),
+        (TABLE.assign(paid="yes"), {}, "'paid' holds only 'yes'.*release = surrogate"),
         (TABLE.assign(paid="no"), {}, "'paid' holds only 'no'"),
         (TABLE.assign(town="b"), {}, r"'town', among all rows, holds only \['b'\]"),
-        (TABLE.query("town == 'a' or paid == 'no'"), {"notion": "equal_opportunity"}, "among rows with paid=yes, holds only .'a'.;.*--release surrogate"),
+        (TABLE.query("town == 'a' or paid == 'no'"), {"notion": "equal_opportunity"}, "among rows with paid=yes, holds only .'a'.;.*release = surrogate"),
         (TABLE.query("town == 'a' or paid == 'yes'"), {"notion": "equalized_odds"}, "among rows with paid=no, holds only"),
         (TABLE.head(49), {}, "49 rows; a release needs at least 50"),
     ],
