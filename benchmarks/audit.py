@@ -16,6 +16,9 @@ the system's. Rates of success, with the intervals of Clopper and Pearson, bound
 ``open``: files without epsilon. An attacker who knows all other rows makes both files that there
 may be, and compares. One who knows the target and the population, but not the client's rows, makes
 files of rows drawn anew from the population, each with half of all targets (Carlini et al. 2022).
+
+``membership``: the best linear test on the sums that a file tells, by what is in
+:mod:`benchmarks.membership`.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from sklearn.metrics import roc_auc_score
 
 import synthfair as sf
 from benchmarks.harness import Experiment, main, surrogates_version
+from benchmarks.membership import MEMBERSHIP
 from benchmarks.showing import page_of
 from synthfair.config.client_settings import ReleaseConfig
 from synthfair.data.datasets import SOURCES
@@ -308,7 +312,7 @@ OPEN = Experiment(
     sources=lambda _: SOURCES["dutch"], behind=behind, parallel=True,
 )  # fmt: skip
 
-EXPERIMENTS = (PRIVATE, OPEN)
+EXPERIMENTS = (PRIVATE, OPEN, MEMBERSHIP)
 
 if __name__ == "__main__":
     main(__doc__, "audit", *EXPERIMENTS)

@@ -175,8 +175,11 @@ def decision(surrogates: Runs, fair: Runs) -> list[object]:
     return lines if len(lines) == len(settings) else []
 
 
-def audit(private: Runs, exact: Runs) -> Parts:
-    """Attacks on files with epsilon, by counts of all runs; and on files without, means of runs."""
+def audit(private: Runs, exact: Runs, members: Runs) -> Parts:
+    """Return attacks on files with epsilon, by counts of all runs, and without, by their means.
+
+    The last are those by the sums that a file tells.
+    """
     lines, without = [], []
     for (target, epsilon, quiet), both in private.by("target", "epsilon", "quiet").items():
         aucs, rates, least, most = [], [], [], (0.0, 0.0)
@@ -203,7 +206,18 @@ def audit(private: Runs, exact: Runs) -> Parts:
             " / ".join(f"{one.mean:.0%}" for one in changed),
         )
         without.append((target, *texts))
-    return {"rows": lines if exact else [], "without": without, "confidence": CONFIDENCE}
+    told = [
+        (
+            f"{setting.table}, {own[0].values.rows:,} rows",
+            "none" if setting.epsilon == np.inf else f"{setting.epsilon:g}",
+            f"{own.mean('auc').text('.2f')} ({setting.most:.2f})",
+            own.mean("found").text(".3f"),
+            f"{own.mean('before').mean:.3f} → {own.mean('after').mean:.3f}",
+        )
+        for setting, own in members.by().items()
+    ]
+    rows = lines if exact and members else []
+    return {"rows": rows, "without": without, "told": told, "confidence": CONFIDENCE}
 
 
 def methods(every: Runs) -> Parts:
@@ -406,7 +420,7 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "table2": (table2, "table2 table2"), "covariance": (covariance_lines, "table2 covariance"),
     "epsilon": (epsilon, "privacy"), "decision": (decision, "records", "privacy"),
     "disclosure": (disclosure_lines, "disclosure"),
-    "audit": (audit, "audit private", "audit open"),
+    "audit": (audit, "audit private", "audit open", "audit membership"),
     "trainers": (trainers_lines, "trainers"), "any_learner": (any_learner_lines, "records"),
     "additive": (additive, "additive"), "alternatives": (alternatives, "alternatives"),
     "unreliable": (unreliable, "unreliable"),

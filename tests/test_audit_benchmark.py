@@ -10,7 +10,9 @@ from scipy.stats import binom, norm
 import synthfair as sf
 from benchmarks import audit, texts
 from benchmarks.audit import AuditSetting, OpenValues, PrivateValues
+from benchmarks.membership import MemberSetting, MemberValues, terms_of, told_by
 from benchmarks.runs import Run, Runs
+from synthfair.data.batches import in_memory
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.privacy import queries
 from synthfair.privacy.accounting import epsilon_of, mu_for
@@ -129,7 +131,11 @@ def test_the_page_counts_all_runs_together_and_marks_what_is_above():
         for kind in audit.KINDS
         for run in runs(AuditSetting(kind, np.inf, "random"), OpenValues(0.52, 0.002, 1.0))
     )
-    parts = texts.audit(private, exact)
+    setting = MemberSetting("dutch", 100, 50, 1.0)
+    members = Runs(runs(setting, *[MemberValues(604, auc, 0.01, 0.8, 0.9) for auc in (0.5, 0.6)]))
+    parts = texts.audit(private, exact, members)
+    told = "dutch, 604 rows", "1", "0.55 ± 0.07 (0.57)", "0.010 ± 0.000", "0.800 → 0.900"
+    assert parts["told"] == [told]
     usual, quiet = parts["rows"]
     most = f"{audit.bounds(64, 64, 0, 64)[1]:.1f}"
     both = "0.50 ± 0.00 / 0.50 ± 0.00 (0.86)", "0.50 : 0.50 / 0.50 : 0.50"
@@ -138,3 +144,22 @@ def test_the_page_counts_all_runs_together_and_marks_what_is_above():
     assert quiet[0] == "extreme, noise divided by 30"
     assert quiet[4] == f"{most} **above** / {most} **above** ({most})"
     assert parts["without"] == [("random", "0.52 / 0.52", "0.0020 / 0.0020", "100% / 100%")]
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_the_sums_that_a_file_tells_are_those_that_it_was_made_of(epsilon):
+    """The combinations are solved for exactly; counts of records are near the sums."""
+    config = sf.SurrogateConfig(epsilon=epsilon, delta=epsilon and 1e-6)
+    plan, rows = make.Plan(config, SCHEMA), sf.encode(TABLE, SCHEMA)
+    sums = make.read_sums(in_memory(rows), config, SCHEMA)
+    file = make.surrogate_of(sums, plan)
+    told, terms = told_by(file, plan, sums), terms_of(rows, plan, sums)
+    assert told
+    cell = 2 * rows.s + (rows.y > 0)
+    for c, one in told.items():
+        true = terms.met[cell == c].sum(axis=0)
+        wanted = one.directions @ (true if epsilon else 5 * np.rint(true / 5))
+        off = one.sums[: len(wanted)] - wanted
+        errors = np.sqrt(np.diag(one.errors)[: len(wanted)])
+        assert np.abs(off).max() < (5.5 * errors.max() if epsilon else 1e-3)
+        assert len(wanted) > 5
