@@ -116,7 +116,6 @@ def test_a_notion_has_fairlearns_name_too_and_an_unknown_one_is_a_line(make):
 @pytest.mark.parametrize(
     "words",
     [
-        "client --data t.csv --schema s.json --output r.parquet --release fair",
         "server r.parquet --schema s.json --output out",
         "evaluate --model m.json --data t.csv",
         "compare adult --output out",

@@ -58,7 +58,7 @@ class TestCommand:
         said = capsys.readouterr()
         assert "refine has not come to the optimum" in said.err
         first = read_model(there / "out" / "model.json")
-        start = ["--start", str(there / "out" / "model.json"), "--force"]
+        start = ["--start", str(there / "out" / "model.json"), "--force", "--again"]
         assert main(self.args(there, *more, *start, "--rounds", "8")) == 0
         assert "refine has not come" not in capsys.readouterr().err
         assert read_model(there / "out" / "model.json").converged
