@@ -92,11 +92,13 @@ class Told(NamedTuple):
     """What the file tells of a cell.
 
     Attributes:
+        n: number of rows, rounded or noisy.
         directions: [k, m] of the functions that weights meet, those whose sums are solved for.
         sums: [k + l] these, and of the functions that records are drawn by.
         errors: [k + l, k + l] covariance of the errors of these sums.
     """
 
+    n: float
     directions: np.ndarray
     sums: np.ndarray
     errors: np.ndarray
@@ -153,7 +155,7 @@ def told_by(file: Surrogate, plan: Plan, sums: Sums) -> dict[int, Told]:
         errors = block_diag(
             (directions * terms.met_sd**2) @ directions.T, np.diag(terms.drawn_sd**2 + COUNTED)
         )
-        found[int(c)] = Told(directions, np.append(solved, drawn), np.asarray(errors))
+        found[int(c)] = Told(float(n), directions, np.append(solved, drawn), np.asarray(errors))
     return found
 
 
@@ -175,9 +177,9 @@ def run_membership(setting: MemberSetting, seed: int, *, smoke: bool) -> MemberV
         inside, outside = (some[cell[some] == c] for some in (members, others))
         if len(known) < ENOUGH:
             continue
-        f, weight = terms.of(known, one), len(inside)
+        f = terms.of(known, one)
         mean, cov = f.mean(axis=0), np.cov(f.T, bias=True)
-        way = np.linalg.solve(weight * cov + one.errors, one.sums - weight * mean)
+        way = np.linalg.solve(one.n * cov + one.errors, one.sums - one.n * mean)
         scale = np.sqrt(way @ cov @ way)
         scores += [
             (is_in, float(z))
