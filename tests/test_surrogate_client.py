@@ -119,7 +119,7 @@ def test_pairs_with_few_rows_are_named_in_words_with_what_to_do():
     config = CONFIG.model_copy(update={"k_min": 21})
     said = fit_warnings(sf.distill_table(some, SCHEMA, config))[0]
     assert said.startswith("fewer than 21 rows (k_min): town=a with paid=no. The release has sums")
-    assert "Lower k_min (--k-min" in said
+    assert "Lower k_min (at least 5" in said
     assert "another organisation" in said
     assert "merge small groups" in said
     private = sf.SurrogateConfig(epsilon=50.0, delta=1e-3, k_min=60)
@@ -136,7 +136,7 @@ def test_groups_that_are_left_out_are_named_in_words():
     (said,) = fit_warnings(sf.distill_table(few, SCHEMA, CONFIG.model_copy(update={"k_min": 21})))
     assert said.startswith("left out, so that a model will not know of them: town=a with paid=no")
     assert "each has fewer than 21 rows (k_min), or would tell" in said
-    assert "Lower k_min (--k-min" in said
+    assert "Lower k_min (at least 5" in said
 
 
 def test_a_client_without_a_pair_is_told_the_rows_of_each_and_what_to_do():
@@ -148,7 +148,7 @@ def test_a_client_without_a_pair_is_told_the_rows_of_each_and_what_to_do():
     for (town, paid), n in counts.items():
         assert f"town={town} with paid={paid} has {n}" in said
     assert "the 50 rows that k_min asks for" in said
-    assert "--k-min" in said
+    assert "k_min" in said
     assert "merge small groups" in said
 
 

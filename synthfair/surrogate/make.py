@@ -79,7 +79,7 @@ LEAST_WEIGHT = 1e-6
 """Of a record; others are left out."""
 
 REMEDIES = (
-    "Lower k_min (--k-min, at least 5; it is published), make one release of your rows and another"
+    "Lower k_min (at least 5; it is published), make one release of your rows and another"
     " organisation's, or merge small groups (in the schema, by 'unlisted')"
 )
 """What a client can do whose pairs of group and label have too few rows."""
@@ -218,7 +218,8 @@ class Plan:
                     f"no pair of {schema.sensitive_name} and {schema.label} has the {config.k_min}"
                     " rows that k_min asks for, nor have two groups and both labels; or all groups"
                     " are left out, as they would tell of the pairs that have not:"
-                    f" {shown(pairs)}. {REMEDIES}"
+                    f" {shown(pairs)}. {REMEDIES}",
+                    "k_min",
                 )
             margins = make_margins(sums.histograms, strata, self.columns, step=self.step, sd=sd)
             if not self._tells(margins, sums):
@@ -242,7 +243,9 @@ class Plan:
                 f" that reaches k_min = {config.k_min} and {3 * noise:.0f}, three"
                 " standard deviations of its noise. Lower k_min or raise epsilon (both are"
                 " published), make one release of your rows and another organisation's, or merge"
-                " small groups (in the schema, by 'unlisted')"
+                " small groups (in the schema, by 'unlisted')",
+                "k_min",
+                "epsilon",
             )
         table = rows.reshape(-1, 2)
         groups, labels = (np.maximum(table.sum(axis=a, keepdims=True), 0.0) for a in (1, 0))
