@@ -92,6 +92,7 @@ class SiteTraining:
         import jax
 
         from synthfair.federated.engine import key_from
+        from synthfair.federated.single_rows import require_alike
 
         if self._training is None or self._training.agreement != agreement:
             self._training, self._rows = _read(request, agreement), None
@@ -99,6 +100,10 @@ class SiteTraining:
         with refused_as("message"):
             state = unpack(request.carried, training.state)
         plan, task = training.setup.plan, None
+        if plan.algorithm.additive and not plan.secure and agreement.config.get("epsilon") is None:
+            limits, path = request.settings.limits, str(request.settings.data)
+            least, own = (limits.k_min, limits.value_rows), training.users.rows_of(0)
+            require_alike(plan.algorithm, state, own, request.schema, source=path, least=least)
         if plan.secure:  # the round's sum, as the site plans it
             task = agreed_task(request)
             if task.what != plan.secure.what:
@@ -142,7 +147,6 @@ def _read(request: Request, agreement: Agreement) -> _LocalTraining:
 
     from synthfair.data.encode import content_sha256, encode, in_content_order
     from synthfair.data.tables import read_table
-    from synthfair.federated.refine import require_large_pairs
     from synthfair.federated.user_data import make_user_data
 
     with refused_as("settings"):
@@ -156,9 +160,6 @@ def _read(request: Request, agreement: Agreement) -> _LocalTraining:
     if len(rows.y) < (least or 0):
         who = "the site's limits say" if private else "the job says"
         raise InputError(f"{path}: {len(rows.y)} rows; {who} at least {least}")
-    if agreement.config.method == "refine" and not setup.plan.secure:
-        k_min = request.settings.limits.k_min
-        require_large_pairs(rows.s, rows.y, k_min, request.schema, str(path))
     user = np.zeros(len(rows.y), int)
     data = make_user_data(rows, user, request.schema, agreement.config, all_groups=False)
     run = agreement.run(request.schema, content_sha256([rows]))

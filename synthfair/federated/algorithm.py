@@ -35,7 +35,10 @@ class Algorithm(Protocol):
 
     Attributes:
         additive: whether the sum of the reports of two users is the report of their rows together.
-            Where nothing is clipped, a cohort is then computed as one user, which is faster.
+            Where nothing is clipped, a cohort is then computed as one user, which is faster. Such
+            an algorithm has ``weights(state, rows)``, too, which gives the
+            :class:`synthfair.federated.single_rows.RowWeights` in its report: a site reports sums
+            without protection only where no row stands out.
 
     Example:
         This one counts the rows of a cohort; :func:`synthfair.federated.engine.run` runs it.

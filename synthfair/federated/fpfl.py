@@ -25,6 +25,7 @@ from synthfair.federated.algorithm import AtLeast0, Positive, Share, algorithm, 
 from synthfair.federated.method_settings import CohortSettings, TrainingPlan, UserPrivacySettings
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, ParityNotion, RateSums, is_right
+from synthfair.federated.single_rows import RowWeights
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows
 from synthfair.model import Params
@@ -230,6 +231,19 @@ class Fpfl:
 
         (loss_gradient, rate_gradients), totals = jax.jacrev(sums, has_aux=True)(state.params)
         return self._scale(Statistics(loss_gradient, rate_gradients, totals), 1)
+
+    def weights(self, state: FpflState, rows: UserRows) -> RowWeights:
+        """Return how much rows add to the sums: norms of gradients, by output of a layer."""
+
+        def of_row(row: UserRows) -> tuple[Any, CohortSums]:
+            one = UserRows(*(part[None] for part in row))
+            *gradients, sums = self.report(state, one, jax.random.key(0))
+            return jax.tree.map(lambda leaf: jnp.linalg.norm(leaf, axis=-1), gradients), sums
+
+        by_row = jax.lax.map(of_row, rows, batch_size=100)
+        parts = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), by_row)
+        members = jnp.vstack([parts[1].rows, *parts[1].rates.counts])
+        return RowWeights(members, parts, jnp.zeros((0, len(rows.y))))
 
     def _scale(self, statistics: Statistics, power: int) -> Statistics:
         """Scales all but the gradient of the loss, for sending (1) or as received (-1)."""

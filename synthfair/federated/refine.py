@@ -12,8 +12,9 @@ Safaryan et al. (2022), *FedNL: making Newton-type methods applicable to federat
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +30,7 @@ from synthfair.federated.algorithm import AtLeast0, Count, Positive, algorithm, 
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import report_size, run
 from synthfair.federated.method_settings import TrainingPlan, UserPrivacySettings
+from synthfair.federated.single_rows import RowWeights
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import derivative, logistic
@@ -120,24 +122,6 @@ def require_counts(sums: Sums, most: float) -> None:
         raise ValueError("its counts of rows are none that a client can have")
 
 
-def require_large_pairs(s: Any, y: Any, k_min: int, schema: Schema, source: str) -> None:
-    """Refuses to sum rows of which a pair of group and label has few, unless none.
-
-    Sums over one label are a half of the sum and the difference of those over both, so that k_min
-    rows of a group do not hide few of its rows with one label.
-
-    Raises:
-        InputError: names the pair.
-    """
-    rows = np.bincount(2 * np.asarray(s, int) + (np.asarray(y) > 0), minlength=2)
-    for cell in np.flatnonzero((rows > 0) & (rows < k_min)):
-        pair = f"{schema.sensitive_name} = {schema.groups[cell // 2]!r} and label {'-+'[cell % 2]}1"
-        raise InputError(
-            f"{source}: {rows[cell]} rows with {pair}, and k_min is {k_min}: sums would tell of few"
-            " persons; take part in secure sums, or in none"
-        )
-
-
 class RefineState(NamedTuple):
     """The state of the server."""
 
@@ -203,34 +187,31 @@ class Refine:
 
     def report(self, state: RefineState, rows: UserRows, key: jax.Array) -> Sums:  # noqa: ARG002
         """The sums at all candidates."""
-        members = rows.s[:, 0] == jnp.arange(self.penalty.n_groups)[:, None]
-        groups = strata(rows.y, self.penalty.notion)[:, None] & members
-        groups = groups.reshape(-1, len(rows.y))
-        weights = jnp.vstack([jnp.ones_like(groups[0]), groups]) * rows.weight
-        upper = jnp.triu_indices(rows.a.shape[1])
-        is_linear = isinstance(self.penalty, CovariancePenalty)
-
-        def loss(scores: jax.Array) -> jax.Array:
-            return logistic(rows.y * scores)
+        weights, upper = self.weights(state, rows), jnp.triu_indices(rows.a.shape[1])
+        (values, slopes), bends = weights.sums, weights.products
 
         def curvature(weight: jax.Array) -> jax.Array:
             return ((rows.a.T * weight) @ rows.a)[upper]
 
-        def at(theta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-            scores, values, slopes, bends = rows.a @ theta, [], [], []
-            for function in (loss, self.penalty.term):
-                values.append(function(scores))
-                slopes.append(derivative(function, scores))
-                bends.append(derivative(lambda z, f=function: derivative(f, z), scores))
-            # Of each row of weights: the first is of losses, the others are of the penalty's terms.
-            first, second, third = (
-                weights * jnp.vstack([own[0], jnp.tile(own[1], (len(groups), 1))])
-                for own in (values, slopes, bends)
-            )
-            third = third[:1] if is_linear else third
-            return first.sum(axis=1), second @ rows.a, jax.lax.map(curvature, third)
+        curvatures = jax.lax.map(curvature, bends.reshape(-1, bends.shape[-1]))
+        curvatures = curvatures.reshape(*bends.shape[:-1], -1)
+        return Sums(weights.members.sum(axis=1), values.sum(axis=2), slopes @ rows.a, curvatures)
 
-        return Sums(weights.sum(axis=1), *jax.lax.map(at, state.candidates))
+    def weights(self, state: RefineState, rows: UserRows) -> RowWeights:
+        """Return the weights of rows in the sums of a report, [C, 1 + K G, R] at the candidates."""
+        groups = rows.s[:, 0] == jnp.arange(self.penalty.n_groups)[:, None]
+        groups = (strata(rows.y, self.penalty.notion)[:, None] & groups).reshape(-1, len(rows.y))
+        members = jnp.vstack([jnp.ones_like(groups[0]), groups]) * rows.weight
+        scores, parts = state.candidates @ rows.a.T, []
+
+        # Values, slopes and bends; the first sum is of losses, the others of the penalty's terms.
+        functions = (lambda z: logistic(rows.y * z)), self.penalty.term
+        for _ in range(3):
+            loss, term = (function(scores)[:, None] for function in functions)
+            parts.append(jnp.concatenate([members[:1] * loss, members[1:] * term], axis=1))
+            functions = [partial(derivative, function) for function in functions]
+        is_linear = isinstance(self.penalty, CovariancePenalty)
+        return RowWeights(members, parts[:2], parts[2][:, :1] if is_linear else parts[2])
 
     # Server, after each exchange
 

@@ -31,8 +31,8 @@ from synthfair.federated.refine import (
     Sums,
     refined,
     require_counts,
-    require_large_pairs,
 )
+from synthfair.federated.single_rows import LEAST_ROWS, require_alike
 from synthfair.federated.user_data import make_user_data
 from synthfair.federated.users import UserRows
 from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
@@ -136,8 +136,8 @@ def answer_question(
 
     Raises:
         BudgetError: the ledger does not allow it, see :mod:`synthfair.privacy.ledger`.
-        InputError: an input is refused, a pair is too small, or the output exists or cannot be
-            written.
+        InputError: an input is refused, a pair is too small, a row stands out, or the output exists
+            or cannot be written.
     """
     schema = read_schema(schema_path)
     book = Ledger(ledger or Ledger.for_table(data).path, again=again)
@@ -162,11 +162,12 @@ def answer_question(
                 f"{question_path}: candidates: must have {n_inputs} numbers each, one an input"
             )
 
-        # The sums of rows of which no pair is small.
-        require_large_pairs(rows.s, rows.y, k_min, schema, str(data))
+        # The sums of rows of which no pair is small, and no row stands out.
         candidates = jnp.asarray(question.candidates)
         state = refine.init(_KEY(0))._replace(candidates=candidates)
-        sums = jax.device_get(jax.jit(refine.report)(state, one.users.rows_of(0), _KEY(0)))
+        own = one.users.rows_of(0)
+        require_alike(refine, state, own, schema, source=str(data), least=(k_min, LEAST_ROWS))
+        sums = jax.device_get(jax.jit(refine.report)(state, own, _KEY(0)))
         numbers = np.concatenate([part.ravel() for part in sums])
         if not np.isfinite(numbers).all():
             raise InputError(f"{question_path}: candidates: are so large that sums are no numbers")

@@ -71,6 +71,8 @@ class Limits(BaseModel):
             ledger must have a limit (``python -m synthfair ledger``).
         k_min: least rows that a sum in a surrogate is over, and of a group in exact sums that the
             server sees.
+        value_rows: least rows that have a value of a column, unless none has it, in each set whose
+            exact sums the server sees, see :mod:`synthfair.federated.single_rows`.
         most_rounds: of training in which a report may leave without noise of the site's own, over
             all jobs: then the server sees it, also where the server adds noise for all others.
         most_rounds_of_job: rounds of one training, of whatever kind.
@@ -91,6 +93,7 @@ class Limits(BaseModel):
     again: bool = False
     least_epsilon_left: float = Field(default=0.0, ge=0, le=LARGEST_EPSILON)
     k_min: int = Field(default=50, ge=1)
+    value_rows: int = Field(default=10, ge=10)
     most_rounds: int = Field(default=0, ge=0)
     most_rounds_of_job: int = Field(default=10_000, ge=1)
     most_width: int = Field(default=1000, ge=0)

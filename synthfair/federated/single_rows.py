@@ -1,0 +1,111 @@
+"""What exact sums over rows must not tell: the record of a row that hardly any other resembles.
+
+A sum of w_i a_i a_i' over rows i has a line for each input c, the sum of w_i a_ic a_i. Where few
+rows have c, or one weighs far more than the others, the line over its entry at c is their record.
+So a site answers where many rows have each value, and where no row outweighs the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from synthfair.data.schema import Categorical, Schema
+from synthfair.errors import InputError
+from synthfair.federated.users import UserRows
+
+LEAST_ROWS = 10
+"""Rows that must have a value in each set of rows that is summed, unless none has it."""
+
+MOST_OF_SUM, MOST_OF_LINE = 0.1 * (1 + 1e-6), 0.5
+"""Largest share that a row may have of the absolute weights in a sum, and in a line of a sum of
+products: there it must not outweigh all others that have the same value."""
+
+
+class RowWeights(NamedTuple):
+    """The weights of the rows in each sum of a report.
+
+    Attributes:
+        members: [S, R] not 0 where a row is in a set that is summed; all are in the first.
+        sums: arrays [..., R].
+        products: [..., R], in sums of products of a row's inputs.
+    """
+
+    members: jax.Array
+    sums: Any
+    products: jax.Array
+
+
+def require_alike(
+    algorithm: Any, state: Any, rows: UserRows, schema: Schema, *, source: str, least: Sequence[int]
+) -> None:
+    """Refuse to report sums that would tell the records of few rows.
+
+    The values of a column are counted in each set that is summed, and in the rows of no set but the
+    first, whose sums follow from the others.
+
+    Args:
+        algorithm: that reports sums, with ``weights(state, rows)``: see :class:`RowWeights`.
+        state: of the server, whose params may have been chosen to single a row out.
+        rows: R of them, all of weight 1.
+        schema: of the rows.
+        source: what to call the table.
+        least: rows that a pair of group and label must have, and a value, unless none has it. Sums
+            over one label follow from those over both: a large group does not hide few of a label.
+
+    Raises:
+        InputError: names values and numbers of rows, and what to merge; or a row outweighs others.
+    """
+    weights: RowWeights = jax.device_get(_weights(algorithm, state, rows))
+    members, lines, refused = weights.members > 0, [], []
+    sets = [one for one in (*members, ~members[1:].any(axis=0)) if one.any()]
+    for can_merge, names, block in _values(rows, schema):
+        must, lines = least[bool(lines)], [*lines, *np.abs(block).T]
+        counts = np.array([np.count_nonzero(block[one], axis=0) for one in sets])
+        small = (counts > 0) & (counts < must)
+        if not small.any():
+            continue
+        # Those with few rows become one category, with the smallest others that it takes.
+        few, total = small.any(axis=0), np.where(counts[0] > 0, counts[0], np.inf)
+        order, remedy = np.lexsort((total, ~few)), "leave it out"
+        for k in range(np.isfinite(total).sum() - 1, few.sum() - 1, -1):
+            together = counts[:, order[:k]].sum(axis=1)
+            if can_merge and ((together == 0) | (together >= must)).all():
+                remedy = f"make one category of {', '.join(names[i] for i in order[:k])}"
+        where, which = np.unravel_index(np.where(small, counts, must).argmin(), counts.shape)
+        found = f"{counts[where, which]} of {sets[where].sum()} rows have {names[which]}"
+        refused.append(f"{found}, which must be none or {must} ({remedy})")
+
+    # No row outweighs the others in a sum, or in a line of one.
+    shares = [(leaf, MOST_OF_SUM) for leaf in jax.tree.leaves(weights)]
+    shares += [(weights.products * line, MOST_OF_LINE) for line in lines]
+    alone = any((abs(w).max(axis=-1) > most * abs(w).sum(axis=-1)).any() for w, most in shares)
+    if refused := refused or ["one row outweighs others at the params asked for"] * alone:
+        raise InputError(
+            f"{source}: exact sums would tell the records of few rows: {'; '.join(refused)}. Take"
+            " part in secure sums with noise, which need none of this, or in none"
+        )
+
+
+def _values(rows: UserRows, schema: Schema) -> Iterator[tuple[bool, list[str], np.ndarray]]:
+    """Yield, for pairs and each column, if values can be merged, these, and [R, values] of rows."""
+    pairs = [schema.pair(g, y) for g in range(len(schema.groups)) for y in (-1, 1)]
+    yield False, pairs, np.eye(len(pairs))[2 * np.asarray(rows.s[:, 0]) + (np.asarray(rows.y) > 0)]
+    blocks = schema.encoded_blocks
+    split = np.split(np.asarray(rows.a), np.cumsum([*map(len, blocks.values())]), axis=1)
+    for (name, names), block in zip(blocks.items(), split, strict=False):
+        if isinstance(column := schema.columns.get(name), Categorical):
+            # The first of two categories has no encoded column, and an unknown value has none.
+            first = column.categories[0] if len(column.categories) == 2 else "(unknown)"
+            yield True, [*names, f"{name}={first}"], np.c_[block, 1 - block.sum(axis=1)]
+        else:
+            # A number that nearly all rows have tells the others, as 0 does.
+            yield False, [*names, *names], np.c_[block, block - np.median(block, axis=0)]
+
+
+@jax.jit
+def _weights(algorithm: Any, state: Any, rows: UserRows) -> RowWeights:
+    return algorithm.weights(state, rows)
