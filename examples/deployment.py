@@ -102,7 +102,7 @@ UPLOAD = {
     "server": {"penalty": FAIR.penalty, "rho": FAIR.rho_o},
     "timeout": 300,
 }
-ROUNDS = {"train": {"method": "fpfl", "rounds": 200, "learning_rate": 1.0}, "timeout": 60}
+ROUNDS = {"train": {"method": "fedavg", "rounds": 200}, "most_rows": 2000, "timeout": 60}
 OPEN = Scenario({"single_shot": UPLOAD, "train": ROUNDS}, LIMITS)
 
 # Fewer rounds, whose clipped reports two aggregators add up.

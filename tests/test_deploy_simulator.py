@@ -12,7 +12,7 @@ import psutil
 import pytest
 from conftest import make_schema
 from one_upload import processes_of
-from test_deploy_training import FPFL, ROWS, in_process
+from test_deploy_training import FPFL, MANY, in_process
 from two_sites import NAMES, World
 
 import synthfair as sf
@@ -79,7 +79,7 @@ def simulate(job, workspace):
 
 @pytest.mark.slow
 def test_rounds_in_the_simulator_give_the_numbers_of_one_process(tmp_path):
-    world, workspace = World(tmp_path, rows=ROWS), tmp_path / "simulator" / "workspace"
+    world, workspace = World(tmp_path, rows=MANY), tmp_path / "simulator" / "workspace"
     for name in NAMES:
         world.limit(name, most_rounds=FPFL["rounds"])
     simulate(make_job(world, FPFL), workspace)
@@ -90,7 +90,7 @@ def test_rounds_in_the_simulator_give_the_numbers_of_one_process(tmp_path):
         NAMES, "ok"
     )
     theta = sf.read_model(output / "model.json").theta
-    np.testing.assert_allclose(theta, in_process(FPFL).model.theta, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(theta, in_process(FPFL, MANY).model.theta, rtol=1e-9, atol=1e-11)
     for name in NAMES:
         events = Trace(workspace / name / "synthfair" / TRACE).events()
         assert {(event.job, event.code) for event in events} == {("simulate_job", "ok")}

@@ -73,7 +73,8 @@ def client(
 
     After surrogates, --answer takes the question of python -m synthfair.server --refine and writes
     the sums over this table that it asks for, which no epsilon covers: whoever asks can find out
-    what single rows hold. A pair of group and label with fewer than --k-min rows stops it.
+    what single rows hold. A pair of group and label with fewer than --k-min rows stops it, a value
+    of a column with fewer than 10, and a question in which one row outweighs the others.
 
         python -m synthfair.client --data DIR/client_0_train.csv \
             --schema DIR/schema.json --answer DIR/refine/1/question.json \

@@ -235,14 +235,15 @@ class Fpfl:
     def weights(self, state: FpflState, rows: UserRows) -> RowWeights:
         """Return how much rows add to the sums: norms of gradients, by output of a layer."""
 
-        def of_row(row: UserRows) -> tuple[Any, CohortSums]:
+        def of_row(row: UserRows) -> tuple[jax.Array, list[jax.Array]]:
             one = UserRows(*(part[None] for part in row))
             *gradients, sums = self.report(state, one, jax.random.key(0))
-            return jax.tree.map(lambda leaf: jnp.linalg.norm(leaf, axis=-1), gradients), sums
+            norms = jax.tree.map(lambda leaf: jnp.linalg.norm(leaf, axis=-1), gradients)
+            parts = [leaf for leaf in jax.tree.leaves((norms, sums)) if leaf.size]
+            return jnp.append(sums.rows, sums.rates.counts), parts
 
         by_row = jax.lax.map(of_row, rows, batch_size=100)
-        parts = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), by_row)
-        members = jnp.vstack([parts[1].rows, *parts[1].rates.counts])
+        members, parts = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), by_row)
         return RowWeights(members, parts, jnp.zeros((0, len(rows.y))))
 
     def _scale(self, statistics: Statistics, power: int) -> Statistics:

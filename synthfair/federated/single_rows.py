@@ -59,31 +59,32 @@ def require_alike(
     Raises:
         InputError: names values and numbers of rows, and what to merge; or a row outweighs others.
     """
-    weights: RowWeights = jax.device_get(_weights(algorithm, state, rows))
-    members, lines, refused = weights.members > 0, [], []
+    of_rows = jax.jit(type(algorithm).weights)  # compiled once for all rounds
+    weights: RowWeights = jax.device_get(of_rows(algorithm, state, rows))
+    members, lines, refused = weights.members > 0, {}, []
     sets = [one for one in (*members, ~members[1:].any(axis=0)) if one.any()]
     for can_merge, names, block in _values(rows, schema):
-        must, lines = least[bool(lines)], [*lines, *np.abs(block).T]
+        must = least[bool(lines)]
+        lines |= zip(names, np.abs(block).T, strict=True)
         counts = np.array([np.count_nonzero(block[one], axis=0) for one in sets])
-        small = (counts > 0) & (counts < must)
-        if not small.any():
-            continue
-        # Those with few rows become one category, with the smallest others that it takes.
-        few, total = small.any(axis=0), np.where(counts[0] > 0, counts[0], np.inf)
-        order, remedy = np.lexsort((total, ~few)), "leave it out"
-        for k in range(np.isfinite(total).sum() - 1, few.sum() - 1, -1):
-            together = counts[:, order[:k]].sum(axis=1)
-            if can_merge and ((together == 0) | (together >= must)).all():
-                remedy = f"make one category of {', '.join(names[i] for i in order[:k])}"
-        where, which = np.unravel_index(np.where(small, counts, must).argmin(), counts.shape)
-        found = f"{counts[where, which]} of {sets[where].sum()} rows have {names[which]}"
-        refused.append(f"{found}, which must be none or {must} ({remedy})")
+        if (small := (counts > 0) & (counts < must)).any():
+            # Those with few rows become one category, with the smallest others that it takes.
+            few, total = small.any(axis=0), np.where(counts[0] > 0, counts[0], np.inf)
+            order, remedy = np.lexsort((total, ~few)), "leave it out"
+            for k in range(np.isfinite(total).sum() - 1, few.sum() - 1, -1):
+                together = counts[:, order[:k]].sum(axis=1)
+                if can_merge and ((together == 0) | (together >= must)).all():
+                    remedy = f"make one category of {', '.join(names[i] for i in order[:k])}"
+            rare, fewest = names[order[0]], counts[small[:, order[0]], order[0]].min()
+            refused.append(f"rows with {rare}: {fewest}, must be none or {must} ({remedy})")
 
     # No row outweighs the others in a sum, or in a line of one.
-    shares = [(leaf, MOST_OF_SUM) for leaf in jax.tree.leaves(weights)]
-    shares += [(weights.products * line, MOST_OF_LINE) for line in lines]
-    alone = any((abs(w).max(axis=-1) > most * abs(w).sum(axis=-1)).any() for w, most in shares)
-    if refused := refused or ["one row outweighs others at the params asked for"] * alone:
+    shares = [("any value", leaf, MOST_OF_SUM) for leaf in jax.tree.leaves(weights)]
+    shares += [(name, weights.products * line, MOST_OF_LINE) for name, line in lines.items()]
+    for name, w, most in shares:
+        if not refused and (abs(w).max(axis=-1) > most * abs(w).sum(axis=-1)).any():
+            refused = [f"among rows with {name}, one outweighs others at the params asked for"]
+    if refused:
         raise InputError(
             f"{source}: exact sums would tell the records of few rows: {'; '.join(refused)}. Take"
             " part in secure sums with noise, which need none of this, or in none"
@@ -103,9 +104,5 @@ def _values(rows: UserRows, schema: Schema) -> Iterator[tuple[bool, list[str], n
             yield True, [*names, f"{name}={first}"], np.c_[block, 1 - block.sum(axis=1)]
         else:
             # A number that nearly all rows have tells the others, as 0 does.
-            yield False, [*names, *names], np.c_[block, block - np.median(block, axis=0)]
-
-
-@jax.jit
-def _weights(algorithm: Any, state: Any, rows: UserRows) -> RowWeights:
-    return algorithm.weights(state, rows)
+            others = [f"{name} unlike most" for name in names]
+            yield False, [*names, *others], np.c_[block, block - np.median(block, axis=0)]
