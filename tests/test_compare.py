@@ -243,7 +243,7 @@ class TestDemo:
         assert any("city, step 40 of 40" in words for _, _, words in demonstration[2])
 
     def test_its_folder_must_be_empty(self, demonstration):
-        with pytest.raises(sf.InputError, match="exists and is not empty"):
+        with pytest.raises(sf.InputError, match="is not empty; name another"):
             demonstrate(demonstration[1], lambda *_: None)
 
     def test_its_table_has_two_digits_and_says_what_did_not_converge(self, demonstration):

@@ -82,6 +82,9 @@ def test_what_cannot_be_run_is_left_out_with_its_reason(argv, tmp_path, capsys):
 
 def test_flags_that_exclude_each_other_are_refused(argv, capsys):
     assert main([*argv, "--by", "region", "--clients", "2"]) == 2
-    assert "makes one client of each value: give neither" in capsys.readouterr().err
+    assert (
+        "by: gives one client of each value; leave out clients and skew (--by)"
+        in capsys.readouterr().err
+    )
     assert main(["compare", argv[1], "--output", "x"]) == 2
     assert "or a file with --schema" in capsys.readouterr().err

@@ -25,7 +25,7 @@ from synthfair.errors import InputError
         (InputError("schema.json: label: missing"), REFUSED,
          "error: schema.json: label: missing\n"),
         (InputError("r.parquet: exists; force = true overwrites it", "force", "k_min"), REFUSED,
-         "error: r.parquet: exists; force = true overwrites it (--force, --k-min)\n"),
+         "error: r.parquet: exists; force = true overwrites it (--force) (--k-min)\n"),
         (EOFError(), REFUSED, "error: no release is made\n"),
         (KeyboardInterrupt(), INTERRUPTED, "interrupted\n"),
         (KeyboardInterrupt("the checkpoint holds step 5"), INTERRUPTED,

@@ -108,7 +108,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         run(*bound.args, **bound.kwargs)
         _flush()
     except (InputError, CycloptsError) as error:
-        return _fail(REFUSED, f"error: {error}{_flags(error)}")
+        flags = "".join(f" (--{name})" for name in getattr(error, "arguments", ())).replace(
+            "_", "-"
+        )
+        return _fail(REFUSED, f"error: {error}{flags}")
     except EOFError:  # Ctrl-D where the client asks whether to go on
         return _fail(REFUSED, "error: no release is made")
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
@@ -118,13 +121,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         return _fail(INTERRUPTED, f"interrupted: {stop}" if str(stop) else "interrupted")
     return DONE
-
-
-def _flags(error: Exception) -> str:
-    """Return the flags of the arguments that a message names, in brackets."""
-    names = error.arguments if isinstance(error, InputError) else ()
-    flags = ", ".join(f"--{name.replace('_', '-')}" for name in names)
-    return flags and f" ({flags})"
 
 
 def _flush() -> None:

@@ -156,14 +156,7 @@ def client(
     from synthfair.client import Options, RefusedReleaseError, distill_file
 
     details.unlink(missing_ok=True)  # an earlier release's checks vouch for no other
-    options = Options(
-        force=force,
-        key=key,
-        hold_out=hold_out,
-        accept_risk=accept_risk,
-        ledger=ledger,
-        again=again,
-    )
+    options = Options(force, key, hold_out, accept_risk, ledger, again=again)
     try:
         with ExitStack() as bars:
             show: Callable[..., None] = bars.enter_context(stage_bar())

@@ -56,9 +56,8 @@ LedgerFile = Annotated[
 Again = Annotated[
     bool,
     Parameter(
-        help="Consent to one more exact answer about the same rows. Two of them tell more than"
-        " each: whole rows that only one of them has, counts that only one of them hides; and what"
-        " an epsilon protects, an exact answer gives away."
+        help="Consent to one more exact answer about the same rows, though together they tell"
+        " whole rows or suppressed counts, and one after an epsilon gives away what that protects."
     ),
 ]
 

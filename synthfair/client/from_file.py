@@ -137,8 +137,7 @@ def distill_file(
         InputError: an input is refused, or the output exists, is being written by another run, or
             cannot be written.
     """
-    path = options.ledger or Ledger.for_table(data).path
-    ledger = Ledger(path, options.reserve, options.again)
+    ledger = Ledger(options.ledger or Ledger.for_table(data).path, options.reserve, options.again)
     require_distinct(ledger.path, data, schema_path)
     if not 0 <= options.hold_out <= 0.5:
         raise InputError(f"hold_out = {options.hold_out:g}: must be from 0 to 0.5")

@@ -78,8 +78,7 @@ def demonstrate(
     """
     if not force and folder.is_dir() and any(folder.iterdir()):
         raise InputError(
-            f"{folder}: exists and is not empty; name another, or force = true goes on in it",
-            "force",
+            f"{folder}: is not empty; name another, or force = true goes on in it", "force"
         )
 
     # The lenders and their tables.

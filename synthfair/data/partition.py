@@ -184,10 +184,7 @@ class Split:
     def __post_init__(self) -> None:
         """Refuses what excludes each other."""
         if self.by is not None and (self.clients is not None or self.skew is not None):
-            raise InputError(
-                f"by = {self.by!r} makes one client of each value: give neither clients nor skew",
-                "by", "clients", "skew",
-            )  # fmt: skip
+            raise InputError("by: gives one client of each value; leave out clients and skew", "by")
 
     @property
     def arguments(self) -> dict[str, int | float | str]:

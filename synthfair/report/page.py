@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Sequence
-from datetime import datetime
 from math import isnan
 from os import PathLike
 from pathlib import Path
@@ -162,11 +161,9 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
             first | {f"at most {lead.limit:g}?": verdict(s.gap_size, lead.limit)} | record
         )
     points = Table(("model", "accuracy", f"difference of {COMPARED[overview.gap]}"), rows)
-    measured = datetime.fromtimestamp((subject.runs[0].folder / METRICS).stat().st_mtime).date()
     return {
         "overview": overview,
         "answer": lead,
-        "date": f"{measured:%d %B %Y}".removeprefix("0"),
         "tiles": tiles(lead, overview.gap),
         "figure": (f"answer-{i + 1}" if i else "answer", answer_figure(lead, overview)),
         "points": points,

@@ -245,7 +245,6 @@ class Plan:
                 " published), make one release of your rows and another organisation's, or merge"
                 " small groups (in the schema, by 'unlisted')",
                 "k_min",
-                "epsilon",
             )
         table = rows.reshape(-1, 2)
         groups, labels = (np.maximum(table.sum(axis=a, keepdims=True), 0.0) for a in (1, 0))
