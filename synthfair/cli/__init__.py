@@ -108,10 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         run(*bound.args, **bound.kwargs)
         _flush()
     except (InputError, CycloptsError) as error:
-        flags = "".join(f" (--{name})" for name in getattr(error, "arguments", ())).replace(
-            "_", "-"
-        )
-        return _fail(REFUSED, f"error: {error}{flags}")
+        flags = [f" (--{name.replace('_', '-')})" for name in getattr(error, "arguments", ())]
+        return _fail(REFUSED, f"error: {error}{''.join(flags)}")
     except EOFError:  # Ctrl-D where the client asks whether to go on
         return _fail(REFUSED, "error: no release is made")
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
