@@ -389,7 +389,7 @@ class TestFiles:
             assert self.serve(there, answered) == 0
             found.append(json.loads(after.read_text())["candidates"])
             after.unlink()
-        np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+        np.testing.assert_allclose(found[0], found[1], rtol=1e-6, atol=1e-9)
         assert not np.allclose(found[0], found[2], rtol=1e-3)
 
     def test_tables_that_do_not_answer(self, there, answered, capsys):

@@ -32,6 +32,8 @@ LANDS = ("here", "coast", "island")
 
 def people_schema(categories=LANDS, unlisted=None):
     return Schema(
+        ignored=(),
+        missing_values=("",),
         name="people",
         label="paid",
         positive="yes",
@@ -154,6 +156,11 @@ def test_params_can_single_a_row_out():
     np.testing.assert_allclose(h / h[-1, -1], np.outer(rows.a[row], rows.a[row]), atol=1e-6)
     assert not refused(table, schema)
     assert "one outweighs others at the params asked for" in refused(table, schema, state)
+    # A seventh of a sum is too much, too.
+    less = state._replace(candidates=state.candidates * 0.034)
+    bends = np.asarray(algorithm.weights(less, rows).products)[0, 0]
+    assert 0.1 < bends.max() / bends.sum() < 0.2
+    assert "among rows with any value, one outweighs" in refused(table, schema, less)
     # Linear sums have no second derivative, but a gradient and values.
     assert not refused(table, schema, penalty="covariance")
     assert "one outweighs others" in refused(table, schema, state, penalty="covariance")
