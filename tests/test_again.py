@@ -73,6 +73,13 @@ def test_a_site_of_an_engine_asks_the_same_ledger(tmp_path):
 
     assert [code(1, RELEASE), code(2, RELEASE | {"seed": 1})] == ["ok", "budget"]
     assert any("again = true" in line for line in world.said)
-    world.limit("north", again=True)
+    world.limit("north", again=1)
     assert code(3, RELEASE | {"seed": 1}) == "ok"
     assert Ledger.for_table(tmp_path / "north" / "rows.csv").spent().releases == 2
+    assert code(4, RELEASE | {"seed": 2}) == "budget"  # that job has used it up
+
+
+def test_noise_of_a_seed_is_no_repetition_of_what_an_epsilon_bought(months):
+    release(months, "october", PRIVATE)
+    with pytest.raises(BudgetError, match="undoes what the epsilon protects"):
+        release(months, "october", PRIVATE, noise_seed=3)

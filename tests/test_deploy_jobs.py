@@ -41,7 +41,7 @@ def test_an_upload_gives_what_the_command_line_gives(world, channel, tmp_path):
         key = read_signing_key(world.folder / name / "local" / f"{name}.key")
         distill_file(world.folder / name / "rows.csv", world.folder / "schema.json",
                      hand / f"{name}.parquet", release_config(RELEASE),
-                     Options(key=key, ledger=hand / "ledger"))  # fmt: skip
+                     Options(key=key, ledger=hand / f"{name}.ledger"))  # fmt: skip
     serve([hand / f"{name}.parquet" for name in NAMES], world.folder / "schema.json",
           [world.folder / f"{name}_test.csv" for name in NAMES], hand / "out",
           ServerConfig(rho=1.0, max_influence=5.0), keys=[world.folder / "keys"])  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from test_deploy_sums import ADDERS, NAMES, SumWorld
-from test_deploy_training import FPFL, PRIVATE, REFINE, ROWS, TRAIN, in_process
+from test_deploy_training import FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, in_process
 
 import synthfair as sf
 from synthfair.deploy.train_job import TrainJob, run_train
@@ -20,14 +20,18 @@ from synthfair.task.messages import MAX_TEXT, Message
 SECURE = {"secure": True, "clip": 0.5}
 
 
-@pytest.fixture
-def world(tmp_path):
-    found = SumWorld(tmp_path, rows=ROWS)
+def sum_world(folder, rows):
+    found = SumWorld(folder, rows=rows)
     for name in NAMES:
-        found.limit(name, most_rounds=50, again=True)
+        found.limit(name, most_rounds=50, again=1)
     for name in ADDERS:
         found.allow(name, without_noise=True)
     return found
+
+
+@pytest.fixture
+def world(tmp_path):
+    return sum_world(tmp_path, ROWS)
 
 
 def train(world, channel, settings, **changes):
@@ -46,9 +50,10 @@ SECURE_SUMS = REFINE | {"secure": True, "clip": 1e4}
 
 
 @pytest.mark.parametrize("settings", [TRAIN | SECURE, FPFL | SECURE | {"rounds": 3}, SECURE_SUMS])
-def test_rounds_give_the_numbers_of_the_engine_in_one_process(world, settings):
-    federation, theta = train(world, world.channel(), settings)
-    expected = in_process(settings)
+def test_rounds_give_the_numbers_of_the_engine_in_one_process(tmp_path, settings):
+    world = sum_world(tmp_path, MANY)  # enough that no exact sum tells few rows
+    federation, theta = train(world, world.channel(), settings, most_rows=MANY)
+    expected = in_process(settings, n=MANY)
     np.testing.assert_allclose(theta, expected.model.theta, atol=1e-6)
     assert federation.booked["sums-a"].rounds == settings["rounds"]
     metrics = json.loads((world.folder / "job-1" / "metrics.json").read_text())

@@ -362,7 +362,7 @@ def test_another_training_does_not_go_on_from_it(world):
     with pytest.raises(TooFewError, match="north: budget"):  # sums of two trainings tell more
         train(world, channel_of(world, job="job-3"), TRAIN | {"momentum": 0.0})
     for name in NAMES:
-        world.limit(name, most_rounds=50, again=True)
+        world.limit(name, most_rounds=50, again=1)
     other = channel_of(world, job="job-2")
     train(world, other, TRAIN | {"momentum": 0.0})
     assert len(other.asked) == TRAIN["rounds"]

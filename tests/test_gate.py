@@ -304,7 +304,7 @@ def test_a_budget_that_is_spent_stops_a_release_before_rows_are_measured(files, 
     assert client(files, *PRIVATE, "--force") == 2
     assert "the limit is 1.2" in capsys.readouterr().err
     assert client(files, "--force") == 2
-    assert "no release without an epsilon" in capsys.readouterr().err
+    assert "allows none without one" in capsys.readouterr().err
     assert Ledger.for_table(files[0]).spent().releases == 1
 
 

@@ -69,9 +69,14 @@ def test_a_limit_allows_no_release_without_an_epsilon(ledger):
     ledger.book(booking(None))
     assert ledger.spent().mu is None
     ledger.set_limit(1.0, 1e-3)
-    for found in (None, guarantee()):
-        with pytest.raises(InputError, match="no release without an epsilon"):
-            ledger.book(booking(found))
+    with pytest.raises(InputError, match="allows none without one"):
+        ledger.book(booking(None))
+    # What left before is no part of the sum of those with an epsilon, which the limit bounds.
+    ledger.book(booking(guarantee()))
+    ledger.set_limit(0.1, 1e-3)
+    with pytest.raises(InputError, match="epsilon would be .*limit is 0.1"):
+        ledger.book(booking(guarantee()))
+    assert ledger.spent().releases == 2
 
 
 HELD = {
@@ -112,6 +117,29 @@ def test_what_may_leave_next(ledger, held, kind, private):
     assert len(ledger.entries()) == before + 1
 
 
+def conditional():
+    return guarantee().model_copy(update={"condition": "only if the teacher gives nothing away"})
+
+
+def test_a_guarantee_on_a_condition_is_none_for_what_leaves_next(ledger):
+    ledger.book(booking(guarantee()))
+    with pytest.raises(BudgetError, match="undoes what the epsilon protects"):
+        ledger.book(Booking(kind="training", output="t", run="b" * 64, guarantee=conditional()))
+
+
+def test_a_job_goes_on_unless_an_epsilon_was_booked_meanwhile(ledger):
+    def sums(name, run="b" * 64):
+        return Booking(kind="training", output=name, run=run, guarantee=None)
+
+    ledger.book(sums("1"))
+    ledger.book(sums("2"))
+    ledger.book(booking(guarantee()))
+    with pytest.raises(BudgetError, match="undoes what the epsilon protects"):
+        ledger.book(sums("3"))
+    Ledger(ledger.path, again=True).book(sums("3"))
+    ledger.book(sums("4"))
+
+
 @pytest.mark.parametrize(
     ("before", "kind", "told"),
     [("epsilon", "release", "undoes what the epsilon protects"),
@@ -128,7 +156,7 @@ def test_a_refusal_says_what_two_answers_together_tell(ledger, before, kind, tol
 
 def test_a_limit_forbids_what_is_exact_also_with_consent(ledger):
     ledger.set_limit(1.0, 1e-3)
-    with pytest.raises(BudgetError, match="no release without an epsilon"):
+    with pytest.raises(BudgetError, match="allows none without one"):
         Ledger(ledger.path, again=True).book(booking(None))
 
 

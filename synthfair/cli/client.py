@@ -117,27 +117,20 @@ def client(
     from synthfair.release.keys import read_signing_key
 
     key = read_signing_key(sign) if sign else None
+    from synthfair.cli.show import distilling_bar, say, stage_bar, warn
+    from synthfair.jax_setup import start_jax
+
     if answer:
         if release == "fair" or settings_of_release.epsilon is not None:
             raise InputError(
                 "--answer: its sums are exact: no epsilon covers them, and they are no fair release"
             )
-        from synthfair.cli.show import say
-        from synthfair.jax_setup import start_jax
-
         start_jax()
         from synthfair.federated.refine_files import answer_question
 
+        k = cast(SurrogateConfig, settings_of_release).k_min
         sums = answer_question(
-            data,
-            schema,
-            answer,
-            output,
-            k_min=cast(SurrogateConfig, settings_of_release).k_min,
-            key=key,
-            ledger=ledger,
-            again=again,
-            force=force,
+            data, schema, answer, output, k_min=k, key=key, ledger=ledger, again=again, force=force
         )
         say(
             f"Wrote {output}: exact sums over {sums.rows[0]:,.0f} rows, which nothing makes"
@@ -146,8 +139,6 @@ def client(
         return
 
     # The release, with a bar; where a person has to answer, the bar makes room.
-    from synthfair.cli.show import distilling_bar, say, stage_bar, warn
-    from synthfair.jax_setup import start_jax
     from synthfair.report.release_tables import fit_warnings, no_epsilon_warning, release_table
 
     if settings_of_release.epsilon is None and not is_decided:

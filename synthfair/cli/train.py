@@ -218,7 +218,7 @@ def train(
     # The training, with a bar.
     if ledger is None:
         ledger = output / f"{table}{ENDING}" if is_public else Ledger.for_table(Path(table)).path
-    files = TrainFiles(output, ledger, force, insecure_noise_seed, again)
+    files = TrainFiles(output, ledger, force, insecure_noise_seed, again or is_public)
     with counting_bar("training") as on_rounds:
         training, evaluation = train_table(
             table_of_users,

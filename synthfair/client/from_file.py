@@ -151,7 +151,8 @@ def distill_file(
         rows = task.read(data, hold_out=share, clipping=clipping)
         on_rows(clipping)
         rows_sha256 = rows.sha256
-        booking = _booking(task, output, fingerprint(rows_sha256, config.model_dump_json()))
+        made_with = f"{config.model_dump_json()} {options.noise_seed}"
+        booking = _booking(task, output, fingerprint(rows_sha256, made_with))
         if task.guarantee is None:  # what may not leave is not tried out either
             ledger.require_next(booking)
 

@@ -86,8 +86,13 @@ class Agreement(BaseModel):
         return train_config(self.train)
 
     def run(self, schema: Schema, *more: str) -> str:
-        """Fingerprint of the training, and of whatever else it depends on."""
-        public = synthfair.__version__, schema.hash, self.sites, self.least_rows
+        """Return the fingerprint of the training, and of whatever else it depends on.
+
+        With an epsilon also on the version: another one may compute other numbers, with the same
+        noise.
+        """
+        version = synthfair.__version__ if self.config.get("epsilon") is not None else None
+        public = version, schema.hash, self.sites, self.least_rows
         return sha256(repr((*public, self.config.model_dump_json(), *more)).encode())
 
 

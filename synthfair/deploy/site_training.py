@@ -100,7 +100,7 @@ class SiteTraining:
         with refused_as("message"):
             state = unpack(request.carried, training.state)
         plan, task = training.setup.plan, None
-        if plan.algorithm.additive and not plan.secure and agreement.config.get("epsilon") is None:
+        if plan.algorithm.additive and agreement.config.get("epsilon") is None:
             limits, path = request.settings.limits, str(request.settings.data)
             least, own = (limits.k_min, limits.value_rows), training.users.rows_of(0)
             require_alike(plan.algorithm, state, own, request.schema, source=path, least=least)

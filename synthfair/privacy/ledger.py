@@ -9,8 +9,9 @@ every path asks:
     exact sums of a job    with consent     of this job, yes; else consent    within the limit
     an epsilon             with consent     with consent                      within the limit
 
-*Exact* is what has no epsilon. Sums are those of refinement, of rounds, and of shares without
-noise. The same answer again needs no consent, as it tells nothing new.
+*Exact* is what has no epsilon, or one on a condition alone. Sums are those of refinement, of
+rounds, and of shares without noise. The same release again needs no consent, as it tells nothing
+new; a job goes on without, unless an epsilon was booked meanwhile.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ _TOLD = {
     "epsilon": "an exact answer undoes what the epsilon protects",
     "release": (
         "two exact answers of nearly the same rows together tell of a row that only one of them has"
-        " its exact level in about a third of the columns, and of two settings or schemas the"
-        " counts that only one of them hides"
+        " (two surrogates: its exact level in about a third of the columns), and of two settings or"
+        " schemas the counts that only one of them hides"
     ),
     "sums": (
         "exact sums of two jobs together tell whole rows: those that only one of them has, and"
@@ -239,19 +240,21 @@ class Ledger:
             if isinstance(old, Booking) and old.guarantee and booking.guarantee:
                 self._require_comparable(old.guarantee, booking.guarantee)
         # All together, this one included, must stay within the limit, less the reserve.
-        limit, after = _total(before).limit, _total([*before, booking]).composition
+        # What has no epsilon is no part of the sum of those that have.
+        is_exact, limit = booking.composition is None, _total(before).limit
+        counted = [one for one in before if is_exact or getattr(one, "composition", True)]
+        after = _total([*counted, booking]).composition
         if limit is None:
             if self.reserve > 0:
                 raise BudgetError(
                     f"{self.path}: has no limit, of which epsilon = {self.reserve:g} is left"
                 )
-            if booking.guarantee is None and not self.again:
+            if is_exact and not self.again:
                 self._require_first(booking, before)
             return
         if after is None:
             raise BudgetError(
-                f"{self.path}: the limit of epsilon = {limit.epsilon:g} allows no release without"
-                " an epsilon (or there was one)"
+                f"{self.path}: the limit of epsilon = {limit.epsilon:g} allows none without one"
             )
         most = limit.epsilon - self.reserve
         if most <= 0 or after.delta(most) > limit.delta:
@@ -263,15 +266,18 @@ class Ledger:
 
     def _require_first(self, booking: Booking, before: Sequence[Booking | Limit]) -> None:
         """Refuse an exact answer that tells more together with those before than by itself."""
-        others = [old for old in before if isinstance(old, Booking)]
-        if booking.kind != "release":
-            others = [old for old in others if old.guarantee or old.kind != "release"]
-        # The same once more tells nothing new; nor is there consent to each round of a job.
-        if others and booking.run not in (old.run for old in others):
-            old = min(others, key=lambda old: old.guarantee is None)  # an epsilon, if there is one
-            told = (
-                "epsilon" if old.guarantee else "release" if booking.kind == "release" else "sums"
-            )
+        others, is_release = (
+            [b for b in before if isinstance(b, Booking)],
+            booking.kind == "release",
+        )
+        same = [i for i, b in enumerate(others) if b.run == booking.run and b.composition is None]
+        if same:  # a release once more tells nothing new; a round of a job does after an epsilon
+            others = [b for b in others[same[-1] :] if b.composition and not is_release]
+        elif not is_release:
+            others = [b for b in others if b.composition or b.kind != "release"]
+        if others:
+            old = min(others, key=lambda b: b.composition is None)  # an epsilon, if there is one
+            told = "epsilon" if old.composition else "release" if is_release else "sums"
             raise BudgetError(
                 f"{self.path}: {old.output!r} left before {booking.output!r}, and {_TOLD[told]};"
                 " again = true is consent to that, for one job",

@@ -65,8 +65,8 @@ class Limits(BaseModel):
             however small the epsilon.
         without_epsilon: whether there may be a release, or a training, without one.
         most_releases: that may leave without an epsilon, over all jobs.
-        again: consent to an exact answer of a job although the ledger holds another one, see
-            :mod:`synthfair.privacy.ledger`; for one job, and taken back after it.
+        again: consent to one more exact answer, see :mod:`synthfair.privacy.ledger`, while the
+            ledger holds so many; it is used up by the job that adds one.
         least_epsilon_left: of the ledger's limit, what must be left after a job; above 0, the
             ledger must have a limit (``python -m synthfair ledger``).
         k_min: least rows that a sum in a surrogate is over, and of a group in exact sums that the
@@ -90,7 +90,7 @@ class Limits(BaseModel):
     most_delta: float = Field(default=1e-5, ge=0, lt=1)
     without_epsilon: bool = False
     most_releases: int = Field(default=1, ge=0)
-    again: bool = False
+    again: int | None = Field(default=None, ge=1)
     least_epsilon_left: float = Field(default=0.0, ge=0, le=LARGEST_EPSILON)
     k_min: int = Field(default=50, ge=1)
     value_rows: int = Field(default=10, ge=10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -99,7 +99,8 @@ class Request:
     def ledger(self) -> Ledger:
         """The site's book of all that has left, with what its limits allow of the next answer."""
         limits = self.settings.limits
-        return Ledger(self.settings.ledger_file, limits.least_epsilon_left, limits.again)
+        book = Ledger(self.settings.ledger_file, limits.least_epsilon_left)
+        return replace(book, again=book.spent().releases == limits.again)
 
     def store(self, name: str, ending: str) -> AnswerStore:
         """The answers of one kind that were bought, in a folder of the site's own."""
