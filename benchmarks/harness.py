@@ -51,8 +51,8 @@ VERSIONS = {
 """The versions of surrogates, and those before them, whose runs stand until they are made anew."""
 
 MADE_BEFORE = (
-    "*Surrogates among these runs are of the version before, and will be made anew. Since then,"
-    " sums over small groups link no columns, and random problems have draws of their own.*"
+    "*Some of these surrogates were made before small cells were hidden better; their numbers will"
+    " be made anew.*"
 )
 
 Summary = Callable[[Runs], Mapping[str, str]]

@@ -10,6 +10,7 @@ from scipy.stats import binom, norm
 import synthfair as sf
 from benchmarks import audit, texts
 from benchmarks.audit import AuditSetting, OpenValues, PrivateValues
+from benchmarks.harness import committed
 from benchmarks.membership import MemberSetting, MemberValues, terms_of, told_by
 from benchmarks.runs import Run, Runs
 from synthfair.data.batches import in_memory
@@ -163,3 +164,15 @@ def test_the_sums_that_a_file_tells_are_those_that_it_was_made_of(epsilon):
         errors = np.sqrt(np.diag(one.errors)[: len(wanted)])
         assert np.abs(off).max() < (5.5 * errors.max() if epsilon else 1e-3)
         assert len(wanted) > 5
+
+
+def test_with_epsilon_membership_stays_below_what_epsilon_allows():
+    """Of the committed runs; without one the same attack exceeds the bound by far."""
+    bound = MemberSetting("dutch", 100, 50, 1.0).most
+    for epsilon, runs in committed("audit", "membership").by("epsilon").items():
+        for own in runs.by("table").values():
+            auc = own.mean("auc")
+            if np.isfinite(epsilon):
+                assert auc.mean <= bound
+            else:
+                assert auc.mean - 3 * auc.error > bound

@@ -88,7 +88,8 @@ def test_surrogates_come_near_central_training(federation, additive):
         for method in ("surrogate", "central")
     )
     assert ours["covariance"].value == pytest.approx(
-        central["covariance"].value, abs=0.01 if additive else 5e-3
+        central["covariance"].value,
+        abs=0.01 if additive else 5e-3,  # blocks link no columns
     )
     assert ours["accuracy"].value == pytest.approx(central["accuracy"].value, abs=0.015)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -264,7 +264,8 @@ def train_rounds(
     data, counts = config.count_first(data, noise_seed)
     plan = plan or config.plan(data)
     if counts is not None:  # weights of rows change neither guarantee nor noise
-        plan = plan._replace(algorithm=replace(plan.algorithm, row_weights=data.row_weights))
+        weighted = replace(cast(Any, plan.algorithm), row_weights=data.row_weights)
+        plan = plan._replace(algorithm=weighted)
     if plan.secure and noise_seed is not None:
         plan = plan._replace(protection=plan.secure._replace(seed=noise_seed))
     first = progress = progress or first_progress(plan, data, config, noise_seed)
