@@ -123,8 +123,8 @@ def test_split_cuts_a_file_by_a_column(folder, capsys, ending):
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        (["loanapp", "--by", "white", "--clients", "2"], "no --clients and no --skew"),
-        (["loanapp", "--by", "white", "--skew", "1"], "no --clients and no --skew"),
+        (["loanapp", "--by", "white", "--clients", "2"], "leave out clients and skew"),
+        (["loanapp", "--by", "white", "--skew", "1"], "leave out clients and skew"),
         (["loanapp", "--schema", "SCHEMA"], "--schema is for files"),
         (["loanapp", "--by", "region"], "column 'region': the table has none of this name"),
         (["FILE"], "or a file with --schema"),
