@@ -114,7 +114,7 @@ def test_nothing_is_written_beyond_the_budget(folder, capsys):
     Ledger.for_table(folder / "client_0.csv").set_limit(EPSILON / 2, 1e-6)
     assert share(folder, 0, "--schema", f"{folder}/schema.json") == 2
     assert "the limit is 1" in "".join(capsys.readouterr().err.split("\n"))
-    assert not [*(folder / "sent").iterdir()]
+    assert not (folder / "sent").exists()
 
 
 def test_counts_of_users_and_a_second_answer(folder, capsys):
@@ -201,7 +201,7 @@ def test_groups_other_than_the_schemas_are_neither_sent_nor_booked(folder, capsy
     path.write_text(json.dumps(task))
     assert share(folder, 0, *schema) == 2
     assert "groups ['b', 'a']; the schema's are ['a', 'b']" in capsys.readouterr().err
-    assert not [*(folder / "sent").iterdir()]
+    assert not (folder / "sent").exists()
     assert not Ledger.for_table(folder / "client_0.csv").path.exists()
 
 
