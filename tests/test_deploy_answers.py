@@ -107,6 +107,8 @@ def test_a_release_that_was_not_asked_for_is_refused(world, channel, what):
     author, settings = (
         ("south", RELEASE) if what == "another site's" else ("north", RELEASE | {"seed": 5})
     )
+    world.limit("north", again=1)  # this one, and then that of the job
+    channel.sites["north"] = world.site("north")
     ask = world.ask(settings, job="job-9")
     other = channel.sites[author].answer(ask, job="job-9", submitter="x").carried
     carried = b"PAR1junk" if what == "junk" else other

@@ -67,7 +67,7 @@ def test_signatures_are_not_recorded_where_no_keys_say_whose_they_are(folder):
 def test_an_unknown_client_leaves_nothing(folder, capsys):
     assert serve(folder, "--keys", f"{folder}/lender_0.pub", f"{folder}/lender_1.pub") == 2
     assert "r2.parquet: signed with the unknown key" in capsys.readouterr().err
-    assert not list((folder / "server").iterdir())
+    assert not (folder / "server").exists()
 
 
 def test_the_page_shows_the_numbers_of_metrics_json_and_the_terminal_the_largest(folder, capsys):
