@@ -471,7 +471,7 @@ def main(
 
     Args:
         output: A new folder to write to.
-        job: One upload; 200 rounds of fpfl; gaps of a model, from counts to which each
+        job: One upload; 200 rounds of fedavg; gaps of a model, from counts to which each
             lender adds noise; or, all of it with epsilon, 20 rounds of dp_sgd and thresholds by
             group from counts in shares, with two aggregators more.
         secure: Of train: 20 rounds, whose reports two aggregators add up, and nobody sees.

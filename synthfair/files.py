@@ -45,7 +45,7 @@ def require_free(*paths: Path, inputs: Iterable[Path | None] = (), force: bool) 
         if path.is_dir():
             raise InputError(f"{path}: is a folder; name a file")
         if _is_file(path) and not force:
-            raise InputError(f"{path}: exists; give another, or force = true replaces it", "force")
+            raise InputError(f"{path}: exists; name another, or force = true replaces it", "force")
         try:
             folder = next(folder for folder in path.absolute().parents if folder.exists())
             # os.access is not enough: it allows all to root, and on read-only file systems.

@@ -73,9 +73,9 @@ def repeated(allowed, counts):
     return sf.Encoded(x, s, y)
 
 
-def rule_table(kind, columns, seed):
+def rule_table(kind, columns, number):
     """Return a table that has a block, if no pairs of columns are looked at."""
-    rng = np.random.default_rng([columns, seed, kind == "group"])
+    rng = np.random.default_rng(100 * columns + number + 5000 * (kind == "group"))
     x = np.array(list(itertools.product((0.0, 1.0), repeat=columns)))
     while True:
         rule = RULES[rng.integers(len(RULES))](x)
@@ -83,19 +83,23 @@ def rule_table(kind, columns, seed):
         both = known[:, None] if kind == "label" else known[:, ::-1, None]
         at = np.argwhere(np.broadcast_to(both, (len(x), 2, 2)))
         allowed = sf.Encoded(x[at[:, 0]], at[:, 1], 2.0 * at[:, 2] - 1)
-        sizes = rng.integers(90, 300), rng.integers(500, 1100)
         if kind == "label":
+            sizes = rng.integers(90, 300), rng.integers(500, 1100)
             parts = [rng.multinomial(n, rng.dirichlet(np.full(len(x), 1.5))) for n in sizes]
             counts = np.stack(parts, axis=1)[at[:, 0], at[:, 1]]
         else:
-            each = rng.multinomial(sum(sizes), rng.dirichlet(np.full(len(x), 1.5)))
+            size = rng.integers(700, 1300)
+            each = rng.multinomial(size, rng.dirichlet(np.full(len(x), 1.5)))
             yes = rng.binomial(each, rng.uniform(0.1, 0.6, len(x)))
             counts = np.stack([each - yes, yes], axis=1)[at[:, 0], at[:, 2]]
         cells = np.bincount(cell_of(allowed), counts, minlength=4).astype(int)
-        few = (cells > 0) & (cells < K_MIN)
-        cell, rows = int(few.argmax()), repeated(allowed, counts)
+        few, rows = cells < K_MIN, repeated(allowed, counts)
+        if few[:2].sum() != 1 or few[2:].any() or not cells[few].all() or cells[:2].sum() < K_MIN:
+            continue
+        cell, order = int(few.argmax()), rng.permutation(len(rows.y))
+        rows = sf.Encoded(*(part[order] for part in rows))
         found = RuleTable(schema_of(columns), rows, allowed, cell, int(cells[cell]))
-        if few.sum() == 1 and cell < 2 and seems_a_block(found):
+        if seems_a_block(found):
             return found
 
 
@@ -180,7 +184,7 @@ def numbers_left(table, *, rates_of_groups=False, to_the_end=False):
 @pytest.mark.parametrize("kind", ["label", "group"])
 def test_a_rule_of_two_columns_is_seen(kind, monkeypatch):
     monkeypatch.setattr(make, "PROBLEMS", 2)
-    tables = [rule_table(kind, 2, seed) for seed in range(7)]
+    tables = [rule_table(kind, 2, i) for i in range(7)]
     assert not any(map(has_block, tables))
     assert {numbers_left(table) for table in tables[:2]} == {K_MIN - 1}
 
@@ -210,11 +214,10 @@ def test_weights_do_not_tell_the_hidden_pair_of_a_rule():
 
 @pytest.mark.parametrize("columns", [2, 3])
 def test_no_rule_of_the_label_leaves_fewer_than_25_numbers(columns):
-    assert min(numbers_left(rule_table("label", columns, seed)) for seed in range(7)) >= 25
+    assert min(numbers_left(rule_table("label", columns, i)) for i in range(7)) >= 25
 
 
-@pytest.mark.slow
 def test_a_rule_of_three_columns_for_the_group_may_leave_fewer_than_25_numbers():
     """As docs/privacy.md says: where two columns do not tell, a block stays."""
-    left = [numbers_left(rule_table("group", 3, seed), to_the_end=True) for seed in range(7)]
-    assert sum(one < 25 for one in left) == 1
+    left = [numbers_left(rule_table("group", 3, i), to_the_end=True) for i in range(7)]
+    assert sum(one < 25 for one in left) == 2

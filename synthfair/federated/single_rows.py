@@ -1,4 +1,4 @@
-"""What exact sums over rows must not tell: the record of a row that hardly any other resembles.
+"""The check that exact sums over rows tell no record of a row that hardly any other resembles.
 
 A sum of w_i a_i a_i' over rows i has a line for each input c, the sum of w_i a_ic a_i. Where few
 rows have c, or one weighs far more than the others, the line over its entry at c is their record.
@@ -64,13 +64,14 @@ def require_alike(
     members, lines, refused = weights.members > 0, {}, []
     sets = [one for one in (*members, ~members[1:].any(axis=0)) if one.any()]
     for can_merge, names, block in _values(rows, schema):
-        must = least[bool(lines)]
+        is_pair = not lines  # pairs of group and label come before the columns
+        must, remedy = least[not is_pair], "merge small groups" if is_pair else "leave it out"
         lines |= zip(names, np.abs(block).T, strict=True)
         counts = np.array([np.count_nonzero(block[one], axis=0) for one in sets])
         if (small := (counts > 0) & (counts < must)).any():
             # Those with few rows become one category, with the smallest others that it takes.
             few, total = small.any(axis=0), np.where(counts[0] > 0, counts[0], np.inf)
-            order, remedy = np.lexsort((total, ~few)), "leave it out"
+            order = np.lexsort((total, ~few))
             for k in range(np.isfinite(total).sum() - 1, few.sum() - 1, -1):
                 together = counts[:, order[:k]].sum(axis=1)
                 if can_merge and ((together == 0) | (together >= must)).all():

@@ -36,7 +36,6 @@ ENDING = ".ledger.jsonl"
 
 _USER: Unit = "one user, with all its rows"
 
-
 _TOLD = {
     "epsilon": "an exact answer undoes what the epsilon protects",
     "release": (
@@ -49,7 +48,7 @@ _TOLD = {
         " those in which what was asked differs"
     ),
 }
-"""What two answers together tell, by what left first and what is to leave."""
+"""Texts on what two answers together tell, by what left first and what is to leave."""
 
 
 class BudgetError(InputError):
@@ -266,10 +265,8 @@ class Ledger:
 
     def _require_first(self, booking: Booking, before: Sequence[Booking | Limit]) -> None:
         """Refuse an exact answer that tells more together with those before than by itself."""
-        others, is_release = (
-            [b for b in before if isinstance(b, Booking)],
-            booking.kind == "release",
-        )
+        is_release = booking.kind == "release"
+        others = [old for old in before if isinstance(old, Booking)]
         same = [i for i, b in enumerate(others) if b.run == booking.run and b.composition is None]
         if same:  # a release once more tells nothing new; a round of a job does after an epsilon
             others = [b for b in others[same[-1] :] if b.composition and not is_release]
