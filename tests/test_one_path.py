@@ -167,7 +167,7 @@ def test_the_least_number_of_rows_is_that_of_all(paths, monkeypatch):
 
 def test_copied_labels_are_of_all_rows(paths):
     config = sf.DistillConfig(labels="copy", n_synthetic=ROWS, steps=2)
-    said = r"in order\. Try labels = balanced\. Only if that cannot be: --accept-risk"
+    said = r"in order\. Try labels = balanced\. Only if that cannot be: accept_risk = true"
     with pytest.raises(RefusedReleaseError, match=said) as refused:
         distill_file(*paths, config)
     assert refused.value.preview.n_held_out > 20  # of the trial
