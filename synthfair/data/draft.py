@@ -47,7 +47,7 @@ _TIME = (
 )
 """A date, a time of day, both, or a duration."""
 
-_ZEROS = r"0\d+"
+ZEROS = r"0\d+"
 """Digits behind a zero, as in postcodes: no quantity is written so."""
 
 CODES, TELLS = "codes, or a quantity?", "nearly determines"
@@ -144,7 +144,7 @@ def draft_document(
     for one, column in product(features, attributes):
         entry, cause = drafts[one]
         values = table[one]
-        if entry["kind"] == "numeric":
+        if entry and entry["kind"] == "numeric":
             values = (pd.Series(as_numbers(values)).rank(pct=True) * BINS).round()
         if _told(values, table[column]) > TOLD:
             drafts[one] = entry, f"{cause}; {TELLS} {column!r}: leave it out?"
@@ -244,7 +244,7 @@ def draft_column(
     if _is_nested(values):
         return None, "holds lists, and no number or text"
     texts = _counts(tidied(values.to_frame("x"), missing, ["x"])["x"])
-    codes = texts.index.str.fullmatch(r"\d+").all() and texts.index.str.fullmatch(_ZEROS).any()
+    codes = texts.index.str.fullmatch(r"\d+").all() and texts.index.str.fullmatch(ZEROS).any()
     counts, rows = texts if codes else _by_number(texts), texts.sum()
     n, size = len(counts), f"{len(counts)} values in {rows} rows"
     words = re.findall("[A-Z]?[a-z]+|[A-Z]+", str(values.name))
@@ -285,7 +285,7 @@ def draft_column(
             (identifier, None, f"{size}: an identifier?"),
             (unique, number, f"{size}: a quantity, or an identifier?"),
             (few, listed, question),
-            (not like_code and n <= MAX_CATEGORIES, number, question),
+            (not like_code and n <= MAX_CATEGORIES and 2 * n <= rows, number, question),
             (not like_code, number, f"{n} whole numbers"),
         ]
         often = f"{often}: {CODES}"
@@ -314,7 +314,7 @@ def draft_column(
 
 def _is_nested(values: pd.Series) -> bool:
     """Return whether a column holds lists, or other things that are no number or text."""
-    return values.dtype == object and values.dropna().map(pd.api.types.is_list_like).any()
+    return values.dtype == object and any(map(pd.api.types.is_list_like, values.dropna()))
 
 
 def _told(values: pd.Series, groups: pd.Series) -> float:

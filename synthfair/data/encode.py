@@ -165,7 +165,7 @@ def encode(
         (0.0, 1.0)
     """
     table = _tidied_rows(table, schema, source, need_label=True)
-    rows = labelled(table, schema)
+    rows = table[table[schema.label].notna()]
     if rows.empty and rows_before is None:
         raise InputError(f"{source}: no row has a label")
     x, s = _inputs(rows, schema, source, rows_before, clipping)
@@ -373,18 +373,23 @@ def _inputs(
     return expand(x, schema), groups
 
 
+def in_pandas(table: Any) -> Any:
+    """Return a table of polars or Arrow as one of pandas, and anything else as it is."""
+    return table.to_pandas() if hasattr(table, "to_pandas") else table
+
+
 def tidied(table: Any, words: Collection[str], columns: Collection[str] = ()) -> pd.DataFrame:
     """Return a table as a file of it is read: no blanks round names and texts, NA where missing.
 
     Args:
-        table: of pandas, or with a method ``to_pandas``, as tables of polars and Arrow have one.
+        table: of pandas, polars or Arrow.
         words: texts that stand for a missing value, without blanks round them.
         columns: whose values are tidied; those of the others stay as they are.
 
     Raises:
         InputError: two columns have one name.
     """
-    table = table if isinstance(table, pd.DataFrame) else table.to_pandas()
+    table = in_pandas(table)
     names = [name.strip() if isinstance(name, str) else name for name in table.columns]
     if twice := repeated(names):
         raise InputError(f"column {twice[0]!r} appears more than once; rename it")
@@ -402,9 +407,9 @@ def tidied(table: Any, words: Collection[str], columns: Collection[str] = ()) ->
 
 
 def labelled(table: Any, schema: Schema) -> pd.DataFrame:
-    """Return the tidied rows of a table that have a label."""
+    """Return the tidied rows of a table that have a label; all where it has no such column."""
     table = tidied(table, schema.missing_values, schema.columns)
-    return table[table[schema.label].notna()]
+    return table.dropna(subset=[schema.label]) if schema.label in table else table
 
 
 def _tidied_rows(table: Any, schema: Schema, source: str, *, need_label: bool) -> pd.DataFrame:

@@ -578,6 +578,59 @@ def encoded_as(name: str, column: Numeric | Categorical) -> list[str]:
     return names + ([f"{name} is missing"] if column.missing == "category" else [])
 
 
+def differences(own: Schema, given: Schema) -> list[str]:
+    """Return what differs between the schema of a release and the one given, by column."""
+    found, documents = [], [own.document, given.document]
+    columns = [document.pop("columns") for document in documents]
+    parts = {f"column {one!r}": [each.get(one, {}) for each in columns] for one in own.columns}
+    parts |= {f"column {one!r}": [each.get(one, {}) for each in columns] for one in given.columns}
+    for what, (here, there) in ({"schema": documents} | parts).items():
+        if not (here and there):
+            found.append(f"{what}: only in the {'release' if here else 'schema given'}")
+            continue
+        for key in [key for key in here | there if here.get(key) != there.get(key)]:
+            values, only = [here.get(key) or [], there.get(key) or []], ""
+            if key == "categories" and set(values[0]) != set(values[1]):
+                values = [[v for v in values[i] if v not in values[1 - i]] for i in (0, 1)]
+                only = " alone"
+            one, other = (repr(value)[:200] if value else "none" for value in values)
+            where = f"{one} in the release{only}, {other} in the schema given{only}"
+            found.append(f"{what}: {key}: {where}")
+    return found
+
+
+def is_within(own: Schema, given: Schema) -> bool:
+    """Return whether records of one schema are records of another, as of a table that grew.
+
+    They are where columns and roles agree, and each column allows no more than the other's: fewer
+    categories, or narrower bounds to which nothing was clipped. Bases and interactions are of the
+    server, unless the release's schema has them.
+    """
+    labels = set(own.label_values)
+    return (
+        (own.label, own.attributes) == (given.label, given.attributes)
+        and set(own.columns) == set(given.columns)
+        and set(own.positives) == labels.intersection(given.positives)
+        and own.interactions in (None, given.interactions)
+        and all(_is_column_within(one, given.columns[name]) for name, one in own.columns.items())
+    )
+
+
+def _is_column_within(own: Numeric | Categorical, given: Numeric | Categorical) -> bool:
+    if own.missing not in ("refuse", given.missing):
+        return False
+    if isinstance(own, Categorical) and isinstance(given, Categorical):
+        fewer = set(given.categories) - set(own.categories)
+        within = set(own.categories) <= set(given.categories)
+        return within and (own.unlisted is None or (not fewer and own.unlisted == given.unlisted))
+    if isinstance(own, Numeric) and isinstance(given, Numeric):
+        bounds = [(one.lower, one.upper, one.out_of_range) for one in (own, given)]
+        narrower = given.lower <= own.lower and own.upper <= given.upper
+        unclipped = own.out_of_range == "refuse" or bounds[0] == bounds[1]
+        return narrower and unclipped and own.basis in (None, given.basis)
+    return False
+
+
 def repeated(names: Iterable[str]) -> list[str]:
     """The names that occur more than once, sorted."""
     return sorted(name for name, count in Counter(names).items() if count > 1)

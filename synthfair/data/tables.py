@@ -7,9 +7,10 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader, BytesIO
+from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -252,11 +253,10 @@ def _header(begin: bytes) -> tuple[int, int, bytes | None]:
 
     Lines before that begin with # are comments, unless they have a separator as often as the next.
     """
-    before = _BEFORE.match(begin)
-    start = before.end()  # type: ignore[union-attr] - it matches nothing, too
+    before = cast(re.Match, _BEFORE.match(begin))  # it matches nothing, too
+    start = before.end()
     while begin[start : start + 1] == b"#":
-        line = _LINE.match(begin, start)
-        row = _LINE.match(begin, line.end())
+        line, row = islice(_LINE.finditer(begin, start), 2)
         if any(line[0].count(one) == row[0].count(one) > 0 for one in _SEPARATORS):
             break
         start = line.end()
@@ -380,8 +380,9 @@ def _parquet(file: IO[bytes], schema: Schema | None) -> ParquetFile:
 
     parquet = ParquetFile(file)
     _check_names([name.strip() for name in parquet.schema_arrow.names])
-    for column in parquet.schema_arrow if schema else ():
-        if pa.types.is_nested(column.type) and column.name.strip() not in schema.ignored:
+    nested = [column for column in parquet.schema_arrow if pa.types.is_nested(column.type)]
+    for column in nested:
+        if schema and column.name.strip() not in schema.ignored:
             raise ValueError(
                 f"column {column.name!r} holds {column.type}, and must hold one number or text a"
                 " row; drop it, or list it under 'ignored'"
@@ -391,8 +392,9 @@ def _parquet(file: IO[bytes], schema: Schema | None) -> ParquetFile:
 
 def _with_texts(rows: pa.Table, schema: Schema | None) -> pa.Table:
     """Return rows whose texts in columns of the schema are strings, and not bytes."""
-    for i, column in enumerate(rows.schema if schema else ()):
-        if column.name.strip() in schema.columns and re.search("binary|view", str(column.type)):
+    names = schema.columns if schema else ()
+    for i, column in enumerate(rows.schema):
+        if column.name.strip() in names and re.search("binary|view", str(column.type)):
             rows = rows.set_column(i, column.name, rows.column(i).cast(pa.large_string()))
     return rows
 
