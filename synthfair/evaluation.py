@@ -16,7 +16,7 @@ import numpy as np
 import synthfair
 from synthfair.config.server_settings import ServerConfig
 from synthfair.config.target import Target
-from synthfair.data.encode import Encoded, encode, encode_inputs
+from synthfair.data.encode import Encoded, encode, encode_inputs, in_pandas
 from synthfair.data.schema import GroupNames, Schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
@@ -162,6 +162,7 @@ def evaluate(
     """
     if not isinstance(tables, Mapping):
         tables = {"table": tables}
+    tables = {name: in_pandas(table) for name, table in tables.items()}
     return evaluate_scores(_scores(model, tables, sources), config, schema=model.schema_)
 
 

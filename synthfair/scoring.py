@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from synthfair.data.encode import encode_inputs
+from synthfair.data.encode import encode_inputs, in_pandas
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.trained import TrainedModel
@@ -62,7 +62,7 @@ def predict(
     """
     import pandas as pd
 
-    schema, ids = model.schema_, None
+    schema, ids, table = model.schema_, None, in_pandas(table)
     if id_column is not None:
         ids, table = take_ids(table, id_column, schema, source=source, rows_before=rows_before or 0)
     x, s = encode_inputs(table, schema, source=source, rows_before=rows_before)

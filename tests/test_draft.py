@@ -55,7 +55,7 @@ def test_a_draft_says_what_to_review_and_why_each_column_is_taken_so():
         "columns.age": "numbers",
         "columns.home": "3 values",
         "columns.town": "2 values: can others occur?",
-        "columns.paid": "2 values: can others occur?",
+        "columns.paid": "2 values",
     }
 
 
@@ -147,13 +147,13 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
             "day",
             pd.date_range("2020-01-01", periods=N).astype(str),
             None,
-            "dates, or numbers that are not plain: write 63606.07",
+            "dates, times or durations",
         ),
         (
             "day",
             pd.date_range("2020-01-01", periods=N),
             None,
-            "dates, or numbers that are not plain: write 63606.07",
+            "dates, times or durations",
         ),
         (
             "age",
@@ -171,56 +171,56 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
             "income",
             ["-"] * 5 + THOUSANDS,
             None,
-            "dates, or numbers that are not plain: write 63606.07",
+            "numbers that are not plain: write 63606.07",
         ),
         (
             "income",
             [f"({one})" for one in THOUSANDS],
             None,
-            "dates, or numbers that are not plain: write 63606.07",
+            "numbers that are not plain: write 63606.07",
         ),
         (
             "income",
             [f"€ {i:,}" for i in range(500, 1500)],
             None,
-            "dates, or numbers that are not plain: write 63606.07",
+            "numbers that are not plain: write 63606.07",
         ),
         (
             "income",
             [f"EUR {i}.50" for i in range(1500, 2500)],
             None,
-            "dates, or numbers that are not plain: write 63606.07",
+            "numbers that are not plain: write 63606.07",
         ),
         (
             "income",
             [f"-{one} GBP" for one in THOUSANDS],
             None,
-            "dates, or numbers that are not plain: write 63606.07",
+            "numbers that are not plain: write 63606.07",
         ),
         (
             "income",
             [t.replace(",", "\u00a0") for t in THOUSANDS],
             None,
-            "dates, or numbers that are not plain: write 63606.07",
+            "numbers that are not plain: write 63606.07",
         ),
         (
             "income",
             [f"1\u202f{i},50 €" for i in range(100, 999)],
             None,
-            "dates, or numbers that are not plain: write 63606.07",
+            "numbers that are not plain: write 63606.07",
         ),
         ("income", [*map(str, range(900)), "-"], None, "numbers, but for '-'"),
         (
             "rate",
             [f"{i},5" for i in range(N)],
-            None,
-            "dates, or numbers that are not plain: write 63606.07",
+            "numeric",
+            "numbers",
         ),
         (
             "rate",
             [f"{i / 10} %" for i in range(N)],
             None,
-            "dates, or numbers that are not plain: write 63606.07",
+            "numbers that are not plain: write 63606.07",
         ),
         ("rate", ["unknown"] * N + [f"{i / 10}%" for i in range(N)], None, "free text?"),
         ("band", ["0-10%", "20-30%", "30-40%"] * 9, "categorical", "3 values"),
@@ -291,7 +291,7 @@ def test_bounds_look_like_those_of_a_codebook(ends, bounds):
 def test_marks_of_missing_values_are_found():
     table = pd.DataFrame({"a": ["?", "1"], "b": [" ?", "None"], "c": ["NULL", "N/A"], "d": [1, 2]})
     found = find_missing(table, ["unknown"])
-    assert found == ["", "NA", "NaN", " ?", "?", "N/A", "NULL", "unknown"]
+    assert found == ["", "NA", "NaN", "?", "N/A", "NULL", "unknown"]
 
 
 def test_rows_without_group_or_label():
@@ -304,7 +304,9 @@ def test_rows_without_group_or_label():
     s = encode(table.replace("?", None), schema).s
     np.testing.assert_array_equal(s, [0, 1, 2] * 40)
     found = draft(make_table().assign(paid=["yes", "no", ""] * 40))
-    assert "rows without a label are refused" in found["draft"]["to_review"]["columns.paid"]
+    assert found["draft"]["to_review"]["columns.paid"] == (
+        "2 values; 40 rows without a label are left out"
+    )
 
 
 def test_one_group_of_several_may_be_here():
@@ -385,14 +387,9 @@ def test_names_that_count_up_are_a_header(first):
 def test_a_header_may_hold_some_numbers_and_values():
     named = ROWS.set_axis(["1990", "Private", "sex", "income", "name"], axis=1)
     roles = {"label": "income", "positive": " >50K", "sensitive": "sex"}
-    assert draft(named, **roles)["positive"] == " >50K"
+    assert draft(named, **roles)["positive"] == ">50K"
     with pytest.raises(InputError, match="3 of its 5 names"):
         draft(named.rename(columns={"name": "2e3"}), **roles)
-
-
-def test_a_role_that_differs_in_blanks_alone_has_a_hint():
-    with pytest.raises(InputError, match="label 'paid': must be .*; blanks count: .* has ' paid'"):
-        draft(make_table().rename(columns={"paid": " paid"}))
 
 
 def test_an_additive_draft_has_a_spline_of_each_number_that_is_no_code():

@@ -70,13 +70,13 @@ def with_value(name, value):
         (with_value("home", "boat"), "column 'home', row 4: 'boat'.*one of own, rent, other"),
         (with_value("town", None), "column 'town', row 4: a missing value"),
         (with_value("paid", "maybe"), "column 'paid', row 4: 'maybe'.*one of no, yes"),
-        (with_value("age", 17), "column 'age', row 4: 17.*from 18 to 90"),
+        (with_value("age", 17), "column 'age', row 4: '?17.*from 18 to 90"),
         (with_value("age", "old"), "column 'age', row 4: 'old'.*a finite number"),
         (
             make_table().assign(income=pd.Timestamp("2020-01-01")),
             "column 'income', row 1: .*number",
         ),
-        (with_value("income", np.inf), "column 'income', row 4: inf.*a finite number"),
+        (with_value("income", np.inf), "column 'income', row 4: '?inf.*a finite number"),
         (with_value("income", np.nan), "column 'income', row 4: a missing value"),
     ],
 )

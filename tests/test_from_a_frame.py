@@ -196,7 +196,7 @@ def test_one_release_is_not_several(sent):
     ("change", "message"),
     [
         (lambda t: t.rename(columns={"income": 3}), "column 3: names must be texts that differ"),
-        (lambda t: pd.concat([t, t[["income"]]], axis=1), "'income': names must be texts"),
+        (lambda t: pd.concat([t, t[["income"]]], axis=1), "'income' appears more than once"),
         (lambda t: t.iloc[:0], "no rows"),
     ],
 )

@@ -257,7 +257,7 @@ def test_names_of_many_groups_and_an_empty_one():
     """SPD is the widest gap of the groups that have test rows."""
     schema = make_schema(n_groups=3)
     releases = some_pool(3, schema=schema)
-    header = next(iter(releases.values())).header.model_copy(update={"schema_hash": schema.hash})
+    header = next(iter(releases.values())).header.model_copy(update={"table_schema": schema})
     releases = {name: replace(r, header=header) for name, r in releases.items()}
     trained = sf.pool_and_train(releases, schema)
     table = make_table(n=300, n_groups=3)

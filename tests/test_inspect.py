@@ -61,7 +61,10 @@ def test_it_shows_what_the_file_holds_and_claims(folder, capsys):
     ("flags", "complaint"),
     [
         (["--keys", "{folder}/bob.pub"], "r.parquet: signed with the unknown key .*'bob'"),
-        (["--schema", "{folder}/other.json"], "r.parquet: made with schema .* same schema file"),
+        (
+            ["--schema", "{folder}/other.json"],
+            "r.parquet: made with another schema .* same schema file",
+        ),
     ],
 )
 def test_a_mismatch_is_shown_and_fails(folder, capsys, flags, complaint):

@@ -180,7 +180,7 @@ def test_rows_are_counted_over_parts(folder, monkeypatch, capsys):
         (b"income,age,home,town\n", "standard input: has no rows"),
         (b"income,age\n1,2\n", "column 'home' is missing"),
         (b"income,age,home,town,more\n1,20,own,a,x\n", "column 'more' is not in schema"),
-        (b"income,age,home,town\n1,20,own,a\n\n2,20\n", "row 2: Expected 4 columns, got 2"),
+        (b"income,age,home,town\n\n2,20\n", "row 1: Expected 4 columns, got 2"),
         (b"income,income\n1,2\n", "column 'income' appears more than once"),
         (b"income,age,home,town\n1,20,\xff\xfe,a\n", "cannot read as CSV"),
         (b"PAR1\x00\x15\n", "cannot read as CSV or Parquet: its header"),

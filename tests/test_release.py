@@ -21,6 +21,10 @@ from synthfair.release.format import Release, make_header, write_release
 from synthfair.release.reading import read_release
 
 SCHEMA = make_schema()
+OTHER = SCHEMA.document | {
+    "columns": SCHEMA.document["columns"]
+    | {"age": SCHEMA.document["columns"]["age"] | {"upper": 80.0}}
+}
 
 
 def some_release(x=None, **settings):
@@ -81,7 +85,7 @@ def test_one_release_is_one_file(tmp_path):
 
 def test_a_release_holds_no_size_and_no_statistic_of_the_real_rows(path):
     assert set(json.loads(pq.read_schema(path).metadata[b"synthfair"])) == {
-        "format", "schema_hash", "version", "model", "penalty", "config", "privacy",
+        "format", "table_schema", "version", "model", "penalty", "config", "privacy",
     }  # fmt: skip
     assert pq.read_schema(path).names == [*SCHEMA.encoded_names, "(group)", "(label)"]
 
@@ -107,7 +111,11 @@ def test_the_privacy_statement_says_what_is_disclosed(settings, word):
     ("change", "header", "complaint"),
     [
         (lambda t: t, {"format": "synthfair-release/1"}, "format.*'synthfair-release/2'"),
-        (lambda t: t, {"schema_hash": "0" * 64}, "same schema file"),
+        (
+            lambda t: t,
+            {"table_schema": OTHER},
+            "'age': upper: 80.0 in .*, 90.0 in .*same schema file",
+        ),
         (lambda t: t, {"clients": 3}, "clients: unknown key"),
         (lambda t: t, {"version": "\x1b[2J"}, "version"),
         (lambda t: t, {"privacy": {"epsilon": 0.1, "discloses": []}}, "epsilon"),

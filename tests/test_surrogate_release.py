@@ -484,7 +484,7 @@ def test_a_schema_with_a_weight_has_no_records(folder, releases, capsys):
     schema = SCHEMA.model_copy(update={"columns": columns, "label": "weight"})
     (folder / "schema.json").write_text(schema.to_json())
     for name, release in releases.items():
-        header = release.header.model_copy(update={"schema_hash": schema.hash})
+        header = release.header.model_copy(update={"table_schema": schema})
         write_release(replace(release, header=header), folder / f"{name}.parquet")
     assert main(server_words(folder, "--records", folder / "r.parquet")) == 2
     assert "records: have a column 'weight' of their own" in capsys.readouterr().err

@@ -56,7 +56,7 @@ def test_spreadsheets_write_marks_and_newlines(tmp_path, schema):
         ("income,age\n1,2\n".encode("utf-16"), "its text is UTF-16; save it as UTF-8$"),
         (b"\xfe\xff" + "income,age\n1,2\n".encode("utf-16-be"), "its text is UTF-16"),
         (gzip.compress(b"income,age\n1,2\n", mtime=0), "compressed by gzip; name it .csv.gz"),
-        (b"PK\x03\x04 a spreadsheet", "it is a zip or spreadsheet file"),
+        (b"PK\x03\x04 no zip", "it is a spreadsheet, or a zip .*; save as CSV or Parquet"),
     ],
 )
 def test_unreadable_tables(tmp_path, schema, content, complaint):
@@ -92,8 +92,7 @@ def test_nested_columns_are_refused_unless_ignored(tmp_path, schema, name, colum
     for read in (lambda: read_table(path, schema), lambda: list(read_chunks(path, schema))):
         with pytest.raises(InputError, match=f"t.parquet: .*column '{name}' {complaint}"):
             read()
-    with pytest.raises(InputError, match=f"column '{name}' {complaint}"):
-        read_raw_table(path)
+    assert name in read_raw_table(path)  # a draft ignores it
     if name == "note":
         ignoring = schema.model_copy(update={"ignored": ("note",)})
         assert len(encode(read_table(path, ignoring), ignoring).y) == 120
@@ -131,13 +130,6 @@ def test_row_1_is_the_first_after_the_header(  # noqa: PLR0917
         encode(read_table(path, schema), schema, source="t.csv")
     with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
         list(from_files(path, schema).read())
-
-
-def test_blanks_in_a_header_are_named(tmp_path, schema):
-    path = tmp_path / "t.csv"
-    path.write_text("income, age, home, town, paid\n1, 20, own, a, no\n")
-    with pytest.raises(InputError, match="column 'age' is missing.*the table has ' age'"):
-        encode(read_table(path, schema), schema)
 
 
 def test_links_that_form_a_loop_are_no_table(tmp_path):
@@ -220,14 +212,14 @@ def test_newlines_inside_quotes_do_not_end_a_row(tmp_path, schema):
     )
 
 
-@pytest.mark.parametrize("text", [" 12", "12 ", "+12", "1.2e1", "12.", "012"])
+@pytest.mark.parametrize("text", [" 12", "12 ", "+12", "1.2e1", "12.", "012", "12,0"])
 def test_numbers_may_be_written_in_many_ways(tmp_path, schema, text):
     table = make_table(3).assign(income=["1", text, "3"])
     plain = make_table(3).assign(income=[1.0, 12.0, 3.0])
     np.testing.assert_array_equal(encode(table, schema).x, encode(plain, schema).x)
 
 
-@pytest.mark.parametrize("text", ["twelve", "inf", "nan", "0x12", "1,2", "1_2", "True", "--1"])
+@pytest.mark.parametrize("text", ["twelve", "inf", "nan", "0x12", "1,234", "1_2", "True", "--1"])
 def test_what_is_no_finite_number_is_refused(schema, text):
     with pytest.raises(InputError, match="'income', row 2"):
         encode(make_table(3).assign(income=["1", text, "3"]), schema)

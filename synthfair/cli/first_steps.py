@@ -181,20 +181,37 @@ def named_table(
     return read_table(Path(name), schema), schema
 
 
+def labelled_table(
+    name: str, schema_file: Path | None, sensitive: Sequence[str] | None
+) -> tuple[pd.DataFrame, Schema]:
+    """Return a table's rows with a label, and warn of the others. Raises as :func:`named_table`."""
+    from synthfair.cli.show import warn
+    from synthfair.data.encode import labelled
+
+    table, schema = named_table(name, schema_file, sensitive)
+    rows = labelled(table, schema)
+    if left_out := len(table) - len(rows):
+        warn(f"{name}: {left_out} rows have no label, and are left out")
+    return rows, schema
+
+
 def own_table(
     name: str, schema_file: Path | None, sensitive: Sequence[str] | None
 ) -> tuple[pd.DataFrame, Schema]:
-    """Read a table for use: bad values are named by their row in the file, clipping is warned of.
+    """Return a table's rows with a label; values that are refused are named by row in the file.
+
+    What is clipped or left out is warned of.
 
     Raises:
         InputError: as :func:`named_table`, or the rows do not fit the schema.
     """
     from synthfair.data.datasets import SOURCES
-    from synthfair.data.encode import encode_own
+    from synthfair.data.encode import encode_own, labelled
 
     table, schema = named_table(name, schema_file, sensitive)
     if name not in SOURCES:
         encode_own(table, schema, source=name)
+        table = labelled(table, schema)
     return table, schema
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack
 
-from synthfair.cli.first_steps import Sensitive, Table, named_table
+from synthfair.cli.first_steps import Sensitive, Table, labelled_table
 from synthfair.cli.parameters import (
     Again,
     Config,
@@ -188,7 +188,7 @@ def train(
         rows, held_out, table_schema = split_of(table, sensitive)
         tests = {"test": held_out}
     else:
-        rows, table_schema = named_table(table, schema, sensitive)
+        rows, table_schema = labelled_table(table, schema, sensitive)
         tests = read_tests(test, table_schema) if test else None
     start_jax()
     from synthfair.config.server_settings import ServerConfig

@@ -78,13 +78,16 @@ def from_files(
     """
 
     def read() -> Iterator[Encoded]:
-        source, rows = str(path), 0
+        source, rows, empty = str(path), 0, True
         for part in read_chunks(Path(path), schema):
             if len(part):
-                yield encode(part, schema, source=source, rows_before=rows, clipping=clipping)
+                some = encode(part, schema, source=source, rows_before=rows, clipping=clipping)
                 rows += len(part)
-        if rows == 0:
-            raise InputError(f"{path}: has no rows")
+                if len(some.y):
+                    empty = False
+                    yield some
+        if empty:
+            raise InputError(f"{path}: has no rows{' with a label' * bool(rows)}")
 
     return BatchesInOrder(read)
 
@@ -127,7 +130,8 @@ class DaskBatches:
             """Returns None for a partition without rows, as filters leave some."""
             if len(part) == 0:
                 return None
-            return terms(encode(part, schema, source=f"partition {number}"))
+            rows = encode(part, schema, source=f"partition {number}", rows_before=0)
+            return terms(rows) if len(rows.y) else None
 
         def both(first: Sum | None, second: Sum | None) -> Sum | None:
             if first is None or second is None:

@@ -7,14 +7,15 @@ import math
 import re
 import warnings
 from collections.abc import Collection, Iterable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from synthfair.data import schema as schemas
-from synthfair.data.encode import as_numbers
-from synthfair.data.schema import Schema, Value, blanks_hint, parse_schema, repeated, shown
+from synthfair.data.encode import as_numbers, find_categories, tidied
+from synthfair.data.schema import Schema, Value, parse_schema, repeated, shown
 from synthfair.errors import InputError
 
 WARNING = (
@@ -37,6 +38,23 @@ _MARKS = ("", "?", ".", "na", "n/a", "#n/a", "<na>", "nan", "null")
 
 _CODE_WORDS = {"id", "nr", "nbr", "key", "code", "uuid", "guid", "zip", "zipcode", "postcode"}
 """Words, in small letters, in the names of columns that hold no quantity."""
+
+_TIME = (
+    r"(?:\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.](?:\d\d){1,2}"
+    r"|(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))?"
+    r"[T ,]*(?:(?:-?\d+ days,? ?)?\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?[AaPp][Mm])?)?"
+    r"(?:Z| ?[+-]\d\d:?\d\d)?|-?\d+ days|P(?=.)(?:\d+[YMWD])*(?:T(?:[\d.]+[HMS])+)?"
+)
+"""A date, a time of day, both, or a duration."""
+
+ZEROS = r"0\d+"
+"""Digits behind a zero, as in postcodes: no quantity is written so."""
+
+CODES, TELLS = "codes, or a quantity?", "nearly determines"
+"""What is asked first of a draft's columns."""
+
+TOLD, BINS = 0.8, 20
+"""The share of the groups' entropy above which a column tells the group; numbers are binned."""
 
 _LIKE_NUMBER = r"\W*(?:[A-Z]{3})?[\W\d]*\d\W*(?:[A-Z]{3})?"
 """Digits with signs and separators, perhaps of a currency: no word, and no number of Python's."""
@@ -109,35 +127,49 @@ def draft_document(
         InputError: the table has no rows or no header; label or sensitive is not a column, has no
             value or too many, or both are one; or positive is no value of the label, or all are.
     """
+    table = tidied(table, ())
     _require_header(table, name)
     attributes = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     if twice := repeated([label, *attributes]):
         raise InputError(f"label, sensitive: {twice[0]!r} is given twice; name different columns")
-    words = find_missing(table, missing)
-    names = list(map(str, table.columns))
-    drafts = {one: draft_column(table[one], words, additive=additive) for one in names}
+    names = list(table.columns)
     for role, column in (("label", label), *(("sensitive", one) for one in attributes)):
-        if column not in drafts:
-            which = shown(names, 100) + blanks_hint(column, names)
-            raise InputError(f"{role} {column!r}: must be one of {which}")
-        drafts[column] = _draft_role(role, table[column], words)
+        if column not in names:
+            raise InputError(f"{role} {column!r}: must be one of {shown(names, 100)}")
+    plain = [one for one in names if not _is_nested(table[one])]
+    words = find_missing(table[plain], missing)
+    table = tidied(table, words, plain)
+    drafts = {one: draft_column(table[one], additive=additive) for one in names}
+    features = [one for one in plain if drafts[one][0] and one not in (label, *attributes)]
+    for one, column in product(features, attributes):
+        entry, cause = drafts[one]
+        values = table[one]
+        if entry and entry["kind"] == "numeric":
+            values = (pd.Series(as_numbers(values)).rank(pct=True) * BINS).round()
+        if _told(values, table[column]) > TOLD:
+            drafts[one] = entry, f"{cause}; {TELLS} {column!r}: leave it out?"
+    drafts[label] = _draft_role("label", table[label])
+    drafts |= {column: _draft_role("sensitive", table[column]) for column in attributes}
 
     columns = {column: entry for column, (entry, _) in drafts.items() if entry}
     values = columns[label]["categories"]
     given = np.atleast_1d(np.array(positive, object)).tolist()
-    pairs = zip(given, as_numbers(pd.Series(given)), strict=True)  # of numbers, "1.0" is 1
-    found = (next((v for v in values if v == n or str(v) == str(one)), None) for one, n in pairs)
-    chosen = list(dict.fromkeys(found))
-    if not chosen or None in chosen or len(chosen) == len(values):
+    found = find_categories(pd.Series(given, dtype="string").str.strip(), values)
+    chosen = [values[i] for i in dict.fromkeys(found.tolist())]
+    if not chosen or -1 in found or len(chosen) == len(values):
         some = f"must be some, but not all, values of {label!r}: {shown(values)}"
         raise InputError(f"positive {shown(given)}: {some}")
-    to_review = {
+    asked = {
+        f"columns.{column}": cause if column in columns else f"ignored: {cause}"
+        for column, (_, cause) in drafts.items()
+    }
+    first = {key: cause for key, cause in asked.items() if CODES in cause or TELLS in cause}
+    to_review = first | {
         "description": "say what the rows are, and where bounds and categories come from",
         "missing_values": "does each of them mean that a value is missing?",
-        **{f"columns.{column}": cause for column, (_, cause) in drafts.items()},
     }
     return {
-        "draft": {"warning": WARNING, "to_review": to_review},
+        "draft": {"warning": WARNING, "to_review": to_review | asked},
         "name": name,
         "description": "",
         "label": label,
@@ -187,8 +219,8 @@ def find_missing(table: pd.DataFrame, given: Collection[str] = ()) -> list[str]:
     texts = set(given)
     for name in table.columns:
         if not pd.api.types.is_any_real_numeric_dtype(values := table[name]):
-            short = (text for text in values.dropna().astype("string").unique() if len(text) < 10)
-            texts |= {text for text in short if text.strip().lower() in _MARKS}
+            found = values.dropna().astype("string").str.strip().unique()
+            texts |= {text for text in found if text.lower() in _MARKS}
     default = schemas.MISSING_VALUES
     return [*default, *sorted(texts - set(default))]
 
@@ -209,83 +241,132 @@ def draft_column(
         >>> draft_column(pd.Series(["17", "39", "?", "90"] * 20), ["?"])[1]
         '3 whole numbers: codes, or a quantity?'
     """
-    texts = _counts(values, missing)
-    counts, rows = _by_number(texts), texts.sum()
+    if _is_nested(values):
+        return None, "holds lists, and no number or text"
+    texts = _counts(tidied(values.to_frame("x"), missing, ["x"])["x"])
+    codes = texts.index.str.fullmatch(r"\d+").all() and texts.index.str.fullmatch(ZEROS).any()
+    counts, rows = texts if codes else _by_number(texts), texts.sum()
     n, size = len(counts), f"{len(counts)} values in {rows} rows"
     words = re.findall("[A-Z]?[a-z]+|[A-Z]+", str(values.name))
-    like_code = not _CODE_WORDS.isdisjoint(word.lower() for word in words)
+    named_code = not _CODE_WORDS.isdisjoint(word.lower() for word in words)
+    frequent = counts[counts >= FREQUENT * len(values)].nlargest(MAX_CATEGORIES).index
+    often = f"{n} values; those of at least {FREQUENT:.0%} of the rows are listed, others are one"
     listed, rest = _listing(counts.index), "other"
 
-    # The first rule that holds is the proposal.
-    only = f"only {texts.index[0]!r}" if n else "no value"
-    rules = [(n < 2, None, f"holds {only}; list all that can occur")]
+    # The first rule that holds is the proposal: no value or one, patterns, then what is counted.
+    only = f"only {counts.index.tolist()[0]!r}" if n else "no value"
+    dates = texts[texts.index.str.fullmatch(_TIME)].sum() >= 0.9 * rows
+    rules = [
+        (n < 2, None, f"holds {only}; list all that can occur"),
+        (dates, None, f"{n} dates, times or durations"),
+        (codes and n <= MAX_CATEGORIES, listed, f"{n} texts with leading zeros: {CODES}"),
+    ]
     if n > 1 and pd.api.types.is_numeric_dtype(counts.index):
         numbers = counts.index.to_numpy(float)
+        spread, rest = np.ptp(numbers), int(min(numbers.min(), 0)) - 1
         lower, upper = round_bounds(numbers.min(), numbers.max())
         number = {"kind": "numeric", "lower": lower, "upper": upper, "out_of_range": "clip"}
         if additive and n > 2:
             knots = [float(f"{knot:.12g}") for knot in np.linspace(lower, upper, PIECES + 1)]
             number["basis"] = {"kind": "spline", "knots": knots}
-        rest = int(min(numbers.min(), 0)) - 1
         unique = n >= 0.8 * rows and rows > MAX_CATEGORIES
         # Of numbers that are spread evenly, some ten pairs of rows would have one in common.
-        different = unique and n == rows and np.ptp(numbers) < rows**2 / 20
-        identifier = different or (like_code and 2 * n > rows > MAX_CATEGORIES)
-        most_codes = MAX_CATEGORIES if like_code else MAX_CODES
+        different = unique and n == rows and spread < rows**2 / 20
+        counted = n == rows == spread + 1 and n > MAX_CODES
+        identifier = different or counted or (named_code and 2 * n > rows > MAX_CATEGORIES)
+        # Quantities have small values, or are dense, or all are multiples of some number.
+        sparse = numbers.min() >= 100 and spread > 10 * n and rows >= 3 * n
+        like_code = named_code or (sparse and np.gcd.reduce(numbers.astype(np.int64)) == 1)
+        few = n <= (MAX_CATEGORIES if like_code else MAX_CODES)
+        question = f"{n} whole numbers: {CODES}"
         rules += [
             ((numbers % 1).any(), number, "numbers"),
             (np.abs(numbers).max() > 2**53, None, f"{size}, some above 2^53: an identifier?"),
             (identifier, None, f"{size}: an identifier?"),
             (unique, number, f"{size}: a quantity, or an identifier?"),
-            (n <= most_codes, listed, f"{n} whole numbers: codes, or a quantity?"),
+            (few, listed, question),
+            (not like_code and n <= MAX_CATEGORIES and 2 * n <= rows, number, question),
             (not like_code, number, f"{n} whole numbers"),
         ]
+        often = f"{often}: {CODES}"
     elif n > 1:
         odd = counts[~np.isfinite(as_numbers(counts.index.to_series()))]
-        rare = len(odd) <= 5 and 2 * odd.sum() <= rows
+        rare = 0 < len(odd) <= 5 and 2 * odd.sum() <= rows
         but_for = f"numbers, but for {shown([repr(text) for text in sorted(odd.index)])}"
+        few = n <= MAX_CATEGORIES and (n <= MAX_CODES or 2 * n <= rows)
         rules += [
-            (n <= MAX_CATEGORIES, listed, f"{n} values"),
+            (few, listed, f"{n} values"),
             (rare, None, f"{but_for}: missing? Draft anew, and name them as missing"),
             (
-                counts[counts.index.str.fullmatch(_LIKE_NUMBER)].sum() >= 0.9 * rows,
+                not codes and counts[counts.index.str.fullmatch(_LIKE_NUMBER)].sum() >= 0.9 * rows,
                 None,
-                f"{n} dates, or numbers that are not plain: write 63606.07 for € 63.606,07",
+                f"{n} numbers that are not plain: write 63606.07 for € 63.606,07",
             ),
         ]
-    frequent = counts[counts >= FREQUENT * len(values)].nlargest(MAX_CATEGORIES).index
-    cause = f"{n} values; those of at least {FREQUENT:.0%} of the rows are listed, others are one"
+        often = f"{often}: {CODES}" if codes else often
     rules += [
-        (len(frequent) > 0 and 2 * n <= rows, _listing(frequent, rest), cause),
+        (len(frequent) > 0 and 2 * n <= rows, _listing(frequent, rest), often),
         (True, None, f"{size}: identifiers, or free text?"),
     ]
     entry, cause = next((entry, cause) for holds, entry, cause in rules if holds)
     return entry and (entry | {"missing": "category"} if rows < len(values) else entry), cause
 
 
-def _draft_role(
-    role: str, values: pd.Series, missing: Collection[str]
-) -> tuple[dict[str, Any], str]:
+def _is_nested(values: pd.Series) -> bool:
+    """Return whether a column holds lists, or other things that are no number or text."""
+    return values.dtype == object and any(map(pd.api.types.is_list_like, values.dropna()))
+
+
+def _told(values: pd.Series, groups: pd.Series) -> float:
+    """Return the share of the groups' entropy that a column tells, less what few rows make up."""
+    (x, of), (s, among) = (pd.factorize(column) for column in (values, groups))
+    wide = len(among) + 1  # a missing value is -1
+    joint = np.bincount((x + 1) * wide + s + 1, minlength=(len(of) + 1) * wide).reshape(-1, wide)
+
+    def entropy(counts: np.ndarray) -> float:
+        shares = counts[counts > 0] / len(values)
+        return float(-np.sum(shares * np.log(shares)))
+
+    by_group = joint.sum(axis=0)
+    made_up = (len(of) - 1) * (len(among) - 1) / (2 * len(values))
+    told = entropy(joint.sum(axis=1)) + entropy(by_group) - entropy(joint) - made_up
+    return told / entropy(by_group) if len(among) > 1 else 0.0
+
+
+def _draft_role(role: str, values: pd.Series) -> tuple[dict[str, Any], str]:
     """Return the entry of a label or a sensitive attribute, and why. Raises InputError: of none."""
-    texts = _counts(values, missing)
+    texts = _counts(values)
     counts = _by_number(texts)
     least = 2 if role == "label" else 1
     if not least <= (n := len(counts)) <= MAX_CATEGORIES:
         remedy = f"choose a column of 2 to {MAX_CATEGORIES} values, or add one to the file"
         raise InputError(f"{role} {values.name!r}: holds {n} values; {remedy}")
-    if texts.sum() == len(values):
-        return _listing(counts.index), f"{n} values: can others occur?"
-    if role == "label":
-        return _listing(counts.index), "rows without a label are refused; leave them out"
-    # As text, since a number and a word cannot be categories of one column.
-    entry = _listing(texts.index, "unknown") | {"missing": "unlisted"}
-    return entry, "rows without a group become the group 'unknown'"
+    alike = pd.Series(texts.index).groupby(
+        texts.index.str.casefold().str.replace(r"\s+", "", regex=True)
+    )
+    if len(same := alike.agg(sorted)[alike.size() > 1]):
+        raise InputError(
+            f"{role} {values.name!r}: {' and '.join(map(repr, same.iloc[0]))} differ by case or"
+            " blanks alone; write them alike in the file"
+        )
+    if texts.sum() < len(values) and role == "sensitive":
+        # As text, since a number and a word cannot be categories of one column.
+        entry = _listing(texts.index, "unknown") | {"missing": "unlisted"}
+        return entry, "rows without a group become the group 'unknown'"
+    cause = f"{n} values" if n == 2 and role == "label" else f"{n} values: can others occur?"
+    unlabelled = len(values) - texts.sum()
+    left_out = f"; {unlabelled} rows without a label are left out" * bool(unlabelled)
+    return _listing(counts.index), cause + left_out
 
 
-def _counts(values: pd.Series, missing: Collection[str]) -> pd.Series:
-    """Return how often each value occurs, by its text, the most frequent first."""
-    present = values[~(values.isna() | values.isin(list(missing)))]
-    return present.astype("string").value_counts()
+def _counts(values: pd.Series) -> pd.Series:
+    """Return how often each text occurs, the most frequent first; all spellings of True are one."""
+    texts = values.dropna().astype("string").value_counts()
+    lower = texts.index.str.lower()
+    if lower.isin(["true", "false"]).any() and lower.isin(["true", "false", "1", "0"]).all():
+        spelled = {"true": "True", "1": "True", "false": "False", "0": "False"}
+        texts = texts.groupby(lower.map(spelled)).sum()
+    return texts
 
 
 def _by_number(counts: pd.Series) -> pd.Series:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from synthfair.data.schema import Categorical, Numeric, Schema, blanks_hint, encoded_as, shown
+from synthfair.data.schema import Categorical, Numeric, Schema, Value, encoded_as, repeated, shown
 from synthfair.errors import InputError
+
+_DECIMAL_COMMA = r"^(?:([+-]?0),(\d+)|([+-]?\d+),(\d\d?|\d{4,}))$"
+"""A number with a decimal comma. Three digits behind a comma may be thousands, but for 0,125."""
 
 
 class Encoded(NamedTuple):
@@ -64,12 +67,13 @@ MUCH = 0.05
 
 
 class Clipping:
-    """Counts the values that encoding clips to the schema's bounds, over the parts of a table.
+    """A count of what encoding changes, over the parts of a table: clipped values, rows left out.
 
     Private: computed from the real rows without noise.
 
     Attributes:
         rows: number of rows so far.
+        unlabelled: number of rows without a label, which are left out and not among ``rows``.
 
     Example:
         >>> import pandas as pd
@@ -84,7 +88,7 @@ class Clipping:
 
     def __init__(self) -> None:
         """Makes an empty count."""
-        self.rows = 0
+        self.rows = self.unlabelled = 0
         self._counts: dict[str, tuple[Numeric, np.ndarray]] = {}
 
     def add(self, name: str, column: Numeric, numbers: np.ndarray) -> None:
@@ -106,8 +110,9 @@ class Clipping:
         return sorted(columns, key=lambda item: -item[1].share)
 
     def warnings(self) -> list[str]:
-        """A sentence for each column of which more than :data:`MUCH` was clipped."""
-        return [
+        """Return a sentence on rows left out, and one for each column clipped by over MUCH."""
+        left_out = [f"{self.unlabelled} rows have no label, and are left out"]
+        return left_out * (self.unlabelled > 0) + [
             f"column {name!r}: {column.share:.1%} of the values lie outside the schema's bounds,"
             f" {column.lower:g} to {column.upper:g} ({column.below:.1%} below, {column.above:.1%}"
             " above), and were clipped to them. Are unit and bounds right? Correct the schema for"
@@ -134,10 +139,12 @@ def encode(
     A number is (value - lower) / (upper - lower), clipped to [0, 1] where the schema says so, and 0
     where it is missing. A category is one-hot; of two categories only the second has a column.
 
-    A value that is not listed stands for ``unlisted``, where the schema names it.
+    A value that is not listed stands for ``unlisted``, where the schema names it. Rows without a
+    label are left out.
 
     Args:
-        table: one column for each of the schema's, in any order; ignored columns may be there.
+        table: one column for each of the schema's, in any order; ignored columns may be there. It
+            is read as a file of it would be, see :func:`tidied`.
         schema: public; reviewed.
         source: what to call the table in errors.
         rows_before: if the table is a part of one, the number of rows before it, for errors.
@@ -157,12 +164,17 @@ def encode(
         >>> float(encoded.x.min()), float(encoded.x.max())
         (0.0, 1.0)
     """
-    x, s = _inputs(table, schema, source, rows_before, clipping)
+    table = _tidied_rows(table, schema, source, need_label=True)
+    rows = table[table[schema.label].notna()]
+    if rows.empty and rows_before is None:
+        raise InputError(f"{source}: no row has a label")
+    x, s = _inputs(rows, schema, source, rows_before, clipping)
     refuse = partial(_refuse, source, rows_before)
-    position = _positions(table[schema.label], schema.categorical(schema.label), refuse)
+    position = _positions(rows[schema.label], schema.categorical(schema.label), refuse)
     y = np.where(np.isin(schema.label_values, schema.positives)[position], 1.0, -1.0)
     if clipping is not None:
-        clipping.rows += len(table)
+        clipping.rows += len(rows)
+        clipping.unlabelled += len(table) - len(rows)
     return Encoded(x, s, y)
 
 
@@ -229,8 +241,9 @@ def content_sha256(parts: Iterable[Encoded]) -> str:
 def encode_inputs(
     table: pd.DataFrame, schema: Schema, *, source: str = "table", rows_before: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """X [N, d] and s [N] of a table whose labels may be unknown. Raises as :func:`encode`."""
-    return _inputs(table, schema, source, rows_before, need_label=False)
+    """Return X [N, d] and s [N] of all rows, labelled or not. Raises as :func:`encode`."""
+    table = _tidied_rows(table, schema, source, need_label=False)
+    return _inputs(table, schema, source, rows_before)
 
 
 def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
@@ -298,7 +311,7 @@ def records_table(
 ) -> pd.DataFrame:
     """The table of records [N, p] with groups and labels, in the columns of the schema.
 
-    Of a label with several positive or several negative values, the first.
+    Of a label with several positive or several negative values, the first. A missing value is NaN.
     """
     features = dict(zip(schema.features, records.T, strict=True))
     groupings = schema.groupings
@@ -311,8 +324,8 @@ def records_table(
         elif isinstance(column, Numeric):
             out[name] = features[name]
         else:
-            missing = [None] if column.missing == "category" else []
-            out[name] = pd.array([*column.categories, *missing])[features[name].astype(int)]
+            values = np.array([*column.categories, np.nan], object)
+            out[name] = pd.Series(values[features[name].astype(int)]).infer_objects()
     return pd.DataFrame(out)
 
 
@@ -326,12 +339,8 @@ def _inputs(
     source: str,
     rows_before: int | None,
     clipping: Clipping | None = None,
-    *,
-    need_label: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Features and groups of a table that has the schema's columns, and no others."""
-    _require_columns(table, schema, source, need_label=need_label)
-
+    """Return features and groups of a tidied table."""
     # Features side by side: numbers scaled to [0, 1], categories one-hot.
     refuse, plain = partial(_refuse, source, rows_before), schema.plain
     x, start = np.zeros((len(table), len(plain.encoded_names))), 0
@@ -364,13 +373,52 @@ def _inputs(
     return expand(x, schema), groups
 
 
-def _require_columns(table: pd.DataFrame, schema: Schema, source: str, *, need_label: bool) -> None:
-    """Refuses a table without rows, or with other columns than the schema's."""
+def in_pandas(table: Any) -> Any:
+    """Return a table of polars or Arrow as one of pandas, and anything else as it is."""
+    return table.to_pandas() if hasattr(table, "to_pandas") else table
+
+
+def tidied(table: Any, words: Collection[str], columns: Collection[str] = ()) -> pd.DataFrame:
+    """Return a table as a file of it is read: no blanks round names and texts, NA where missing.
+
+    Args:
+        table: of pandas, polars or Arrow.
+        words: texts that stand for a missing value, without blanks round them.
+        columns: whose values are tidied; those of the others stay as they are.
+
+    Raises:
+        InputError: two columns have one name.
+    """
+    table = in_pandas(table)
+    names = [name.strip() if isinstance(name, str) else name for name in table.columns]
+    if twice := repeated(names):
+        raise InputError(f"column {twice[0]!r} appears more than once; rename it")
+    table = table.set_axis(names, axis=1).reset_index(drop=True)
+    numbers = as_numbers(pd.Series([*words], dtype="string"))
+    for name in set(columns).intersection(names):
+        values, marks = table[name], numbers
+        if pd.api.types.is_bool_dtype(values):
+            continue
+        if not pd.api.types.is_any_real_numeric_dtype(values):
+            values, marks = values.astype("string").str.strip(), words
+        found = values.isin([*marks])
+        table[name] = values.mask(found) if found.any() else values
+    return table
+
+
+def labelled(table: Any, schema: Schema) -> pd.DataFrame:
+    """Return the tidied rows of a table that have a label; all where it has no such column."""
+    table = tidied(table, schema.missing_values, schema.columns)
+    return table.dropna(subset=[schema.label]) if schema.label in table else table
+
+
+def _tidied_rows(table: Any, schema: Schema, source: str, *, need_label: bool) -> pd.DataFrame:
+    """Return a table tidied. Raises InputError: no rows, or other columns than the schema's."""
+    table = tidied(table, schema.missing_values, schema.columns)
     for name in schema.columns:
         if name not in table.columns and (need_label or name != schema.label):
             raise InputError(
                 f"{source}: column {name!r} is missing; schema {schema.name!r} needs it"
-                f"{blanks_hint(name, table.columns)}"
             )
     names = {*schema.columns, *schema.ignored}
     if extra := [name for name in table.columns if name not in names]:
@@ -380,6 +428,7 @@ def _require_columns(table: pd.DataFrame, schema: Schema, source: str, *, need_l
         )
     if len(table) == 0:
         raise InputError(f"{source}: has no rows")
+    return table
 
 
 def _fill_one_hot(block: np.ndarray, position: np.ndarray, column: Categorical) -> None:
@@ -392,11 +441,7 @@ def _fill_one_hot(block: np.ndarray, position: np.ndarray, column: Categorical) 
 def _positions(values: pd.Series, column: Categorical, refuse: _Refuse) -> np.ndarray:
     """[N] index of each value among the categories; missing is one more, where it has a column."""
     categories, missing = column.categories, _missing(values, column, refuse)
-    if isinstance(categories[0], str):
-        plain = values.astype("string").astype(object)
-    else:
-        plain = as_numbers(values)
-    position = pd.Index(categories).get_indexer(pd.Index(plain))
+    position = np.where(missing, -1, find_categories(values, categories))
     if column.unlisted is not None:
         position = np.where(position < 0, categories.index(column.unlisted), position)
     if column.unknown is None:
@@ -406,10 +451,33 @@ def _positions(values: pd.Series, column: Categorical, refuse: _Refuse) -> np.nd
     return position
 
 
-def as_numbers(values: pd.Series) -> np.ndarray:
-    """[N] the values as numbers; not-a-number where they are none. A date is text here.
+def find_categories(values: pd.Series, categories: Sequence[Value]) -> np.ndarray:
+    """Return the index [N] of each value among the categories, -1 where it is none of them.
 
-    Booleans are 0 and 1.
+    Numbers are equal by value. Where two categories are True and False, or 1 and 0, all spellings
+    of each are one: True, TRUE, true and 1.
+    """
+    listed, kind = pd.Series(categories), as_numbers
+    if len(listed) == 2 and set(_truths(listed)) == {0.0, 1.0}:
+        kind = _truths
+    elif isinstance(categories[0], str):
+        # To a column of numbers, texts such as 01003 are numbers, where these differ.
+        is_number = pd.api.types.is_any_real_numeric_dtype(values)
+        is_number = is_number and pd.Index(as_numbers(listed)).is_unique
+        kind = as_numbers if is_number else lambda texts: texts.astype("string").astype(object)
+    return pd.Index(kind(listed)).get_indexer(pd.Index(kind(values)))
+
+
+def _truths(values: pd.Series) -> np.ndarray:
+    """Return 1 for true, 0 for false, and other numbers as they are."""
+    texts = values.astype("string").str.lower()
+    return as_numbers(texts.replace({"true": "1", "false": "0"}))
+
+
+def as_numbers(values: pd.Series) -> np.ndarray:
+    """Return the values [N] as numbers, not-a-number where they are none. A date is text here.
+
+    Booleans are 0 and 1; texts may have a decimal comma.
     """
     if pd.api.types.is_bool_dtype(values):
         values = values.astype("boolean").astype("Float64")
@@ -418,7 +486,7 @@ def as_numbers(values: pd.Series) -> np.ndarray:
         try:  # four times faster, but all or nothing, and stricter: no blanks around a number
             return pa.array(values, pa.string()).cast(pa.float64()).to_numpy(zero_copy_only=False)
         except pa.ArrowInvalid:
-            pass
+            values = values.str.strip().str.replace(_DECIMAL_COMMA, r"\1\3.\2\4", regex=True)
     numbers = pd.Series(pd.to_numeric(values, errors="coerce")).astype("Float64")
     return numbers.to_numpy(float, na_value=np.nan)
 
@@ -435,8 +503,8 @@ def _refuse(
 ) -> None:
     if not wrong.any():
         return
-    row = int(np.argmax(wrong))
-    value = values.iloc[row]
+    first = int(np.argmax(wrong))
+    row, value = int(values.index[first]), values.iloc[first]
     what = "a missing value" if pd.isna(value) else repr(value)
     at_least = "" if rows_before is None else "at least "
     more = f" (and {at_least}{wrong.sum() - 1} more rows)" if wrong.sum() > 1 else ""

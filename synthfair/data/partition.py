@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from synthfair.data.encode import encode
+from synthfair.data.encode import encode, in_pandas, labelled
 from synthfair.data.schema import Schema
 from synthfair.data.tables import write_csv
 from synthfair.errors import InputError
@@ -87,7 +87,7 @@ def partition(
         >>> [(len(train), len(test)) for train, test in unlike]
         [(1215, 304), (376, 94)]
     """
-    rng = _generator(seed)
+    rng, table = _generator(seed), labelled(table, schema) if schema else in_pandas(table)
     if not 1 <= clients <= len(table):
         rows = f"the number of rows, {len(table)}"
         raise InputError(f"clients = {clients}: must be at least 1, and at most {rows}")
@@ -141,7 +141,7 @@ def partition_by(
         >>> {name: (len(client.train), len(client.test)) for name, client in found.items()}
         {'n': (4, 1), 's': (4, 1)}
     """
-    rng = _generator(seed)
+    rng, table = _generator(seed), in_pandas(table)
     if column not in table.columns:
         raise InputError(
             f"column {column!r}: the table has none of this name; it has"

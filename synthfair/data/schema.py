@@ -10,13 +10,14 @@ from itertools import product
 from math import prod
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import (
     AfterValidator,
     BaseModel,
     Field,
+    StringConstraints,
     ValidationError,
     field_validator,
     model_validator,
@@ -34,7 +35,10 @@ OWN_COLUMNS = "(group)", "(label)", "(weight)"
 """Names of a release's columns behind the features; the last of surrogates alone. No column of a
 schema has one of them."""
 
-Value = int | float | str
+Text = Annotated[str, StringConstraints(strip_whitespace=True)]
+"""A name of a column, or a text in one; blanks around it do not count."""
+
+Value = int | float | Text
 """A value in a categorical column. Numbers are equal by value: 1 and 1.0 are one category."""
 
 MISSING_VALUES = ("", "NA", "NaN")
@@ -121,7 +125,7 @@ class Categorical(BaseModel):
     unlisted: Value | None = None
     unknown: Literal["ignore"] | None = None
     missing: Literal["refuse", "category", "unlisted"] = "refuse"
-    labels: dict[str, Label] | None = Field(default=None, exclude_if=lambda given: given is None)
+    labels: dict[Text, Label] | None = Field(default=None, exclude_if=lambda given: given is None)
 
     @field_validator("categories")
     @classmethod
@@ -154,7 +158,7 @@ class Categorical(BaseModel):
 
 Column = Annotated[Numeric | Categorical, Field(discriminator="kind")]
 
-Pair = Annotated[tuple[str, str], Field(strict=False)]
+Pair = Annotated[tuple[Text, Text], Field(strict=False)]
 
 
 class GroupNames(NamedTuple):
@@ -224,12 +228,12 @@ class Schema(BaseModel):
 
     name: str
     description: str = ""
-    label: str
+    label: Text
     positive: Value | Annotated[tuple[Value, ...], Field(strict=False)]
-    sensitive: str | Annotated[tuple[str, ...], Field(strict=False, min_length=2)]
-    columns: dict[str, Column]
-    ignored: tuple[str, ...] = Field((), max_length=MOST, strict=False)
-    missing_values: tuple[str, ...] = Field(MISSING_VALUES, strict=False)
+    sensitive: Text | Annotated[tuple[Text, ...], Field(strict=False, min_length=2)]
+    columns: dict[Text, Column]
+    ignored: tuple[Text, ...] = Field((), max_length=MOST, strict=False)
+    missing_values: tuple[Text, ...] = Field(MISSING_VALUES, strict=False)
     interactions: Annotated[tuple[Pair, ...], Field(strict=False, max_length=MOST)] | None = None
 
     @field_validator("columns", mode="before")
@@ -238,6 +242,8 @@ class Schema(BaseModel):
         # Before each is looked at, as one error for each would bury this one.
         if isinstance(columns, dict) and len(columns) > MOST:
             raise ValueError(f"holds {len(columns)} columns; at most {MOST} are allowed")
+        if isinstance(columns, dict) and (twice := repeated(str(one).strip() for one in columns)):
+            raise ValueError(f"column {twice[0]!r} appears more than once; blanks do not count")
         return columns
 
     @model_validator(mode="after")
@@ -520,10 +526,14 @@ class Schema(BaseModel):
 
         Labels are left out: they are names for people alone.
         """
-        labels = {"columns": {"__all__": {"labels"}}}
-        document = self.model_dump(mode="json", exclude_none=True, exclude=labels)
-        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+        text = json.dumps(self.document, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The schema as JSON has it, without labels."""
+        labels = {"columns": {"__all__": {"labels"}}}
+        return self.model_dump(mode="json", exclude_none=True, exclude=labels)
 
     def with_sensitive(self, sensitive: str | Sequence[str]) -> Schema:
         """Makes another attribute the sensitive one, or several; others become features.
@@ -568,6 +578,59 @@ def encoded_as(name: str, column: Numeric | Categorical) -> list[str]:
     return names + ([f"{name} is missing"] if column.missing == "category" else [])
 
 
+def differences(own: Schema, given: Schema) -> list[str]:
+    """Return what differs between the schema of a release and the one given, by column."""
+    found, documents = [], [own.document, given.document]
+    columns = [document.pop("columns") for document in documents]
+    parts = {f"column {one!r}": [each.get(one, {}) for each in columns] for one in own.columns}
+    parts |= {f"column {one!r}": [each.get(one, {}) for each in columns] for one in given.columns}
+    for what, (here, there) in ({"schema": documents} | parts).items():
+        if not (here and there):
+            found.append(f"{what}: only in the {'release' if here else 'schema given'}")
+            continue
+        for key in [key for key in here | there if here.get(key) != there.get(key)]:
+            values, only = [here.get(key) or [], there.get(key) or []], ""
+            if key == "categories" and set(values[0]) != set(values[1]):
+                values = [[v for v in values[i] if v not in values[1 - i]] for i in (0, 1)]
+                only = " alone"
+            one, other = (repr(value)[:200] if value else "none" for value in values)
+            where = f"{one} in the release{only}, {other} in the schema given{only}"
+            found.append(f"{what}: {key}: {where}")
+    return found
+
+
+def is_within(own: Schema, given: Schema) -> bool:
+    """Return whether records of one schema are records of another, as of a table that grew.
+
+    They are where columns and roles agree, and each column allows no more than the other's: fewer
+    categories, or narrower bounds to which nothing was clipped. Bases and interactions are of the
+    server, unless the release's schema has them.
+    """
+    labels = set(own.label_values)
+    return (
+        (own.label, own.attributes) == (given.label, given.attributes)
+        and set(own.columns) == set(given.columns)
+        and set(own.positives) == labels.intersection(given.positives)
+        and own.interactions in (None, given.interactions)
+        and all(_is_column_within(one, given.columns[name]) for name, one in own.columns.items())
+    )
+
+
+def _is_column_within(own: Numeric | Categorical, given: Numeric | Categorical) -> bool:
+    if own.missing not in ("refuse", given.missing):
+        return False
+    if isinstance(own, Categorical) and isinstance(given, Categorical):
+        fewer = set(given.categories) - set(own.categories)
+        within = set(own.categories) <= set(given.categories)
+        return within and (own.unlisted is None or (not fewer and own.unlisted == given.unlisted))
+    if isinstance(own, Numeric) and isinstance(given, Numeric):
+        bounds = [(one.lower, one.upper, one.out_of_range) for one in (own, given)]
+        narrower = given.lower <= own.lower and own.upper <= given.upper
+        unclipped = own.out_of_range == "refuse" or bounds[0] == bounds[1]
+        return narrower and unclipped and own.basis in (None, given.basis)
+    return False
+
+
 def repeated(names: Iterable[str]) -> list[str]:
     """The names that occur more than once, sorted."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
@@ -577,12 +640,6 @@ def shown(values: Sequence[Value], most: int = 20) -> str:
     """Values for an error: the first of them, and how many there are."""
     text = ", ".join(map(str, values[:most]))
     return text if len(values) <= most else f"{text}, ... ({len(values)} in all)"
-
-
-def blanks_hint(name: str, names: Iterable[str]) -> str:
-    """A hint at columns that differ from a name in the blanks around it alone; or nothing."""
-    near = [other for other in names if str(other).strip() == name.strip()]
-    return f"; blanks count: the table has {near[0]!r}" if near else ""
 
 
 def parse_schema(text: str | bytes, *, source: str) -> Schema:

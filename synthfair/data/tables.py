@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader, BytesIO
+from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv
 
+from synthfair.data.encode import tidied
 from synthfair.data.schema import MOST, Schema, repeated
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, whole_file
@@ -39,24 +41,36 @@ _QUOTED = re.compile(rb'(?:^|(?<=[\n,;\t|]))"[^"]*(?:""[^"]*)*(?:"|\Z)')
 """A quoted field, which may hold separators and line ends. A quote opens a field only as its first
 character; elsewhere, as in 5" pipe, it is one."""
 
-_GZIP = b"\x1f\x8b"
+_BEFORE = re.compile(
+    rb"\A(?:\xef\xbb\xbf)?[\r\n]*(?:\"?sep=([,;\t|])\"?(?:\r\n?|\n)[\r\n]*)?", re.I
+)
+"""What may stand before a header: a byte order mark, empty lines, and Excel's line ``sep=;``."""
+
+_LINE, _LINE_END = re.compile(rb"[^\r\n]*[\r\n]*"), re.compile(rb"\r\n?|\n")
+
+_PACKED = "it is a spreadsheet, or a zip of other things than one CSV file; save as CSV or Parquet"
+
+_TRAILING = " "
+"""The name of the column behind a trailing separator. It is empty, and no name has blanks."""
+
+_GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 _NOT_CSV = {
     _GZIP: "it is compressed by gzip; name it .csv.gz, or unpack it",
-    b"PK\x03\x04": "it is a zip or spreadsheet file; save the table as CSV",
+    b"\xd0\xcf\x11\xe0": "it is a spreadsheet; save as CSV or Parquet",
     b"\xff\xfe": "its text is UTF-16; save it as UTF-8",
     b"\xfe\xff": "its text is UTF-16; save it as UTF-8",
 }
 """The first bytes of files that are mistaken for CSV, and what to do about each."""
 
-_ENDINGS = (".csv", ".csv.gz", ".tsv", ".parquet")
+_ENDINGS = (".csv", ".csv.gz", ".csv.zip", ".tsv", ".parquet")
 """Endings of the names of tables in a folder."""
 
 _Choice = Callable[[list[str]], list[str]]
 """Picks some of a file's columns."""
 
 _ROW, _COLUMN = re.compile(r"Row #(\d+)"), re.compile(r"In CSV column #(\d+)")
-"""Patterns of Arrow's errors, which count the header as row 1, and columns from 0. Here row 1 is
-the first after the header; a row may have several lines, and empty lines are none."""
+"""Patterns of Arrow's errors, which count lines that are skipped as rows, and columns from 0. Here
+row 1 is the first after the header; a row may have several lines, and empty lines are none."""
 
 _VALUES = re.compile(r"(Expected \d+ columns, got \d+|invalid value).*", re.DOTALL)
 """The values of a private row, which Arrow quotes behind what it says of the row."""
@@ -75,7 +89,8 @@ def read_table(path: str | PathLike[str], schema: Schema) -> pd.DataFrame:
         schema: its columns stay text, its ``missing_values`` become missing.
 
     Returns:
-        All columns of the file; :func:`encode` refuses those that the schema does not know.
+        All columns of the file, without blanks around names and values; :func:`encode` refuses
+        those that the schema does not know.
 
     Raises:
         InputError: unreadable, ragged, a column name repeated, or more columns than allowed.
@@ -92,7 +107,8 @@ def read_table(path: str | PathLike[str], schema: Schema) -> pd.DataFrame:
         >>> back["loanamt"].tolist()
         ['89', '128', '128']
     """
-    return _read(Path(path), lambda _: list(schema.columns), schema)
+    table = _read(Path(path), lambda _: list(schema.columns), schema)
+    return tidied(table, schema.missing_values, schema.columns)
 
 
 def read_raw_table(path: str | PathLike[str]) -> pd.DataFrame:
@@ -101,13 +117,12 @@ def read_raw_table(path: str | PathLike[str]) -> pd.DataFrame:
 
 
 def _read(path: Path, text: _Choice, schema: Schema | None = None) -> pd.DataFrame:
-    with _errors_of(path), open_file(path) as file:
+    with _errors_of(path) as rows_before, open_file(path) as file:
         if _is_parquet(file):
-            table = _parquet(file, schema.ignored if schema else ()).read()
-            table = _without_words(table, schema) if schema else table
-        else:
-            table = csv.read_csv(path, **_csv_options(_begin(path), text, schema))
-        return table.to_pandas(ignore_metadata=True)
+            return _frame(_with_texts(_parquet(file, schema).read(), schema))
+        options = _csv_options(_begin(path), text, schema)
+        rows_before[0] -= options["read_options"].skip_rows
+        return _frame(csv.read_csv(_open_text(path), **options))
 
 
 def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
@@ -122,19 +137,19 @@ def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iter
         InputError: as :func:`read_table` does, or a folder holds no table; when it gets there.
     """
     for name in files_of(path):
-        with _errors_of(name), open_file(name) as file:
-            if is_parquet := _is_parquet(file):
-                parquet = _parquet(file, schema.ignored)
+        with _errors_of(name) as rows_before, open_file(name) as file:
+            if _is_parquet(file):
+                parquet = _parquet(file, schema)
                 columns = _used_columns(schema, text)(parquet.schema_arrow.names)
                 batches = parquet.iter_batches(batch_size=CHUNK_ROWS, columns=columns)
             else:
                 options = _csv_options(
                     _begin(name), _used_columns(schema, text), schema, alone=True
                 )
-                batches = csv.open_csv(name, **options)
+                rows_before[0] -= options["read_options"].skip_rows
+                batches = csv.open_csv(_open_text(name), **options)
             for rows in _chunks(batches):
-                part = _without_words(rows, schema) if is_parquet else rows
-                yield part.to_pandas(ignore_metadata=True)
+                yield _frame(_with_texts(rows, schema))
             pa.default_memory_pool().release_unused()
 
 
@@ -172,30 +187,37 @@ def read_stream(
     Arrow's own stream would hold each row back until the next has arrived.
 
     Args:
-        stream: UTF-8 text, such as ``sys.stdin.buffer``; the first record is the header.
+        stream: UTF-8 text, such as ``sys.stdin.buffer``; it begins with a header.
         schema: as of :func:`read_chunks`.
         text: as of :func:`read_chunks`.
 
     Raises:
         InputError: not CSV; when it gets there.
     """
-    header, options, rows = b"", {}, 0
-    while records := stream.read1(MOST_AT_ONCE):
-        with _errors_of("standard input", rows):
+    # The header and a first row, which say how to read the others.
+    records, rows = b"", 0
+    while not _first_row(records) and len(records) < LONGEST_HEADER:
+        if not (line := stream.readline()):
+            break
+        records += line
+    if not records:
+        return
+    with _errors_of("standard input"):
+        options = _csv_options(records, _used_columns(schema, text), schema, alone=True)
+    while records:
+        with _errors_of("standard input", rows - options["read_options"].skip_rows):
             for _ in range(MOST_LINES):
                 if _unquoted(records).endswith(b"\n"):
                     break
                 records += stream.readline() or b"\n"
             else:
                 raise ValueError(f"a row has more than {MOST_LINES} lines; is a quote not closed?")
-            options = options or _csv_options(
-                records, _used_columns(schema, text), schema, alone=True
-            )
-            part = csv.read_csv(BytesIO(header + records), **options)
-        header = header or _header(records) + b"\n"
+            part = _frame(csv.read_csv(BytesIO(records), **options))
+        options["read_options"].skip_rows = 0
         rows += len(part)
         if len(part):
-            yield part.to_pandas(ignore_metadata=True)
+            yield part
+        records = stream.read1(MOST_AT_ONCE)
 
 
 def _unquoted(text: bytes) -> bytes:
@@ -203,16 +225,66 @@ def _unquoted(text: bytes) -> bytes:
     return _QUOTED.sub(lambda field: b"x" * len(field[0]), text) if b'"' in text else text
 
 
+def _open_text(path: Path) -> pa.NativeFile:
+    """Open a file of CSV text, unpacked where gzip or zip have packed it.
+
+    Raises:
+        ValueError: a zip file that is no single CSV file, such as a spreadsheet.
+    """
+    with open_file(path) as file:
+        if file.read(4) != _ZIP:
+            return pa.input_stream(str(path))
+    try:
+        archive = zipfile.ZipFile(path)
+        (inside,) = (name for name in archive.namelist() if not name.startswith("__MACOSX/"))
+        return pa.input_stream(archive.open(inside))
+    except (zipfile.BadZipFile, RuntimeError, ValueError) as error:
+        raise ValueError(_PACKED) from error
+
+
 def _begin(path: Path) -> bytes:
-    """The first bytes of a file; unpacked where its name ends as that of a compressed one."""
-    with pa.input_stream(str(path)) as file:
+    """Return the first bytes of a file of CSV text."""
+    with _open_text(path) as file:
         return file.read(LONGEST_HEADER)
 
 
-def _header(begin: bytes) -> bytes:
-    """The first record of CSV text, without its end."""
-    text = begin.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
-    return text[: len(re.split(rb"[\r\n]", _unquoted(text), maxsplit=1)[0])]
+def _header(begin: bytes) -> tuple[int, int, bytes | None]:
+    """Return where the first record begins and ends, and the separator that a line before names.
+
+    Lines before that begin with # are comments, unless they have a separator as often as the next.
+    """
+    before = cast(re.Match, _BEFORE.match(begin))  # it matches nothing, too
+    start = before.end()
+    while begin[start : start + 1] == b"#":
+        line, row = islice(_LINE.finditer(begin, start), 2)
+        if any(line[0].count(one) == row[0].count(one) > 0 for one in _SEPARATORS):
+            break
+        start = line.end()
+    return start, start + len(_record(begin[start:])), before[1]
+
+
+def _first_row(begin: bytes) -> bytes:
+    """Return the first record behind the header."""
+    return _record(begin[_header(begin)[1] :].lstrip(b"\r\n"))
+
+
+def _record(text: bytes) -> bytes:
+    """Return the first record of CSV text, without its end, and marks for what is quoted."""
+    return re.split(rb"[\r\n]", _unquoted(text), maxsplit=1)[0]
+
+
+def _frame(rows: pa.Table) -> pd.DataFrame:
+    """Return rows in pandas, without the column behind a trailing separator.
+
+    Raises:
+        ValueError: that column holds a value.
+    """
+    table = rows.to_pandas(ignore_metadata=True)
+    if _TRAILING in table:
+        filled = table.pop(_TRAILING).astype("string").str.strip().fillna("") != ""
+        if filled.any():
+            raise ValueError(f"{filled.sum()} rows have a field more than the header")
+    return table
 
 
 def _csv_options(
@@ -229,21 +301,23 @@ def _csv_options(
     Raises:
         ValueError: the header is none; the message says what it holds.
     """
-    header = _header(begin)
+    start, end, separator = _header(begin)
+    header = begin[start:end]
     if not header:
         raise ValueError("it is empty")
     if len(header) >= LONGEST_HEADER:
         raise ValueError(f"its first line is longer than {LONGEST_HEADER} bytes, as no header is")
 
     # What stands most often in the header, outside quotes, separates the columns.
-    counts = {separator: _unquoted(header).count(separator) for separator in _SEPARATORS}
+    counts = {one: _unquoted(header).count(one) for one in [separator] if one}
+    counts = counts or {one: _unquoted(header).count(one) for one in _SEPARATORS}
     most = max(counts.values())
     separators = [separator for separator, count in counts.items() if count == most]
     if most == 0:
-        start = header.decode(errors="replace")
-        blanks = ", not blanks; save the table with one of them" if " " in start.strip() else ""
+        text = header.decode(errors="replace")
+        blanks = ", not blanks; save the table with one of them" if " " in text.strip() else ""
         raise ValueError(
-            f"its header {start if len(start) <= 60 else start[:57] + '...'!r} holds no"
+            f"its header {text if len(text) <= 60 else text[:57] + '...'!r} holds no"
             f" {', '.join(_SEPARATORS.values())}; one of them must separate the columns{blanks}"
         )
     if most >= MOST:
@@ -257,10 +331,19 @@ def _csv_options(
 
     parse_options = csv.ParseOptions(delimiter=separators[0].decode(), newlines_in_values=True)
     names = csv.read_csv(BytesIO(header + b"\n"), parse_options=parse_options).column_names
+    names = [name.strip() for name in names]
+    row = _first_row(begin).rstrip(b" ")
+    if row.endswith(separators[0]) and row.count(separators[0]) == len(names):
+        names.append("")
+    names = [*names[:-1], names[-1] or _TRAILING]
     _check_names(names)
     texts = columns(names)
     return {
-        "read_options": csv.ReadOptions(use_threads=False),  # errors then name the row
+        "read_options": csv.ReadOptions(
+            use_threads=False,  # errors then name the row
+            skip_rows=len(_LINE_END.findall(begin[:end])) + 1,
+            column_names=names,
+        ),
         "parse_options": parse_options,
         "convert_options": csv.ConvertOptions(
             column_types=dict.fromkeys(texts, pa.string()),
@@ -274,7 +357,7 @@ def _csv_options(
 def _used_columns(schema: Schema, text: Sequence[str]) -> _Choice:
     """The columns that the schema does not ignore; encoding refuses those it does not know."""
     ignored = set(schema.ignored) - set(text)
-    return lambda names: [name for name in names if name not in ignored]
+    return lambda names: [n for n in names if n == _TRAILING or n.strip() not in ignored]
 
 
 def _is_parquet(file: IO[bytes]) -> bool:
@@ -291,14 +374,15 @@ def _is_parquet(file: IO[bytes]) -> bool:
     return begins == b"PAR1"
 
 
-def _parquet(file: IO[bytes], ignored: Sequence[str]) -> ParquetFile:
-    """A Parquet file; nested columns are refused unless ignored."""
+def _parquet(file: IO[bytes], schema: Schema | None) -> ParquetFile:
+    """Return a Parquet file. Raises ValueError: a nested column that a schema does not ignore."""
     from pyarrow.parquet import ParquetFile
 
     parquet = ParquetFile(file)
-    _check_names(parquet.schema_arrow.names)
-    for column in parquet.schema_arrow:
-        if pa.types.is_nested(column.type) and column.name not in ignored:
+    _check_names([name.strip() for name in parquet.schema_arrow.names])
+    nested = [column for column in parquet.schema_arrow if pa.types.is_nested(column.type)]
+    for column in nested:
+        if schema and column.name.strip() not in schema.ignored:
             raise ValueError(
                 f"column {column.name!r} holds {column.type}, and must hold one number or text a"
                 " row; drop it, or list it under 'ignored'"
@@ -306,18 +390,12 @@ def _parquet(file: IO[bytes], ignored: Sequence[str]) -> ParquetFile:
     return parquet
 
 
-def _without_words(rows: pa.Table, schema: Schema) -> pa.Table:
-    """Parquet's rows in which the texts that stand for a missing value are missing."""
-    words = pc.SetLookupOptions(pa.array(schema.missing_values, pa.large_string()))
-    none = pa.scalar(None, pa.large_string())
+def _with_texts(rows: pa.Table, schema: Schema | None) -> pa.Table:
+    """Return rows whose texts in columns of the schema are strings, and not bytes."""
+    names = schema.columns if schema else ()
     for i, column in enumerate(rows.schema):
-        # However texts are stored: as strings, as bytes, or in the dictionaries of categories.
-        if column.name in schema.columns and re.search("string|binary", str(column.type)):
-            texts = rows.column(i).cast(pa.large_string())
-            missing = pc.call_function("is_in", [texts], words)
-            rows = rows.set_column(
-                i, column.name, pc.call_function("if_else", [missing, none, texts])
-            )
+        if column.name.strip() in names and re.search("binary|view", str(column.type)):
+            rows = rows.set_column(i, column.name, rows.column(i).cast(pa.large_string()))
     return rows
 
 
@@ -334,12 +412,13 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 @contextmanager
-def _errors_of(source: Path | str, rows_before: int = 0) -> Iterator[None]:
-    """Turns errors of the libraries into one that names the file, and counts rows as we do."""
+def _errors_of(source: Path | str, rows_before: int = 0) -> Iterator[list[int]]:
+    """Turn errors of the libraries into one that names the file; yield what rows' numbers lack."""
+    lack = [rows_before]
     try:
-        yield
+        yield lack
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
-        message = _ROW.sub(lambda row: f"row {rows_before + int(row[1]) - 1}", reason(error))
+        message = _ROW.sub(lambda row: f"row {lack[0] + int(row[1])}", reason(error))
         message = _COLUMN.sub(lambda column: f"column {int(column[1]) + 1}", message)
         message = _VALUES.sub(r"\1", message)
         if "utf-8" in message.lower().replace("utf8", "utf-8") and message not in _NOT_CSV.values():

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from synthfair.data.encode import encode_inputs
+from synthfair.data.encode import encode_inputs, in_pandas
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def to_pipeline(model: TrainedModel) -> Pipeline:
 
 def _model_inputs(table: pd.DataFrame, model: TrainedModel) -> np.ndarray:
     """[N, n] what the model reads of raw columns, without the 1 of the intercept."""
-    if not isinstance(table, pd.DataFrame):
+    if not isinstance(table := in_pandas(table), pd.DataFrame):
         raise InputError(
             f"X: {type(table).__name__}; must be a DataFrame of the columns"
             f" {[*model.schema_.features, *model.schema_.attributes]}"

@@ -225,6 +225,8 @@ def make_user_data(
     """
     # What was given must fit together.
     also = config.get("also", ())
+    if len(rows.y) != len(user):
+        raise InputError(f"{len(rows.y)} rows with a label, of {len(user)} users; leave others out")
     if len(others) != len(also):
         raise InputError(f"also = {list(also)}: needs the groups of each; {len(others)} given")
     if weights is not None:

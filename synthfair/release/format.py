@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, field_serializer, model_validator
 
 import synthfair
 from synthfair.config.client_settings import DistillConfig, ReleaseConfig, SurrogateConfig
 from synthfair.config.rules import STRICT
-from synthfair.data.schema import OWN_COLUMNS
+from synthfair.data.schema import OWN_COLUMNS, Schema
 from synthfair.errors import InputError
 from synthfair.files import whole_file
 from synthfair.privacy.guarantee import Guarantee, Line
@@ -25,8 +25,6 @@ from synthfair.release.keys import Signature, content_digest, rows_digest, sign
 if TYPE_CHECKING:
     import pyarrow as pa
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from synthfair.data.schema import Schema
 
 FORMATS = {"fair": "synthfair-release/2", "surrogate": "synthfair-release/4"}
 """The file format of each kind of release."""
@@ -51,17 +49,26 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e9
 
 
 class Header(BaseModel):
-    """The metadata of a release file: public settings, and which risks its sender accepted."""
+    """The metadata of a release file: schema, public settings, and risks its sender accepted."""
 
     model_config = STRICT
 
     format: Literal["synthfair-release/2", "synthfair-release/4"]
-    schema_hash: str = Field(pattern="^[0-9a-f]{64}$")
+    table_schema: Schema
     version: Line
     model: Line
     penalty: Line
     config: ReleaseConfig
     privacy: PrivacyStatement
+
+    @field_serializer("table_schema")
+    def _without_labels(self, schema: Schema) -> dict[str, Any]:
+        return schema.document
+
+    @property
+    def schema_hash(self) -> str:
+        """The hash of the schema."""
+        return self.table_schema.hash
 
     @property
     def kind(self) -> Literal["fair", "surrogate"]:
@@ -179,7 +186,7 @@ def make_header(
     kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
     return Header(
         format=FORMATS[kind],  # type: ignore[arg-type]
-        schema_hash=schema.hash,
+        table_schema=schema,
         version=synthfair.__version__,
         model=name_of(model),
         penalty="chosen by the server" if penalty is None else name_of(penalty),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from synthfair.config.client_settings import MAX_ROWS
-from synthfair.data.schema import OWN_COLUMNS, Categorical, Numeric
+from synthfair.data.schema import OWN_COLUMNS, Categorical, Numeric, differences, is_within
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, parse_as
 from synthfair.privacy.statement import require_true
@@ -37,7 +38,7 @@ MAX_CELLS = 50_000_000
 MAX_COLUMNS, MAX_NAME, MAX_GROUPS = 10_000, 1000, 1000
 """Columns, characters of a column's name, and groups of a file that is read without its schema."""
 
-MAX_BYTES = {HEADER_KEY: 1_000_000, SIGNATURE_KEY: 1000}
+MAX_BYTES = {HEADER_KEY: 2**24, SIGNATURE_KEY: 1000}
 """The largest sizes of a file's metadata that are read."""
 
 _THRIFT = 20_000_000
@@ -58,7 +59,8 @@ def read_release(
         room: rows times columns that it may hold: what other releases of its pool leave.
 
     Returns:
-        The release, verified. For an example see :func:`write_release`.
+        The release, verified; a surrogate's records are of the schema given, see :func:`fitted`.
+        For an example see :func:`write_release`.
 
     Raises:
         InputError: unreadable, not a release of this format, of another schema, with other columns
@@ -98,12 +100,12 @@ def read_release(
     if schema is None:
         _check_values(release, None, source)
     else:
-        _require_fit(release, schema, source)
+        require_fit(release, schema, source)
     # They are what was written, and by whom.
     verify(signature, content_digest(text, names, release.fingerprint), source=source)
     if keys is not None:
         require_signer(signature, keys, source=source)
-    return release
+    return release if schema is None else fitted(release, schema)
 
 
 def _metadata(columns: pa.Schema, source: str) -> tuple[bytes, Header, Signature]:
@@ -148,20 +150,25 @@ def _feature_names(columns: pa.Schema, source: str, *, weighted: bool) -> tuple[
     return names
 
 
-def _require_fit(release: Release, schema: Schema, source: str) -> None:
-    """Refuses a release of another schema, with other columns, or values that it cannot have."""
-    header = release.header
-    # Records are of the plain schema: bases and interactions are the server's choice.
-    schemas, names = [schema], schema.encoded_names
+def require_fit(release: Release, schema: Schema, source: str) -> None:
+    """Refuse a release of another schema, with other columns, or values that it cannot have.
+
+    Records of a surrogate may be of a schema within the one given, see
+    :func:`synthfair.data.schema.is_within`; columns of a fair release are encoded.
+
+    Raises:
+        InputError: it does not fit; the message says what differs, by column.
+    """
+    header, own, names = release.header, release.header.table_schema, schema.encoded_names
     if header.kind == "surrogate":
-        schemas += [schema.model_copy(update={"interactions": None}), schema.plain]
-        names = tuple(schema.features)
-    own = next((one for one in schemas if one.hash == header.schema_hash), None)
-    if own is None:
-        raise InputError(
-            f"{source}: made with schema {header.schema_hash[:12]}, but the schema given"
-            f" is {schema.hash[:12]}; all clients and the server must use the same schema file"
-        )
+        fits, names = is_within(own, schema), tuple(own.features)
+        why = "records pool where each column allows no more than the schema given"
+    else:
+        fits = own.hash == schema.hash
+        why = "columns of a fair release are encoded, so that all need the same schema file"
+    if not fits:
+        found = "; ".join(differences(own, schema))
+        raise InputError(f"{source}: made with another schema than the one given: {found}; {why}")
     if header.privacy.guarantee:
         try:
             require_true(header.privacy.guarantee, header.config, own)
@@ -170,7 +177,23 @@ def _require_fit(release: Release, schema: Schema, source: str) -> None:
     if release.names != names:
         wrong = [*(set(names) ^ set(release.names)), *names]
         raise InputError(f"{source}: column {wrong[0]!r} is missing, unknown or in another place")
-    _check_values(release, schema, source)
+    _check_values(release, own, source)
+
+
+def fitted(release: Release, schema: Schema) -> Release:
+    """Return a release that fits a schema, with the positions of its records' categories there."""
+    own = release.header.table_schema
+    if release.weight is None or own.columns == schema.columns:
+        return release
+    columns, features = dict(zip(release.names, release.x.T, strict=True)), schema.features
+    for name, column in own.features.items():
+        if isinstance(column, Categorical):
+            categories = schema.categorical(name).categories
+            place = [*map(categories.index, column.categories), len(categories)]
+            columns[name] = np.array(place)[columns[name].astype(int)]
+    groups = np.array([schema.groups.index(group) for group in own.groups])
+    x = np.column_stack([columns[name] for name in features])
+    return replace(release, names=tuple(features), x=x, s=groups[release.s])
 
 
 def _check_rows(rows: int, columns: int, room: int, source: str) -> None:
@@ -291,7 +314,7 @@ def inspect_release(
     client, problems = None, []
     if schema is not None:
         try:
-            _require_fit(release, schema, str(path))
+            require_fit(release, schema, str(path))
         except InputError as error:
             problems.append(str(error))
     fits = None if schema is None else not problems

@@ -26,7 +26,7 @@ from synthfair.fairness.penalties import Grouping, Penalty, grouped, named_penal
 from synthfair.model import LinearModel, Model, Rows, padded
 from synthfair.release.format import HasRelease, Release, name_of
 from synthfair.release.keys import Keys
-from synthfair.release.reading import MAX_CELLS, read_release
+from synthfair.release.reading import MAX_CELLS, fitted, read_release, require_fit
 from synthfair.server.trust import LITTLE, learn_weights
 from synthfair.surrogate.frontier import FrontierPoint, GlobalProblem, least_weight
 from synthfair.surrogate.weighted_table import WeightedTable
@@ -88,8 +88,8 @@ def named_releases(releases: Releases, schema: Schema) -> dict[str, Release]:
     """Releases by name; those of a list are client 0, client 1 and so on, and files their paths.
 
     Raises:
-        InputError: there are none, one is no release, or a file is refused, see
-            :func:`read_releases`.
+        InputError: there are none, one is no release or does not fit the schema, or a file is
+            refused, see :func:`read_releases`.
     """
     if not isinstance(releases, Mapping | list | tuple) or hasattr(releases, "release"):
         raise InputError("releases: must be several, by name or in a list")
@@ -103,6 +103,9 @@ def named_releases(releases: Releases, schema: Schema) -> dict[str, Release]:
     for name, one in named.items():
         if not isinstance(one, Release):
             raise InputError(f"releases: {name}: {type(one).__name__}; must be a release")
+        if one.header.table_schema != schema:
+            require_fit(one, schema, name)
+            named[name] = fitted(one, schema)
     return named
 
 

@@ -24,7 +24,7 @@ from synthfair.model import LinearModel, Rows, padded
 from synthfair.release.format import name_of
 from synthfair.server.pooling import Pool, compared_groupings, train_pool
 from synthfair.sklearn.codebook import read_arrays, read_table
-from synthfair.sklearn.keywords import FairEstimator, warn
+from synthfair.sklearn.keywords import FairEstimator, as_pandas, warn
 from synthfair.surrogate.weighted_table import WeightedTable
 
 
@@ -116,13 +116,13 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             raise InputError(
                 "sensitive_features: None; give the group of each row, or rho=0 for none"
             )
-        self._group_column = None
+        x, self._group_column = as_pandas(X), None
         if isinstance(sensitive_features, str):
             self._group_column = sensitive_features
-            if sensitive_features not in getattr(X, "columns", ()):
+            if sensitive_features not in getattr(x, "columns", ()):
                 raise InputError(f"sensitive_features: X has no column {sensitive_features!r}")
-            sensitive_features = X[sensitive_features]
-        fitted = read_arrays(self, self._inputs(X), y, sensitive_features, sample_weight)
+            sensitive_features = x[sensitive_features]
+        fitted = read_arrays(self, self._inputs(x), y, sensitive_features, sample_weight)
         codebook, schema, rows = fitted.codebook, fitted.codebook.schema, fitted.rows
         config, n_groups = self._distillation(fairness), len(schema.groups)
         table, by = WeightedTable(*rows, fitted.weight), ()
@@ -201,15 +201,16 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         return np.column_stack([1 - p, p])
 
     def _inputs(self, X: Any) -> Any:
-        """X without the column of groups, where fit was given its name."""
-        if self._group_column is None or not isinstance(X, pd.DataFrame):
-            return X
-        return X.drop(columns=self._group_column, errors="ignore")
+        """Return X without the column of groups, where fit was given its name."""
+        x = as_pandas(X)
+        if self._group_column is None or not isinstance(x, pd.DataFrame):
+            return x
+        return x.drop(columns=self._group_column, errors="ignore")
 
     def __sklearn_tags__(self) -> Any:
         """Two classes only, and inputs that may be missing."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = tags.input_tags.sparse = True
         tags.classifier_tags.multi_class = False
         return tags
 

@@ -17,17 +17,21 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples, validat
 
 from synthfair.data.bases import Spline
 from synthfair.data.batches import RealRows, gather
+from synthfair.data.draft import ZEROS
 from synthfair.data.encode import MUCH, Clipping, Encoded, as_numbers, encode, encode_inputs, expand
 from synthfair.data.schema import MOST, Categorical, Numeric, Schema, repeated
 from synthfair.errors import InputError, refusal
 from synthfair.model import LinearModel, Rows
-from synthfair.sklearn.keywords import GROUP, Bounds, FairEstimator, group_column, warn
+from synthfair.sklearn.keywords import GROUP, Bounds, FairEstimator, as_pandas, group_column, warn
 
 LABEL = "y"
 """Column of y in the schema."""
 
 MOST_GROUPS = 100
 """Values of the sensitive features; of more, each has too few rows to be compared."""
+
+MANY = 50
+"""Categories of a column, of more of which there is a warning."""
 
 KNOTS = 7
 """Of a spline, from bound to bound, evenly spaced."""
@@ -125,6 +129,7 @@ class Codebook(NamedTuple):
 
 def _encoded(x: Any, codebook: Codebook) -> np.ndarray:
     names = list(codebook.schema.features)
+    x = as_pandas(x)
     if not isinstance(x, pd.DataFrame):
         values = np.asarray(x)
         if values.shape[1:] != (len(names),):
@@ -295,6 +300,7 @@ def read_table(
         ValueError: as scikit-learn's checks do.
         InputError: columns of one name, text in an array, or a value that is infinite.
     """
+    x = as_pandas(x)
     if isinstance(x, pd.DataFrame):
         table = _of_frame(x)
         validate_data(estimator, cast(Any, x), y, reset=reset, skip_check_array=True)
@@ -425,14 +431,30 @@ def _make_column(
     name, missing = str(values.name), "category" if values.isna().any() else "refuse"
     if values.isna().all():
         raise InputError(f"X: column {name!r}: holds no value; drop the column")
+    if categories is None and not isinstance(values.dtype, pd.CategoricalDtype):
+        values = _of_texts(values)
     if categories is not None or not _is_number(values.dtype):
         listed = _values(values.dropna()) if categories is None else categories
-        return Categorical(categories=_categories(name, listed), missing=missing, unknown="ignore")
+        listed = _categories(name, listed)
+        if categories is None and len(listed) > MANY:
+            warn(
+                f"X: column {name!r}: {len(listed)} different texts become as many columns: drop"
+                " it, merge values, or give categories="
+            )
+        return Categorical(categories=listed, missing=missing, unknown="ignore")
     low, high = _range(values) if pair is None else _pair(name, pair)
     curve = None
     if basis and not pd.api.types.is_bool_dtype(values):
         curve = Spline(knots=np.linspace(low, high, KNOTS).tolist(), degree=2)
     return Numeric(lower=low, upper=high, out_of_range="clip", missing=missing, basis=curve)
+
+
+def _of_texts(values: pd.Series) -> pd.Series:
+    """Return numbers where all texts of a column are numbers, and no codes such as 01003."""
+    if _is_number(values.dtype) or (texts := values.astype("string")).str.fullmatch(ZEROS).any():
+        return values
+    numbers = pd.Series(as_numbers(texts))
+    return numbers if np.isfinite(numbers[values.notna()]).all() else values
 
 
 def _by_column(table: pd.DataFrame, bounds: Bounds | None) -> dict[Any, tuple[float, float]]:

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from synthfair.client.from_table import distill_table
 from synthfair.errors import InputError
 from synthfair.sklearn.codebook import read_arrays
-from synthfair.sklearn.keywords import FairEstimator, warn
+from synthfair.sklearn.keywords import FairEstimator, as_pandas, warn
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -122,7 +122,8 @@ class Distiller(FairEstimator):
             steps=self.steps,
             seed=int(check_random_state(self.random_state).randint(2**31)),
         )
-        fitted = read_arrays(self, X, y, sensitive_features, sample_weight)
+        table = as_pandas(X)
+        fitted = read_arrays(self, table, y, sensitive_features, sample_weight)
         codebook = fitted.codebook
         self.classes_, self.groups_ = fitted.classes, fitted.groups
         if codebook.learned:
@@ -143,11 +144,11 @@ class Distiller(FairEstimator):
         self.converged_ = client.converged
         if not self.converged_:
             warn("distillation has not converged: raise steps", ConvergenceWarning)
-        self.schema_, self.encoder_ = codebook.schema, codebook.encoder(X)
+        self.schema_, self.encoder_ = codebook.schema, codebook.encoder(table)
         self.sensitive_features_ = self.groups_[release.s]
         x = codebook.to_units(release.x)
         n = x.shape[1] + len(self.groups_)  # d features, G - 1 indicators and the intercept
         self.sample_weight_ = np.full(len(x), n**2 / (config.lambda_theta * len(x)))
-        if isinstance(X, pd.DataFrame):
+        if isinstance(table, pd.DataFrame):
             x = pd.DataFrame(x, columns=list(self.schema_.encoded_names))
         return x, self.classes_[(release.y > 0).astype(int)]

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 
 from synthfair.config.client_settings import DistillConfig
 from synthfair.config.rules import Notion, PenaltyName
 from synthfair.config.server_settings import ServerConfig
+from synthfair.data.encode import in_pandas
 from synthfair.data.schema import TIMES
 from synthfair.errors import InputError, refusal
 from synthfair.fairness.penalties import Penalty
@@ -80,6 +82,11 @@ class FairEstimator(BaseEstimator):
             return kind.model_validate(settings)
         except ValidationError as error:
             raise refusal(type(self).__name__, error) from error
+
+
+def as_pandas(x: Any) -> Any:
+    """Return tables of polars and Arrow in pandas, and sparse rows as an array; others as is."""
+    return x.toarray() if issparse(x) else in_pandas(x)
 
 
 def group_column(name: object) -> str:
