@@ -380,3 +380,8 @@ def test_evaluate_begins_with_it_too():
         "Not usable: it decides like one label for everybody (selects 0 of 400)"
     )
     assert "No penalty was needed" not in found
+
+
+def test_groups_that_training_left_out_are_in_the_sentence(fair, tmp_path):
+    run = edited(fair, tmp_path / "left", left_out=["town=green"])
+    assert "met. Training did not compare town=green: too few rows. Acc" in asked([run]).sentence

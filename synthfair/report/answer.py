@@ -135,6 +135,7 @@ def sentence(
     is_plain: bool = False,
     constant: float = nan,
     unusable: str | None = None,
+    left_out: Sequence[str] = (),
 ) -> str:
     """Return whether a model is fair enough and at what cost, in a sentence for terminal and page.
 
@@ -153,6 +154,7 @@ def sentence(
         is_plain: whether the model itself was trained without a penalty.
         constant: accuracy of the more frequent label for everybody.
         unusable: that the model decides so, of :func:`one_label`; None where it does not.
+        left_out: names of groups that training left out of the comparison.
 
     Example:
         >>> from synthfair.fairness.metrics import Metric
@@ -193,6 +195,8 @@ def sentence(
             parts.append("No penalty was needed." if needless and learned else trained)
         elif plain and not isnan(plain.gap.value):
             parts.append(f"Without a penalty {plain.gap.value:.{digits}f}.")
+    if left_out:
+        parts.append(f"Training did not compare {' and '.join(left_out)}: too few rows.")
     parts = [unusable, *parts] if unusable else parts
     if isnan(accuracy.value):
         return " ".join([*parts, "Accuracy is not known without labels."])
@@ -341,6 +345,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         is_plain=is_free or not subject.asked.fairness,
         constant=subject.constant,
         unusable=unusable,
+        left_out=subject.runs[0].metrics.left_out,
     )
     name = f"{subject.name} (best of {len(rivals)})" if len(rivals) > 1 else subject.name
     return Headline(

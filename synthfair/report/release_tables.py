@@ -151,7 +151,8 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     if outcome.left_out:
         lines.append(
             f"left out, so that a model will not know of them: {shown(outcome.left_out)}; each has"
-            f" fewer than {config.k_min} rows (k_min), or would tell how many such a pair has"
+            f" fewer than {config.k_min} rows (k_min), or would tell how many such a pair has. The"
+            " server compares no group of which no client's release has records"
         )
     return [*lines[:-1], f"{lines[-1]}. {REMEDIES}"]
 

@@ -434,13 +434,14 @@ def compared_groupings(
     config: ServerConfig,
     known: np.ndarray | bool = True,
 ) -> tuple[tuple[Grouping, ...], tuple[str, ...]]:
-    """The groupings of several attributes, and the names of groups with too few rows, left out.
+    """Return the groupings that are compared, and the names of groups with too few rows, left out.
 
-    Small combinations are merged, see :meth:`synthfair.data.schema.Schema.compared`; too few are
-    fewer than :data:`~synthfair.fairness.intervals.FEW_ROWS` or ``config.min_group_rows``, of the
-    rows that the notion compares. Of one attribute there is no grouping, and no group may be
-    without rows. Of rows [N] that are not ``known``, pairs of group and label are made up: they are
-    not compared.
+    Of several attributes, small combinations are merged, see
+    :meth:`synthfair.data.schema.Schema.compared`; too few rows are fewer than
+    :data:`~synthfair.fairness.intervals.FEW_ROWS` or ``config.min_group_rows``, of those that the
+    notion compares. Of one attribute, a group is left out that has none; where there is no such
+    group, there is no grouping. Of rows [N] that are not ``known``, pairs of group and label are
+    made up: they are not compared.
 
     Raises:
         InputError: groups cannot be compared, or there is nothing to learn.
@@ -463,26 +464,22 @@ def compared_groupings(
         for which, rows in among.items()
     }
     fewest = np.min([*sizes.values()], axis=0)
-    if len(schema.attributes) == 1:
-        schema.groupings_by(config.groups_by)
-        for which, rows in sizes.items():
-            if not rows.all():
-                raise InputError(
-                    f"no release has rows of the group {schema.groups[int(np.argmin(rows))]!r}"
-                    f"{which}; {notion} compares all groups{made_up}"
-                )
-        return (), ()
-    by, left_out, least = [], [], max(FEW_ROWS, config.min_group_rows)
+    single, by, left_out = len(schema.attributes) == 1, [], []
+    least = 1e-9 if single else max(FEW_ROWS, config.min_group_rows)
+    is_asked = config.rho > 0 or config.max_gap is not None or config.max_client_gap is not None
     for name, groups in schema.compared(config.groups_by, fewest, least).items():
         large = groups.with_rows(fewest, least)
-        if len(large.names) < 2:
+        if len(large.names) < 2 and is_asked:
+            needed = "rows" if single else f"the {least} rows that a rate needs"
+            which = " or".join(sizes)
             raise InputError(
-                f"groups by {name!r}: fewer than two have the {least} rows that a rate needs; they"
-                f" cannot be compared{made_up}"
+                f"groups by {name!r}: fewer than two have {needed}{which}; {notion} cannot compare"
+                f" them{made_up}. A model without a penalty (rho = 0) needs none of this",
+                "rho",
             )
         by.append(large.grouping)
         left_out += [name for name in groups.names if name not in large.names]
-    return tuple(by), tuple(left_out)
+    return () if single and not left_out else tuple(by), tuple(left_out)
 
 
 def pool_and_train(

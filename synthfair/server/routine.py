@@ -69,6 +69,7 @@ class ServerResult(NamedTuple):
         max_rows: that a client counts as, at most.
         by: groupings that the penalty compares, of several attributes.
         without_penalty: of surrogates, metrics of the same model without a penalty.
+        left_out: names of groups with too few rows in all surrogates together to be compared.
     """
 
     model: TrainedModel
@@ -80,6 +81,7 @@ class ServerResult(NamedTuple):
     max_rows: float = np.inf
     by: tuple[Grouping, ...] = ()
     without_penalty: Mapping[str, Metric] | None = None
+    left_out: tuple[str, ...] = ()
 
 
 FILES = "model.json", "metrics.json", "frontier.csv", "frontier.svg"
@@ -170,6 +172,7 @@ def serve(
         pooled.max_rows,
         pooled.by,
         without,
+        pooled.left_out,
     )
     for path in files:
         path.unlink(missing_ok=True)
@@ -208,6 +211,7 @@ def _metrics(
         "asked": (config.asked if point else _asked(releases)).model_dump(mode="json"),
         "rho": point.rho if point else None,
         "without_penalty": as_numbers(served.without_penalty) if served.without_penalty else None,
+        "left_out": served.left_out,
         "warnings": served.warnings,
         "converged": served.model.converged,
     }
