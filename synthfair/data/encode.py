@@ -161,8 +161,6 @@ def encode(
     refuse = partial(_refuse, source, rows_before)
     position = _positions(table[schema.label], schema.categorical(schema.label), refuse)
     y = np.where(np.isin(schema.label_values, schema.positives)[position], 1.0, -1.0)
-    if clipping is not None:
-        clipping.rows += len(table)
     return Encoded(x, s, y)
 
 
@@ -227,10 +225,15 @@ def content_sha256(parts: Iterable[Encoded]) -> str:
 
 
 def encode_inputs(
-    table: pd.DataFrame, schema: Schema, *, source: str = "table", rows_before: int | None = None
+    table: pd.DataFrame,
+    schema: Schema,
+    *,
+    source: str = "table",
+    rows_before: int | None = None,
+    clipping: Clipping | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """X [N, d] and s [N] of a table whose labels may be unknown. Raises as :func:`encode`."""
-    return _inputs(table, schema, source, rows_before, need_label=False)
+    """Return X [N, d] and s [N] of a table whose labels may be unknown; as :func:`encode`."""
+    return _inputs(table, schema, source, rows_before, clipping, need_label=False)
 
 
 def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
@@ -355,6 +358,9 @@ def _inputs(
         else:
             _fill_one_hot(block, _positions(values, column, refuse), column)
         start += block.shape[1]
+
+    if clipping is not None:
+        clipping.rows += len(table)
 
     # The groups; of several attributes, those of the last change first.
     groups = np.zeros(len(table), int)
