@@ -26,6 +26,7 @@ from synthfair.evaluation import (
     number,
     read_tests,
     small_group_warnings,
+    small_groups,
 )
 from synthfair.fairness.intervals import (
     FEW_ROWS,
@@ -239,6 +240,9 @@ def _missed(
         asked, remedy = _asked(releases), UNLIKE
     metric, accuracy = METRIC_OF[notion], evaluation.overall["accuracy"]
     gap, clients = evaluation.overall[metric], evaluation.client_gaps[metric]
+    # Where a group has few rows, or none of a label, a smaller gap on the pooled rows is no remedy.
+    if np.isnan(gap.value) or small_groups(evaluation, config.min_group_rows):
+        remedy = "Give test tables with more rows of each group and label."
     found = (
         (missed_gap(gap, asked.max_gap), f". {remedy}"),
         (
