@@ -47,9 +47,10 @@ def predict(
 
     Returns:
         Columns ``score``; ``probability`` of the positive label, the logistic function of the
-        score; and ``decision``: the label's value, or where it has several of these positive or
-        negative ones, ``positive`` or ``negative``. With a reference also ``reference``, its score, and ``contribution of COLUMN`` for each
-        column that the model reads: they and the reference's score sum to the score.
+        score; and ``decision``: the label's value, or ``positive`` or ``negative`` where it has
+        several of these. With a reference also ``reference``, its score, and ``contribution of
+        COLUMN`` for each column that the model reads: they and the reference's score sum to the
+        score.
 
     Raises:
         InputError: the table does not fit the model's schema, or has no column to keep of that

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
@@ -64,7 +65,7 @@ MUCH = 0.05
 
 
 class Clipping:
-    """Counts the values that encoding clips to the schema's bounds, over the parts of a table.
+    """A count of what encoding clips to the bounds, or does not know, over a table's parts.
 
     Private: computed from the real rows without noise.
 
@@ -86,11 +87,21 @@ class Clipping:
         """Makes an empty count."""
         self.rows = 0
         self._counts: dict[str, tuple[Numeric, np.ndarray]] = {}
+        self._unknown: Counter[str] = Counter()
 
     def add(self, name: str, column: Numeric, numbers: np.ndarray) -> None:
         """Counts a column of a part of the table; not-a-number where a value is missing."""
         beyond = np.array([np.sum(numbers < column.lower), np.sum(numbers > column.upper)])
         self._counts[name] = column, beyond + (self._counts[name][1] if name in self._counts else 0)
+
+    @property
+    def unknown(self) -> dict[str, int]:
+        """Numbers of values that are none of a column's categories, where there are any."""
+        return {name: n for name, n in self._unknown.items() if n}
+
+    def add_unknown(self, name: str, values: int) -> None:
+        """Count values of a column that are none of its categories."""
+        self._unknown[name] += values
 
     @property
     def columns(self) -> dict[str, ClippedColumn]:
@@ -106,8 +117,13 @@ class Clipping:
         return sorted(columns, key=lambda item: -item[1].share)
 
     def warnings(self) -> list[str]:
-        """A sentence for each column of which more than :data:`MUCH` was clipped."""
-        return [
+        """Return a sentence for each column with unknown values, or more than MUCH clipped."""
+        unknown = [
+            f"column {name!r}: {n:,} of {self.rows:,} values are none of its categories, and count"
+            " as missing"
+            for name, n in self.unknown.items()
+        ]
+        return unknown + [
             f"column {name!r}: {column.share:.1%} of the values lie outside the schema's bounds,"
             f" {column.lower:g} to {column.upper:g} ({column.below:.1%} below, {column.above:.1%}"
             " above), and were clipped to them. Are unit and bounds right? Correct the schema for"
@@ -356,7 +372,10 @@ def _inputs(
             if column.missing == "category":
                 block[:, 1] = missing
         else:
-            _fill_one_hot(block, _positions(values, column, refuse), column)
+            position = _positions(values, column, refuse)
+            if clipping is not None and column.unknown:
+                clipping.add_unknown(name, int(np.sum(position < 0)))
+            _fill_one_hot(block, position, column)
         start += block.shape[1]
 
     if clipping is not None:
@@ -389,10 +408,17 @@ def _require_columns(table: pd.DataFrame, schema: Schema, source: str, *, need_l
 
 
 def _fill_one_hot(block: np.ndarray, position: np.ndarray, column: Categorical) -> None:
-    """Writes the one-hot columns into a block of zeros; the last is for missing values."""
-    at = position - (1 if len(column.categories) == 2 else 0)
+    """Write the one-hot columns into a block of zeros; the last is for missing values.
+
+    A value that is unknown, at -1, is a missing one; else each category by its share, as the
+    expected value of the columns is.
+    """
+    n, first = len(column.categories), int(len(column.categories) == 2)
+    at = np.where((position < 0) & (column.missing == "category"), n, position) - first
     rows = np.flatnonzero(at >= 0)
     block[rows, at[rows]] = 1.0
+    if column.missing != "category":
+        block[position < 0] = (column.shares or np.full(n, 1 / n))[first:]
 
 
 def _positions(values: pd.Series, column: Categorical, refuse: _Refuse) -> np.ndarray:

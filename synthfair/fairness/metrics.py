@@ -108,8 +108,8 @@ def statistical_parity_difference(
     values = np.unique(decided)
     if len(values) > 2 or (pos_label is None and values.dtype.kind not in "biuf"):
         raise InputError(
-            f"y_pred: holds {values[:3].tolist()}; must be two values; of text, pos_label says which"
-            " is positive"
+            f"y_pred: holds {values[:3].tolist()}; must be two values; of text, pos_label says"
+            " which is positive"
         )
     if pos_label is None:
         pos_label = values[-1] if len(values) == 2 else 1

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.config.client_settings import SurrogateConfig
     from synthfair.data.encode import Clipping
+    from synthfair.data.schema import Schema
     from synthfair.privacy.gate import Comparison, Preview
     from synthfair.privacy.guarantee import Guarantee
     from synthfair.privacy.ledger import Ledger
