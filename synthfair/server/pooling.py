@@ -27,6 +27,7 @@ from synthfair.model import LinearModel, Model, Rows, padded
 from synthfair.release.format import HasRelease, Release, name_of
 from synthfair.release.keys import Keys
 from synthfair.release.reading import MAX_CELLS, read_release
+from synthfair.server.small_cells import filled
 from synthfair.server.trust import LITTLE, learn_weights
 from synthfair.surrogate.frontier import FrontierPoint, GlobalProblem, least_weight
 from synthfair.surrogate.weighted_table import WeightedTable
@@ -137,7 +138,8 @@ def pool_records(
     Returns:
         A table with the columns of the schema, its label and sensitive attribute among them, and
         [N] the number of real rows that each record stands for: ``sample_weight``. Of a label with
-        several positive or negative values, the first stands for them.
+        several positive or negative values, the first stands for them. Where a release has one
+        label alone of a group, records of the other are estimated.
 
     Raises:
         InputError: a file is refused, see :func:`read_releases`; or a release is no surrogate.
@@ -162,6 +164,7 @@ def pool_records(
                 f"{name}: a fair release, whose rows are no records of the schema; ask its site for"
                 " a surrogate (release = surrogate)"
             )
+    releases = {name: filled(release, schema)[0] for name, release in releases.items()}
     weights, _, _ = _weights(releases, max_rows)
     return records_table(*pool(releases), schema), np.concatenate([*weights.values()])
 
@@ -190,6 +193,9 @@ class Pool(NamedTuple):
         trust: what a row of each release counts, by name; none without trusted rows.
         unpaired: surrogates whose pairs of group and label are made up, so that a penalty by label
             does not compare their rows.
+        estimated: (group, label) of cells that a release leaves out, by its name: their records are
+            estimated, and a penalty by label does not compare them either.
+        is_known: [N] the rows that a penalty by label may compare; None for all.
     """
 
     rows: Rows
@@ -210,6 +216,8 @@ class Pool(NamedTuple):
     left_out: tuple[str, ...] = ()
     trust: Mapping[str, float] = {}
     unpaired: tuple[str, ...] = ()
+    estimated: Mapping[str, tuple[tuple[int, float], ...]] = {}
+    is_known: np.ndarray | None = None
 
     @property
     def problem(self) -> GlobalProblem:
@@ -220,16 +228,15 @@ class Pool(NamedTuple):
         # client's gap counts, an index tells the client as well.
         n_groups, by, clients = self.n_groups, self.by, len(self.compared)
         s, penalty = np.array(self.rows.s), self.penalty
-        if self.unpaired:
-            for name in self.unpaired:
-                s[self.parts[name]] = n_groups
+        if self.is_known is not None:
+            s[~self.is_known] = n_groups
             by = tuple((*grouping, -1) for grouping in by or [tuple(range(n_groups))])
             n_groups += 1
         if clients:
             s += clients * n_groups
             for i, name in enumerate(self.compared):
                 s[self.parts[name]] -= (clients - i) * n_groups
-        if self.unpaired or clients:
+        if self.is_known is not None or clients:
             penalty = replace(cast(Any, penalty), n_groups=n_groups, by=by, clients=clients)
         rows = self.rows._replace(s=s)  # type: ignore[arg-type]
         return GlobalProblem(rows, penalty, self.notion, n_groups, self.lambda_theta, by, clients)
@@ -261,10 +268,13 @@ def make_pool(
             f"{kinds['fair']} is a fair release, and {kinds['surrogate']} a surrogate; all must be"
             " of one kind"
         )
+    full = {name: filled(release, schema) for name, release in releases.items()}
+    releases = {name: release for name, (release, _) in full.items()}
+    estimated = {name: pairs for name, (_, pairs) in full.items() if pairs}
     ends = np.cumsum([0, *(len(release.y) for release in releases.values())]).tolist()
     parts = dict(zip(releases, (slice(*pair) for pair in pairwise(ends)), strict=True))
     if "surrogate" in kinds:
-        pooled = _pool_surrogates(releases, schema, config, parts, penalty)
+        pooled = _pool_surrogates(releases, schema, config, parts, penalty, estimated=estimated)
     elif penalty is not None:
         raise InputError(
             f"{name_of(penalty)}: of fair releases the penalty was the clients' choice"
@@ -305,6 +315,8 @@ def _pool_surrogates(
     config: ServerConfig,
     parts: dict[str, slice],
     own: Penalty | None,
+    *,
+    estimated: Mapping[str, tuple[tuple[int, float], ...]],
 ) -> Pool:
     weights, capped, most = _weights(releases, config.max_rows)
     records, s, y = pool(releases)
@@ -317,6 +329,9 @@ def _pool_surrogates(
     known = np.ones(len(s), bool)
     for name in unpaired:
         known[parts[name]] = False
+    for name, pairs in estimated.items():
+        for group, label in pairs if by_label else ():
+            known[parts[name]] &= (s[parts[name]] != group) | (y[parts[name]] != label)
     by, left_out = compared_groupings(table, schema, config, known)
     if config.max_client_gap is not None:
         if own is not None:
@@ -342,6 +357,8 @@ def _pool_surrogates(
         by=by,
         left_out=left_out,
         unpaired=unpaired,
+        estimated=estimated,
+        is_known=None if known.all() else known,
     )
 
 

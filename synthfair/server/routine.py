@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -324,6 +325,13 @@ def _surrogate_warnings(
                 " Pairs of group and label with few rows may be left out at a client: ask for"
                 " releases with a lower k_min, and look at the accuracy"
             )
+    times = Counter(pair for pairs in pooled.estimated.values() for pair in pairs)
+    if times:
+        each = [f"{schema.pair(*pair)} (of {n} releases)" for pair, n in times.items()]
+        found.append(
+            f"estimated, not reported: {_some(each)}; these have no records of such people, and where"
+            " there are none, the model decides for that group less well"
+        )
     if pooled.unpaired:
         found.append(
             f"{_some(pooled.unpaired)}: some pair of group and label has fewer rows than k_min,"
