@@ -590,14 +590,14 @@ def test_a_surrogate_that_stands_for_far_more_rows_than_the_others_is_named(fold
     assert said.startswith(f"{folder}/c0.parquet: claims 3,200,000 rows, and counts as 3,100, 20")
 
 
-def test_a_group_with_one_label_is_named(folder, tables):
-    assert not any("all pooled rows" in line for line in run_server(folder).warnings)
+def test_a_group_with_one_label_is_estimated_and_named(folder, tables):
+    assert not any("estimated" in line for line in run_server(folder).warnings)
     for name, table in tables.items():
         some = table[(table["town"] == "a") | (table["paid"] == "no")]
         write_release(sf.distill_table(some, SCHEMA, CONFIG).release, folder / f"{name}.parquet")
     served = run_server(folder, max_influence=50.0, max_spd_influence=2.0)
-    (said,) = [line for line in served.warnings if "all pooled rows" in line]
-    assert said.startswith("town=b: all pooled rows have the label no;")
+    (said,) = [line for line in served.warnings if "estimated" in line]
+    assert "not reported: town=b with paid=yes (of 3 releases); where there are no such" in said
 
 
 def test_a_wanted_gap_that_test_rows_miss_is_said(folder):

@@ -316,21 +316,12 @@ def _surrogate_warnings(
         found.append(
             f"too few rows to be compared, of all releases together: {_some(pooled.left_out)}"
         )
-    for i, group in enumerate(schema.group_names(schema.sensitive_name)):
-        labels = np.unique(np.asarray(pooled.rows.y)[np.asarray(pooled.rows.s) == i])
-        if len(labels) == 1:
-            found.append(
-                f"{group}: all pooled rows have the label"
-                f" {schema.decisions[int(labels[0] > 0)]}; a penalty moves all groups towards it."
-                " Pairs of group and label with few rows may be left out at a client: ask for"
-                " releases with a lower k_min, and look at the accuracy"
-            )
     times = Counter(pair for pairs in pooled.estimated.values() for pair in pairs)
     if times:
         each = [f"{schema.pair(*pair)} (of {n} releases)" for pair, n in times.items()]
         found.append(
-            f"estimated, not reported: {_some(each)}; these have no records of such people, and where"
-            " there are none, the model decides for that group less well"
+            f"estimated, not reported: {_some(each)}; where there are no such people, the model"
+            " decides less well for that group"
         )
     if pooled.unpaired:
         found.append(
