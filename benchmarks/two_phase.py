@@ -129,7 +129,7 @@ def accuracy_and_gap(
     """Accuracy, and |SPD| or the larger difference of error rates."""
     decided = np.where(scores > 0, 1.0, -1.0)
     gap = (
-        abs(statistical_parity_difference(decided, sensitive_features=s))
+        abs(statistical_parity_difference(y, decided, sensitive_features=s))
         if notion == "statistical_parity"
         else equalized_odds_difference(y, decided, sensitive_features=s)
     )

@@ -16,7 +16,7 @@ import numpy as np
 import synthfair
 from synthfair.config.server_settings import ServerConfig
 from synthfair.config.target import Target
-from synthfair.data.encode import Encoded, encode, encode_inputs, in_pandas
+from synthfair.data.encode import Clipping, Encoded, encode_inputs, encode_own, in_pandas
 from synthfair.data.schema import GroupNames, Schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
@@ -174,8 +174,9 @@ def encode_tests(
 ) -> dict[str, Encoded]:
     """Test tables encoded, by name; those that are encoded already stay as they are.
 
-    Without the label's column in any of the tables, y is not-a-number. Arguments and errors as of
-    :func:`evaluate`.
+    Without the label's column in any of the tables, y is not-a-number. A UserWarning names each
+    column of which more than a twentieth lies outside the schema's bounds. Arguments and errors as
+    of :func:`evaluate`.
     """
     without = [
         str(source)
@@ -192,10 +193,12 @@ def encode_tests(
         if isinstance(table, Encoded):
             encoded[name] = table
         elif without:
-            x, s = encode_inputs(table, schema, source=str(source))
+            clipping = Clipping()
+            x, s = encode_inputs(table, schema, source=str(source), clipping=clipping)
+            clipping.warn(str(source))
             encoded[name] = Encoded(x, s, np.full(len(s), np.nan))
         else:
-            encoded[name] = encode(table, schema, source=str(source))
+            encoded[name] = encode_own(table, schema, source=str(source))
     return encoded
 
 

@@ -282,6 +282,7 @@ class MetricsFile(Part):
     refinement: _Refinement | None = None
     without_penalty: Part | None = None
     rho: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    left_out: tuple[_Line, ...] = Field((), max_length=1000)
     warnings: list[_Line] = Field([], max_length=1000)
     constant_classifier: dict[Literal["accuracy"], _Fraction] | None = None
     converged: bool | None

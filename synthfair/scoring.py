@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from synthfair.data.encode import encode_inputs, in_pandas
-from synthfair.data.schema import Schema
+from synthfair.data.encode import Clipping, encode_inputs, tidied
+from synthfair.data.schema import Schema, shown
 from synthfair.errors import InputError
 from synthfair.trained import TrainedModel
 
@@ -23,9 +24,14 @@ def predict(
     source: str = "table",
     rows_before: int | None = None,
     id_column: str | None = None,
+    keep: Sequence[str] = (),
     reference: np.ndarray | None = None,
+    clipping: Clipping | None = None,
 ) -> pd.DataFrame:
-    """Score and decision for each row; labels may be absent from the table.
+    """Return score, probability and decision of each row; labels may be absent from the table.
+
+    Columns that the schema does not know are left alone. A UserWarning names each column of which
+    more than a twentieth lies outside the schema's bounds, and is clipped.
 
     Args:
         model: its schema encodes the table.
@@ -34,17 +40,21 @@ def predict(
         rows_before: if the table is a part of one, the number of rows before it, for errors.
         id_column: by which rows are known, as text; needed where the model's decisions are drawn by
             coins, so that the same id gets the same coin. No column of the schema.
+        keep: columns of the table that come first in what is returned, as they are.
         reference: [n] inputs, such as ``model.middle``, against which scores are explained, see
             :meth:`synthfair.TrainedModel.contributions`; no explanation if None.
+        clipping: counts the values that are clipped, in place of the warning.
 
     Returns:
-        Columns ``score``, and ``decision``: the label's positive value where the decision is +1.
-        With a reference also ``reference``, its score, and ``contribution of COLUMN`` for each
-        column that the model reads: they and the reference's score sum to the score.
+        Columns ``score``; ``probability`` of the positive label, the logistic function of the
+        score; and ``decision``: the label's value, or ``positive`` or ``negative`` where it has
+        several of these. With a reference also ``reference``, its score, and ``contribution of
+        COLUMN`` for each column that the model reads: they and the reference's score sum to the
+        score.
 
     Raises:
-        InputError: the table does not fit the model's schema; or ids are needed, and are missing;
-            or a network is to be explained.
+        InputError: the table does not fit the model's schema, or has no column to keep of that
+            name; or ids are needed, and are missing; or a network is to be explained.
 
     Example:
         >>> import synthfair as sf
@@ -56,25 +66,40 @@ def predict(
         ... )
         >>> scored = sf.predict(model, table, reference=model.middle)
         >>> scored.columns[:4].tolist()
-        ['score', 'decision', 'reference', 'contribution of occ']
-        >>> bool(abs(scored.iloc[:, 2:].sum(axis=1) - scored["score"]).max() < 1e-12)
+        ['score', 'probability', 'decision', 'reference']
+        >>> bool(abs(scored.iloc[:, 3:].sum(axis=1) - scored["score"]).max() < 1e-12)
         True
     """
     import pandas as pd
 
-    schema, ids, table = model.schema_, None, in_pandas(table)
+    schema, ids, seen = model.schema_, None, clipping or Clipping()
+    table = tidied(table, schema.missing_values)
+    if unknown := [name for name in keep if name not in table.columns]:
+        raise InputError(f"{source}: column to keep {unknown[0]!r}: the table has no such column")
+    kept = {name: table[name].to_numpy() for name in keep}
     if id_column is not None:
         ids, table = take_ids(table, id_column, schema, source=source, rows_before=rows_before or 0)
-    x, s = encode_inputs(table, schema, source=source, rows_before=rows_before)
+    x, s = encode_inputs(
+        _known(table, schema), schema, source=source, rows_before=rows_before, clipping=seen
+    )
+    if clipping is None:
+        seen.warn(source)
     score = model.scores(x, s)
     selected = model.decide(score, s, ids)
-    negative, positive = schema.decisions
-    columns = {"score": score, "decision": np.where(selected, positive, negative)}
+    negative, positive = (
+        values[0] if len(values) == 1 else name
+        for name, values in (("negative", schema.negatives), ("positive", schema.positives))
+    )
+    decision = np.where(selected, positive, negative)
+    chance = (1 + np.tanh(score / 2)) / 2
+    columns = {"score": score, "probability": chance, "decision": decision}
+    if taken := [name for name in keep if name in columns]:
+        raise InputError(f"{source}: column to keep {taken[0]!r}: is written already; rename it")
     if reference is not None:
         start, parts = model.contributions(x, s, reference)
         columns["reference"] = np.full(len(score), start)
         columns |= {f"contribution of {name}": part for name, part in parts.items()}
-    return pd.DataFrame(columns)
+    return pd.DataFrame(kept | columns)
 
 
 def predict_parts(
@@ -83,22 +108,35 @@ def predict_parts(
     *,
     source: str,
     id_column: str | None = None,
+    keep: Sequence[str] = (),
     reference: np.ndarray | None = None,
 ) -> Iterator[pd.DataFrame]:
-    """:func:`predict` of the parts of a table, one after the other. Raises as there, at the part.
+    """Yield what :func:`predict` returns of the parts of a table, one after the other.
+
+    Warnings come at the end, of all parts together; of columns that are left alone at the start.
 
     Raises:
-        InputError: also where there are no rows.
+        InputError: as there, at the part; also where there are no rows.
     """
+    clipping, known = Clipping(), {*model.schema_.columns, *model.schema_.ignored, id_column, *keep}
     for rows_before, part in _with_starts(parts, source):
+        if not rows_before and (extra := [name for name in part.columns if name not in known]):
+            warnings.warn(
+                f"{source}: columns that the schema does not know are left alone: {shown(extra)}",
+                UserWarning,
+                stacklevel=2,
+            )
         yield predict(
             model,
             part,
             source=source,
             rows_before=rows_before,
             id_column=id_column,
+            keep=keep,
             reference=reference,
+            clipping=clipping,
         )
+    clipping.warn(source)
 
 
 def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: str) -> np.ndarray:
@@ -109,10 +147,16 @@ def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: s
     """
     total, rows = np.zeros(len(model.theta)), 0
     for rows_before, part in _with_starts(parts, source):
-        encoded = encode_inputs(part, model.schema_, source=source, rows_before=rows_before)
+        known = _known(tidied(part, model.schema_.missing_values), model.schema_)
+        encoded = encode_inputs(known, model.schema_, source=source, rows_before=rows_before)
         total += model.rows(*encoded).sum(axis=0)
         rows += len(part)
     return total / rows
+
+
+def _known(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """Return the columns of a table that the schema has."""
+    return table[[name for name in table.columns if name in schema.columns]]
 
 
 def _with_starts(parts: Iterable[pd.DataFrame], source: str) -> Iterator[tuple[int, pd.DataFrame]]:

@@ -5,11 +5,25 @@ import re
 
 import numpy as np
 import pytest
+from conftest import make_schema, make_table
+from hypothesis import given
+from hypothesis import strategies as st
 from report_runs import copied, edited, tables, write_run
 
+import synthfair as sf
 from synthfair.config.target import Target
-from synthfair.fairness.metrics import Metric
-from synthfair.report.answer import RULE_OF_THUMB, Plain, answer, sentence, tiles, verdict
+from synthfair.fairness.metrics import Metric, Scored, group_rates
+from synthfair.report.answer import (
+    RULE_OF_THUMB,
+    Plain,
+    _label_share,
+    answer,
+    evaluation_sentence,
+    one_label,
+    sentence,
+    tiles,
+    verdict,
+)
 from synthfair.report.figures import answer_figure
 from synthfair.report.overview import overviews
 from synthfair.report.page import write_report
@@ -278,3 +292,96 @@ def test_an_undefined_gap_is_not_measured(fair, tmp_path):
     assert len(rows) == 2
     write_report(fair, tmp_path / "r.html")
     assert "Not measured." in (tmp_path / "r.html").read_text()
+
+
+# Models that decide like one label for everybody
+
+
+def rates_of(*groups):
+    """Rates of groups with so many rows that are selected and positive: all four counts."""
+    rows = [
+        (g, y, chosen) for g, counts in enumerate(groups) for (y, chosen), n in zip(
+            ((-1, 0), (-1, 1), (1, 0), (1, 1)), counts, strict=True) for _ in range(n)
+    ]  # fmt: skip
+    s, y, chosen = map(np.array, zip(*rows, strict=True))
+    found = group_rates(Scored(y.astype(float), 2.0 * chosen - 1, s, len(groups), chosen * 1.0))
+    return {f"g{i}": of for i, of in enumerate(found)}
+
+
+@given(counts=st.tuples(*[st.integers(0, 40)] * 4).filter(any))
+def test_the_share_of_a_label_follows_from_the_rates(counts):
+    (of,) = rates_of(counts).values()
+    p, tpr, fpr = (
+        (counts[2] + counts[3]) / sum(counts),
+        of.true_positive_rate,
+        of.false_positive_rate,
+    )
+    if 0 < p < 1 and max(abs(1 - tpr - fpr), abs(tpr - fpr)) < 1e-9:
+        return  # then rates do not say: no model that decides like one label for everybody
+    assert _label_share(of) == pytest.approx(p)
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        ([(500, 0, 300, 1), (100, 0, 73, 0)], "everybody (selects 1 of 974)."),
+        ([(0, 500, 2, 300), (0, 100, 0, 98)], "everybody (selects 998 of 1,000)."),
+        ([(300, 50, 100, 300), (60, 0, 20, 0)], "everybody in g1 (selects 0 of 80)."),
+        ([(300, 50, 100, 300), (10, 0, 9, 0)], None),  # too few rows to tell
+        ([(300, 50, 100, 300), (80, 0, 0, 0)], None),  # nor is any of them positive
+        ([(995, 0, 3, 2)], None),
+        ([(60, 20, 20, 60)], None),
+    ],
+)
+def test_who_decides_like_one_label_for_everybody(groups, said):
+    found = one_label(rates_of(*groups))
+    assert found == (said and f"Not usable: it decides like one label for {said}")
+
+
+def test_nobody_is_told_yes_for_a_model_that_selects_nobody(plain, fair, tmp_path):
+    rates = json.loads((fair / "metrics.json").read_text())["by_group"]
+    nobody = {"selection_rate": 0.0, "true_positive_rate": 0.0, "false_positive_rate": 0.0}
+    run = edited(fair, tmp_path / "nobody", by_group={n: of | nobody for n, of in rates.items()})
+    found = asked([run], 0.1)
+    assert found.verdict == "not usable"
+    assert found.sentence.startswith("Not usable: it decides like one label for everybody (selects")
+    write_report([run], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert re.search(r'data-verdict="not usable">Not usable: it decides', page)
+    assert "Yes, by this measure" not in page
+    assert asked([run, plain], 0.1).subject.runs[0].folder == plain  # the last choice
+
+
+def test_next_to_a_constant_there_is_no_yes(fair, tmp_path):
+    near = edited(fair, tmp_path / "near", constant_classifier={"accuracy": 0.84})
+    found = asked([near], 0.1)
+    assert found.verdict == "no better"
+    assert found.sentence.endswith(
+        "Accuracy 0.85, not clearly more than the 0.84 of the majority label for all, which has no"
+        " gap."
+    )
+    less = edited(fair, tmp_path / "less", constant_classifier={"accuracy": 0.9})
+    assert "Accuracy 0.85, less than the 0.90 of the majority label" in asked([less], 0.1).sentence
+    assert asked([less], 0.01).verdict == "probably not"
+    assert "No penalty was needed" not in said(limit=0.2, is_plain=True, constant=0.95)
+
+
+def test_evaluate_begins_with_it_too():
+    schema = make_schema()
+    model = sf.TrainedModel(
+        schema=schema, version="0", loss="logistic", intercept=True, inputs=(
+            *schema.encoded_names, "town=b", "(intercept)"),
+        theta=(0.0,) * (len(schema.encoded_names) + 1) + (-1.0,), gradient_norm=None,
+        converged=None,
+    )  # fmt: skip
+    evaluation = sf.evaluate(model, make_table(400), sf.ServerConfig(max_gap=0.05, resamples=10))
+    found = evaluation_sentence(evaluation, sf.ServerConfig(max_gap=0.05))
+    assert found.startswith(
+        "Not usable: it decides like one label for everybody (selects 0 of 400)"
+    )
+    assert "No penalty was needed" not in found
+
+
+def test_groups_that_training_left_out_are_in_the_sentence(fair, tmp_path):
+    run = edited(fair, tmp_path / "left", left_out=["town=green"])
+    assert "met. Training did not compare town=green: too few rows. Acc" in asked([run]).sentence

@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_schema, make_table
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.preprocessing import SplineTransformer
 
@@ -13,7 +15,7 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.data.bases import Spline, Steps
 from synthfair.data.datasets import dataset_schema
-from synthfair.data.encode import encode, encode_records, expand
+from synthfair.data.encode import encode, encode_own, encode_records, expand
 from synthfair.data.schema import Categorical, Numeric, parse_schema
 from synthfair.errors import InputError
 from synthfair.release.format import Release
@@ -229,18 +231,42 @@ def test_estimators_take_unseen_categories_and_missing_values():
     new = pd.DataFrame({"a": [0.2, np.nan], "home": ["never seen", None]})
     coefficients = dict(zip(model.encoded_names_, model.coef_[0], strict=True))
     expected = [
-        0.2 * coefficients["a"],
+        0.2 * coefficients["a"] + coefficients["home is missing"],
         coefficients["a is missing"] + coefficients["home is missing"],
     ]
-    np.testing.assert_allclose(model.decision_function(new), expected + model.intercept_)
-    assert model.predict(new).shape == (2,)
+    with pytest.warns(UserWarning, match="'home': 1 of 2 values are none of those of fit"):
+        np.testing.assert_allclose(model.decision_function(new), expected + model.intercept_)
     # One row of missing values alone is a row, too; but fit learns from what is listed.
     assert model.predict(new.tail(1).assign(a=np.nan)).shape == (1,)
     with pytest.raises(InputError, match="'home'.*must be one of x, y"):
         model.set_params(categories={"home": ["x", "y"]}).fit(some, y)
 
 
-def test_an_unknown_category_has_no_indicator():
+@pytest.mark.parametrize(
+    ("categories", "shares", "expected"),
+    [(("ill", "well"), None, [0.5]), (("ill", "well"), (0.2, 0.8), [0.8]),
+     (("a", "b", "c"), None, [1 / 3] * 3), (("a", "b", "c"), (0.5, 0.25, 0.25), [0.5, 0.25, 0.25])],
+)  # fmt: skip
+def test_an_unknown_category_counts_as_all_by_their_shares(categories, shares, expected):
+    """And never as the first, which of two categories has no indicator."""
+    columns = {**make_schema().columns, "home": Categorical(
+        categories=categories, unknown="ignore", shares=shares)}  # fmt: skip
+    schema = make_schema().model_copy(update={"columns": columns})
+    table = make_table(2).assign(home=["castle", categories[0]])
+    with pytest.warns(UserWarning, match="'home': 1 of 2 values are none of its categories"):
+        x = pd.DataFrame(encode_own(table, schema, source="t").x, columns=schema.encoded_names)
+    assert x.filter(like="home").iloc[0].tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("shares", [(0.5,), (0.5, 0.5, 0.0), (2.0, 0.0)])
+def test_shares_are_of_the_categories(shares):
+    with pytest.raises(ValueError, match="shares"):
+        Categorical(categories=("a", "b"), unknown="ignore", shares=shares)
+    with pytest.raises(ValueError, match="shares"):
+        Categorical(categories=("a", "b"), shares=(0.5, 0.5))
+
+
+def test_an_unknown_category_counts_as_missing():
     columns = dict(make_schema().columns)
     columns["home"] = Categorical(
         categories=("own", "rent", "other"), unknown="ignore", missing="category"
@@ -248,7 +274,8 @@ def test_an_unknown_category_has_no_indicator():
     schema = make_schema().model_copy(update={"columns": columns})
     table = make_table(4).assign(home=["castle", "own", None, "rent"])
     x = pd.DataFrame(encode(table, schema).x, columns=list(schema.encoded_names))
-    assert x.filter(like="home").sum(axis=1).tolist() == [0, 1, 1, 1]
+    assert x.filter(like="home").sum(axis=1).tolist() == [1, 1, 1, 1]
+    assert x["home is missing"].tolist() == [1, 0, 1, 0]
     with pytest.raises(ValueError, match="unlisted"):
         Categorical(categories=("a", "b"), unknown="ignore", unlisted="a")
     # A surrogate's records have no such value: it would count as another.
@@ -277,3 +304,45 @@ def test_shipped_schemas_are_of_the_same_columns():
         for column, other in zip(plain.columns.values(), wide.columns.values(), strict=True):
             if isinstance(other, Numeric):
                 assert (column.lower, column.upper) == (other.lower, other.upper)
+
+
+@pytest.fixture(scope="module")
+def fitted_and_saved(tmp_path_factory):
+    """An estimator, and its model as a file has it."""
+    rng, path = np.random.default_rng(0), tmp_path_factory.mktemp("saved") / "model.json"
+    table = pd.DataFrame({"a": rng.uniform(0, 1, 200), "b": rng.normal(size=200)})
+    table = table.assign(ill=rng.choice(["ill", "well"], 200), home=rng.choice([*"xyz"], 200))
+    table.loc[::9, "home"] = None
+    y = np.where(table["a"] + (table["ill"] == "ill") + rng.normal(size=200) > 1, "yes", "no")
+    s = rng.choice(["f", "m"], 200)
+    model = sf.sklearn.FairLogisticRegression(rho=1.0, pos_label="no")
+    model.fit(table, y, sensitive_features=s)
+    sf.write_model(model.model_, path)
+    return model, sf.read_model(path)
+
+
+@pytest.mark.filterwarnings("ignore:(X|table)")
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.floats(-5, 5), st.floats(-50, 50), st.sampled_from(["ill", "well", "WELL "]),
+            st.sampled_from(["x", "y", "z", "castle", None]),
+        ),
+        min_size=1, max_size=5,
+    ),
+)  # fmt: skip
+def test_an_estimator_decides_as_the_model_that_it_saves(fitted_and_saved, rows):
+    """On every row: beyond the bounds, unseen, missing."""
+    model, saved = fitted_and_saved
+    table = pd.DataFrame(rows, columns=["a", "b", "ill", "home"])
+    scored = sf.predict(saved, table.assign(sensitive_features="f"))
+    decided = model.decision_function(table)
+    np.testing.assert_allclose(decided, -scored["score"], atol=1e-9)  # of "yes", and of "no"
+    certain = abs(decided) > 1e-9
+    assert (model.predict(table) == scored["decision"])[certain].all()
+    np.testing.assert_allclose(model.predict_proba(table)[:, 0], scored["probability"], atol=1e-9)
+    pipeline = saved.to_sklearn()
+    np.testing.assert_allclose(
+        pipeline.predict_proba(table.assign(sensitive_features="f"))[:, 0],
+        scored["probability"], atol=1e-9,
+    )  # fmt: skip

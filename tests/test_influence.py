@@ -55,7 +55,7 @@ def expected(releases, name, trained):
         before.append(np.mean(other.scores(x, release.s) ** 2))
     x, s, _ = sf.encode(TABLES["test"], SCHEMA)
     decided = [np.where(model.scores(x, s) > 0, 1, -1) for model in (trained, other)]
-    spd = [statistical_parity_difference(d, sensitive_features=s) for d in decided]
+    spd = [statistical_parity_difference(None, d, sensitive_features=s) for d in decided]
     rms = np.sqrt(np.mean(squares))
     return rms, rms / np.sqrt(np.mean(before)), spd[0] - spd[1]
 

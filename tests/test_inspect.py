@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import make_schema
+from conftest import make_schema, make_table
 from test_release import SCHEMA, rewrite, set_column, some_release
 
+import synthfair as sf
 from synthfair.cli import main
 from synthfair.errors import InputError
 from synthfair.release.format import Release, write_release
@@ -44,8 +45,8 @@ def test_it_shows_what_the_file_holds_and_claims(folder, capsys):
         release.signature.sha256,
         "format synthfair-release/2",
         f"2 x {len(SCHEMA.encoded_names)} features",
-        "s = 0, y = -1: 1 rows",
-        "s = 1, y = +1: 1 rows",
+        "town=a with paid=no: 1 rows",
+        "town=b with paid=yes: 1 rows",
         "income: 0.25 to 0.25",
         f"{SCHEMA.hash}; fits the schema given",
         "linear, logistic loss",
@@ -162,3 +163,15 @@ def test_the_metadata_of_a_release_is_the_header_and_the_signature(folder):
         b"synthfair",
         b"synthfair.release.signature",
     }
+
+
+def test_columns_without_values_have_no_range(tmp_path, capsys):
+    table = make_table(400).assign(age=np.nan)
+    config = sf.SurrogateConfig(k_min=5)
+    release = sf.distill_table(table, SCHEMA, config).release
+    sf.write_release(release, tmp_path / "r.parquet")
+    assert inspect(tmp_path) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "age: all missing" in said
+    assert "nan" not in said
+    assert "s = 0, y = -1: " in said  # no schema is given

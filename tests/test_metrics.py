@@ -62,23 +62,37 @@ def test_group_rates_are_fairlearns():
 def test_spd_is_fairlearns_with_the_sign_of_group_1_minus_group_0(n_groups, negative):
     y, score, s = sample(0, n_groups)
     d = np.where(score > 0, type(negative)(1), negative)
-    spd = statistical_parity_difference(d, sensitive_features=s, n_groups=n_groups)
+    spd = statistical_parity_difference(y, d, sensitive_features=s)
     theirs = fl.demographic_parity_difference(y, d, sensitive_features=s)
     assert abs(spd) == pytest.approx(theirs)
-    turned = statistical_parity_difference(
-        d, sensitive_features=n_groups - 1 - s, n_groups=n_groups
-    )
+    turned = statistical_parity_difference(y, d, sensitive_features=n_groups - 1 - s)
     assert turned == (-spd if n_groups == 2 else spd)
 
 
-def test_spd_of_a_group_without_rows_is_no_number():
-    assert np.isnan(statistical_parity_difference([1, 0], sensitive_features=[0, 0]))
+def test_spd_of_one_group_is_no_number():
+    assert np.isnan(statistical_parity_difference([1, 0], [1, 0], sensitive_features=[0, 0]))
 
 
-@pytest.mark.parametrize("labels", [["no", "yes"], [1, 2], [0.5, 1.0], [-1, 0]])
+@pytest.mark.parametrize(
+    ("decisions", "positive", "spd"),
+    [
+        ([0, 0, 0, 1], None, 0.5), ([1, 1, 1, 2], None, 0.5), ([False, False, True, True], None, 1),
+        ([0, 0, 0, 0], None, 0.0), ([1, 1, 1, 1], None, 0.0), ([-1, -1, -1, 1], -1, -0.5),
+        (["denied", "granted", "granted", "granted"], "granted", 0.5),
+        (["denied", "granted", "granted", "granted"], "denied", -0.5),
+    ],
+)  # fmt: skip
+def test_spd_takes_any_two_decisions_and_any_groups(decisions, positive, spd):
+    found = statistical_parity_difference(
+        None, decisions, sensitive_features=["f", "f", "m", "m"], pos_label=positive
+    )
+    assert found == spd
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], [0, 1, 2], ["a", "b", "c"]])
 def test_decisions_of_other_values_are_refused(labels):
-    with pytest.raises(sf.InputError, match="y_pred: must be -1 and"):
-        statistical_parity_difference(labels, sensitive_features=[0, 1])
+    with pytest.raises(sf.InputError, match="y_pred: holds .* must be two values; of text, pos_"):
+        statistical_parity_difference(None, labels, sensitive_features=[0] * len(labels))
 
 
 def test_covariance_is_numpys_and_the_largest_of_many():
@@ -89,12 +103,6 @@ def test_covariance_is_numpys_and_the_largest_of_many():
     each = [np.cov(s == g, score, bias=True)[0, 1] for g in range(3)]
     found = metrics(Scored(y, score, s, 3))["covariance"]
     assert found == pytest.approx(max(map(abs, each)))
-
-
-@pytest.mark.parametrize("groups", [["f", "m"], ["0", "1"], [0, 2], [0, 0.5]])
-def test_groups_that_are_no_indices_are_refused(groups):
-    with pytest.raises(sf.InputError, match="sensitive_features: must be group indices, 0 to 1"):
-        statistical_parity_difference([0, 1], sensitive_features=groups)
 
 
 def test_a_group_without_rows_leaves_gaps_undefined():

@@ -179,7 +179,6 @@ def test_rows_are_counted_over_parts(folder, monkeypatch, capsys):
         (b"", "standard input: has no rows"),
         (b"income,age,home,town\n", "standard input: has no rows"),
         (b"income,age\n1,2\n", "column 'home' is missing"),
-        (b"income,age,home,town,more\n1,20,own,a,x\n", "column 'more' is not in schema"),
         (b"income,age,home,town\n\n2,20\n", "row 1: Expected 4 columns, got 2"),
         (b"income,income\n1,2\n", "column 'income' appears more than once"),
         (b"income,age,home,town\n1,20,\xff\xfe,a\n", "cannot read as CSV"),
@@ -216,8 +215,8 @@ class TestExplain:
         assert predict("--data", "new.csv", "--explain", "--output", "-") == 0
         found = pd.read_csv(io.StringIO(capsys.readouterr().out))
         columns = ["income", "age", "home", "town"]
-        assert list(found)[2:] == ["reference", *(f"contribution of {name}" for name in columns)]
-        np.testing.assert_allclose(found.iloc[:, 2:].sum(axis=1), found["score"], atol=1e-12)
+        assert list(found)[3:] == ["reference", *(f"contribution of {name}" for name in columns)]
+        np.testing.assert_allclose(found.iloc[:, 3:].sum(axis=1), found["score"], atol=1e-12)
         assert (found["reference"] == found["reference"][0]).all()
 
     def test_the_mean_of_a_table_can_be_the_reference(self, folder, monkeypatch, capsys):
@@ -237,3 +236,65 @@ class TestExplain:
         TABLE.head(0).to_csv("none.csv", index=False)
         assert predict("--data", "new.csv", "--explain", "--reference", "none.csv") == 2
         assert "none.csv: has no rows" in capsys.readouterr().err
+
+
+# Tables of people
+
+
+@pytest.fixture
+def warnings_are_shown(recwarn):
+    """As on a command line: no test's filter makes them errors."""
+    import warnings
+
+    warnings.simplefilter("always")
+
+
+@pytest.mark.usefixtures("warnings_are_shown")
+@pytest.mark.parametrize("chunk", [7, 1000])
+def test_values_beyond_the_bounds_are_told_by_column(folder, monkeypatch, capsys, chunk):
+    """Incomes of a year where those of a month are meant: every decision changes."""
+    monkeypatch.setattr(tables, "CHUNK_ROWS", chunk)
+    months = TABLE.assign(income=TABLE["income"] * 12)
+    months.to_csv("months.csv", index=False)
+    beyond = (months["income"] > MODEL.schema_.columns["income"].upper).mean()
+    for command in (["predict"], ["evaluate"]):
+        argv = [*command, "--model", "model.json", "--data", "months.csv"]
+        assert main(argv) == 0
+        said = " ".join(capsys.readouterr().err.split())
+        assert said.count("were clipped to them") == 1
+        assert (
+            f"warning: months.csv: column 'income': {beyond:.1%} of the values lie outside" in said
+        )
+    with pytest.warns(UserWarning, match="table: column 'income'"):
+        sf.predict(MODEL, months)
+    with pytest.warns(UserWarning, match="column 'income'"):
+        sf.evaluate(MODEL, months.drop(columns="paid"), sf.ServerConfig(resamples=5))
+
+
+@pytest.mark.usefixtures("warnings_are_shown")
+def test_columns_of_tomorrow_are_left_alone_and_some_carried_over(folder, capsys):
+    more = TABLE.assign(case=[f"0{i}" for i in range(50)], score=1)
+    more.to_csv("more.csv", index=False)
+    more.to_parquet("more.parquet")
+    for name in ("more.csv", "more.parquet"):
+        argv = "--data", name, "--keep", "case", "age"
+        assert predict(*argv) == 0
+        said = capsys.readouterr()
+        assert "the schema does not know are left alone: score" in " ".join(said.err.split())
+        found = pd.read_csv(io.StringIO(said.out), dtype={"case": str})
+        assert list(found) == ["case", "age", "score", "probability", "decision"]
+        assert found["case"].tolist() == more["case"].tolist()
+        np.testing.assert_allclose(found["probability"], 1 / (1 + np.exp(-found["score"])))
+        assert predict("--data", name, "--keep", "score") == 2
+        assert "column to keep 'score': is written already" in capsys.readouterr().err
+        assert predict("--data", name, "--keep", "none") == 2
+        assert "column to keep 'none': the table has no such column" in capsys.readouterr().err
+
+
+def test_a_decision_is_a_label_or_positive_or_negative():
+    schema = MODEL.schema_
+    paid = schema.columns["paid"].model_copy(update={"categories": ("no", "later", "yes")})
+    several = schema.model_copy(update={"columns": {**schema.columns, "paid": paid}})
+    found = sf.predict(MODEL.model_copy(update={"schema_": several}), TABLE)
+    assert set(found["decision"]) == {"negative", "yes"}
+    assert set(sf.predict(MODEL, TABLE)["decision"]) == {"no", "yes"}

@@ -223,11 +223,14 @@ def test_categories_are_one_hot_and_coefficients_have_names():
     assert list(made.columns) == list(coded.columns) == names
     whole = make_pipeline(distiller.encoder_, LogisticRegression().fit(coded, y))
     assert set(whole.predict(x.iloc[::-1, ::-1])) == {"no", "yes"}
-    assert set(whole.predict(x.assign(home="castle"))) <= {"no", "yes"}
+    with pytest.warns(UserWarning, match="'home': 200 of 200 values are none of those of fit"):
+        assert set(whole.predict(x.assign(home="castle"))) <= {"no", "yes"}
     np.testing.assert_array_equal(coded["home=rent"], x["home"] == "rent")
     np.testing.assert_array_equal(coded["income"], x["income"])
-    none = np.hstack([x[["income", "age"]], 0.0 * hot]) @ model.coef_[0] + model.intercept_[0]
-    np.testing.assert_allclose(model.decision_function(x.assign(home="castle")), none)
+    shares = np.tile(hot.mean(axis=0), (200, 1))
+    mean = np.hstack([x[["income", "age"]], shares]) @ model.coef_[0] + model.intercept_[0]
+    with pytest.warns(UserWarning, match="'home'"):
+        np.testing.assert_allclose(model.decision_function(x.assign(home="castle")), mean)
 
 
 def test_codes_in_an_array_can_be_categories():
@@ -313,9 +316,30 @@ def test_settings_that_are_not_allowed(change, expected):
         (S, S, r"equal_opportunity by covariance needs 2"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:pos_label")
 def test_rows_that_do_not_fit(y, s, expected):
     with pytest.raises(ValueError, match=expected):
         FairLogisticRegression(notion="equal_opportunity").fit(X, y, sensitive_features=s)
+
+
+def test_which_label_is_positive_is_said_or_warned_of():
+    """Of text labels the last in the alphabet may be the bad one: that of equal opportunity is."""
+    last = np.unique(Y)[-1]
+    good = np.where(last == Y, "accepted", "denied")
+    settings = {"notion": "equal_opportunity", "rho": 5.0}
+    with pytest.warns(UserWarning, match="pos_label: 'denied' counts as the positive class"):
+        bad = FairLogisticRegression(**settings).fit(X, good, sensitive_features=S)
+    fair = FairLogisticRegression(pos_label="accepted", **settings)
+    fair.fit(X, good, sensitive_features=S)
+    numbers = FairLogisticRegression(pos_label=last, **settings).fit(X, Y, sensitive_features=S)
+    assert list(fair.classes_) == list(bad.classes_) == ["accepted", "denied"]
+    # scikit-learn's scores are those of the second class, whichever label is positive.
+    np.testing.assert_allclose(fair.decision_function(X), -numbers.decision_function(X), rtol=1e-6)
+    assert (fair.predict(X) == np.where(numbers.predict(X) == last, *fair.classes_)).all()
+    assert fair.schema_.positives == ("accepted",)
+    assert abs(fair.decision_function(X) - bad.decision_function(X)).max() > 1e-3
+    with pytest.raises(sf.InputError, match="pos_label: 'granted'; must be one of"):
+        fair.set_params(pos_label="granted").fit(X, good, sensitive_features=S)
 
 
 @pytest.mark.parametrize(

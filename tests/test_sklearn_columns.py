@@ -34,7 +34,7 @@ def in_units(x, **settings):
     """Names and values of what a model of X reads of X: by fit, and again by predict."""
     model = FairLogisticRegression(rho=0, **settings)
     codebook = read_arrays(model, x, Y, S).codebook
-    values = codebook.in_units(read_table(model, x, reset=False)[0])
+    values = codebook.to_units(codebook.encoded(read_table(model, x, reset=False)[0]))
     return dict(zip(codebook.schema.encoded_names, values.T.tolist(), strict=True))
 
 
@@ -64,7 +64,7 @@ def test_fit_and_predict_may_have_booleans_of_two_dtypes():
     codebook = read_arrays(model, frame(column(True, False)), Y, S).codebook
     for dtype in ("category", "boolean", object, float):
         table, _ = read_table(model, frame(column(True, False).astype(dtype)), reset=False)
-        assert codebook.in_units(table)[:, 0].tolist() == HALF
+        assert codebook.encoded(table)[:, 0].tolist() == HALF
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,10 @@ def test_settings_are_refused_in_words_of_the_user(settings, complaint):
 def test_ids_are_no_categories():
     n = 10_001
     x = pd.DataFrame({"id": [f"n{i}" for i in range(n)]})
-    with pytest.raises(InputError, match="X: column 'id': .* from 2 to 10000 .* holds 10001"):
+    with pytest.raises(InputError, match="X: column 'id': 10001 different .* is no feature"):
         read(x, np.arange(n) % 2, np.arange(n) % 2)
+    few = pd.DataFrame({"id": [f"n{i % 20}" for i in range(22)]})  # too few to tell
+    assert len(read(few, np.arange(22) % 2, np.arange(22) % 2).codebook.schema.encoded_names) == 20
 
 
 def test_a_setting_is_named_with_its_estimator():

@@ -298,11 +298,30 @@ def test_kinds_do_not_mix_and_settings_of_surrogates_are_not_read_for_fair_ones(
         make_pool({"c9": fair}, SCHEMA, sf.ServerConfig(max_gap=0.1))
 
 
-def test_a_group_that_nobody_has_is_named(tables):
-    table = make_table(200)
+def test_a_group_that_nobody_has_is_left_out_of_the_comparison(tables):
+    """Three groups, of which no release has records of one: the other two are compared."""
+    table, three = make_table(900), make_schema()
+    towns = three.columns["town"].model_copy(update={"categories": ("a", "b", "green")})
+    three = three.model_copy(update={"columns": {**three.columns, "town": towns}})
+    release = sf.distill_table(table, three, CONFIG).release
+    pooled = make_pool({"c0": release}, three, sf.ServerConfig(rho=10.0))
+    assert pooled.left_out == ("town=green",)
+    model, point = train_pool(pooled, three)
+    two = make_pool({"c0": sf.distill_table(table, SCHEMA, CONFIG).release}, SCHEMA)
+    assert point.gap == pytest.approx(train_pool(two, SCHEMA)[1].gap, abs=0.02)
+    assert np.isfinite(model.theta).all()
+
+
+def test_without_a_penalty_one_group_is_enough():
+    table = make_table(400)
     only = sf.distill_table(table[table["town"] == "a"], SCHEMA, CONFIG).release
-    with pytest.raises(InputError, match="no release has rows of the group 'b'"):
+    with pytest.raises(InputError, match=r"groups by 'town': fewer than two have rows") as refused:
         make_pool({"c0": only}, SCHEMA)
+    assert refused.value.arguments == ("rho",)
+    free = make_pool({"c0": only}, SCHEMA, sf.ServerConfig(rho=0.0))
+    model, _ = train_pool(free, SCHEMA)
+    assert np.isfinite(model.theta).all()
+    assert free.left_out == ("town=b",)
 
 
 def test_weights_that_are_all_0_are_refused_by_file_and_column(folder, releases, capsys):
@@ -571,14 +590,14 @@ def test_a_surrogate_that_stands_for_far_more_rows_than_the_others_is_named(fold
     assert said.startswith(f"{folder}/c0.parquet: claims 3,200,000 rows, and counts as 3,100, 20")
 
 
-def test_a_group_with_one_label_is_named(folder, tables):
-    assert not any("all pooled rows" in line for line in run_server(folder).warnings)
+def test_a_group_with_one_label_is_estimated_and_named(folder, tables):
+    assert not any("estimated" in line for line in run_server(folder).warnings)
     for name, table in tables.items():
         some = table[(table["town"] == "a") | (table["paid"] == "no")]
         write_release(sf.distill_table(some, SCHEMA, CONFIG).release, folder / f"{name}.parquet")
     served = run_server(folder, max_influence=50.0, max_spd_influence=2.0)
-    (said,) = [line for line in served.warnings if "all pooled rows" in line]
-    assert said.startswith("town=b: all pooled rows have the label no;")
+    (said,) = [line for line in served.warnings if "estimated" in line]
+    assert "not reported: town=b with paid=yes (of 2 releases); where there are no such" in said
 
 
 def test_a_wanted_gap_that_test_rows_miss_is_said(folder):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
@@ -105,7 +107,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         run, bound, _ = app.parse_args(argv, exit_on_error=False, print_error=False)
         if run.__name__ == "help_print" and not {"-h", "--help"} & {*argv}:
             return _fail(REFUSED, "error: name a command; --help shows all of them")
-        run(*bound.args, **bound.kwargs)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            run(*bound.args, **bound.kwargs)
         _flush()
     except (InputError, CycloptsError) as error:
         flags = [f" (--{name.replace('_', '-')})" for name in getattr(error, "arguments", ())]
@@ -119,6 +123,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         return _fail(INTERRUPTED, f"interrupted: {stop}" if str(stop) else "interrupted")
     return DONE
+
+
+def _warn(message: Warning | str, *_: Any) -> None:
+    """Show a warning as all others are, without the line of code that it comes from."""
+    from synthfair.cli.show import warn
+
+    warn(str(message))
 
 
 def _flush() -> None:

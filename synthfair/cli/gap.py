@@ -207,6 +207,8 @@ def _reports_of_model(
 def _record() -> tuple[str, float]:
     from synthfair.files import parse_json
 
+    if sys.stdin and sys.stdin.isatty():
+        print("waiting for a group and a value on standard input", file=sys.stderr)  # noqa: T201
     record = parse_json(sys.stdin.read(10_000), "standard input")
     if not (
         isinstance(record, dict)

@@ -25,6 +25,7 @@ def predict(
     model: Model,
     data: Annotated[Path, Parameter(allow_leading_hyphen=True)],
     id: str | None = None,  # noqa: A002 - the name of the flag
+    keep: tuple[str, ...] = (),
     explain: bool = False,
     reference: Path | None = None,
     output: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
@@ -32,8 +33,9 @@ def predict(
 ) -> None:
     r"""Score a table or a stream with a model that the server trained.
 
-    Writes a CSV with two columns, one row for each row of the table, in its order: score, and
-    decision (a value of the label).
+    Writes a CSV, one row for each row of the table, in its order: the columns to --keep; score;
+    probability of the positive label; and decision, a value of the label, or positive and negative
+    where the label has several of these.
 
         python -m synthfair predict --model DIR/server/model.json --data new.csv \
             --output scored.csv
@@ -55,6 +57,7 @@ def predict(
         data: The table, CSV or Parquet, or a folder of them; - for CSV from standard input. Labels
             may be absent.
         id: Column of the ids, compared as text; for decisions drawn by coins.
+        keep: Columns of the table that are written, too.
         explain: Add the contribution of each column to the score.
         reference: CSV or Parquet; with --explain, the reference is the mean of its rows.
         output: CSV to write; standard output if not given, or -.
@@ -71,7 +74,7 @@ def predict(
     trained_model = read_model(model)
 
     # The rows, and that from which contributions are counted.
-    ids = [id] if id else []
+    ids = list(dict.fromkeys([*([id] if id else []), *keep]))
     if data != STREAM:
         parts = read_chunks(data, trained_model.schema_, text=ids)
     elif sys.stdin is None:
@@ -86,7 +89,9 @@ def predict(
         middle = mean_inputs(trained_model, rows, source=str(reference))
 
     source = "standard input" if data == STREAM else str(data)
-    scores = predict_parts(trained_model, parts, source=source, id_column=id, reference=middle)
+    scores = predict_parts(
+        trained_model, parts, source=source, id_column=id, keep=keep, reference=middle
+    )
     if not output or output == STREAM:
         _write(scores, sys.stdout)
         return

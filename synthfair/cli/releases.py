@@ -70,12 +70,13 @@ def inspect(
     from synthfair.release.reading import inspect_release
     from synthfair.report.release_tables import inspection_table
 
+    known = read_schema(schema) if schema else None
     inspection = inspect_release(
         release,
-        schema=read_schema(schema) if schema else None,
+        schema=known,
         keys=read_keys(keys) if keys else None,
     )
-    say(inspection_table(inspection))
+    say(inspection_table(inspection, known))
     if inspection.problems:
         raise InputError("\n".join(inspection.problems))
 

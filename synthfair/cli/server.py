@@ -23,8 +23,8 @@ from synthfair.errors import InputError
 if TYPE_CHECKING:
     from synthfair.server.routine import ServerResult
 
-_EVALUATION = ("notion", "max_gap", "groups_by", "min_group_rows")
-_TRAINING = ("rho", "max_client_gap", "penalty")
+_EVALUATION = ("notion", "groups_by", "min_group_rows")
+_TRAINING = ("rho", "max_gap", "max_client_gap", "penalty")
 
 
 @with_settings(("Settings", ServerConfig, (*_TRAINING, *_EVALUATION)))
@@ -238,6 +238,7 @@ def evaluate(
     model: Model,
     data: tuple[Path, ...],
     id: str | None = None,  # noqa: A002 - the name of the flag
+    max_gap: float | None = None,
     output: Path | None = None,
     force: Force = False,
     **settings: Any,
@@ -256,9 +257,12 @@ def evaluate(
     Args:
         data: Test tables, CSV or Parquet.
         id: Column of the ids, as predict takes them; no metric depends on them.
+        max_gap: Gap between groups that is fair enough, above 0 and below 1, of which the last
+            sentence speaks. Default: 0.1, a rule of thumb.
         output: JSON file to write the metrics to as well.
     """
-    config = load_settings(ServerConfig, None, settings)
+    limits = {} if max_gap is None else {"max_gap": max_gap}
+    config = load_settings(ServerConfig, None, settings | limits)
 
     from synthfair.cli.show import command, conclude, say, warn
     from synthfair.evaluation import (

@@ -71,11 +71,12 @@ def demonstrate(
         show: shows progress.
         fair: settings of the fair releases; the other methods have its penalty, and all run with
             its weight, rho_o, and with 0.
-        force: whether existing files are overwritten.
+        force: whether files are overwritten that are not of an earlier demonstration.
 
     Raises:
-        InputError: the folder is not empty and force is false, or it cannot be written to.
+        InputError: the folder has other files and force is false, or it cannot be written to.
     """
+    force = force or all((folder / f"client_{name}_train.csv").exists() for name in LENDERS)
     if not force and folder.is_dir() and any(folder.iterdir()):
         raise InputError(
             f"{folder}: is not empty; name another, or force = true goes on in it", "force"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -67,7 +68,7 @@ MUCH = 0.05
 
 
 class Clipping:
-    """A count of what encoding changes, over the parts of a table: clipped values, rows left out.
+    """A count of what encoding changes, over a table's parts: clipped, unknown, left out.
 
     Private: computed from the real rows without noise.
 
@@ -90,11 +91,21 @@ class Clipping:
         """Makes an empty count."""
         self.rows = self.unlabelled = 0
         self._counts: dict[str, tuple[Numeric, np.ndarray]] = {}
+        self._unknown: Counter[str] = Counter()
 
     def add(self, name: str, column: Numeric, numbers: np.ndarray) -> None:
         """Counts a column of a part of the table; not-a-number where a value is missing."""
         beyond = np.array([np.sum(numbers < column.lower), np.sum(numbers > column.upper)])
         self._counts[name] = column, beyond + (self._counts[name][1] if name in self._counts else 0)
+
+    @property
+    def unknown(self) -> dict[str, int]:
+        """Numbers of values that are none of a column's categories, where there are any."""
+        return {name: n for name, n in self._unknown.items() if n}
+
+    def add_unknown(self, name: str, values: int) -> None:
+        """Count values of a column that are none of its categories."""
+        self._unknown[name] += values
 
     @property
     def columns(self) -> dict[str, ClippedColumn]:
@@ -110,15 +121,21 @@ class Clipping:
         return sorted(columns, key=lambda item: -item[1].share)
 
     def warnings(self) -> list[str]:
-        """Return a sentence on rows left out, and one for each column clipped by over MUCH."""
-        left_out = [f"{self.unlabelled} rows have no label, and are left out"]
-        return left_out * (self.unlabelled > 0) + [
+        """Return a sentence for rows left out, and for each column much clipped or unknown."""
+        left_out = [f"{self.unlabelled:,} rows have no label, and are left out"]
+        unknown = [
+            f"column {name!r}: {n:,} of {self.rows:,} values are none of its categories, and count"
+            " as missing"
+            for name, n in self.unknown.items()
+        ]
+        clipped = [
             f"column {name!r}: {column.share:.1%} of the values lie outside the schema's bounds,"
             f" {column.lower:g} to {column.upper:g} ({column.below:.1%} below, {column.above:.1%}"
             " above), and were clipped to them. Are unit and bounds right? Correct the schema for"
             " all clients, from public knowledge, not from these rows"
             for name, column in self.clipped(above=MUCH)
         ]
+        return left_out * (self.unlabelled > 0) + unknown + clipped
 
     def warn(self, source: str) -> None:
         """A UserWarning of each of :meth:`warnings`, to the owner of the table ``source``."""
@@ -173,7 +190,6 @@ def encode(
     position = _positions(rows[schema.label], schema.categorical(schema.label), refuse)
     y = np.where(np.isin(schema.label_values, schema.positives)[position], 1.0, -1.0)
     if clipping is not None:
-        clipping.rows += len(rows)
         clipping.unlabelled += len(table) - len(rows)
     return Encoded(x, s, y)
 
@@ -239,11 +255,16 @@ def content_sha256(parts: Iterable[Encoded]) -> str:
 
 
 def encode_inputs(
-    table: pd.DataFrame, schema: Schema, *, source: str = "table", rows_before: int | None = None
+    table: pd.DataFrame,
+    schema: Schema,
+    *,
+    source: str = "table",
+    rows_before: int | None = None,
+    clipping: Clipping | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X [N, d] and s [N] of all rows, labelled or not. Raises as :func:`encode`."""
     table = _tidied_rows(table, schema, source, need_label=False)
-    return _inputs(table, schema, source, rows_before)
+    return _inputs(table, schema, source, rows_before, clipping)
 
 
 def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
@@ -362,8 +383,14 @@ def _inputs(
             if column.missing == "category":
                 block[:, 1] = missing
         else:
-            _fill_one_hot(block, _positions(values, column, refuse), column)
+            position = _positions(values, column, refuse)
+            if clipping is not None and column.unknown:
+                clipping.add_unknown(name, int(np.sum(position < 0)))
+            _fill_one_hot(block, position, column)
         start += block.shape[1]
+
+    if clipping is not None:
+        clipping.rows += len(table)
 
     # The groups; of several attributes, those of the last change first.
     groups = np.zeros(len(table), int)
@@ -432,10 +459,17 @@ def _tidied_rows(table: Any, schema: Schema, source: str, *, need_label: bool) -
 
 
 def _fill_one_hot(block: np.ndarray, position: np.ndarray, column: Categorical) -> None:
-    """Writes the one-hot columns into a block of zeros; the last is for missing values."""
-    at = position - (1 if len(column.categories) == 2 else 0)
+    """Write the one-hot columns into a block of zeros; the last is for missing values.
+
+    A value that is unknown, at -1, is a missing one; else each category by its share, as the
+    expected value of the columns is.
+    """
+    n, first = len(column.categories), int(len(column.categories) == 2)
+    at = np.where((position < 0) & (column.missing == "category"), n, position) - first
     rows = np.flatnonzero(at >= 0)
     block[rows, at[rows]] = 1.0
+    if column.missing != "category":
+        block[position < 0] = (column.shares or np.full(n, 1 / n))[first:]
 
 
 def _positions(values: pd.Series, column: Categorical, refuse: _Refuse) -> np.ndarray:

@@ -109,9 +109,11 @@ class Categorical(BaseModel):
     """A column of listed values, encoded one-hot in the order listed.
 
     Of two categories only the second gets a column: the first is where that is 0. A value that is
-    not listed is refused, or stands for the category ``unlisted``, or is ``unknown``: all
-    indicators are 0 then. A missing value is refused, has an indicator of its own (``category``),
-    or is taken as an unlisted one (``unlisted``).
+    not listed is refused, or stands for the category ``unlisted``, or is ``unknown``: then it
+    counts as a missing one, or where these have no indicator as each category by its share, with a
+    warning. ``shares`` are those of the categories; equal ones if not given. A missing value is
+    refused, has an indicator of its own (``category``), or is taken as an unlisted one
+    (``unlisted``).
 
     ``labels`` are names for people, by category as text: {"0": "not white"}. Groups are called so
     in results. They do not enter the schema's hash: releases pool whether they have labels or not,
@@ -124,6 +126,9 @@ class Categorical(BaseModel):
     categories: tuple[Value, ...] = Field(min_length=2, max_length=MOST, strict=False)
     unlisted: Value | None = None
     unknown: Literal["ignore"] | None = None
+    shares: tuple[Annotated[float, Field(ge=0, le=1)], ...] | None = Field(
+        default=None, strict=False, exclude_if=lambda given: given is None
+    )
     missing: Literal["refuse", "category", "unlisted"] = "refuse"
     labels: dict[Text, Label] | None = Field(default=None, exclude_if=lambda given: given is None)
 
@@ -146,6 +151,9 @@ class Categorical(BaseModel):
             raise ValueError("missing is 'unlisted', which needs the key unlisted")
         if self.unlisted is not None and self.unknown is not None:
             raise ValueError("unknown and unlisted are both given; one says what is not listed")
+        each = len(self.categories) if self.unknown else 0
+        if self.shares is not None and len(self.shares) != each:
+            raise ValueError("shares: must be one of each category, and go with unknown")
         return self
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ A decision that is drawn enters by its mean: what is reported is then the mean o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -75,37 +75,48 @@ class Scored(NamedTuple):
 
 
 def statistical_parity_difference(
-    y_pred: ArrayLike, *, sensitive_features: ArrayLike, n_groups: int = 2
+    y_true: ArrayLike,  # noqa: ARG001 - as its neighbours of fairlearn take it
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    pos_label: Any = None,
 ) -> float:
     """Return P(decision = +1 | s = 1) - P(decision = +1 | s = 0), Wu et al. (2024) eq. (4).
 
-    Its size is ``fairlearn.metrics.demographic_parity_difference``.
+    Its size is ``fairlearn.metrics.demographic_parity_difference``, whose arguments it takes.
 
     Args:
-        y_pred: [N] decisions: -1 and +1, 0 and 1, or booleans.
-        sensitive_features: [N] group index, 0 to n_groups - 1.
-        n_groups: number of groups that there are, whether or not they have rows here.
+        y_true: [N] labels; they do not enter.
+        y_pred: [N] decisions, of two values.
+        sensitive_features: [N] groups, of any values that can be sorted; of two, s = 1 is the last.
+        pos_label: the decision that counts as +1; if None, the larger of two numbers, or 1.
 
     Returns:
-        From -1 to 1; with more than two groups the largest rate minus the smallest.
+        From -1 to 1; with more than two groups the largest rate minus the smallest; not-a-number
+        with one.
 
     Raises:
-        InputError: decisions or groups of other values, such as text.
+        InputError: more than two decisions, or text without ``pos_label``.
 
     Example:
         >>> import synthfair as sf
-        >>> sf.fairness.statistical_parity_difference([1, 1, 1, 0], sensitive_features=[1, 1, 0, 0])
+        >>> y, decisions, s = [1, 0, 1, 0], [1, 1, 1, 0], ["b", "b", "a", "a"]
+        >>> sf.fairness.statistical_parity_difference(y, decisions, sensitive_features=s)
         0.5
     """
-    decided = np.asarray(y_pred)
-    if not (np.isin(decided, (-1, 1)).all() or np.isin(decided, (0, 1)).all()):
-        raise InputError("y_pred: must be -1 and +1, 0 and 1, or booleans, as of y == positive")
-    groups = np.asarray(sensitive_features)
-    if not {*groups.tolist()} <= {*range(n_groups)}:
-        raise InputError(f"sensitive_features: must be group indices, 0 to {n_groups - 1}")
-    rows = Scored(y=decided, score=decided, s=groups, n_groups=n_groups)
-    rates = [group.selection_rate for group in group_rates(rows)]
-    return float(rates[1] - rates[0] if n_groups == 2 else np.ptp(rates))
+    decided, groups = np.asarray(y_pred), np.asarray(sensitive_features)
+    values = np.unique(decided)
+    if len(values) > 2 or (pos_label is None and values.dtype.kind not in "biuf"):
+        raise InputError(
+            f"y_pred: holds {values[:3].tolist()}; must be two values; of text, pos_label says"
+            " which is positive"
+        )
+    if pos_label is None:
+        pos_label = values[-1] if len(values) == 2 else 1
+    rates = [float(np.mean(decided[groups == group] == pos_label)) for group in np.unique(groups)]
+    if len(rates) < 2:
+        return float("nan")
+    return rates[1] - rates[0] if len(rates) == 2 else max(rates) - min(rates)
 
 
 class Rates(NamedTuple):

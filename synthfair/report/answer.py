@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, isnan, nan
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from synthfair.config.server_settings import ServerConfig
 from synthfair.config.target import RULE_OF_THUMB
@@ -22,7 +22,7 @@ from synthfair.fairness.intervals import (
     unfair_clients,
     verdict,
 )
-from synthfair.fairness.metrics import METRIC_OF, Metric
+from synthfair.fairness.metrics import METRIC_OF, Metric, Rates
 from synthfair.files import read_as
 from synthfair.report.overview import ACCURACY_GAP, Overview, Summary, overviews
 from synthfair.report.results import METRICS, Result
@@ -36,12 +36,17 @@ COMPARED = {
 }
 """Rates of the groups of which a metric is the difference."""
 
-IN_WORDS: dict[Verdict, str] = {
+Answer = Verdict | Literal["no better", "not usable"]
+"""A verdict on the gap; or that the model is no better than one label for all, or no other."""
+
+IN_WORDS: dict[Answer, str] = {
     "yes": "Yes, by this measure.",
     "probably": "Probably, but these test rows cannot tell for sure.",
     "probably not": "Probably not, but these test rows cannot tell for sure.",
     "no": "No.",
     "not measured": "Not measured.",
+    "no better": "The gap is small, but so it is where one label is given to everybody.",
+    "not usable": "",  # which the sentence begins with
 }
 """Verdicts as answers to the report's question."""
 
@@ -57,6 +62,10 @@ PLACES: dict[Verdict, str] = {
 REFERENCES = ("central", "exponentiated_gradient", "local", "constant")
 """Methods that need all rows in one place, or that give no model of all clients."""
 
+ALIKE = 0.01
+"""The share of rows below which, or below one minus which, a model decides for hardly anybody
+otherwise than for all others."""
+
 MOST_TIMES = 100
 """Test rows that are asked for, as a multiple of those that there are, at most."""
 
@@ -66,6 +75,51 @@ class Plain(NamedTuple):
 
     accuracy: Metric
     gap: Metric
+
+
+def one_label(rates: Mapping[str, Rates]) -> str | None:
+    """Return how a model decides like one label for everybody, in words; None where it does not.
+
+    It does where it selects fewer than :data:`ALIKE` of the rows, or all but so few, in all or in a
+    group of :data:`synthfair.fairness.intervals.FEW_ROWS` rows or more, and the labels themselves
+    are not so.
+
+    Args:
+        rates: of each group, by name.
+
+    Example:
+        >>> from synthfair.fairness.metrics import Rates
+        >>> from synthfair.report.answer import one_label
+        >>> one_label({"a": Rates(400, 0.0, 0.0, 0.0, 0.3), "b": Rates(99, 0.5, 0.9, 0.3, 0.2)})
+        'Not usable: it decides like one label for everybody in a (selects 0 of 400).'
+    """
+    parts = {name: of for name, of in rates.items() if of.n}
+    n = sum(of.n for of in parts.values())
+    sums = {
+        "": (n, sum(of.n * of.selection_rate for of in parts.values()),
+             sum(of.n * _label_share(of) for of in parts.values())),
+        **{f" in {name}": (of.n, of.n * of.selection_rate, of.n * _label_share(of))
+           for name, of in parts.items()},
+    }  # fmt: skip
+    for where, (size_, selected, positive) in sums.items():
+        for hits, labelled in ((selected, positive), (size_ - selected, size_ - positive)):
+            if size_ >= FEW_ROWS and hits < ALIKE * size_ and not labelled < ALIKE * size_:
+                return (
+                    f"Not usable: it decides like one label for everybody{where} (selects"
+                    f" {selected:.0f} of {size_:,})."
+                )
+    return None
+
+
+def _label_share(of: Rates) -> float:
+    """Return the share of positive labels that a group's rates imply; nan where none are known."""
+    tpr, fpr = of.true_positive_rate, of.false_positive_rate
+    if isnan(tpr) or isnan(fpr):
+        return nan if isnan(of.error_rate) else float(isnan(fpr))
+    # Both rates are means over the labels: error = p (1 - tpr) + (1 - p) fpr, selection likewise.
+    slopes = (of.error_rate - fpr, 1 - tpr - fpr), (of.selection_rate - fpr, tpr - fpr)
+    rise, slope = max(slopes, key=lambda one: abs(one[1]))
+    return rise / slope
 
 
 def sentence(
@@ -80,10 +134,13 @@ def sentence(
     plain: Plain | None = None,
     is_plain: bool = False,
     constant: float = nan,
+    unusable: str | None = None,
+    left_out: Sequence[str] = (),
 ) -> str:
-    """Whether a model is fair enough and at what cost, in a sentence for terminal and page.
+    """Return whether a model is fair enough and at what cost, in a sentence for terminal and page.
 
-    What is not known is not said.
+    What is not known is not said. Before all else stands that a model decides like one label for
+    everybody; and beside the gap, that it is not clearly more accurate than that.
 
     Args:
         metric: one of :data:`COMPARED`.
@@ -96,6 +153,8 @@ def sentence(
         plain: what the same model has without a penalty, where that is known.
         is_plain: whether the model itself was trained without a penalty.
         constant: accuracy of the more frequent label for everybody.
+        unusable: that the model decides so, of :func:`one_label`; None where it does not.
+        left_out: names of groups that training left out of the comparison.
 
     Example:
         >>> from synthfair.fairness.metrics import Metric
@@ -104,6 +163,7 @@ def sentence(
         >>> sentence("spd", gap, accuracy, groups=["women", "men"], limit=0.05)[:63]
         'Selection rates of women and men differ by 0.03 (95 %: 0.00 to '
     """
+    near = near_constant(accuracy, constant)
     two = len(groups) == 2 and len(by) < 2
     names = f"groups by {', and by '.join(by)}" if by else f"{len(groups)} groups"
     names = "the groups" if len(groups) < 2 else names
@@ -131,13 +191,22 @@ def sentence(
         if is_plain:
             needless = limit is not None and gap.value <= limit
             trained = "The model was trained without a penalty."
-            parts.append("No penalty was needed." if needless else trained)
+            learned = not (near or unusable)
+            parts.append("No penalty was needed." if needless and learned else trained)
         elif plain and not isnan(plain.gap.value):
             parts.append(f"Without a penalty {plain.gap.value:.{digits}f}.")
+    if left_out:
+        parts.append(f"Training did not compare {' and '.join(left_out)}: too few rows.")
+    parts = [unusable, *parts] if unusable else parts
     if isnan(accuracy.value):
         return " ".join([*parts, "Accuracy is not known without labels."])
     without = f", {plain.accuracy.value:.2f} without" if plain and not is_plain else ""
     majority = "" if isnan(constant) else f"; the majority label for all has {constant:.2f}"
+    if near:
+        how = "less" if accuracy.value < constant else "not clearly more"
+        majority = (
+            f", {how} than the {constant:.2f} of the majority label for all, which has no gap"
+        )
     return " ".join([*parts, f"Accuracy {accuracy.value:.2f}{without}{majority}."])
 
 
@@ -164,6 +233,7 @@ def evaluation_sentence(evaluation: Evaluation, config: ServerConfig) -> str:
         limit=config.max_gap,
         other_limit=config.asked.other_limit,
         constant=evaluation.constant_accuracy,
+        unusable=one_label(rates),
     )
 
 
@@ -189,7 +259,8 @@ class Headline(NamedTuple):
         reference: the same without a penalty, if there are such runs.
         plain: what it has, or what the server's own model without a penalty has, if that is known.
         limit: the gap up to which a model counts as fair enough.
-        verdict: whether the gap is within the limit, see :func:`verdict`.
+        verdict: whether the gap is within the limit, see :func:`verdict`; or that the model is no
+            better than one label for everybody, or not usable.
         cost: accuracy lost by asking for fairness, if it is known.
         sentence: all of it in words, see :func:`sentence`; the subject's name first, of several.
         notes: what the sentence rests on, and what it leaves open.
@@ -199,16 +270,17 @@ class Headline(NamedTuple):
     reference: Summary | None
     plain: Plain | None
     limit: float
-    verdict: Verdict
+    verdict: Answer
     cost: Metric | None
     sentence: str
     notes: tuple[str, ...]
 
 
 def answer(overview: Overview, max_gap: float | None = None) -> Headline:
-    """The answer for the best runs of an overview.
+    """Return the answer for the best runs of an overview.
 
-    Best are the most accurate of those whose gap is surely within the limit; where there are none,
+    Runs that decide like one label for everybody are the last choice. Best are the most accurate of
+    those whose gap is surely within the limit; where there are none,
     of those whose gap is probably within it; else those with the smallest gap. With
     :data:`REFERENCES` they are compared alone.
 
@@ -219,6 +291,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     """
     runs = overview.summaries
     rivals = [s for s in runs if s.runs[0].metrics.method not in REFERENCES] or runs
+    rivals = [s for s in rivals if not one_label(_rates(s))] or rivals
     wanted = [max_gap] if max_gap is not None else [s.wanted for s in rivals if s.wanted]
     asked = min(wanted, default=None)
     limit = RULE_OF_THUMB if asked is None else asked
@@ -258,6 +331,8 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
 
     # All of it in a sentence. Where a gap was asked for, the search may end with the weight 0.
     is_free = all(run.metrics.rho == 0 for run in subject.runs)
+    unusable, found = one_label(_rates(subject)), verdict(subject.gap_size, limit)
+    within = found in ("yes", "probably")
     said = sentence(
         overview.gap,
         subject.gap_size,
@@ -269,6 +344,8 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         plain=plain,
         is_plain=is_free or not subject.asked.fairness,
         constant=subject.constant,
+        unusable=unusable,
+        left_out=subject.runs[0].metrics.left_out,
     )
     name = f"{subject.name} (best of {len(rivals)})" if len(rivals) > 1 else subject.name
     return Headline(
@@ -276,7 +353,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         reference,
         plain,
         limit,
-        verdict(subject.gap_size, limit),
+        "not usable" if unusable else "no better" if near and within else found,
         cost,
         f"{name}: {said}" if others else said,
         tuple(notes),
@@ -325,14 +402,14 @@ def tiles(answer: Headline, metric: str) -> list[Tile]:
         return Tile(title, number, tuple(line for line in lines if line))
 
     more, sizes = rows_to_settle(subject.gap, limit, rows), _group_sizes(subject)
-    side = PLACES[answer.verdict]
+    side = PLACES[verdict(gap, limit)]
     if more == 0:
         settled = f"They show that the gap is {side} the limit."
     elif more is not None and more <= MOST_TIMES * rows:
         settled = f"If the true gap is this, {more:,} more would show it in 4 of 5 tests."
     else:
         many = f"More than {MOST_TIMES} times as many would be needed to tell for sure."
-        settled = None if answer.verdict == "not measured" else many
+        settled = many if side else None
     small = min(sizes, key=lambda name: sizes[name], default=None)
     return [
         tile(
@@ -357,11 +434,16 @@ def tiles(answer: Headline, metric: str) -> list[Tile]:
 
 
 def _group_sizes(subject: Summary) -> dict[str, float]:
-    """Test rows of the groups that are compared, of the first run."""
+    """Return the test rows of the groups that are compared, of the first run."""
     first = subject.runs[0].metrics
-    by, least = first.groups_by, max(first.min_group_rows, FEW_ROWS if first.groups_by else 0)
-    rates = first.groupings[by[0]].rates if by else first.by_group
-    return {name: of.n for name, of in rates.items() if of.n >= least}
+    least = max(first.min_group_rows, FEW_ROWS if first.groups_by else 0)
+    return {name: of.n for name, of in _rates(subject).items() if of.n >= least}
+
+
+def _rates(subject: Summary) -> Mapping[str, Rates]:
+    """Return the rates of the groups that the first run speaks of."""
+    first = subject.runs[0].metrics
+    return first.groupings[first.groups_by[0]].rates if first.groups_by else first.by_group
 
 
 def _plain(subject: Summary, reference: Summary | None, gap: str) -> Plain | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.config.client_settings import SurrogateConfig
     from synthfair.data.encode import Clipping
+    from synthfair.data.schema import Schema
     from synthfair.privacy.gate import Comparison, Preview
     from synthfair.privacy.guarantee import Guarantee
     from synthfair.privacy.ledger import Ledger
@@ -151,7 +152,8 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     if outcome.left_out:
         lines.append(
             f"left out, so that a model will not know of them: {shown(outcome.left_out)}; each has"
-            f" fewer than {config.k_min} rows (k_min), or would tell how many such a pair has"
+            f" fewer than {config.k_min} rows (k_min), or would tell how many such a pair has. The"
+            " server compares no group of which no client's release has records"
         )
     return [*lines[:-1], f"{lines[-1]}. {REMEDIES}"]
 
@@ -309,8 +311,11 @@ def ledger_table(ledger: Ledger) -> Table:
     return Table(columns, rows, f"releases booked in {ledger.path}", total)
 
 
-def inspection_table(inspection: Inspection) -> Table:
-    """A table of all that a release file holds and claims, and of what does not fit."""
+def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Table:
+    """Return a table of all that a release file holds and claims, and of what does not fit.
+
+    Groups and labels are called as in the schema, where one is given that fits.
+    """
     release, header = inspection.release, inspection.release.header
     signature, client = "none: anybody may have written this", "somebody unknown here"
     if key := inspection.signature.public_key:
@@ -327,16 +332,19 @@ def inspection_table(inspection: Inspection) -> Table:
         if release.weight is not None:
             weight = release.weight[(release.s == s) & (release.y == y)].sum()
             stands = f", for {weight:,.0f} real ones"
-        counts.append(f"s = {s:.0f}, y = {y:+.0f}: {n} rows{stands}")
+        name = f"s = {s:.0f}, y = {y:+.0f}"
+        if schema and inspection.fits:
+            name = schema.pair(int(s), float(y))
+        counts.append(f"{name}: {n} rows{stands}")
     # Ranges of the columns, the last of many in one line.
-    low, high = release.x.min(axis=0), release.x.max(axis=0)
-    ranges = [
-        f"{name}: {low[i]:.4g} to {high[i]:.4g}"
-        for i, name in enumerate(release.names[:MOST_COLUMNS])
-    ]
+    parts = {name: release.x[:, i] for i, name in enumerate(release.names[:MOST_COLUMNS])}
     if (rest := len(release.names) - MOST_COLUMNS) > 0:
-        least, most = low[MOST_COLUMNS:].min(), high[MOST_COLUMNS:].max()
-        ranges.append(f"{rest} more columns: {least:.4g} to {most:.4g}")
+        parts[f"{rest} more columns"] = release.x[:, MOST_COLUMNS:]
+    there = {name: part[~np.isnan(part)] for name, part in parts.items()}
+    ranges = [
+        f"{name}: {f'{part.min():.4g} to {part.max():.4g}' if part.size else 'all missing'}"
+        for name, part in there.items()
+    ]
     changed = header.config.model_dump(exclude_defaults=True)
     settings = [f"{name} = {value}" for name, value in changed.items()]
     facts = {

@@ -27,6 +27,7 @@ from synthfair.model import LinearModel, Model, Rows, padded
 from synthfair.release.format import HasRelease, Release, name_of
 from synthfair.release.keys import Keys
 from synthfair.release.reading import MAX_CELLS, fitted, read_release, require_fit
+from synthfair.server.small_cells import filled
 from synthfair.server.trust import LITTLE, learn_weights
 from synthfair.surrogate.frontier import FrontierPoint, GlobalProblem, least_weight
 from synthfair.surrogate.weighted_table import WeightedTable
@@ -140,7 +141,8 @@ def pool_records(
     Returns:
         A table with the columns of the schema, its label and sensitive attribute among them, and
         [N] the number of real rows that each record stands for: ``sample_weight``. Of a label with
-        several positive or negative values, the first stands for them.
+        several positive or negative values, the first stands for them. Where a release has one
+        label alone of a group, records of the other are estimated.
 
     Raises:
         InputError: a file is refused, see :func:`read_releases`; or a release is no surrogate.
@@ -165,6 +167,7 @@ def pool_records(
                 f"{name}: a fair release, whose rows are no records of the schema; ask its site for"
                 " a surrogate (release = surrogate)"
             )
+    releases = {name: filled(release, schema)[0] for name, release in releases.items()}
     weights, _, _ = _weights(releases, max_rows)
     return records_table(*pool(releases), schema), np.concatenate([*weights.values()])
 
@@ -193,6 +196,9 @@ class Pool(NamedTuple):
         trust: what a row of each release counts, by name; none without trusted rows.
         unpaired: surrogates whose pairs of group and label are made up, so that a penalty by label
             does not compare their rows.
+        estimated: (group, label) of cells that a release leaves out, by its name: their records are
+            estimated, and a penalty by label does not compare them either.
+        is_known: [N] the rows that a penalty by label may compare; None for all.
     """
 
     rows: Rows
@@ -213,6 +219,8 @@ class Pool(NamedTuple):
     left_out: tuple[str, ...] = ()
     trust: Mapping[str, float] = {}
     unpaired: tuple[str, ...] = ()
+    estimated: Mapping[str, tuple[tuple[int, float], ...]] = {}
+    is_known: np.ndarray | None = None
 
     @property
     def problem(self) -> GlobalProblem:
@@ -223,16 +231,15 @@ class Pool(NamedTuple):
         # client's gap counts, an index tells the client as well.
         n_groups, by, clients = self.n_groups, self.by, len(self.compared)
         s, penalty = np.array(self.rows.s), self.penalty
-        if self.unpaired:
-            for name in self.unpaired:
-                s[self.parts[name]] = n_groups
+        if self.is_known is not None:
+            s[~self.is_known] = n_groups
             by = tuple((*grouping, -1) for grouping in by or [tuple(range(n_groups))])
             n_groups += 1
         if clients:
             s += clients * n_groups
             for i, name in enumerate(self.compared):
                 s[self.parts[name]] -= (clients - i) * n_groups
-        if self.unpaired or clients:
+        if self.is_known is not None or clients:
             penalty = replace(cast(Any, penalty), n_groups=n_groups, by=by, clients=clients)
         rows = self.rows._replace(s=s)  # type: ignore[arg-type]
         return GlobalProblem(rows, penalty, self.notion, n_groups, self.lambda_theta, by, clients)
@@ -264,10 +271,13 @@ def make_pool(
             f"{kinds['fair']} is a fair release, and {kinds['surrogate']} a surrogate; all must be"
             " of one kind"
         )
+    full = {name: filled(release, schema) for name, release in releases.items()}
+    releases = {name: release for name, (release, _) in full.items()}
+    estimated = {name: pairs for name, (_, pairs) in full.items() if pairs}
     ends = np.cumsum([0, *(len(release.y) for release in releases.values())]).tolist()
     parts = dict(zip(releases, (slice(*pair) for pair in pairwise(ends)), strict=True))
     if "surrogate" in kinds:
-        pooled = _pool_surrogates(releases, schema, config, parts, penalty)
+        pooled = _pool_surrogates(releases, schema, config, parts, penalty, estimated=estimated)
     elif penalty is not None:
         raise InputError(
             f"{name_of(penalty)}: of fair releases the penalty was the clients' choice"
@@ -308,6 +318,8 @@ def _pool_surrogates(
     config: ServerConfig,
     parts: dict[str, slice],
     own: Penalty | None,
+    *,
+    estimated: Mapping[str, tuple[tuple[int, float], ...]],
 ) -> Pool:
     weights, capped, most = _weights(releases, config.max_rows)
     records, s, y = pool(releases)
@@ -320,6 +332,9 @@ def _pool_surrogates(
     known = np.ones(len(s), bool)
     for name in unpaired:
         known[parts[name]] = False
+    for name, pairs in estimated.items():
+        for group, label in pairs if by_label else ():
+            known[parts[name]] &= (s[parts[name]] != group) | (y[parts[name]] != label)
     by, left_out = compared_groupings(table, schema, config, known)
     if config.max_client_gap is not None:
         if own is not None:
@@ -345,6 +360,8 @@ def _pool_surrogates(
         by=by,
         left_out=left_out,
         unpaired=unpaired,
+        estimated=estimated,
+        is_known=None if known.all() else known,
     )
 
 
@@ -437,13 +454,14 @@ def compared_groupings(
     config: ServerConfig,
     known: np.ndarray | bool = True,
 ) -> tuple[tuple[Grouping, ...], tuple[str, ...]]:
-    """The groupings of several attributes, and the names of groups with too few rows, left out.
+    """Return the groupings that are compared, and the names of groups with too few rows, left out.
 
-    Small combinations are merged, see :meth:`synthfair.data.schema.Schema.compared`; too few are
-    fewer than :data:`~synthfair.fairness.intervals.FEW_ROWS` or ``config.min_group_rows``, of the
-    rows that the notion compares. Of one attribute there is no grouping, and no group may be
-    without rows. Of rows [N] that are not ``known``, pairs of group and label are made up: they are
-    not compared.
+    Of several attributes, small combinations are merged, see
+    :meth:`synthfair.data.schema.Schema.compared`; too few rows are fewer than
+    :data:`~synthfair.fairness.intervals.FEW_ROWS` or ``config.min_group_rows``, of those that the
+    notion compares. Of one attribute, a group is left out that has none; where there is no such
+    group, there is no grouping. Of rows [N] that are not ``known``, pairs of group and label are
+    made up: they are not compared.
 
     Raises:
         InputError: groups cannot be compared, or there is nothing to learn.
@@ -466,26 +484,22 @@ def compared_groupings(
         for which, rows in among.items()
     }
     fewest = np.min([*sizes.values()], axis=0)
-    if len(schema.attributes) == 1:
-        schema.groupings_by(config.groups_by)
-        for which, rows in sizes.items():
-            if not rows.all():
-                raise InputError(
-                    f"no release has rows of the group {schema.groups[int(np.argmin(rows))]!r}"
-                    f"{which}; {notion} compares all groups{made_up}"
-                )
-        return (), ()
-    by, left_out, least = [], [], max(FEW_ROWS, config.min_group_rows)
+    single, by, left_out = len(schema.attributes) == 1, [], []
+    least = 1e-9 if single else max(FEW_ROWS, config.min_group_rows)
+    is_asked = config.rho > 0 or config.max_gap is not None or config.max_client_gap is not None
     for name, groups in schema.compared(config.groups_by, fewest, least).items():
         large = groups.with_rows(fewest, least)
-        if len(large.names) < 2:
+        if len(large.names) < 2 and is_asked:
+            needed = "rows" if single else f"the {least} rows that a rate needs"
+            which = " or".join(sizes)
             raise InputError(
-                f"groups by {name!r}: fewer than two have the {least} rows that a rate needs; they"
-                f" cannot be compared{made_up}"
+                f"groups by {name!r}: fewer than two have {needed}{which}; {notion} cannot compare"
+                f" them{made_up}. A model without a penalty (rho = 0) needs none of this",
+                "rho",
             )
         by.append(large.grouping)
         left_out += [name for name in groups.names if name not in large.names]
-    return tuple(by), tuple(left_out)
+    return () if single and not left_out else tuple(by), tuple(left_out)
 
 
 def pool_and_train(

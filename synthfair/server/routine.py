@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -26,6 +27,7 @@ from synthfair.evaluation import (
     number,
     read_tests,
     small_group_warnings,
+    small_groups,
 )
 from synthfair.fairness.intervals import (
     FEW_ROWS,
@@ -69,6 +71,7 @@ class ServerResult(NamedTuple):
         max_rows: that a client counts as, at most.
         by: groupings that the penalty compares, of several attributes.
         without_penalty: of surrogates, metrics of the same model without a penalty.
+        left_out: names of groups with too few rows in all surrogates together to be compared.
     """
 
     model: TrainedModel
@@ -80,6 +83,7 @@ class ServerResult(NamedTuple):
     max_rows: float = np.inf
     by: tuple[Grouping, ...] = ()
     without_penalty: Mapping[str, Metric] | None = None
+    left_out: tuple[str, ...] = ()
 
 
 FILES = "model.json", "metrics.json", "frontier.csv", "frontier.svg"
@@ -170,6 +174,7 @@ def serve(
         pooled.max_rows,
         pooled.by,
         without,
+        pooled.left_out,
     )
     for path in files:
         path.unlink(missing_ok=True)
@@ -208,6 +213,7 @@ def _metrics(
         "asked": (config.asked if point else _asked(releases)).model_dump(mode="json"),
         "rho": point.rho if point else None,
         "without_penalty": as_numbers(served.without_penalty) if served.without_penalty else None,
+        "left_out": served.left_out,
         "warnings": served.warnings,
         "converged": served.model.converged,
     }
@@ -235,6 +241,9 @@ def _missed(
         asked, remedy = _asked(releases), UNLIKE
     metric, accuracy = METRIC_OF[notion], evaluation.overall["accuracy"]
     gap, clients = evaluation.overall[metric], evaluation.client_gaps[metric]
+    # Where a group has few rows, or none of a label, a smaller gap on the pooled rows is no remedy.
+    if np.isnan(gap.value) or small_groups(evaluation, config.min_group_rows):
+        remedy = "Give test tables with more rows of each group and label."
     found = (
         (missed_gap(gap, asked.max_gap), f". {remedy}"),
         (
@@ -307,15 +316,13 @@ def _surrogate_warnings(
         found.append(
             f"too few rows to be compared, of all releases together: {_some(pooled.left_out)}"
         )
-    for i, group in enumerate(schema.group_names(schema.sensitive_name)):
-        labels = np.unique(np.asarray(pooled.rows.y)[np.asarray(pooled.rows.s) == i])
-        if len(labels) == 1:
-            found.append(
-                f"{group}: all pooled rows have the label"
-                f" {schema.decisions[int(labels[0] > 0)]}; a penalty moves all groups towards it."
-                " Pairs of group and label with few rows may be left out at a client: ask for"
-                " releases with a lower k_min, and look at the accuracy"
-            )
+    times = Counter(pair for pairs in pooled.estimated.values() for pair in pairs)
+    if times:
+        each = [f"{schema.pair(*pair)} (of {n} releases)" for pair, n in times.items()]
+        found.append(
+            f"estimated, not reported: {_some(each)}; where there are no such people, the model"
+            " decides less well for that group"
+        )
     if pooled.unpaired:
         found.append(
             f"{_some(pooled.unpaired)}: some pair of group and label has fewer rows than k_min,"

@@ -45,6 +45,8 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             where it is missed.
         notion: rows in which groups are compared: ``statistical_parity``, all;
             ``equal_opportunity``, those of the positive class; ``equalized_odds``, those of each.
+        pos_label: the label of the positive class, such as "granted"; if None, the second of
+            ``classes_``, with a warning where that matters and labels are text.
         groups_by: of several columns of sensitive features those whose groups are compared, each
             column by itself, by name or index; of several gaps the largest counts. If None, all
             combinations of their values are compared, of which those of few rows are merged.
@@ -56,17 +58,19 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         temperature: steepness of the smooth selection rate, positive.
         lambda_theta: regularisation, positive.
         bounds: (lower, upper) by which numbers are scaled, by column name or index; or one pair for
-            all. In training, values beyond are clipped. If None, those of the rows.
+            all. Values beyond are clipped, with a warning where they are many. If None, those of
+            the rows.
         categories: values of the columns that are categories, by column. Other columns of a
-            DataFrame that are no numbers are categories, too; theirs are learned. Booleans are the
-            numbers 0 and 1.
+            DataFrame that are no numbers are categories, too; theirs are learned, and later values
+            that are none of them count as missing, or as each category by its share in the rows of
+            fit, with a warning. Booleans are the numbers 0 and 1.
 
     Attributes:
         coef_: [1, d] in the units of X, for the columns ``encoded_names_``: numbers as they are and
             an indicator of each category, of two only the second.
         intercept_: [1].
         encoded_names_: [d].
-        classes_: the two labels; the second is the positive one.
+        classes_: the two labels, sorted.
         groups_: values of the sensitive features.
         gap_: largest difference between the groups' decision rates on the rows of fit, clipped to
             their bounds.
@@ -155,11 +159,14 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
                 real.a[:, 0], real, notion=fairness.notion, n_groups=n_groups, by=by
             )
         self._codebook, self.schema_ = codebook, schema
-        self.classes_, self.groups_ = fitted.classes, fitted.groups
+        self._labels, self.classes_ = fitted.classes, np.sort(fitted.classes)
+        self._sign = 1.0 if self._labels[1] == self.classes_[1] else -1.0
+        self.groups_ = fitted.groups
         self.encoded_names_ = np.array(schema.encoded_names, dtype=object)
         coefficients = self.model_.coefficients
-        self.coef_ = np.array([[coefficients[name] for name in self.encoded_names_]])
-        self.intercept_ = np.array([coefficients[INTERCEPT]])
+        own = [coefficients[name] for name in self.encoded_names_]
+        self.coef_ = self._sign * np.array([own])
+        self.intercept_ = self._sign * np.array([coefficients[INTERCEPT]])
         self.gap_ = float(np.nanmax(gaps))
         self.rho_ = point.rho if point else fairness.rho
 
@@ -182,13 +189,15 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """[N] scores X coef_' + intercept_; positive for the second class.
+        """Return the scores [N], X coef_' + intercept_; positive for the second class.
+
+        X is that of fit's columns, clipped to their bounds: the scores are those of ``model_``.
 
         Raises ValueError: rows that do not fit those of fit.
         """
         check_is_fitted(self)
-        table, _ = read_table(self, self._inputs(X), reset=False)
-        return self._codebook.in_units(table) @ self.coef_[0] + self.intercept_[0]
+        x = self._codebook.encoded(read_table(self, self._inputs(X), reset=False)[0])
+        return self._sign * self.model_.scores(x, np.zeros(len(x), int))
 
     def predict(self, X: Any) -> np.ndarray:
         """[N] the class of each row. Raises as :meth:`decision_function`."""

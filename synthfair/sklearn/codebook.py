@@ -33,6 +33,9 @@ MOST_GROUPS = 100
 MANY = 50
 """Categories of a column, of more of which there is a warning."""
 
+IDENTIFIERS, NEARLY_ALL = 20, 0.9
+"""More different values than this number, and this share of the rows, identify rows."""
+
 KNOTS = 7
 """Of a spline, from bound to bound, evenly spaced."""
 
@@ -92,23 +95,19 @@ class Codebook(NamedTuple):
         columns = ((i, name, features.get(name)) for i, name in enumerate(names))
         return {i: (name, column) for i, name, column in columns if isinstance(column, Numeric)}
 
-    def in_units(self, table: pd.DataFrame) -> np.ndarray:
-        """[N, d] numbers as they are, unclipped, and an indicator of each category.
+    def encoded(self, table: pd.DataFrame) -> np.ndarray:
+        """Return the encoded rows [N, d], with a warning of values that are clipped or unknown.
 
         Raises:
-            InputError: other columns, or a value that is no number, or no category of its column.
+            InputError: other columns, or a value that is no number.
         """
         features = self.schema.features
         if other := set(features) ^ set(table.columns):
             raise InputError(f"X: columns {sorted(other)}: must be those of fit, {list(features)}")
-        plain = len(self.numbers) == len(features) == len(self.schema.encoded_names)
-        if plain and all(map(_is_number, table.dtypes)) and not table.isna().any(axis=None):
-            return table[list(features)].to_numpy(float)
-        attributes = self.schema.attributes
+        attributes, clipping = self.schema.attributes, Clipping()
         any_group = table.assign(**{name: self.schema.groups_of(name)[0] for name in attributes})
-        values, _ = encode_inputs(any_group, self.schema, source="X")
-        for i, (name, _) in self.numbers.items():
-            values[:, i] = np.nan_to_num(as_numbers(table[name]))  # missing ones have a column
+        values, _ = encode_inputs(any_group, self.schema, source="X", clipping=clipping)
+        warn_of(clipping)
         return values
 
     def to_units(self, x: np.ndarray) -> np.ndarray:
@@ -135,7 +134,7 @@ def _encoded(x: Any, codebook: Codebook) -> np.ndarray:
         if values.shape[1:] != (len(names),):
             raise InputError(f"X: of shape {values.shape}; must have the columns of fit, {names}")
         x = pd.DataFrame(values, columns=names)
-    return codebook.in_units(_of_frame(x))
+    return codebook.to_units(codebook.encoded(_of_frame(x)))
 
 
 def _encoded_names(encoder: FunctionTransformer, _names: object) -> np.ndarray:
@@ -150,7 +149,7 @@ class TrainingRows(NamedTuple):
         codebook: of the table.
         rows: encoded; without those that weigh 0.
         weight: [N] of the rows, positive.
-        classes: the two labels; the second is y = +1.
+        classes: the two labels; the second is y = +1, that of ``pos_label``.
         groups: values of the sensitive features, or combinations of those of several columns;
             position is group index.
     """
@@ -220,6 +219,8 @@ def read_arrays(
             )
     if len(classes) < 2:
         raise InputError(f"y: holds one class, {classes.tolist()[0]!r}; two are needed")
+    if _positive(estimator, classes) == classes[0]:
+        classes, labels = classes[::-1], 1 - labels
     for name, (groups, _) in attributes.items():
         if len(groups) < 2:
             raise InputError(f"{name}: holds one group, {groups.tolist()[0]!r}; two are needed")
@@ -235,14 +236,38 @@ def read_arrays(
     # A value that is not listed is refused, which the schema itself allows for later rows.
     plain = encode(table.assign(**roles), schema.plain, source="X", clipping=clipping)
     rows = plain._replace(x=expand(plain.x, schema))
+    warn_of(clipping)
+    groups = listed[GROUP] if GROUP in listed else np.array(schema.groups)
+    return TrainingRows(codebook, rows, weight[counted], classes, groups)
+
+
+def _positive(estimator: FairEstimator, classes: np.ndarray) -> Any:
+    """Return the label of the positive class, with a warning where the alphabet says which."""
+    if estimator.pos_label is None:
+        if estimator.notion == "equal_opportunity" and classes.dtype.kind not in "biuf":
+            warn(
+                f"pos_label: {str(classes[1])!r} counts as the positive class, as it comes last in"
+                " the alphabet; pos_label says which label is the good one"
+            )
+        return classes[1]
+    if estimator.pos_label not in classes:
+        raise InputError(f"pos_label: {estimator.pos_label!r}; must be one of {classes.tolist()}")
+    return estimator.pos_label
+
+
+def warn_of(clipping: Clipping) -> None:
+    """Warn of columns with unknown values, or of which more than a twentieth was clipped."""
+    for name, values in clipping.unknown.items():
+        warn(
+            f"X: column {name!r}: {values} of {clipping.rows} values are none of those of fit, and"
+            " count as missing"
+        )
     for name, column in clipping.clipped(above=MUCH):
         warn(
             f"X: column {name!r}: {column.share:.1%} of the values lie outside its bounds,"
             f" {column.lower:g} to {column.upper:g}, and were clipped to them: are its unit and"
             " bounds= right?"
         )
-    groups = listed[GROUP] if GROUP in listed else np.array(schema.groups)
-    return TrainingRows(codebook, rows, weight[counted], classes, groups)
 
 
 def _attributes(sensitive_features: Any) -> dict[str, Any]:
@@ -434,14 +459,24 @@ def _make_column(
     if categories is None and not isinstance(values.dtype, pd.CategoricalDtype):
         values = _of_texts(values)
     if categories is not None or not _is_number(values.dtype):
-        listed = _values(values.dropna()) if categories is None else categories
-        listed = _categories(name, listed)
+        known = values.dropna()
+        listed = _values(known) if categories is None else categories
+        if categories is None and len(listed) > max(IDENTIFIERS, NEARLY_ALL * len(known)):
+            raise InputError(
+                f"X: column {name!r}: {len(listed)} different values in {len(known)} rows: what"
+                " identifies a row is no feature; drop the column, or merge its values"
+            )
         if categories is None and len(listed) > MANY:
             warn(
                 f"X: column {name!r}: {len(listed)} different texts become as many columns: drop"
                 " it, merge values, or give categories="
             )
-        return Categorical(categories=listed, missing=missing, unknown="ignore")
+        listed = _categories(name, listed)
+        texts = pd.Series(known.astype(type(listed[0]) if isinstance(listed[0], str) else float))
+        shares = texts.value_counts(normalize=True).reindex(listed, fill_value=0.0)
+        return Categorical(
+            categories=listed, missing=missing, unknown="ignore", shares=tuple(shares)
+        )
     low, high = _range(values) if pair is None else _pair(name, pair)
     curve = None
     if basis and not pd.api.types.is_bool_dtype(values):

@@ -36,6 +36,7 @@ class Distiller(FairEstimator):
         max_gap: largest difference between the groups' decision rates that is wanted on the real
             rows, between 0 and 1; a small rho that reaches it is searched for.
         notion: as of :class:`FairLogisticRegression`.
+        pos_label: as there.
         groups_by: as there.
         penalty: as there.
         temperature: as there.
@@ -49,7 +50,7 @@ class Distiller(FairEstimator):
         random_state: of the first synthetic features.
 
     Attributes:
-        classes_: the two labels; the second is the positive one.
+        classes_: the two labels, sorted.
         groups_: values of the sensitive features.
         sensitive_features_: [M] group of each synthetic row.
         sample_weight_: [M] weights, all alike, with which ``LogisticRegression(C=1)`` regularises
@@ -125,7 +126,7 @@ class Distiller(FairEstimator):
         table = as_pandas(X)
         fitted = read_arrays(self, table, y, sensitive_features, sample_weight)
         codebook = fitted.codebook
-        self.classes_, self.groups_ = fitted.classes, fitted.groups
+        self.classes_, self.groups_ = np.sort(fitted.classes), fitted.groups
         if codebook.learned:
             warn(
                 f"{', '.join(codebook.learned)}: learned from the rows, and so not public: what is"
@@ -151,4 +152,4 @@ class Distiller(FairEstimator):
         self.sample_weight_ = np.full(len(x), n**2 / (config.lambda_theta * len(x)))
         if isinstance(table, pd.DataFrame):
             x = pd.DataFrame(x, columns=list(self.schema_.encoded_names))
-        return x, self.classes_[(release.y > 0).astype(int)]
+        return x, fitted.classes[(release.y > 0).astype(int)]

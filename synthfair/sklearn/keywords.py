@@ -41,6 +41,7 @@ class FairEstimator(BaseEstimator):
     rho: float = 10.0
     max_gap: float | None = None
     notion: Notion = "statistical_parity"
+    pos_label: Any = None
     groups_by: Sequence[Any] | None = None
     penalty: PenaltyName | Penalty | None = None
     temperature: float = 4.0

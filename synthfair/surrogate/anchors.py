@@ -61,16 +61,25 @@ def self_play(
         # Of one group alone there is nothing to compare.
         rho = 10 ** rng.uniform(0, 2) * (len(np.unique(rows.s[some])) > 1)
         rates = rng.random() < 0.7
-        theta = _fair_model(a[some], rows.s[some], y, w / w.sum(), rho=rho, rates=rates)
+        theta = fair_model(a[some], rows.s[some], y, w / w.sum(), rho=rho, rates=rates)
         if np.linalg.norm(theta) < LONGEST:  # not where there is a not-a-number
             found[q] = theta
     return found
 
 
-def _fair_model(
+def fair_model(
     a: np.ndarray, s: np.ndarray, y: np.ndarray, w: np.ndarray, *, rho: float, rates: bool
 ) -> np.ndarray:
-    """About the minimum of logistic loss, rho/2 times the penalty, and a little regularisation."""
+    """Return about the minimum of logistic loss, rho/2 times the penalty, and a small ridge.
+
+    Args:
+        a: [R, n] inputs.
+        s: [R] groups.
+        y: [R] labels, -1 or +1.
+        w: [R] weights, of sum 1.
+        rho: weight of the penalty; 0 for none.
+        rates: whether it compares smooth selection rates, or mean scores.
+    """
     n = a.shape[1]
     group = w * (s == np.unique(s)[:, None])
     mass = group.sum(axis=1, keepdims=True)
