@@ -185,6 +185,7 @@ def test_rows_without_a_label_are_left_out_and_counted(tmp_path):
         encode(LOANS.assign(paid=None), SCHEMA)
 
 
+@pytest.mark.filterwarnings("always")
 def test_commands_leave_rows_without_a_label_out(tmp_path, capsys):
     table = LOANS.copy()
     table.loc[[3, 7], "paid"] = None

@@ -241,15 +241,7 @@ class TestExplain:
 # Tables of people
 
 
-@pytest.fixture
-def warnings_are_shown(recwarn):
-    """As on a command line: no test's filter makes them errors."""
-    import warnings
-
-    warnings.simplefilter("always")
-
-
-@pytest.mark.usefixtures("warnings_are_shown")
+@pytest.mark.filterwarnings("always")
 @pytest.mark.parametrize("chunk", [7, 1000])
 def test_values_beyond_the_bounds_are_told_by_column(folder, monkeypatch, capsys, chunk):
     """Incomes of a year where those of a month are meant: every decision changes."""
@@ -271,7 +263,7 @@ def test_values_beyond_the_bounds_are_told_by_column(folder, monkeypatch, capsys
         sf.evaluate(MODEL, months.drop(columns="paid"), sf.ServerConfig(resamples=5))
 
 
-@pytest.mark.usefixtures("warnings_are_shown")
+@pytest.mark.filterwarnings("always")
 def test_columns_of_tomorrow_are_left_alone_and_some_carried_over(folder, capsys):
     more = TABLE.assign(case=[f"0{i}" for i in range(50)], score=1)
     more.to_csv("more.csv", index=False)
