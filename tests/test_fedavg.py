@@ -9,6 +9,7 @@ import pytest
 from conftest import make_schema, make_table
 
 from synthfair.data.encode import encode
+from synthfair.distill.losses import regularized_loss
 from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty
@@ -17,7 +18,7 @@ from synthfair.federated.engine import UNPROTECTED, Protection, run
 from synthfair.federated.fedavg import SETTLED, FedAvg, FedAvgRecord, safe_rate
 from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.users import UserRows, make_users
-from synthfair.model import LinearModel, Rows, regularized_loss
+from synthfair.model import LinearModel, Rows
 
 PENALTY = CovariancePenalty()
 

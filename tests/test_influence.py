@@ -12,8 +12,9 @@ from conftest import make_schema, make_table
 from test_release import some_release
 
 import synthfair as sf
+from synthfair.distill.losses import regularized_loss
 from synthfair.fairness.metrics import statistical_parity_difference
-from synthfair.model import Rows, regularized_loss
+from synthfair.model import Rows
 from synthfair.server import influence, measure_influence, outlier_bound, serve
 from synthfair.server.pooling import make_pool, train_pool
 

@@ -10,6 +10,7 @@ import pytest
 import scipy.optimize
 from sklearn.linear_model import LogisticRegression
 
+from synthfair.distill.losses import regularized_loss
 from synthfair.distill.solvers import (
     Cholesky,
     ConjugateGradient,
@@ -18,7 +19,7 @@ from synthfair.distill.solvers import (
     Newton,
     train,
 )
-from synthfair.model import LinearModel, Rows, regularized_loss
+from synthfair.model import LinearModel, Rows
 
 MEMORY = 10  # steps from which L-BFGS knows the curvature
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from test_inner import some_rows
 
+from synthfair.distill.losses import regularized_loss
 from synthfair.distill.solvers import Cholesky, ConjugateGradient, Function
-from synthfair.model import LinearModel, regularized_loss
+from synthfair.model import LinearModel
 
 SOLVERS = Cholesky(), ConjugateGradient()
 HESSIAN = np.array([[4.0, 1.0, 0.0], [1.0, 3.0, 0.5], [0.0, 0.5, 2.0]])

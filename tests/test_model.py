@@ -7,14 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from synthfair.model import (
-    LinearModel,
-    Rows,
-    logistic,
-    regularized_hessian,
-    regularized_loss,
-    squared_norm,
-)
+from synthfair.distill.losses import regularized_hessian, regularized_loss, squared_norm
+from synthfair.model import LinearModel, Rows, logistic
 
 
 def test_logistic_loss_is_equation_9_at_any_margin():

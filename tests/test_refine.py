@@ -16,13 +16,14 @@ from weighted_rows import unlike_tables
 import synthfair as sf
 from synthfair.cli import main, make_app
 from synthfair.data.encode import encode
+from synthfair.distill.losses import mean_loss
 from synthfair.distill.problem import make_rows
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run
 from synthfair.federated.refine import DAMPING, Refine
 from synthfair.federated.users import UserRows, make_users
-from synthfair.model import LinearModel, Rows, mean_loss
+from synthfair.model import LinearModel, Rows
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys, read_signing_key
 from synthfair.surrogate.fair_training import train_fair

@@ -22,6 +22,7 @@ from jax.flatten_util import ravel_pytree
 from synthfair.config.client_settings import DistillConfig
 from synthfair.data.batches import RealRows, gather, other_inputs
 from synthfair.data.encode import Encoded
+from synthfair.distill.losses import mean_loss, regularized_hessian, regularized_loss, squared_norm
 from synthfair.distill.solvers import Function, Method, absolute_eigen
 from synthfair.distill.start import Start, choose_start
 from synthfair.fairness.penalties import (
@@ -33,17 +34,7 @@ from synthfair.fairness.penalties import (
     decision_gaps,
     named_penalty,
 )
-from synthfair.model import (
-    LinearModel,
-    Model,
-    Params,
-    Rows,
-    mean_loss,
-    padded,
-    regularized_hessian,
-    regularized_loss,
-    squared_norm,
-)
+from synthfair.model import LinearModel, Model, Params, Rows, padded
 
 CHUNK = 50
 """Steps in one compiled call, but for the first: enough to cost nothing, few enough to show and to

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from synthfair.distill.losses import regularized_loss
 from synthfair.fairness.penalties import Penalty
 from synthfair.federated.algorithm import (
     AtLeast0,
@@ -29,7 +30,7 @@ from synthfair.federated.method_settings import TrainingPlan, UserPrivacySetting
 from synthfair.federated.networks import Trainable
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows, Users
-from synthfair.model import Params, Rows, regularized_loss
+from synthfair.model import Params, Rows
 
 SETTLED = 1e-3
 """Drift below which the rounds have settled, if it stays there."""

@@ -24,6 +24,7 @@ from pydantic import Field
 from synthfair.config.rules import Notion
 from synthfair.config.target import Target
 from synthfair.data.schema import Schema
+from synthfair.distill.losses import derivative
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty, SumPenalty, named_penalty, strata
 from synthfair.federated.algorithm import AtLeast0, Count, Positive, algorithm, static
@@ -33,7 +34,7 @@ from synthfair.federated.method_settings import TrainingPlan, UserPrivacySetting
 from synthfair.federated.single_rows import RowWeights
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows, Users
-from synthfair.model import derivative, logistic
+from synthfair.model import logistic
 from synthfair.trained import TrainedModel, read_model
 
 DAMPING = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)

@@ -16,9 +16,10 @@ from typing import TypeVar
 import jax
 import jax.numpy as jnp
 
+from synthfair.distill.losses import derivative, squared_norm
 from synthfair.federated.networks import Perceptron, Trainable
 from synthfair.federated.users import UserRows
-from synthfair.model import Params, derivative, logistic, squared_norm
+from synthfair.model import Params, logistic
 
 RowLoss = Callable[[jax.Array, UserRows], jax.Array]
 """A function of scores [R] and rows to losses [R]; each row's depends on its own score alone."""

@@ -40,18 +40,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from synthfair.distill.losses import mean_loss, regularized_hessian, regularized_loss
 from synthfair.distill.problem import implicit_vjp
 from synthfair.distill.solvers import Cholesky, Function, Newton, default_tolerance
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Grouping, Penalty
-from synthfair.model import (
-    LinearModel,
-    Rows,
-    mean_loss,
-    padded,
-    regularized_hessian,
-    regularized_loss,
-)
+from synthfair.model import LinearModel, Rows, padded
 from synthfair.surrogate.fair_training import thinned
 
 PULL = 6.0

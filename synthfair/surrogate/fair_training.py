@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_solve
 
+from synthfair.distill.losses import derivative, mean_loss, regularized_hessian, squared_norm
 from synthfair.distill.solvers import (
     Function,
     InnerSolution,
@@ -25,17 +26,7 @@ from synthfair.distill.solvers import (
     absolute_eigen,
 )
 from synthfair.fairness.penalties import CovariancePenalty, Penalty
-from synthfair.model import (
-    LinearModel,
-    Model,
-    Params,
-    Rows,
-    derivative,
-    mean_loss,
-    padded,
-    regularized_hessian,
-    squared_norm,
-)
+from synthfair.model import LinearModel, Model, Params, Rows, padded
 
 PATH = (0.0, *(0.1 * 4.0**k for k in range(11)))
 """Weights of a path of growing rho; each problem starts at the solution of the one before."""
