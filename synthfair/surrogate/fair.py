@@ -8,13 +8,10 @@ w g(z), where g is the penalty's function of a score:
 
     gap = C m,   m = cell sums of w_i g(z_i)
 
-With r_i = w_i (C' charged)[cell of i], where charged = sign(gap) max(|gap| - free, 0), the penalty has the gradient A'(r g'(z)) and the Hessian
-A' diag(r g''(z)) A + U'U, where U = C [cell sums of w_i g'(z_i) a_i]. So a step of Newton's method
-takes one weighted Gram matrix, whatever is compared. NumPy and SciPy alone.
-
-A smooth selection rate is not convex: of the optima that several starts lead to the lowest is
-taken. A wanted gap is met by what is free, not by rho: a search for rho jumps over it where an
-optimum ends, and gives up accuracy where the gap is met already.
+With r_i = w_i (C' charged)[cell of i], where charged = sign(gap) max(|gap| - free, 0), the penalty
+has the gradient A'(r g'(z)) and the Hessian A' diag(r g''(z)) A + U'U, where
+U = C [cell sums of w_i g'(z_i) a_i]. So a step of Newton's method takes one weighted Gram matrix,
+whatever is compared. NumPy and SciPy alone.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,14 +34,8 @@ from synthfair.fairness.penalties import (
     rate_differences,
 )
 
-PATH = (0.0, *(0.1 * 4.0**k for k in range(11)))
-"""Weights of a path of growing rho; each problem starts at the solution of the one before."""
-
 COVARIANCE = (10.0, 100.0, 1000.0)
 """Weights of the covariance whose solutions are starts of a penalty that is not convex."""
-
-WEIGHTS = (0.0, *np.geomspace(0.1, 1e5, 37).tolist())
-"""Values of rho of a frontier."""
 
 TOLERANCE, ROUGH = 1e-12, 1e-6
 """Decrement g'H^-1 g, twice what the objective is above the optimum, at which Newton's method ends;
@@ -52,12 +43,6 @@ and where starts are compared."""
 
 START_ROWS, SEARCH_ROWS = 10_000, 30_000
 """Rows on which starts are compared, and on which a gap is searched for; of more, a part."""
-
-SPARE = 0.02
-"""Share of a wanted gap that the search may leave."""
-
-STEEP, MOST_TRIES = 100.0, 12
-"""Least weight of what is beyond a wanted gap, and most models of a search."""
 
 SPARSE = 0.3
 """Share of nonzero inputs below which they are kept sparse."""
@@ -229,14 +214,11 @@ class GlobalProblem:
         """
         shares = self.in_strata(self.mass)
         scopes, strata, groups = shares.shape
-        with np.errstate(divide="ignore", invalid="ignore"):
-            total = shares.sum(axis=-1, keepdims=True)
-            units = np.eye(strata * groups).reshape(-1, 1, strata, groups) / total
-            gaps = self.penalty.compare(units, np.broadcast_to(shares / total, units.shape))
-        gaps = gaps.reshape(strata * groups, scopes, -1)
-        gaps = np.nan_to_num(gaps, nan=0.0, posinf=0.0, neginf=0.0)
-        gaps[:, 1:] /= max(self.clients, 1) ** 0.5
-        blocks = sp.block_diag([gaps[:, i].T for i in range(scopes)])
+        units = np.eye(strata * groups).reshape(strata, groups, -1)
+        units = np.broadcast_to(units, (scopes, *units.shape))
+        gaps = np.nan_to_num(sum_gaps(self.penalty, shares, units), posinf=0.0, neginf=0.0)
+        gaps[1:] /= max(self.clients, 1) ** 0.5
+        blocks = sp.block_diag([*gaps])
         return (blocks @ self.by_stratum).tocsr()
 
     @cached_property
@@ -292,8 +274,8 @@ class GlobalProblem:
         if self.contrast.shape[0] <= 8:
             by_row = self.contrast.toarray()[:, self.cell] * (self.w * g1)
             return np.asarray((self.transposed @ by_row.T).T)
-        by_cell = self.to_cells @ sp.diags(self.w * g1) @ self.inputs
-        return np.asarray(self.contrast @ (by_cell.toarray() if sp.issparse(by_cell) else by_cell))
+        by_cell = _dense(self.to_cells @ sp.diags(self.w * g1) @ self.inputs)
+        return np.asarray(self.contrast @ by_cell)
 
     def gram(self, d: np.ndarray) -> np.ndarray:
         """Return A' diag(d) A [p, p]."""
@@ -304,7 +286,7 @@ class GlobalProblem:
         total = np.zeros((p, p))
         for i in range(0, len(d), BLOCK_ROWS):
             block, own = a[i : i + BLOCK_ROWS], d[i : i + BLOCK_ROWS, None]
-            block = block.toarray() if sp.issparse(block) else block
+            block = _dense(block)
             total += block.T @ (own * block)
         return total
 
@@ -424,7 +406,7 @@ class GlobalProblem:
         return ends[1:]
 
     def near(self, theta: np.ndarray, price: Price) -> FrontierPoint:
-        """Return the optimum near params [p]: by Newton's method, of many rows by a part of them."""
+        """Return the optimum near params [p], of many rows by way of a part of them."""
         part = self.part_of_rows
         if part is self:
             return self.newton(theta, price, 1e-9)
@@ -453,6 +435,54 @@ class GlobalProblem:
         sums, mass = self.in_strata(self.sums(decisions)), self.in_strata(self.mass)
         return np.fmax.reduce(rate_differences(sums, mass, self.penalty.by), axis=-1)
 
+    def gradients_without(
+        self, theta: np.ndarray, price: Price, owner: np.ndarray, compared: Sequence[int] = ()
+    ) -> np.ndarray:
+        """Return the gradients [K, p] of the objective, each without the rows of one owner.
+
+        Args:
+            theta: [p] where.
+            price: of a gap.
+            owner: [N] of each row, from 0 to K - 1.
+            compared: the owner of each client, whose own gaps go with its rows.
+        """
+        z, k, n = self.inputs @ theta, int(owner.max()) + 1, len(self.s)
+        g, g1, _ = self.penalty.derivatives(z)
+        of_owner = sp.csr_matrix((self.w, (owner, np.arange(n))), (k, n))
+        pull = _dense(of_owner @ sp.diags(-self.y * expit(-self.y * z)) @ self.inputs)
+        rest = np.maximum(1 - of_owner @ np.ones(n), np.finfo(float).tiny)[:, None]
+        gradients = (pull.sum(axis=0) - pull) / rest + self.ridge * theta
+        if not price.rho:
+            return gradients
+
+        # All rows' gaps, from the sums of all less those of the owner.
+        parts = []
+        for among in STRATA[self.penalty.notion]:
+            here = np.flatnonzero(np.isin(self.y, among))
+            line = owner[here] * self.penalty.n_groups + self.s[here]
+            matrix = sp.csr_matrix((self.w[here], (line, here)), (k * self.penalty.n_groups, n))
+            slopes = _dense(matrix @ sp.diags(g1) @ self.inputs)
+            of_rows = np.column_stack([matrix @ np.ones(n), matrix @ g, slopes])
+            parts.append(of_rows.reshape(k, self.penalty.n_groups, -1))
+        own = np.stack(parts, axis=1)
+        rest = own.sum(axis=0) - own  # [K, strata, groups, 2 + p]
+        gaps = np.nan_to_num(sum_gaps(self.penalty, rest[..., 0], rest[..., 1:]))
+        gradients += price.rho * _pull(gaps[..., 0], gaps[..., 1:], price.free)
+        if not compared:
+            return gradients
+
+        # Each client's own gaps, and the mean of the others'.
+        root = self.clients**0.5
+        shape = self.clients, -1
+        gap = (self.contrast @ self.sums(g))[~self.of_all].reshape(shape) * root
+        slope = self.gap_slopes(g1)[~self.of_all].reshape(*gap.shape, -1) * root
+        of_client = _pull(gap, slope, price.free_of_client)
+        without = np.tile(of_client.sum(axis=0), (k, 1))
+        without[list(compared)] -= of_client
+        others = np.full((k, 1), self.clients)
+        others[list(compared)] -= 1
+        return gradients + price.rho * without / np.maximum(others, 1)
+
     def part(self, rows: int) -> GlobalProblem:
         """Return the same problem on about so many rows, alike of each cell; or itself."""
         n = len(self.s)
@@ -472,111 +502,30 @@ class GlobalProblem:
         return replace(self, a=a, s=s, y=y, weight=weight, client=client)
 
 
-def solve(problem: GlobalProblem, rho: float) -> FrontierPoint:
-    """Return the lowest of the optima that several starts lead to, for a weight of the penalty.
+def sum_gaps(penalty: SumPenalty, shares: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    """Return the gaps [..., C, m] of sums [..., K, G, m] by stratum and group, of weighted rows.
 
-    Growing rho leads from the most accurate model to a fair one; solutions of the covariance, which
-    has one optimum, lead to models that are fair in another way. Of many rows, a part decides
-    between the starts.
+    Args:
+        penalty: says what is compared.
+        shares: [..., K, G] sums of the weights.
+        sums: [..., K, G, m] of m terms, or derivatives of terms.
     """
-    few, price = problem.part(START_ROWS), Price(float(rho))
-    starts = [few.newton(few.zero, Price(0.0), ROUGH).theta]
-    if rho > 0 and not problem.penalty.convex:
-        for weight in (weight for weight in PATH if 0 < weight < rho):
-            starts[0] = few.newton(starts[0], Price(weight), ROUGH).theta
-        starts += few.fair_by_covariance
-    ends = [few.newton(start, price, ROUGH) for start in starts]
-    return problem.finish(min(ends, key=lambda end: end.objective))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        total = shares.sum(axis=-1, keepdims=True)
+        means = np.moveaxis(sums, -1, 0) / total
+        gaps = penalty.compare(means, np.broadcast_to(shares / total, means.shape))
+    return np.moveaxis(gaps.reshape(*gaps.shape[:-2], -1), 0, -1)
 
 
-def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list[FrontierPoint]:
-    """Return the models for weights of the penalty."""
-    return [solve(problem, rho) for rho in weights]
+def _pull(gap: np.ndarray, slope: np.ndarray, free: float) -> np.ndarray:
+    """Return the gradients [..., p] of half of what is charged, squared."""
+    charged = np.sign(gap) * np.maximum(np.abs(gap) - free, 0.0)
+    return np.einsum("...c,...cp->...p", charged, slope)
 
 
-def meet(
-    problem: GlobalProblem, max_gap: float | None, max_client_gap: float | None = None
-) -> FrontierPoint:
-    """Return an accurate model whose gap of decisions is just within a limit.
-
-    What is beyond a share t of the limit costs a lot, and t is searched for, as the penalty sees
-    smooth rates in place of decisions. Roots in t are not unique: of all models that meet the limit
-    on the way, from several starts, the most accurate is returned; where none does, that of the
-    least gap.
-    """
-    limits = np.array([np.inf if most is None else most for most in (max_gap, max_client_gap)])
-    few, more = problem.part(START_ROWS), problem.part(SEARCH_ROWS)
-    start = few.newton(few.zero, Price(0.0), ROUGH)
-    free = problem.finish(start)
-    if _excess(free, limits) <= 1:
-        return free
-    rho = max(STEEP, 10 / limits.min())
-    tried: list[FrontierPoint] = []
-    for aim in (limits, limits / 2):
-        ends: list[FrontierPoint] = []
-        for theta in (start.theta, *few.fair_by_covariance):
-            ends += _search(few, theta, aim, rho)
-        best = _best(ends, limits)
-        for stage in dict.fromkeys((more, problem)):
-            ends = _search(stage, best.theta, aim, rho, best.price) if stage is not few else ends
-            best = _best(ends, limits)
-        tried += ends
-        best = _best(tried, limits)
-        if 1 - SPARE <= _excess(best, limits) <= 1:
-            break
-    return best
-
-
-def _search(
-    problem: GlobalProblem,
-    theta: np.ndarray,
-    limits: np.ndarray,
-    rho: float,
-    price: Price | None = None,
-) -> list[FrontierPoint]:
-    """Return the models of a search for the share t of the limits that is free."""
-    t = 1.0 if price is None else _share(price, limits)
-    low: tuple[float, float, FrontierPoint] | None = None
-    high, tries = low, []
-    for _ in range(MOST_TRIES):
-        widths = t * np.minimum(limits, 1e9)
-        near = problem.near(theta, Price(rho, *widths.tolist()))
-        tries.append(near)
-        e = _excess(near, limits)
-        if e > 1 and problem.is_flipped(near.theta):
-            e = -e  # beyond the limit on the other side: t is too small
-        low, high = ((t, e, near), high) if e <= 1 else (low, (t, e, near))
-        if (
-            1 - SPARE <= e <= 1
-            or (e > 1 and t == 0)
-            or (low and high and abs(high[0] - low[0]) < 1e-3)
-        ):
-            break
-        if low and high:
-            share = np.clip((1 - SPARE / 2 - low[1]) / (high[1] - low[1]), 0.1, 0.9)
-            t = low[0] + share * (high[0] - low[0])
-            theta = min(low, high, key=lambda end: abs(end[1] - 1))[2].theta
-        else:
-            t, theta = max(0.0, t + 1.2 * (1 - SPARE / 2 - e)), near.theta
-    return tries
-
-
-def _share(price: Price, limits: np.ndarray) -> float:
-    which = int(np.argmin(limits))
-    return price[1 + which] / limits[which]
-
-
-def _best(points: Sequence[FrontierPoint], limits: np.ndarray) -> FrontierPoint:
-    """Return the most accurate of the models that meet the limits, else that of the least gap."""
-    met = [point for point in points if _excess(point, limits) <= 1]
-    if met:
-        return max(met, key=lambda point: point.accuracy)
-    return min(points, key=lambda point: _excess(point, limits))
-
-
-def _excess(point: FrontierPoint, limits: np.ndarray) -> float:
-    """Return the gap as a share of its limit, or that of a client, the larger."""
-    return float(np.fmax(point.gap / limits[0], point.client_gap / limits[1]))
+def _dense(matrix: Any) -> np.ndarray:
+    """Return a matrix that may be sparse."""
+    return matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
 
 
 def _solve(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:

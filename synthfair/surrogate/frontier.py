@@ -1,267 +1,140 @@
-"""Accuracy against fairness over rho, and the least rho that meets a gap."""
+"""Models of the global problem: for a weight of the penalty, for many, and for a wanted gap.
+
+A smooth selection rate is not convex: of the optima that several starts lead to the lowest is
+taken. A wanted gap is met by what is free, not by rho: a search for rho jumps over it where an
+optimum ends, and gives up accuracy where the gap is met already.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from synthfair.config.rules import Notion
-from synthfair.fairness.penalties import Grouping, Penalty, client_gaps, decision_gaps
-from synthfair.model import LinearModel, Rows
-from synthfair.surrogate.fair_training import Trainer, thinned
+from synthfair.surrogate.fair import (
+    ROUGH,
+    SEARCH_ROWS,
+    START_ROWS,
+    FrontierPoint,
+    GlobalProblem,
+    Price,
+)
+
+PATH = (0.0, *(0.1 * 4.0**k for k in range(11)))
+"""Weights of a path of growing rho; each problem starts at the solution of the one before."""
 
 WEIGHTS = (0.0, *np.geomspace(0.1, 1e5, 37).tolist())
 """Values of rho of a frontier."""
 
-SLACK = 0.05
-"""Accuracy that a gap may cost before other optima are looked for: where nobody is selected it
-costs all that a model has above the constant classifier."""
+SPARE = 0.02
+"""Share of a wanted gap that the search may leave."""
 
-LOWER = 1e-4
-"""Objective by which an optimum is lower than another one, and not the same."""
-
-LEAST = 1e-4
-"""Weights below are as good as 0."""
-
-PRECISION = 1.05
-"""Ratio of a weight that meets a gap and a lesser one that does not, at which a search ends."""
+STEEP, MOST_TRIES = 100.0, 12
+"""Least weight of what is beyond a wanted gap, and most models of a search."""
 
 
-class FrontierPoint(NamedTuple):
-    """A model of the frontier.
+def solve(problem: GlobalProblem, rho: float) -> FrontierPoint:
+    """Return the lowest of the optima that several starts lead to, for a weight of the penalty.
 
-    Attributes:
-        rho: weight of the penalty.
-        theta: [n] parameters.
-        accuracy: on the weighted rows.
-        gap: largest difference between the groups' decision rates there.
-        gradient_norm: of the whole objective at theta.
-        converged: whether its training met its tolerance.
-        objective: loss, penalty and regularisation at theta.
-        client_gap: the largest gap of a client on its own rows; not-a-number where no client's is
-            asked for.
-
-    Example:
-        See :func:`frontier`.
+    Growing rho leads from the most accurate model to a fair one; solutions of the covariance, which
+    has one optimum, lead to models that are fair in another way. Of many rows, a part decides
+    between the starts.
     """
-
-    rho: float
-    theta: np.ndarray
-    accuracy: float
-    gap: float
-    gradient_norm: float
-    converged: bool
-    objective: float
-    client_gap: float = np.nan
-
-
-@dataclass(frozen=True, eq=False)
-class GlobalProblem:
-    """What the server solves over all clients' rows, but for rho.
-
-    Attributes:
-        rows: of all clients, weighted.
-        penalty: of their scores.
-        notion: which rows :attr:`FrontierPoint.gap` compares.
-        n_groups: number of groups.
-        lambda_theta: regularisation, see :func:`synthfair.model.regularized_loss`.
-        by: groupings, of which the gap is the largest; without any, each index s is a group.
-        clients: number of clients whose own gaps count, too. The index s of the rows is then client
-            * n_groups + group, and beyond for rows of others.
-
-    Example:
-        >>> import numpy as np
-        >>> import synthfair as sf
-        >>> x, s, y = sf.encode(*sf.load_dataset("loanapp"))
-        >>> rows = sf.surrogate.WeightedTable(x, s, y, np.ones(len(y))).rows(n_groups=2)
-        >>> problem = sf.surrogate.GlobalProblem(
-        ...     rows, sf.SelectionRatePenalty(), "statistical_parity", n_groups=2, lambda_theta=1e-3
-        ... )
-        >>> point = problem.point(rho=10.0)
-        >>> point.converged, f"{point.gap:.2f}"
-        (True, '0.01')
-    """
-
-    rows: Rows
-    penalty: Penalty
-    notion: Notion
-    n_groups: int
-    lambda_theta: float
-    by: tuple[Grouping, ...] = ()
-    clients: int = 0
-
-    @cached_property
-    def _trainer(self) -> Trainer:
-        return Trainer(self.rows, self.lambda_theta, LinearModel(), self.penalty)
-
-    def point(self, rho: float, start: np.ndarray | None = None) -> FrontierPoint:
-        """The model for this rho, of several starts or one. See :func:`train_fair`."""
-        with jax.enable_x64(True):
-            solution = self._trainer.solve(float(rho), start)
-            accuracy, gap, client_gap = _decisions(
-                solution.params,
-                self._trainer.all_rows,
-                notion=self.notion,
-                n_groups=self.n_groups,
-                by=self.by,
-                clients=self.clients,
-            )
-        return FrontierPoint(
-            float(rho),
-            np.asarray(solution.params),
-            float(accuracy),
-            float(gap),
-            float(solution.gradient_norm),
-            bool(solution.converged),
-            float(solution.value),
-            float(client_gap),
-        )
-
-
-@partial(jax.jit, static_argnames=("notion", "n_groups", "by", "clients"))
-def _decisions(
-    theta: jax.Array,
-    rows: Rows,
-    *,
-    notion: Notion,
-    n_groups: int,
-    by: tuple[Grouping, ...],
-    clients: int,
-) -> tuple[jax.Array, jax.Array, jax.Array | float]:
-    """Computes the accuracy of a linear model, its largest gap, and the largest of a client."""
-    scores, largest = LinearModel().scores(theta, rows.a), np.nan
-    accuracy = jnp.average((scores > 0) == (rows.y > 0), weights=rows.weight)
-    compared: Any = {"notion": notion, "n_groups": n_groups, "by": by}
-    if clients:
-        largest = jnp.max(client_gaps(scores, rows, **compared, clients=clients))
-        rows = rows._replace(s=rows.s % n_groups)
-    return accuracy, jnp.nanmax(decision_gaps(scores, rows, **compared)), largest
+    few, price = problem.part(START_ROWS), Price(float(rho))
+    starts = [few.newton(few.zero, Price(0.0), ROUGH).theta]
+    if rho > 0 and not problem.penalty.convex:
+        for weight in (weight for weight in PATH if 0 < weight < rho):
+            starts[0] = few.newton(starts[0], Price(weight), ROUGH).theta
+        starts += few.fair_by_covariance
+    ends = [few.newton(start, price, ROUGH) for start in starts]
+    return problem.finish(min(ends, key=lambda end: end.objective))
 
 
 def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list[FrontierPoint]:
-    """The models for growing weights of the penalty.
-
-    Args:
-        problem: of all clients.
-        weights: values of rho.
-
-    Example:
-        >>> import numpy as np
-        >>> import synthfair as sf
-        >>> x, s, y = sf.encode(*sf.load_dataset("loanapp"))
-        >>> rows = sf.surrogate.WeightedTable(x, s, y, np.ones(len(y))).rows(n_groups=2)
-        >>> problem = sf.surrogate.GlobalProblem(
-        ...     rows, sf.SelectionRatePenalty(), "statistical_parity", n_groups=2, lambda_theta=1e-3
-        ... )
-        >>> for point in sf.surrogate.frontier(problem, [0.0, 1.0, 10.0]):
-        ...     print(f"{point.rho:4.1f} {point.accuracy:.2f} {point.gap:.2f}")
-         0.0 0.93 0.18
-         1.0 0.93 0.14
-        10.0 0.91 0.01
-    """
-    return [problem.point(rho) for rho in weights]
+    """Return the models for weights of the penalty."""
+    return [solve(problem, rho) for rho in weights]
 
 
-def least_weight(
+def meet(
     problem: GlobalProblem, max_gap: float | None, max_client_gap: float | None = None
 ) -> FrontierPoint:
-    """The model of about the least rho whose gap on the weighted rows is at most ``max_gap``.
+    """Return an accurate model whose gap of decisions is just within a limit.
 
-    And whose largest gap of a client is at most ``max_client_gap``, if that is given.
-
-    A path of growing rho is followed from the model without a penalty to where it meets the gap, on
-    a part of many rows first. Where it ends without, or at a poor model, which has lost half of
-    what it had above the constant classifier (with clients all of it), or much and is not the
-    lowest optimum of several starts, it is the path through the first of the frontier's points that
-    meet the gap and are nearly as accurate as any; where none meets it, the model of least gap.
-
-    Args:
-        problem: of all clients.
-        max_gap: largest difference between the groups' decision rates, from 0 to 1; None for any.
-        max_client_gap: the same of each of the problem's clients.
-
-    Example:
-        >>> import numpy as np
-        >>> import synthfair as sf
-        >>> x, s, y = (part[:400] for part in sf.encode(*sf.load_dataset("loanapp")))
-        >>> rows = sf.surrogate.WeightedTable(x, s, y, np.ones(len(y))).rows(n_groups=2)
-        >>> problem = sf.surrogate.GlobalProblem(
-        ...     rows, sf.SelectionRatePenalty(), "statistical_parity", n_groups=2, lambda_theta=1e-3
-        ... )
-        >>> sf.surrogate.least_weight(problem, max_gap=0.05).gap <= 0.05
-        True
+    What is beyond a share t of the limit costs a lot, and t is searched for, as the penalty sees
+    smooth rates in place of decisions. Roots in t are not unique: of all models that meet the limit
+    on the way, from several starts, the most accurate is returned; where none does, that of the
+    least gap.
     """
-    limits = tuple(np.inf if most is None else most for most in (max_gap, max_client_gap))
-    free = problem.point(0.0)
-    if _meets(free, limits):
+    limits = np.array([np.inf if most is None else most for most in (max_gap, max_client_gap)])
+    few, more = problem.part(START_ROWS), problem.part(SEARCH_ROWS)
+    start = few.newton(few.zero, Price(0.0), ROUGH)
+    free = problem.finish(start)
+    if _excess(free, limits) <= 1:
         return free
-    # The path leads from the most accurate model to where the gap is met: on a part of many rows
-    # first, whose models differ from those of all rows much alike whatever rho is.
-    positive = float(np.average(np.asarray(problem.rows.y) > 0, weights=problem.rows.weight))
-    constant = max(positive, 1 - positive)
-    enough = free.accuracy - max(SLACK, (free.accuracy - constant) / 2)
-    if problem.clients:  # to be fair to each of unlike clients may cost more
-        enough = constant
-    few = thinned(problem.rows)
-    part = problem if few is problem.rows else replace(problem, rows=few)
-    start = free if part is problem else part.point(0.0, free.theta)
-    least = _least_along(part, part.point(WEIGHTS[1], start.theta), limits, factor=2.0)
-    if part is not problem and least.accuracy > enough:
-        near = problem.point(least.rho, least.theta + free.theta - start.theta)
-        least = _least_along(problem, near, limits, factor=1.1)
-    # One that costs much must be the lowest optimum that several starts lead to.
-    if _meets(least, limits) and least.accuracy > enough:
-        costly = least.accuracy <= free.accuracy - SLACK
-        if not costly or problem.point(least.rho).objective > least.objective - LOWER:
-            return least
-    # It may end at a poor optimum, and which is the lowest changes with rho: of the frontier's
-    # points that meet the gap and are nearly as accurate as any, the first is followed.
-    points = frontier(problem)
-    if met := [point for point in points if _meets(point, limits)]:
-        most = max(point.accuracy for point in met) - SLACK
-        first = next(point for point in met if point.accuracy >= most)
-        return _least_along(problem, first, limits, factor=1.1)
-    return min(points, key=lambda point: (np.isnan(point.theta).any(), _excess(point, limits)))
-
-
-def _excess(point: FrontierPoint, limits: tuple[float, ...]) -> float:
-    """How far the gap, or the largest of a client, is above its limit; the larger of both."""
-    return float(np.fmax(point.gap - limits[0], point.client_gap - limits[1]))
-
-
-def _meets(point: FrontierPoint, limits: tuple[float, ...]) -> bool:
-    """A model of not-a-number selects nobody, and has no gap."""
-    return _excess(point, limits) <= 0 and bool(np.isfinite(point.theta).all())
-
-
-def _least_along(
-    problem: GlobalProblem, point: FrontierPoint, limits: tuple[float, ...], *, factor: float
-) -> FrontierPoint:
-    """The point of least rho that meets the gap, on the path of optima through a point.
-
-    Where the path ends before, because rho is as large or as small as it may be or there is no
-    optimum, its last point.
-    """
-    # To neighbours on the path, at first by the factor, of which one meets the gap.
-    rises = not _meets(point, limits)
-    while True:
-        rho = point.rho * factor if rises else point.rho / factor
-        if not LEAST <= rho <= WEIGHTS[-1] or np.isnan(point.theta).any():
-            return point
-        last, point = point, problem.point(rho, point.theta)
-        if _meets(point, limits) == rises:
+    rho = max(STEEP, 10 / limits.min())
+    tried: list[FrontierPoint] = []
+    for aim in (limits, limits / 2):
+        ends: list[FrontierPoint] = []
+        for theta in (start.theta, *few.fair_by_covariance):
+            ends += _search(few, theta, aim, rho)
+        best = _best(ends, limits)
+        for stage in dict.fromkeys((more, problem)):
+            ends = _search(stage, best.theta, aim, rho, best.price) if stage is not few else ends
+            best = _best(ends, limits)
+        tried += ends
+        best = _best(tried, limits)
+        if 1 - SPARE <= _excess(best, limits) <= 1:
             break
-        factor = min(factor**2, 2.0)
-    met, missed = (point, last) if rises else (last, point)
-    # Between them, on a logarithmic scale.
-    while met.rho > PRECISION * missed.rho:
-        rho, start = (met.rho * missed.rho) ** 0.5, (met.theta + missed.theta) / 2
-        middle = problem.point(rho, start)
-        met, missed = (middle, missed) if _meets(middle, limits) else (met, middle)
-    return met
+    return best
+
+
+def _search(
+    problem: GlobalProblem,
+    theta: np.ndarray,
+    limits: np.ndarray,
+    rho: float,
+    price: Price | None = None,
+) -> list[FrontierPoint]:
+    """Return the models of a search for the share t of the limits that is free."""
+    t = 1.0 if price is None else _share(price, limits)
+    low: tuple[float, float, FrontierPoint] | None = None
+    high, tries = low, []
+    for _ in range(MOST_TRIES):
+        widths = t * np.minimum(limits, 1e9)
+        near = problem.near(theta, Price(rho, *widths.tolist()))
+        tries.append(near)
+        e = _excess(near, limits)
+        if e > 1 and problem.is_flipped(near.theta):
+            e = -e  # beyond the limit on the other side: t is too small
+        low, high = ((t, e, near), high) if e <= 1 else (low, (t, e, near))
+        if (
+            1 - SPARE <= e <= 1
+            or (e > 1 and t == 0)
+            or (low and high and abs(high[0] - low[0]) < 1e-3)
+        ):
+            break
+        if low and high:
+            share = np.clip((1 - SPARE / 2 - low[1]) / (high[1] - low[1]), 0.1, 0.9)
+            t = low[0] + share * (high[0] - low[0])
+            theta = min(low, high, key=lambda end: abs(end[1] - 1))[2].theta
+        else:
+            t, theta = max(0.0, t + 1.2 * (1 - SPARE / 2 - e)), near.theta
+    return tries
+
+
+def _share(price: Price, limits: np.ndarray) -> float:
+    which = int(np.argmin(limits))
+    return price[1 + which] / limits[which]
+
+
+def _best(points: Sequence[FrontierPoint], limits: np.ndarray) -> FrontierPoint:
+    """Return the most accurate of the models that meet the limits, else that of the least gap."""
+    met = [point for point in points if _excess(point, limits) <= 1]
+    if met:
+        return max(met, key=lambda point: point.accuracy)
+    return min(points, key=lambda point: _excess(point, limits))
+
+
+def _excess(point: FrontierPoint, limits: np.ndarray) -> float:
+    """Return the gap as a share of its limit, or that of a client, the larger."""
+    return float(np.fmax(point.gap / limits[0], point.client_gap / limits[1]))
