@@ -1,9 +1,9 @@
 """How far each release moves the pooled model, by the infinitesimal jackknife.
 
-With the objective F of the pool, its Hessian H at the optimum theta, and weights w_i of the rows,
-of which release k holds the share p, the model without k is, to first order,
+With the Hessian H of the pool's objective at its optimum theta, and the objective F_k of the rows of
+all releases but k, the model without k is, to first order,
 
-    theta_k = theta + H^-1 sum_{i in k} w_i d(grad F)/dw_i / (1 - p)
+    theta_k = theta - H^-1 grad F_k(theta)
 
 (Jaeckel 1972; Koh and Liang 2017): nothing is trained anew. Where the others' rows are few, or far
 from those of the release, the model without it may be further away than that.
@@ -20,11 +20,8 @@ many are left to trusted rows, see :mod:`synthfair.server.trust`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from synthfair.config.server_settings import ServerConfig
@@ -40,6 +37,7 @@ from synthfair.release.format import Release
 from synthfair.run_files import Influence, Influences
 from synthfair.server.pooling import Pool, make_pool
 from synthfair.server.trust import LITTLE
+from synthfair.surrogate.objective import Price
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -56,7 +54,7 @@ def measure_influence(
     tables: Mapping[str, pd.DataFrame | Encoded],
     *,
     config: ServerConfig | None = None,
-    rho: float | None = None,
+    price: Price | None = None,
     model: LinearModel | None = None,
     penalty: Penalty | None = None,
     trusted: pd.DataFrame | Encoded | None = None,
@@ -69,8 +67,8 @@ def measure_influence(
         tables: test tables, by name; without any, the change of SPD is of surrogates on the rows of
             the others, by their weights, and of fair releases not-a-number.
         config: as given to :func:`synthfair.pool_and_train`.
-        rho: weight of the penalty that it was trained with, of surrogates; that of the settings if
-            not given, unless they ask for a search.
+        price: of a gap, that it was trained with, of surrogates; by the settings' rho if not given,
+            unless they ask for a search.
         model: as given to :func:`synthfair.pool_and_train`.
         penalty: as given to :func:`synthfair.pool_and_train`.
         trusted: as given to :func:`synthfair.pool_and_train`.
@@ -79,12 +77,12 @@ def measure_influence(
         By the same names; none for a single release, which nothing can be compared with.
 
     Raises:
-        InputError: no release, a table that does not fit the schema, or no rho after a search.
+        InputError: no release, a table that does not fit the schema, or no price after a search.
     """
     pooled = make_pool(releases, trained.schema_, config, penalty=penalty, trusted=trusted)
-    if rho is None and config is not None and config.searches:
-        raise InputError("rho: must be given, as the weight was searched for")
-    return influence_in(pooled, trained, tables, rho=rho, model=model)
+    if price is None and config is not None and config.searches:
+        raise InputError("price: must be given, as it was searched for")
+    return influence_in(pooled, trained, tables, price=price, model=model)
 
 
 def influence_in(
@@ -92,16 +90,15 @@ def influence_in(
     trained: TrainedModel,
     tables: Mapping[str, pd.DataFrame | Encoded],
     *,
-    rho: float | None = None,
+    price: Price | None = None,
     model: LinearModel | None = None,
 ) -> Influences:
     """Return what :func:`measure_influence` does, of the releases of a pool."""
     if len(pooled.parts) < 2:
         return Influences({}, np.nan)
     schema, rows, parts = trained.schema_, pooled.rows, [*pooled.parts.values()]
-    weight = np.ones(len(rows.y)) if rows.weight is None else np.asarray(rows.weight, float)
-    theta, rho = np.array(trained.theta), pooled.rho if rho is None else rho
-    without = _without(pooled, theta, weight, rho, model or LinearModel())
+    weight, theta = pooled.weight, np.array(trained.theta)
+    without = _without(pooled, theta, price or Price(pooled.rho), model or LinearModel())
 
     # Root mean squares of scores over the pooled rows, each release counting alike.
     totals = [max(weight[part].sum(), np.finfo(float).tiny) for part in parts]
@@ -138,7 +135,7 @@ def influence_in(
             float(spd[k]),
             outlier=bool(scores[k] > bound),
             alone=bool(alone[k]),
-            weight=pooled.trust.get(name, np.nan),
+            weight=float(f"{pooled.trust.get(name, np.nan):.2g}"),
         )
         for k, name in enumerate(pooled.parts)
     }
@@ -211,62 +208,18 @@ def refuse_influence(
         )
 
 
-def _without(
-    pooled: Pool, theta: np.ndarray, weight: np.ndarray, rho: float, model: LinearModel
-) -> np.ndarray:
-    """Return theta [K, n] without each release, to first order in the weights of its rows.
+def _without(pooled: Pool, theta: np.ndarray, price: Price, model: LinearModel) -> np.ndarray:
+    """Return theta [K, n] without each release: one step of Newton's method from theta.
 
     The penalty of a client's own rows goes with its release, as a whole.
     """
-    penalty, rows, clients = None, pooled.rows, 0
-    if pooled.penalty is not None:
-        penalty, rows, clients = (p := pooled.problem).penalty, p.rows, p.clients
-    with jax.enable_x64(True):
-        hessian, by_weight, own = _sensitivities(
-            jnp.asarray(theta),
-            padded(rows._replace(weight=weight)),  # type: ignore[arg-type]
-            pooled.lambda_theta,
-            rho,
-            model=model,
-            penalty=penalty,
-            clients=clients,
-        )
-    begins = [part.start for part in pooled.parts.values()]
-    removed = np.add.reduceat(weight, begins) / weight.sum()
-    by_row = np.asarray(by_weight)[:, : len(weight)] * weight
-    sums = np.add.reduceat(by_row, begins, axis=1) / np.maximum(1 - removed, np.finfo(float).tiny)
-    sums[:, np.isin([*pooled.parts], pooled.compared)] += rho * np.asarray(own).T
+    problem = pooled.problem(model)
+    compared = [[*pooled.parts].index(name) for name in pooled.compared]
+    gradients = problem.gradients_without(theta, price, pooled.owner, compared)
     try:
-        return theta + np.linalg.solve(np.asarray(hessian), sums).T
+        return theta - np.linalg.solve(problem.hessian(theta, price)[1], gradients.T).T
     except np.linalg.LinAlgError:  # of rows that are all alike, and large
-        return np.full((len(begins), len(theta)), np.nan)
-
-
-@partial(jax.jit, static_argnames=("model", "penalty", "clients"))
-def _sensitivities(
-    theta: jax.Array,
-    rows: Rows,
-    lambda_theta: float,
-    rho: float,
-    *,
-    model: LinearModel,
-    penalty: Penalty | None,
-    clients: int,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return H [n, n], dG/dw [n, N], and the gradient [clients, n] of each client's own penalty."""
-
-    def objective(theta: jax.Array, weight: jax.Array) -> jax.Array:
-        weighted = rows._replace(weight=weight)
-        loss = regularized_loss(model, theta, weighted, lambda_theta)
-        return loss + (rho * penalty(model.scores(theta, rows.a), weighted) if penalty else 0.0)
-
-    def own(theta: jax.Array) -> jax.Array:
-        gaps = cast(SumPenalty, penalty).gaps(model.scores(theta, rows.a), rows)
-        return 0.5 * jnp.sum(gaps.reshape(clients + 1, -1)[1:] ** 2, axis=1)
-
-    hessian = jax.hessian(objective)(theta, rows.weight)
-    by_weight = jax.jacrev(jax.grad(objective), argnums=1)(theta, rows.weight)
-    return hessian, by_weight, jax.jacfwd(own)(theta) if clients else jnp.zeros((0, len(theta)))
+        return np.full(gradients.shape, np.nan)
 
 
 def _spd(

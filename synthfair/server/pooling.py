@@ -16,25 +16,35 @@ import synthfair
 from synthfair.config.client_settings import DistillConfig
 from synthfair.config.rules import Notion, PenaltyName
 from synthfair.config.server_settings import ServerConfig
+from synthfair.data.batches import other_inputs
 from synthfair.data.encode import Encoded, encode, encode_records, records_table
 from synthfair.data.schema import Schema
-from synthfair.distill.problem import make_penalty, make_rows
-from synthfair.distill.solvers import train
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import FEW_ROWS
-from synthfair.fairness.penalties import Grouping, Penalty, grouped, named_penalty, strata
-from synthfair.model import LinearModel, Model, Rows, padded
+from synthfair.fairness.penalties import (
+    CovariancePenalty,
+    Grouping,
+    Penalty,
+    SumPenalty,
+    grouped,
+    named_penalty,
+    strata,
+)
+from synthfair.model import LinearModel, Model, Rows
 from synthfair.release.format import HasRelease, Release, name_of
 from synthfair.release.keys import Keys
 from synthfair.release.reading import MAX_CELLS, fitted, read_release, require_fit
 from synthfair.server.small_cells import filled
 from synthfair.server.trust import LITTLE, learn_weights
-from synthfair.surrogate.frontier import FrontierPoint, GlobalProblem, least_weight
+from synthfair.surrogate.fair import GlobalProblem
+from synthfair.surrogate.objective import FrontierPoint
 from synthfair.surrogate.weighted_table import WeightedTable
 from synthfair.trained import TrainedModel, input_names
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from synthfair.surrogate.own import OwnProblem
 
 Releases = Mapping[str, Any] | Sequence[Release | HasRelease] | Sequence[str | PathLike[str]]
 """Releases, by name or in a list: themselves, what :func:`synthfair.distill_table` returned, or
@@ -180,7 +190,7 @@ class Pool(NamedTuple):
         parts: which of them are whose, by name of the release.
         model: name of the model.
         intercept: whether it has one.
-        lambda_theta: its regularisation.
+        ridge: [n] its regularisation, an input.
         notion: of the gap.
         n_groups: number of groups.
         penalty: fairness over all clients, of surrogates; None for fair releases.
@@ -205,7 +215,7 @@ class Pool(NamedTuple):
     parts: dict[str, slice]
     model: str
     intercept: bool
-    lambda_theta: float
+    ridge: np.ndarray
     notion: Notion
     n_groups: int
     penalty: Penalty | None = None
@@ -222,27 +232,46 @@ class Pool(NamedTuple):
     estimated: Mapping[str, tuple[tuple[int, float], ...]] = {}
     is_known: np.ndarray | None = None
 
-    @property
-    def problem(self) -> GlobalProblem:
-        """What is solved over surrogates."""
-        if self.penalty is None:
-            raise ValueError("fair releases are trained on without a penalty")
-        # Within the problem, rows that are not compared are of a group of their own; and where each
-        # client's gap counts, an index tells the client as well.
-        n_groups, by, clients = self.n_groups, self.by, len(self.compared)
-        s, penalty = np.array(self.rows.s), self.penalty
+    def problem(self, model: LinearModel | None = None) -> GlobalProblem | OwnProblem:
+        """Return what is solved, with the loss of a model.
+
+        Rows that are not compared are of a group of their own.
+        """
+        n_groups, by, s = self.n_groups, self.by, np.array(self.rows.s)
         if self.is_known is not None:
             s[~self.is_known] = n_groups
             by = tuple((*grouping, -1) for grouping in by or [tuple(range(n_groups))])
             n_groups += 1
-        if clients:
-            s += clients * n_groups
+        penalty = self.penalty
+        if not isinstance(penalty, SumPenalty):  # which says what gaps of decisions compare
+            penalty = CovariancePenalty(n_groups, self.notion, by)
+        client = None
+        if self.compared:
+            client = np.full(len(s), -1)
             for i, name in enumerate(self.compared):
-                s[self.parts[name]] -= (clients - i) * n_groups
-        if self.is_known is not None or clients:
-            penalty = replace(cast(Any, penalty), n_groups=n_groups, by=by, clients=clients)
-        rows = self.rows._replace(s=s)  # type: ignore[arg-type]
-        return GlobalProblem(rows, penalty, self.notion, n_groups, self.lambda_theta, by, clients)
+                client[self.parts[name]] = i
+        penalty = replace(cast(Any, penalty), n_groups=n_groups, by=by)
+        problem = GlobalProblem(
+            self.rows.a, s, self.rows.y, self.weight, penalty, self.ridge, client
+        )
+        linear = model is None or model == LinearModel()
+        if linear and (self.penalty is None or isinstance(self.penalty, SumPenalty)):
+            return problem
+        from synthfair.surrogate.own import OwnProblem  # loads JAX
+
+        return OwnProblem(problem, model or LinearModel(), self.penalty)
+
+    @property
+    def weight(self) -> np.ndarray:
+        """How much each row [N] counts."""
+        weight = self.rows.weight
+        return np.ones(len(self.rows.y)) if weight is None else np.asarray(weight, dtype=float)
+
+    @property
+    def owner(self) -> np.ndarray:
+        """The index [N] of the release of each row."""
+        sizes = [part.stop - part.start for part in self.parts.values()]
+        return np.repeat(np.arange(len(sizes)), sizes)
 
 
 def make_pool(
@@ -306,10 +335,12 @@ def _pool_fair(
                 f" {problem}; clients must agree"
             )
     model, intercept, lambda_theta = problem
-    rows = make_rows(pool(releases), n_groups=len(schema.groups), intercept=intercept)
-    return Pool(
-        rows, parts, model, intercept, lambda_theta, config.notion, n_groups=len(schema.groups)
-    )
+    n_groups, (x, s, y) = len(schema.groups), pool(releases)
+    others = other_inputs(s, n_groups=n_groups, intercept=intercept)
+    rows = Rows(np.column_stack([x, others.T]), s, y)
+    n = rows.a.shape[1]
+    ridge = np.full(n, lambda_theta / n**2)
+    return Pool(rows, parts, model, intercept, ridge, config.notion, n_groups)
 
 
 def _pool_surrogates(
@@ -342,12 +373,13 @@ def _pool_surrogates(
         paired = {name: part for name, part in parts.items() if name not in unpaired}
         compared = _clients_with_rows(table, paired, config, by or (tuple(range(n_groups)),))
     named = named_penalty(config.penalty, notion, config.temperature, n_groups=n_groups, by=by)
+    rows = table.rows(n_groups=n_groups, intercept=config.intercept)
     return Pool(
-        table.rows(n_groups=n_groups, intercept=config.intercept),
+        rows,
         parts,
         name_of(LinearModel()),
         config.intercept,
-        config.lambda_theta,
+        ridge_of(config.C, weight.sum(), rows.a.shape[1], intercept=config.intercept),
         notion,
         n_groups,
         penalty=own or named,
@@ -377,14 +409,17 @@ def _weighted(
     if not isinstance(trusted, Encoded):
         trusted = encode(trusted, schema, source="trusted")
     # Of fair releases, what most clients asked for; of surrogates, fairness is asked for later.
-    penalty, rho, by = None, 0.0, schema.attributes
+    penalty: SumPenalty = CovariancePenalty(pooled.n_groups)
+    rho, by, asked_of = 0.0, schema.attributes, schema.groupings_by(schema.attributes)
     if pooled.penalty is None:
         configs = [cast(DistillConfig, one.header.config) for one in releases.values()]
         asked = [(c.penalty, c.notion, c.temperature, c.rho_o, c.groups_by) for c in configs]
         own = configs[asked.index(mode(asked))]
-        by, rho = own.groups_by or (schema.sensitive_name,), own.rho_o
-        groupings = schema.groupings_by(own.groups_by)
-        penalty = make_penalty(own, n_groups=pooled.n_groups, by=groupings)
+        by, rho, asked_of = own.groups_by or (schema.sensitive_name,), own.rho_o, ()
+        penalty = named_penalty(
+            own.penalty, own.notion, own.temperature, n_groups=pooled.n_groups,
+            by=schema.groupings_by(own.groups_by),
+        )  # fmt: skip
     for name in by:
         s = np.array(schema.groupings[name])[trusted.s]
         labels = zip((-1, 1), schema.decisions, strict=True)
@@ -394,20 +429,18 @@ def _weighted(
                     f"trusted: has no row of {group} and {schema.label}={decision}; give"
                     " some of each group and label, and about 200 together"
                 )
+    others = other_inputs(trusted.s, n_groups=pooled.n_groups, intercept=pooled.intercept)
+    a = np.column_stack([trusted.x, others.T])
+    held = GlobalProblem(a, trusted.s, trusted.y, np.ones(len(a)), penalty, np.zeros(a.shape[1]))
     trust = learn_weights(
-        pooled.rows,
+        cast(GlobalProblem, pooled._replace(penalty=None, compared=()).problem()),
         pooled.parts,
-        make_rows(trusted, n_groups=pooled.n_groups, intercept=pooled.intercept),
-        lambda_theta=pooled.lambda_theta,
-        penalty=penalty,
+        held,
         rho=rho,
         n_features=len(schema.encoded_names),
-        n_groups=pooled.n_groups,
-        groupings=schema.groupings_by(schema.attributes),
+        groupings=asked_of,
     )
-    weight = np.repeat(trust, [part.stop - part.start for part in pooled.parts.values()])
-    if pooled.rows.weight is not None:
-        weight = weight * np.asarray(pooled.rows.weight)
+    weight = trust[pooled.owner] * pooled.weight
     by_name = dict(zip(pooled.parts, trust.tolist(), strict=True))
     # Each client that is compared by itself counts alike there: not those that hardly count here.
     compared = tuple(name for name in pooled.compared if by_name[name] >= LITTLE)
@@ -521,7 +554,9 @@ def pool_and_train(
     Nothing there depends on fairness: that came with the rows. On surrogates, whose rows have
     weights w_i of sum W, the model that is fair over all clients:
 
-        theta = argmin (1/W) sum_i w_i loss_i + rho penalty + lambda_theta / (2 n^2) ||theta||^2.
+        theta = argmin (1/W) sum_i w_i loss_i + rho penalty + 1 / (2 C W) ||theta||^2,
+
+    without the intercept in the last term.
 
     Weights of a release k whose sum is above ``max_rows``, by default 20 median_k sum_i w_ki (the
     lower of two in the middle), are scaled to that sum. Where the others have R medians together,
@@ -532,7 +567,7 @@ def pool_and_train(
             :func:`synthfair.distill_table` returned them; or a list of files.
         schema: the clients'.
         config: of surrogates: ``rho`` or ``max_gap`` and ``max_client_gap``, ``penalty``,
-            ``notion``, ``temperature``, ``lambda_theta``, ``intercept`` and ``max_rows``; the
+            ``notion``, ``temperature``, ``C``, ``intercept`` and ``max_rows``; the
             defaults if not given.
         model: that the clients of fair releases distilled for, where it is not the linear model
             with logistic loss. Its params must be a vector [n] and its scores those of
@@ -576,28 +611,30 @@ def train_pool(
             f"{next(iter(pooled.parts))}: made for the model {pooled.model!r}, not"
             f" {name_of(model)!r}; pass that model to pool_and_train in Python"
         )
-    if pooled.penalty is None:
+    if model != LinearModel():
         _require_linear(model, pooled.rows.a.shape[1])
-        solution = train(padded(pooled.rows), pooled.lambda_theta, model=model)
-        theta, converged = solution.params, solution.converged
-        norm, point = float(solution.gradient_norm), None
-    else:
-        problem, wanted = pooled.problem, (pooled.max_gap, pooled.max_client_gap)
-        point = least_weight(problem, *wanted) if any(wanted) else problem.point(pooled.rho)
-        theta, converged, norm = point.theta, point.converged, point.gradient_norm
-    if not np.isfinite(theta).all():
-        raise InputError("training on the pooled rows diverged: lower rho, or raise lambda_theta")
+    problem, wanted = pooled.problem(model), (pooled.max_gap, pooled.max_client_gap)
+    point = problem.meet(*wanted) if any(wanted) else problem.solve(pooled.rho)
+    if not np.isfinite(point.theta).all():
+        raise InputError("training on the pooled rows diverged: lower rho, or lower C")
     trained = TrainedModel(
         schema=schema,
         version=synthfair.__version__,
         loss=pooled.model,
         intercept=pooled.intercept,
         inputs=input_names(schema, intercept=pooled.intercept),
-        theta=tuple(np.asarray(theta, dtype=float).tolist()),
-        gradient_norm=norm,
-        converged=bool(converged),
+        theta=tuple(point.theta.tolist()),
+        gradient_norm=point.gradient_norm,
+        converged=point.converged,
     )
-    return trained, point
+    return trained, point if pooled.penalty is not None else None
+
+
+def ridge_of(c: float, rows: float, n_inputs: int, *, intercept: bool) -> np.ndarray:
+    """Return the ridge [n] of scikit-learn's C: 1 / (C N) an input, and none of the intercept."""
+    ridge = np.full(n_inputs, 1 / (c * rows))
+    ridge[n_inputs - intercept :] = 0.0
+    return ridge
 
 
 def _require_linear(model: Model, n_inputs: int) -> None:

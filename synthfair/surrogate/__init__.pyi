@@ -1,6 +1,6 @@
-from .fair_training import train_fair
-from .frontier import FrontierPoint, GlobalProblem, frontier, least_weight
+from .fair import GlobalProblem, frontier
 from .make import Surrogate
+from .objective import FrontierPoint, Price
 from .shared_sums import (
     SecureSurrogate,
     client_sums,
@@ -13,15 +13,14 @@ from .weighted_table import WeightedTable, together
 __all__ = [
     "FrontierPoint",
     "GlobalProblem",
+    "Price",
     "SecureSurrogate",
     "Surrogate",
     "WeightedTable",
     "client_sums",
     "frontier",
-    "least_weight",
     "make_secure_surrogate",
     "next_sums",
     "surrogate_from_sums",
     "together",
-    "train_fair",
 ]

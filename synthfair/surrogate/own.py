@@ -1,0 +1,129 @@
+"""The global problem with a loss or a penalty of one's own: functions of JAX.
+
+Value and slope come from ``jax.value_and_grad`` in the scores, and SciPy's L-BFGS-B does the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.optimize import minimize
+
+from synthfair.distill.losses import mean_loss
+from synthfair.fairness.penalties import Penalty
+from synthfair.model import LinearModel, Rows
+from synthfair.surrogate.fair import GlobalProblem
+from synthfair.surrogate.objective import FrontierPoint, Price
+
+GROWTH, LARGEST = 4.0, 1e5
+"""Factor of weights in a search for a gap, and the largest of them."""
+
+PRECISION = 1.05
+"""Ratio of a weight that meets a gap and one that does not, at which a search ends."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnProblem:
+    """The problem of :class:`GlobalProblem` with another loss or penalty.
+
+    Attributes:
+        problem: rows, ridge, and what gaps of decisions compare.
+        model: its loss, of scores a'theta.
+        penalty: of scores and rows; None for none.
+    """
+
+    problem: GlobalProblem
+    model: LinearModel
+    penalty: Penalty | None
+
+    @cached_property
+    def _dense(self) -> np.ndarray:
+        return np.asarray(self.problem.a, dtype=float)
+
+    @cached_property
+    def _objective(self) -> Any:
+        """Loss and penalty, without the ridge, of scores [N], rho and weights [N]; compiled."""
+        a, s, y = self._dense, self.problem.s, self.problem.y
+
+        def objective(z: jax.Array, rho: jax.Array, weight: jax.Array) -> jax.Array:
+            rows = Rows(a, s, y, weight)
+            loss = mean_loss(self.model, z, rows)
+            return loss if self.penalty is None else loss + rho * self.penalty(z, rows)
+
+        return objective
+
+    @cached_property
+    def _sloped(self) -> Any:
+        return jax.jit(jax.value_and_grad(self._objective))
+
+    def slope(
+        self, theta: np.ndarray, price: Price, weight: np.ndarray | None = None
+    ) -> tuple[float, np.ndarray]:
+        """Return the objective and its gradient [p], of weights [N] in place of the problem's."""
+        weight = self.problem.w if weight is None else weight
+        ridge = self.problem.ridge * theta
+        with jax.enable_x64(True):
+            value, by_score = self._sloped(self._dense @ theta, price.rho, weight)
+        return float(value + theta @ ridge / 2), self._dense.T @ np.asarray(by_score) + ridge
+
+    def hessian(self, theta: np.ndarray, price: Price) -> tuple[np.ndarray, np.ndarray]:
+        """Return the gradient [p] and the Hessian [p, p]."""
+
+        def of(theta: jax.Array) -> jax.Array:
+            return self._objective(self._dense @ theta, price.rho, self.problem.w)
+
+        with jax.enable_x64(True):
+            bends = np.asarray(jax.jit(jax.hessian(of))(theta))
+        return self.slope(theta, price)[1], bends + np.diag(self.problem.ridge)
+
+    def gradients_without(
+        self, theta: np.ndarray, price: Price, owner: np.ndarray, compared: tuple[int, ...] = ()
+    ) -> np.ndarray:
+        """Return the gradients [K, p], each without the rows of one owner."""
+        del compared  # only penalties of the package have gaps of clients
+        w = self.problem.w
+        others = [np.where(owner == k, 0.0, w) for k in range(int(owner.max()) + 1)]
+        return np.stack([self.slope(theta, price, weight)[1] for weight in others])
+
+    def near(self, start: np.ndarray, price: Price) -> FrontierPoint:
+        """Return the optimum near a start, by L-BFGS."""
+        options = {"ftol": 0.0, "gtol": 1e-8, "maxiter": 2000, "maxfun": 20_000}
+        end = minimize(
+            self.slope, start, args=(price,), jac=True, method="L-BFGS-B", options=options
+        )
+        small = np.abs(end.jac).max() <= 1e-5 * max(1.0, abs(end.fun))
+        f, gradient = float(end.fun), np.asarray(end.jac)
+        return self.problem.point(np.asarray(end.x), price, f, gradient, converged=bool(small))
+
+    def solve(self, rho: float) -> FrontierPoint:
+        """Return the lower of the optima from zeros and from the path of growing rho."""
+        path = self.near(self.problem.zero, Price(0.0))
+        weight = 0.1
+        while weight < rho:
+            path, weight = self.near(path.theta, Price(weight)), weight * GROWTH
+        starts = (path.theta, self.problem.zero)
+        ends = [self.near(start, Price(float(rho))) for start in starts]
+        return min(ends, key=lambda end: end.objective)
+
+    def meet(self, max_gap: float) -> FrontierPoint:
+        """Return the model of about the least rho whose gap of decisions is at most ``max_gap``.
+
+        Where none is, that of the least gap.
+        """
+        low, tried = self.near(self.problem.zero, Price(0.0)), []
+        high, rho = low, 0.1
+        while high.gap > max_gap and rho <= LARGEST:
+            low, high = high, self.near(high.theta, Price(rho))
+            tried.append(high)
+            rho *= GROWTH
+        if high.gap > max_gap:
+            return min(tried, key=lambda point: point.gap)
+        while low.price.rho and high.price.rho > PRECISION * low.price.rho:
+            middle = (low.price.rho * high.price.rho) ** 0.5
+            between = self.near((low.theta + high.theta) / 2, Price(middle))
+            low, high = (low, between) if between.gap <= max_gap else (between, high)
+        return high
