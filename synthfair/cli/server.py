@@ -197,7 +197,7 @@ def _refined(
     now = replay(
         model=result.model,
         config=config,
-        rho=result.point.rho,
+        price=result.point.price,
         by=result.by,
         max_rows=result.max_rows,
         keys=read_keys(keys) if keys else None,

@@ -11,7 +11,7 @@ from synthfair.config.rules import GroupsBy, Notion, PenaltyName, Seed, Settings
 from synthfair.config.target import Target
 
 FOR_SURROGATES = (
-    "rho", "max_gap", "max_client_gap", "penalty", "notion", "temperature", "lambda_theta",
+    "rho", "max_gap", "max_client_gap", "penalty", "notion", "temperature", "C",
     "intercept", "max_rows",
 )  # fmt: skip
 """Settings that only surrogates leave to the server; in a fair release they are the client's."""
@@ -81,8 +81,9 @@ class ServerConfig(Settings):
     temperature: float = Field(default=4.0, gt=0)
     """Surrogates: steepness of the smooth selection rate."""
 
-    lambda_theta: float = Field(default=0.001, gt=0)
-    """Surrogates: regularisation of the model."""
+    C: float = Field(default=1.0, gt=0)
+    """Surrogates: inverse strength of the ridge, as in scikit-learn: |theta|^2 / (2 C) is added to
+    the sum of the losses; the intercept is free."""
 
     intercept: bool = True
     """Surrogates: the model has an intercept."""

@@ -186,7 +186,7 @@ def pooled_summary(point: FrontierPoint) -> str:
     """One line on the model of surrogates on the pooled rows."""
     own = "" if math.isnan(point.client_gap) else f" ({point.client_gap:.3f} at most at a client)"
     found = f"gap {point.gap:.3f}{own}, accuracy {point.accuracy:.3f}"
-    return f"Penalty weight {point.rho:.3g}: on the pooled rows {found}."
+    return f"Penalty weight {point.price.rho:.3g}: on the pooled rows {found}."
 
 
 def training_table(training: Training, *, private: bool) -> Table:

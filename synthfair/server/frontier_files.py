@@ -12,7 +12,8 @@ from synthfair.evaluation import encode_tests
 from synthfair.fairness.intervals import metrics_with_intervals, size
 from synthfair.fairness.metrics import METRIC_OF, Scored
 from synthfair.run_files import FrontierLine
-from synthfair.surrogate.frontier import GlobalProblem, frontier
+from synthfair.server.pooling import Pool
+from synthfair.surrogate.fair import frontier
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def frontier_lines(
-    problem: GlobalProblem,
+    pooled: Pool,
     model: TrainedModel,
     tables: Mapping[str, pd.DataFrame | Encoded],
     *,
@@ -29,7 +30,7 @@ def frontier_lines(
     """The frontier of a pool.
 
     Args:
-        problem: of the pool.
+        pooled: surrogates.
         model: any that was trained on it; only its schema and inputs count.
         tables: test tables, by name; perhaps none.
         min_group_rows: groups with fewer test rows do not count for their gap.
@@ -39,16 +40,16 @@ def frontier_lines(
     if encoded:
         x, s, y = (np.concatenate(part) for part in zip(*encoded, strict=True))
         rows = model.rows(x, s), s, y
-    for point in frontier(problem):
+    for point in frontier(pooled.problem()):
         accuracy = gap = np.nan
         if rows:
             a, s, y = rows
-            scored = Scored(y, a @ point.theta, s, problem.n_groups)
+            scored = Scored(y, a @ point.theta, s, pooled.n_groups)
             found = metrics_with_intervals(
-                scored, resamples=1, seed=0, min_group_rows=min_group_rows, by=problem.by
+                scored, resamples=1, seed=0, min_group_rows=min_group_rows, by=pooled.by
             )
             accuracy = found["accuracy"].value
-            gap = size(found[METRIC_OF[problem.notion]]).value
-        numbers = point.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
+            gap = size(found[METRIC_OF[pooled.notion]]).value
+        numbers = point.price.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
         lines.append(FrontierLine(*numbers))
     return tuple(lines)

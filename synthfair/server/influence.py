@@ -27,12 +27,11 @@ import numpy as np
 from synthfair.config.server_settings import ServerConfig
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
-from synthfair.distill.losses import regularized_loss
 from synthfair.errors import InputError
 from synthfair.evaluation import encode_tests
 from synthfair.fairness.intervals import FEW_ROWS
-from synthfair.fairness.penalties import Penalty, SumPenalty
-from synthfair.model import LinearModel, Rows, padded
+from synthfair.fairness.penalties import Penalty
+from synthfair.model import LinearModel
 from synthfair.release.format import Release
 from synthfair.run_files import Influence, Influences
 from synthfair.server.pooling import Pool, make_pool

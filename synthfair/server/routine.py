@@ -53,7 +53,7 @@ from synthfair.server.pooling import (
     train_pool,
 )
 from synthfair.server.trust import LITTLE
-from synthfair.surrogate.frontier import FrontierPoint
+from synthfair.surrogate.objective import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
 
 
@@ -148,7 +148,7 @@ def serve(
     without = evaluate(free, tables, config).overall if free else None
 
     # No release may move it too far; what looks wrong is said.
-    influences = influence_in(pooled, model, tables, rho=point.rho if point else None)
+    influences = influence_in(pooled, model, tables, price=point.price if point else None)
     missed = _missed(evaluation, read, config) if evaluation else ()
     remedy = UNLIKE if missed and not point else ""
     most = config.most_influence(surrogates=point is not None)
@@ -158,7 +158,7 @@ def serve(
     if evaluation:
         warnings += (*missed, *small_group_warnings(evaluation, schema, config))
     least = config.min_group_rows
-    lines = frontier_lines(pooled.problem, model, tables, min_group_rows=least) if frontier else ()
+    lines = frontier_lines(pooled, model, tables, min_group_rows=least) if frontier else ()
 
     # All is computed before anything is written, and what no longer holds is removed.
     named = dict(zip(file_names(releases), read.values(), strict=True))
@@ -211,7 +211,7 @@ def _metrics(
         "max_spd_influence": config.max_spd_influence,
         "server": config.model_dump(mode="json") if point else None,
         "asked": (config.asked if point else _asked(releases)).model_dump(mode="json"),
-        "rho": point.rho if point else None,
+        "price": point.price._asdict() if point else None,
         "without_penalty": as_numbers(served.without_penalty) if served.without_penalty else None,
         "left_out": served.left_out,
         "warnings": served.warnings,
@@ -278,7 +278,7 @@ def _without_penalty(
     pooled: Pool, model: TrainedModel, point: FrontierPoint, schema: Schema
 ) -> TrainedModel:
     """The model of weight 0, which says what fairness costs."""
-    if not point.rho:
+    if not point.price.rho:
         return model
     free = pooled._replace(rho=0.0, max_gap=None, max_client_gap=None, compared=())
     return train_pool(free, schema)[0]
@@ -339,7 +339,7 @@ def _surrogate_warnings(
             found.append(
                 f"no weight of the penalty brought the {what} to {most:g}; the model has {gap:.3f}"
             )
-    if free and point.rho and not free.converged:
+    if free and point.price.rho and not free.converged:
         found.append(
             "the training without a penalty, which says what fairness costs, did not converge;"
             f" gradient norm {free.gradient_norm:.1e}"
