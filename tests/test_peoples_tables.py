@@ -17,7 +17,14 @@ from synthfair.cli import main
 from synthfair.data.batches import from_files
 from synthfair.data.draft import CODES, TELLS, draft_document
 from synthfair.data.encode import Clipping, encode, labelled
-from synthfair.data.schema import MISSING_VALUES, Categorical, Numeric, Schema, is_within
+from synthfair.data.schema import (
+    MISSING_VALUES,
+    Categorical,
+    Numeric,
+    Schema,
+    differences,
+    is_within,
+)
 from synthfair.data.tables import read_raw_table, read_stream, read_table
 from synthfair.errors import InputError
 
@@ -587,6 +594,12 @@ def test_the_command_says_what_differs(tmp_path, capsys):
     assert main([*words, "--output", f"{tmp_path}/o"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "column 'age': lower: 18.0 in the release, 21.0 in the schema given" in said
+    zero = with_column(SCHEMA, "age", lower=0.0)
+    other = zero.model_copy(update={"columns": zero.columns | {"flat": zero.columns["age"]}})
+    found = "; ".join(differences(other, SCHEMA))
+    assert "column 'age': lower: 0.0 in the release, 18.0 in the schema given" in found
+    assert "column 'flat': kind: 'numeric' in the release, 'categorical' in the schema" in found
+    assert "categories: none in the release alone, ['own', 'rent'] in the schema" in found
 
 
 # Estimators.

@@ -606,11 +606,11 @@ def differences(own: Schema, given: Schema) -> list[str]:
             found.append(f"{what}: only in the {'release' if here else 'schema given'}")
             continue
         for key in [key for key in here | there if here.get(key) != there.get(key)]:
-            values, only = [here.get(key), there.get(key)], ""
+            values, only = [here.get(key, ()), there.get(key, ())], ""
             if key == "categories" and set(values[0]) != set(values[1]):
                 values = [[v for v in values[i] if v not in values[1 - i]] for i in (0, 1)]
                 only = " alone"
-            one, other = ("none" if v in (None, []) else repr(v)[:200] for v in values)
+            one, other = ("none" if v in ((), []) else repr(v)[:200] for v in values)
             where = f"{one} in the release{only}, {other} in the schema given{only}"
             found.append(f"{what}: {key}: {where}")
     return [line[:500] for line in found[:10]] + ["and more"] * (len(found) > 10)
