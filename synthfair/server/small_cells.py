@@ -41,7 +41,7 @@ def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, 
     cells = np.zeros((len(schema.groups), 2))
     np.add.at(cells, (release.s, (release.y > 0).astype(int)), weight)
     has = cells > 0
-    both: np.ndarray = has.all(axis=1)
+    both = np.asarray(has.all(axis=1))
     estimated, parts = [], []
     if not both.any():
         return release, ()
