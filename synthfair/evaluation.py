@@ -16,7 +16,7 @@ import numpy as np
 import synthfair
 from synthfair.config.server_settings import ServerConfig
 from synthfair.config.target import Target
-from synthfair.data.encode import Clipping, Encoded, encode_inputs, encode_own, in_pandas
+from synthfair.data.encode import Encoded, encode_own, encode_own_inputs, in_pandas
 from synthfair.data.schema import GroupNames, Schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
@@ -193,9 +193,7 @@ def encode_tests(
         if isinstance(table, Encoded):
             encoded[name] = table
         elif without:
-            clipping = Clipping()
-            x, s = encode_inputs(table, schema, source=str(source), clipping=clipping)
-            clipping.warn(str(source))
+            x, s = encode_own_inputs(table, schema, source=str(source))
             encoded[name] = Encoded(x, s, np.full(len(s), np.nan))
         else:
             encoded[name] = encode_own(table, schema, source=str(source))

@@ -79,17 +79,12 @@ def predict(
     kept = {name: table[name].to_numpy() for name in keep}
     if id_column is not None:
         ids, table = take_ids(table, id_column, schema, source=source, rows_before=rows_before or 0)
-    x, s = encode_inputs(
-        _known(table, schema), schema, source=source, rows_before=rows_before, clipping=seen
-    )
+    x, s = encode_inputs(table, schema, source=source, rows_before=rows_before, clipping=seen)
     if clipping is None:
         seen.warn(source)
     score = model.scores(x, s)
     selected = model.decide(score, s, ids)
-    negative, positive = (
-        values[0] if len(values) == 1 else name
-        for name, values in (("negative", schema.negatives), ("positive", schema.positives))
-    )
+    negative, positive = schema.decided
     decision = np.where(selected, positive, negative)
     chance = (1 + np.tanh(score / 2)) / 2
     columns = {"score": score, "probability": chance, "decision": decision}
@@ -147,16 +142,10 @@ def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: s
     """
     total, rows = np.zeros(len(model.theta)), 0
     for rows_before, part in _with_starts(parts, source):
-        known = _known(tidied(part, model.schema_.missing_values), model.schema_)
-        encoded = encode_inputs(known, model.schema_, source=source, rows_before=rows_before)
+        encoded = encode_inputs(part, model.schema_, source=source, rows_before=rows_before)
         total += model.rows(*encoded).sum(axis=0)
         rows += len(part)
     return total / rows
-
-
-def _known(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """Return the columns of a table that the schema has."""
-    return table[[name for name in table.columns if name in schema.columns]]
 
 
 def _with_starts(parts: Iterable[pd.DataFrame], source: str) -> Iterator[tuple[int, pd.DataFrame]]:

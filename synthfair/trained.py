@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.config.rules import STRICT
 from synthfair.data.bases import Steps
-from synthfair.data.encode import encode_inputs, expand
+from synthfair.data.encode import encode_own_inputs, expand
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as
 from synthfair.errors import InputError, refusal, require
 from synthfair.files import parse_json, read_bytes, validated, write_json
@@ -127,8 +127,8 @@ class TrainedModel(BaseModel):
             InputError: the table does not fit the schema; or decisions are drawn by coins, which
                 need the ids of :func:`synthfair.predict`.
         """
-        x, s = encode_inputs(table, self.schema_, source="table")
-        negative, positive = self.schema_.decisions
+        x, s = encode_own_inputs(table, self.schema_, source="table")
+        negative, positive = self.schema_.decided
         return np.where(self.decide(self.scores(x, s), s), positive, negative)
 
     def __repr__(self) -> str:

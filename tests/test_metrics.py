@@ -1,10 +1,12 @@
 import fairlearn.metrics as fl
 import numpy as np
+import pandas as pd
 import pytest
 from score_rows import metrics
 from sklearn.metrics import accuracy_score
 
 import synthfair as sf
+from synthfair.errors import InputError
 from synthfair.fairness.intervals import metrics_with_intervals
 from synthfair.fairness.metrics import (
     Scored,
@@ -71,6 +73,28 @@ def test_spd_is_fairlearns_with_the_sign_of_group_1_minus_group_0(n_groups, nega
 
 def test_spd_of_one_group_is_no_number():
     assert np.isnan(statistical_parity_difference([1, 0], [1, 0], sensitive_features=[0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("decisions", "groups", "pos_label", "said"),
+    [
+        (["yes", "no"], ["a", "b"], "Yes", "pos_label: 'Yes'"),
+        ([1, 0], ["a", "b"], "1", "pos_label: '1'"),
+        ([1, 0], ["a", None], None, "one group for each"),
+        ([1, 0], [0.0, np.nan], None, "one group for each"),
+        ([1, 0, 1], ["a", "b"], None, "one group for each"),
+    ],
+)
+def test_what_would_hide_a_gap_is_refused(decisions, groups, pos_label, said):
+    with pytest.raises(InputError, match=said):
+        statistical_parity_difference(
+            None, decisions, sensitive_features=groups, pos_label=pos_label
+        )
+
+
+def test_a_column_of_groups_and_objects_are_taken():
+    frame, decided = pd.DataFrame({"s": ["a", "b"]}), np.array([0, 1], object)
+    assert statistical_parity_difference(None, decided, sensitive_features=frame) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,28 @@
 import io
 import json
 import zipfile
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import scipy.sparse
 
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.data.batches import from_files
 from synthfair.data.draft import CODES, TELLS, draft_document
 from synthfair.data.encode import Clipping, encode, labelled
-from synthfair.data.schema import MISSING_VALUES, Categorical, Numeric, Schema, is_within
+from synthfair.data.schema import (
+    MISSING_VALUES,
+    Categorical,
+    Numeric,
+    Schema,
+    differences,
+    is_within,
+)
 from synthfair.data.tables import read_raw_table, read_stream, read_table
 from synthfair.errors import InputError
 
@@ -80,6 +89,7 @@ FILES = {
     "blanks": TEXT.replace(",", " , "),
     "separator": "sep=;\r\n" + TEXT.replace(",", ";").replace("\n", "\r\n"),
     "comments": "# exported 2026-11-01, by A, B\n# version 3\n" + TEXT,
+    "padded": "sep=;,,,,\n# exported;;;;\n" + TEXT.replace(",", ";"),
     "both": "\ufeffsep=,\n# exported\n\n" + TEXT,
     "trailing": LINES[0] + "\n" + "".join(f"{line},\n" for line in LINES[1:]),
     "trailing header": "".join(f"{line},\n" for line in LINES),
@@ -125,7 +135,8 @@ def test_a_zipped_csv_is_read_and_a_spreadsheet_is_not(tmp_path):
     path = tmp_path / "t.csv.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("loans.csv", TEXT)
-        archive.writestr("__MACOSX/._loans.csv", "x")
+        for other in ("__MACOSX/._loans.csv", ".DS_Store", "folder/"):
+            archive.writestr(other, "x")
     rows = encode(LOANS, SCHEMA)
     assert same_rows(encode(read_table(path, SCHEMA), SCHEMA), rows)
     assert same_rows(next(iter(from_files(tmp_path, SCHEMA).read())), rows)
@@ -142,7 +153,7 @@ def test_a_zipped_csv_is_read_and_a_spreadsheet_is_not(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (TEXT.replace("\n", ",\n") + "f,1,2,own,no,SECRET\n", "1 rows have a field more than the"),
+        (TEXT.replace("\n", ",\n") + "f,1,2,own,no,SECRET\n", "no name, and values in 1 rows"),
         (TEXT + "SECRET,31,9.6,rent,no,\n", "row 241: Expected 5 columns, got 6$"),
         (TEXT + "SECRET,31\n", "row 241: Expected 5 columns, got 2$"),
         ("# a\n" + TEXT + "SECRET,31\n", "row 241: Expected 5 columns, got 2$"),
@@ -254,6 +265,38 @@ def test_tables_of_polars_and_arrow_go_wherever_those_of_pandas_go():
         pd.testing.assert_frame_equal(scored, sf.predict(model, LOANS))
         one, other = (sf.partition(each, clients=2, seed=0)[1].test for each in (table, LOANS))
         pd.testing.assert_frame_equal(one, other)
+
+
+def test_a_frame_that_polars_has_not_read_yet_is_read():
+    class Lazy:
+        def collect(self):
+            return frames(LOANS)[2]
+
+    assert same_rows(encode(Lazy(), SCHEMA), encode(LOANS, SCHEMA))
+
+
+def test_a_partition_has_the_rows_as_they_are():
+    table = LOANS.set_index(pd.Index([f"p{i}" for i in range(240)])).astype({"flat": "category"})
+    for part in sf.partition(table, clients=2, seed=0, schema=SCHEMA):
+        for rows in part:
+            pd.testing.assert_frame_equal(rows, table.loc[rows.index])
+
+
+@pytest.mark.parametrize("role", ["sex", "paid"])
+def test_an_unknown_group_or_label_is_no_missing_one(role):
+    given = with_column(SCHEMA, role, unknown="ignore").model_dump()
+    with pytest.raises(ValueError, match=f"'{role}' must refuse unknown values"):
+        Schema.model_validate(given)
+
+
+def test_decisions_of_codes_and_of_names_are_written_side_by_side():
+    codes = with_column(SCHEMA, "paid", categories=(0, 1, 2)).model_copy(update={"positive": 1})
+    rows = LOANS.assign(paid=(LOANS["paid"] == "yes").astype(int))
+    sent = [sf.distill_table(rows, codes, SURROGATE)]
+    model = sf.pool_and_train(sent, codes, sf.ServerConfig(rho=0.0))
+    decided = [model.predict(rows.assign(more=1)), model.to_sklearn().predict(rows)]
+    for one in (*decided, sf.predict(model, rows)["decision"]):
+        assert set(one) == {"negative", "1"}
 
 
 def test_a_number_that_means_missing_is_missing_in_a_frame():
@@ -459,6 +502,50 @@ def test_positions_follow_the_schema_given():
     np.testing.assert_array_equal(weight, same)
 
 
+def reordered(schema, *first):
+    columns = {name: schema.columns[name] for name in (*first, *schema.columns)}
+    return schema.model_copy(update={"columns": columns})
+
+
+def test_the_order_of_columns_and_of_categories_may_differ(tmp_path):
+    """Releases that were read by a schema are of it: positions are mapped once."""
+    other = reordered(with_column(SCHEMA, "flat", categories=("rent", "own")), "flat", "pay")
+    path = tmp_path / "r.parquet"
+    sf.write_release(sf.distill_table(LOANS, SCHEMA, SURROGATE).release, path)
+    before, _ = sf.pool_records([path], SCHEMA)
+    for given in ([path], sf.server.read_releases([path], other)):
+        after, _ = sf.pool_records(given, other)
+        pd.testing.assert_frame_equal(before, after[list(before)])
+    fair = sf.distill_table(LOANS, SCHEMA, sf.DistillConfig(n_synthetic=8, steps=2))
+    with pytest.raises(InputError, match="unknown or in another place"):
+        sf.pool_and_train([fair], reordered(SCHEMA, "pay"))
+
+
+def test_a_message_on_a_schema_has_no_end(tmp_path):
+    many = {f"{i}{'x' * 90}": Numeric(lower=0, upper=1) for i in range(300)}
+    large = SCHEMA.model_copy(update={"columns": SCHEMA.columns | many})
+    release = sf.distill_table(LOANS, SCHEMA, SURROGATE).release
+    header = release.header.model_copy(update={"table_schema": large})
+    sf.write_release(replace(release, header=header), tmp_path / "r.parquet")
+    with pytest.raises(InputError) as refused:
+        sf.server.read_releases([tmp_path / "r.parquet"], SCHEMA)
+    assert len(str(refused.value)) < 10_000
+
+
+def test_inspect_names_groups_whatever_their_order(tmp_path, capsys):
+    path, other = tmp_path / "r.parquet", with_column(SCHEMA, "sex", categories=("m", "f"))
+    women = LOANS[(LOANS["sex"] == "m") | (LOANS.index % 3 > 0)]
+    sf.write_release(sf.distill_table(women, SCHEMA, SURROGATE).release, path)
+    (tmp_path / "s.json").write_text(other.to_json())
+    shown = []
+    for more in ([], ["--schema", f"{tmp_path}/s.json"]):
+        assert main(["inspect", str(path), *more]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        shown.append({line.split("sex=")[1].strip() for line in lines if "sex=" in line})
+    assert shown[0] == shown[1]
+    assert len(shown[0]) == 4
+
+
 def test_a_fair_release_of_a_schema_that_grew_does_not_pool():
     config = sf.DistillConfig(n_synthetic=8, steps=2)
     release = sf.distill_table(LOANS, SCHEMA, config)
@@ -483,8 +570,8 @@ OTHER = with_column(SCHEMA, "flat", categories=("own", "other"), unlisted="other
         (WIDER, SCHEMA, False),
         (SCHEMA, CLIPS, True),
         (CLIPS, CLIPS, True),
-        (CLIPS, SCHEMA, False),
-        (CLIPS, with_column(WIDER, "age", out_of_range="clip"), False),
+        (CLIPS, SCHEMA, True),
+        (CLIPS, with_column(WIDER, "age", out_of_range="clip"), True),
         (OTHER, OTHER, True),
         (OTHER, with_column(OTHER, "flat", categories=("own", "rent", "other")), False),
         (SCHEMA, with_column(SCHEMA, "flat", missing="category"), True),
@@ -507,9 +594,45 @@ def test_the_command_says_what_differs(tmp_path, capsys):
     assert main([*words, "--output", f"{tmp_path}/o"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "column 'age': lower: 18.0 in the release, 21.0 in the schema given" in said
+    zero = with_column(SCHEMA, "age", lower=0.0)
+    other = zero.model_copy(update={"columns": zero.columns | {"flat": zero.columns["age"]}})
+    found = "; ".join(differences(other, SCHEMA))
+    assert "column 'age': lower: 0.0 in the release, 18.0 in the schema given" in found
+    assert "column 'flat': kind: 'numeric' in the release, 'categorical' in the schema" in found
+    assert "categories: none in the release alone, ['own', 'rent'] in the schema" in found
 
 
 # Estimators.
+
+
+def test_blanks_do_not_count_in_estimators_either():
+    table = LOANS.rename(columns={"age": " age"}).drop(columns=["paid", "sex"])
+    table["flat"] += np.where(LOANS.index % 2, " ", "")
+    plain = LOANS[["age", "pay", "flat"]]
+    sex = LOANS["sex"] + np.where(LOANS.index % 3 > 0, " ", "")
+    fair = sf.sklearn.FairLogisticRegression(rho=1.0, bounds={" age": (0, 100)})
+    fair.fit(table, LOANS["paid"], sensitive_features=sex)
+    assert fair.groups_.tolist() == ["f", "m"]
+    other = sf.sklearn.FairLogisticRegression(rho=1.0, bounds={"age": (0, 100)})
+    other.fit(plain, LOANS["paid"], sensitive_features=LOANS["sex"])
+    np.testing.assert_allclose(fair.decision_function(table), other.decision_function(plain))
+
+
+def test_what_a_distiller_gives_has_no_shares_of_the_rows():
+    public = {"categories": {"flat": ["own", "rent"]}, "bounds": {"age": (0, 99), "pay": (0, 500)}}
+    distiller = sf.sklearn.Distiller(rho=1.0, n_synthetic=8, steps=2, **public)
+    with pytest.warns(UserWarning, match="has not converged"):
+        distiller.fit_resample(
+            LOANS[["age", "pay", "flat"]], LOANS["paid"], sensitive_features=LOANS["sex"]
+        )
+    for schema in (distiller.schema_, distiller.release_.header.table_schema):
+        assert schema.columns["flat"].shares is None
+
+
+def test_sparse_rows_of_too_many_columns_are_refused_before_they_are_filled():
+    wide = scipy.sparse.csr_matrix((240, 10**9))
+    with pytest.raises(InputError, match="1000000000 columns; at most 10000"):
+        sf.sklearn.FairLogisticRegression(rho=0).fit(wide, LOANS["paid"])
 
 
 def test_texts_that_are_numbers_are_numbers_to_an_estimator():

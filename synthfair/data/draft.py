@@ -275,7 +275,7 @@ def draft_column(
         counted = n == rows == spread + 1 and n > MAX_CODES
         identifier = different or counted or (named_code and 2 * n > rows > MAX_CATEGORIES)
         # Quantities have small values, or are dense, or all are multiples of some number.
-        sparse = numbers.min() >= 100 and spread > 10 * n and rows >= 3 * n
+        sparse = numbers.min() >= 100 and spread > 10 * n and rows >= 2 * n
         like_code = named_code or (sparse and np.gcd.reduce(numbers.astype(np.int64)) == 1)
         few = n <= (MAX_CATEGORIES if like_code else MAX_CODES)
         question = f"{n} whole numbers: {CODES}"

@@ -206,6 +206,16 @@ def encode_own(table: pd.DataFrame, schema: Schema, *, source: str) -> Encoded:
     return encoded
 
 
+def encode_own_inputs(
+    table: pd.DataFrame, schema: Schema, *, source: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what :func:`encode_inputs` does, with the warnings of :func:`encode_own`."""
+    clipping = Clipping()
+    encoded = encode_inputs(table, schema, source=source, clipping=clipping)
+    clipping.warn(source)
+    return encoded
+
+
 def content_order(columns: Iterable[np.ndarray]) -> np.ndarray:
     """[N] an order of rows, given by column, that depends on their content alone.
 
@@ -262,7 +272,10 @@ def encode_inputs(
     rows_before: int | None = None,
     clipping: Clipping | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return X [N, d] and s [N] of all rows, labelled or not. Raises as :func:`encode`."""
+    """Return X [N, d] and s [N] of all rows, labelled or not, whatever other columns there are.
+
+    Raises as :func:`encode`.
+    """
     table = _tidied_rows(table, schema, source, need_label=False)
     return _inputs(table, schema, source, rows_before, clipping)
 
@@ -402,6 +415,7 @@ def _inputs(
 
 def in_pandas(table: Any) -> Any:
     """Return a table of polars or Arrow as one of pandas, and anything else as it is."""
+    table = table.collect() if hasattr(table, "collect") else table  # of polars, not yet read
     return table.to_pandas() if hasattr(table, "to_pandas") else table
 
 
@@ -434,9 +448,10 @@ def tidied(table: Any, words: Collection[str], columns: Collection[str] = ()) ->
 
 
 def labelled(table: Any, schema: Schema) -> pd.DataFrame:
-    """Return the tidied rows of a table that have a label; all where it has no such column."""
-    table = tidied(table, schema.missing_values, schema.columns)
-    return table.dropna(subset=[schema.label]) if schema.label in table else table
+    """Return the rows of a table that have a label, as they are; all where it has no labels."""
+    table = in_pandas(table)
+    found = tidied(table, schema.missing_values, [schema.label])
+    return table[found[schema.label].notna().to_numpy()] if schema.label in found else table
 
 
 def _tidied_rows(table: Any, schema: Schema, source: str, *, need_label: bool) -> pd.DataFrame:
@@ -448,7 +463,7 @@ def _tidied_rows(table: Any, schema: Schema, source: str, *, need_label: bool) -
                 f"{source}: column {name!r} is missing; schema {schema.name!r} needs it"
             )
     names = {*schema.columns, *schema.ignored}
-    if extra := [name for name in table.columns if name not in names]:
+    if need_label and (extra := [name for name in table.columns if name not in names]):
         raise InputError(
             f"{source}: column {extra[0]!r} is not in schema {schema.name!r};"
             " drop it, or list it under 'ignored'"
@@ -538,7 +553,7 @@ def _refuse(
     if not wrong.any():
         return
     first = int(np.argmax(wrong))
-    row, value = int(values.index[first]), values.iloc[first]
+    row, value = int(values.index[first]), values.iloc[first : first + 1].tolist()[0]
     what = "a missing value" if pd.isna(value) else repr(value)
     at_least = "" if rows_before is None else "at least "
     more = f" (and {at_least}{wrong.sum() - 1} more rows)" if wrong.sum() > 1 else ""

@@ -263,6 +263,8 @@ class Schema(BaseModel):
                 raise ValueError(f"{role} is {name!r}, which must be a categorical column")  # noqa: TRY004
             if column.missing != "refuse" and (name == self.label or column.missing == "category"):
                 raise ValueError(f"{role} column {name!r} must refuse missing values")
+            if column.unknown:
+                raise ValueError(f"{role} column {name!r} must refuse unknown values")
         if self.label in attributes:
             raise ValueError(f"label and sensitive are both {self.label!r}")
         if clashes := repeated(attributes):
@@ -481,6 +483,13 @@ class Schema(BaseModel):
             return negative[0], positive[0]
         return " or ".join(map(str, negative)), " or ".join(map(str, positive))
 
+    @property
+    def decided(self) -> tuple[Value, Value]:
+        """What is written for y = -1 and y = +1: the label's value, of several the name."""
+        of_name = {"negative": self.negatives, "positive": self.positives}
+        no, yes = (vs[0] if len(vs) == 1 else name for name, vs in of_name.items())
+        return (no, yes) if type(no) is type(yes) else (str(no), str(yes))
+
     def pair(self, group: int, label: float) -> str:
         """Names a group (by its index) and a label (-1 or +1) for people."""
         decision = self.decisions[int(label > 0)]
@@ -597,21 +606,21 @@ def differences(own: Schema, given: Schema) -> list[str]:
             found.append(f"{what}: only in the {'release' if here else 'schema given'}")
             continue
         for key in [key for key in here | there if here.get(key) != there.get(key)]:
-            values, only = [here.get(key) or [], there.get(key) or []], ""
+            values, only = [here.get(key, ()), there.get(key, ())], ""
             if key == "categories" and set(values[0]) != set(values[1]):
                 values = [[v for v in values[i] if v not in values[1 - i]] for i in (0, 1)]
                 only = " alone"
-            one, other = (repr(value)[:200] if value else "none" for value in values)
+            one, other = ("none" if v in ((), []) else repr(v)[:200] for v in values)
             where = f"{one} in the release{only}, {other} in the schema given{only}"
             found.append(f"{what}: {key}: {where}")
-    return found
+    return [line[:500] for line in found[:10]] + ["and more"] * (len(found) > 10)
 
 
 def is_within(own: Schema, given: Schema) -> bool:
     """Return whether records of one schema are records of another, as of a table that grew.
 
     They are where columns and roles agree, and each column allows no more than the other's: fewer
-    categories, or narrower bounds to which nothing was clipped. Bases and interactions are of the
+    categories, or narrower bounds. Bases and interactions are of the
     server, unless the release's schema has them.
     """
     labels = set(own.label_values)
@@ -632,10 +641,8 @@ def _is_column_within(own: Numeric | Categorical, given: Numeric | Categorical) 
         within = set(own.categories) <= set(given.categories)
         return within and (own.unlisted is None or (not fewer and own.unlisted == given.unlisted))
     if isinstance(own, Numeric) and isinstance(given, Numeric):
-        bounds = [(one.lower, one.upper, one.out_of_range) for one in (own, given)]
         narrower = given.lower <= own.lower and own.upper <= given.upper
-        unclipped = own.out_of_range == "refuse" or bounds[0] == bounds[1]
-        return narrower and unclipped and own.basis in (None, given.basis)
+        return narrower and own.basis in (None, given.basis)
     return False
 
 

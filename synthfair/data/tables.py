@@ -42,7 +42,7 @@ _QUOTED = re.compile(rb'(?:^|(?<=[\n,;\t|]))"[^"]*(?:""[^"]*)*(?:"|\Z)')
 character; elsewhere, as in 5" pipe, it is one."""
 
 _BEFORE = re.compile(
-    rb"\A(?:\xef\xbb\xbf)?[\r\n]*(?:\"?sep=([,;\t|])\"?(?:\r\n?|\n)[\r\n]*)?", re.I
+    rb"\A(?:\xef\xbb\xbf)?[\r\n]*(?:\"?sep=([,;\t|])\"?[ ,;\t]*(?:\r\n?|\n)[\r\n]*)?", re.I
 )
 """What may stand before a header: a byte order mark, empty lines, and Excel's line ``sep=;``."""
 
@@ -236,7 +236,8 @@ def _open_text(path: Path) -> pa.NativeFile:
             return pa.input_stream(str(path))
     try:
         archive = zipfile.ZipFile(path)
-        (inside,) = (name for name in archive.namelist() if not name.startswith("__MACOSX/"))
+        files = (name for name in archive.namelist() if not name.startswith("__MACOSX/"))
+        (inside,) = (name for name in files if not re.search(r"/$|(^|/)\.[^/]*$", name))
         return pa.input_stream(archive.open(inside))
     except (zipfile.BadZipFile, RuntimeError, ValueError) as error:
         raise ValueError(_PACKED) from error
@@ -257,7 +258,8 @@ def _header(begin: bytes) -> tuple[int, int, bytes | None]:
     start = before.end()
     while begin[start : start + 1] == b"#":
         line, row = islice(_LINE.finditer(begin, start), 2)
-        if any(line[0].count(one) == row[0].count(one) > 0 for one in _SEPARATORS):
+        said = line[0].rstrip(b"\r\n,;\t|")  # a spreadsheet fills lines with separators
+        if any(said.count(one) == row[0].count(one) > 0 for one in _SEPARATORS):
             break
         start = line.end()
     return start, start + len(_record(begin[start:])), before[1]
@@ -283,7 +285,7 @@ def _frame(rows: pa.Table) -> pd.DataFrame:
     if _TRAILING in table:
         filled = table.pop(_TRAILING).astype("string").str.strip().fillna("") != ""
         if filled.any():
-            raise ValueError(f"{filled.sum()} rows have a field more than the header")
+            raise ValueError(f"its last column has no name, and values in {filled.sum()} rows")
     return table
 
 
@@ -382,10 +384,9 @@ def _parquet(file: IO[bytes], schema: Schema | None) -> ParquetFile:
     _check_names([name.strip() for name in parquet.schema_arrow.names])
     nested = [column for column in parquet.schema_arrow if pa.types.is_nested(column.type)]
     for column in nested:
-        if schema and column.name.strip() not in schema.ignored:
+        if schema and column.name.strip() in schema.columns:
             raise ValueError(
-                f"column {column.name!r} holds {column.type}, and must hold one number or text a"
-                " row; drop it, or list it under 'ignored'"
+                f"column {column.name!r} holds {column.type}; must hold a number or text"
             )
     return parquet
 

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from synthfair.data.encode import encode_inputs, in_pandas
+from synthfair.data.encode import encode_own_inputs, in_pandas
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def to_pipeline(model: TrainedModel) -> Pipeline:
     schema, theta = model.schema_, np.array(model.theta)
     n_inputs = len(theta) - model.intercept
     # As scikit-learn wants them: in order, with scores for the second.
-    classes = np.array(sorted(schema.decisions))  # type: ignore[type-var]
-    sign = 1.0 if classes[1] == schema.decisions[1] else -1.0
+    classes = np.array(sorted(schema.decided))  # type: ignore[type-var]
+    sign = 1.0 if classes[1] == schema.decided[1] else -1.0
     classifier = LogisticRegression()
     classifier.classes_ = classes
     classifier.n_features_in_ = n_inputs  # pyright: ignore[reportAttributeAccessIssue]
@@ -53,7 +53,7 @@ def _model_inputs(table: pd.DataFrame, model: TrainedModel) -> np.ndarray:
             f"X: {type(table).__name__}; must be a DataFrame of the columns"
             f" {[*model.schema_.features, *model.schema_.attributes]}"
         )
-    inputs = model.rows(*encode_inputs(table, model.schema_, source="X"))
+    inputs = model.rows(*encode_own_inputs(table, model.schema_, source="X"))
     return inputs[:, : len(model.theta) - model.intercept]
 
 

@@ -83,7 +83,7 @@ def statistical_parity_difference(
 ) -> float:
     """Return P(decision = +1 | s = 1) - P(decision = +1 | s = 0), Wu et al. (2024) eq. (4).
 
-    Its size is ``fairlearn.metrics.demographic_parity_difference``, whose arguments it takes.
+    Its size is ``fairlearn.metrics.demographic_parity_difference``.
 
     Args:
         y_true: [N] labels; they do not enter.
@@ -96,7 +96,8 @@ def statistical_parity_difference(
         with one.
 
     Raises:
-        InputError: more than two decisions, or text without ``pos_label``.
+        InputError: more than two decisions, text without ``pos_label``, one that is not among two
+            decisions, a missing group, or arguments of different lengths.
 
     Example:
         >>> import synthfair as sf
@@ -104,7 +105,9 @@ def statistical_parity_difference(
         >>> sf.fairness.statistical_parity_difference(y, decisions, sensitive_features=s)
         0.5
     """
-    decided, groups = np.asarray(y_pred), np.asarray(sensitive_features)
+    decided, groups = (np.ravel(np.array(part).tolist()) for part in (y_pred, sensitive_features))
+    if len(decided) != len(groups) or {"nan", "None"} & {*groups.astype(str)}:
+        raise InputError("sensitive_features: must be one group for each of y_pred")
     values = np.unique(decided)
     if len(values) > 2 or (pos_label is None and values.dtype.kind not in "biuf"):
         raise InputError(
@@ -113,6 +116,8 @@ def statistical_parity_difference(
         )
     if pos_label is None:
         pos_label = values[-1] if len(values) == 2 else 1
+    if len(values) == 2 and pos_label not in values.tolist():
+        raise InputError(f"pos_label: {pos_label!r}; must be one of {values.tolist()}")
     rates = [float(np.mean(decided[groups == group] == pos_label)) for group in np.unique(groups)]
     if len(rates) < 2:
         return float("nan")

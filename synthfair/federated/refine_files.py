@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 
 from synthfair.config.rules import STRICT, GroupsBy, Notion
 from synthfair.config.server_settings import ServerConfig
-from synthfair.data.encode import content_sha256, encode, in_content_order
+from synthfair.data.encode import content_sha256, encode_own, in_content_order
 from synthfair.data.schema import read_schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
@@ -153,7 +153,7 @@ def answer_question(
             )
         settings = question.model_dump(include={"penalty", "notion", "temperature"})
         config = RefineSettings(**settings)
-        rows = in_content_order(encode(read_table(data, schema), schema, source=str(data)))
+        rows = in_content_order(encode_own(read_table(data, schema), schema, source=str(data)))
         user = np.zeros(len(rows.y), int)
         one = make_user_data(rows, user, schema, config, all_groups=False)
         refine, n_inputs = cast(Refine, config.plan(one).algorithm), one.users.a.shape[1]

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 MAX_CELLS = 50_000_000
 """Rows times columns of all files of a pool, about 400 MB; a small file may claim far more."""
 
-MAX_COLUMNS, MAX_NAME, MAX_GROUPS = 10_000, 1000, 1000
-"""Columns, characters of a column's name, and groups of a file that is read without its schema."""
+MAX_COLUMNS, MAX_NAME = 10_000, 1000
+"""The most columns of a file, and characters of a column's name."""
 
 MAX_BYTES = {HEADER_KEY: 2**24, SIGNATURE_KEY: 1000}
 """The largest sizes of a file's metadata that are read."""
@@ -98,7 +98,7 @@ def read_release(
     x, s, y = np.column_stack(features), s.copy(), y.astype(float)
     release = Release(header, names, x, s, y, weight, signature=signature)
     if schema is None:
-        _check_values(release, None, source)
+        _check_values(release, header.table_schema, source)
     else:
         require_fit(release, schema, source)
     # They are what was written, and by whom.
@@ -183,7 +183,7 @@ def require_fit(release: Release, schema: Schema, source: str) -> None:
 def fitted(release: Release, schema: Schema) -> Release:
     """Return a release that fits a schema, with the positions of its records' categories there."""
     own = release.header.table_schema
-    if release.weight is None or own.columns == schema.columns:
+    if release.weight is None:
         return release
     columns, features = dict(zip(release.names, release.x.T, strict=True)), schema.features
     for name, column in own.features.items():
@@ -193,7 +193,8 @@ def fitted(release: Release, schema: Schema) -> Release:
             columns[name] = np.array(place)[columns[name].astype(int)]
     groups = np.array([schema.groups.index(group) for group in own.groups])
     x = np.column_stack([columns[name] for name in features])
-    return replace(release, names=tuple(features), x=x, s=groups[release.s])
+    header = release.header.model_copy(update={"table_schema": schema})
+    return replace(release, header=header, names=tuple(features), x=x, s=groups[release.s])
 
 
 def _check_rows(rows: int, columns: int, room: int, source: str) -> None:
@@ -207,11 +208,11 @@ def _check_rows(rows: int, columns: int, room: int, source: str) -> None:
         )
 
 
-def _check_values(release: Release, schema: Schema | None, source: str) -> None:
+def _check_values(release: Release, schema: Schema, source: str) -> None:
     """Refuses the first value, column by column, that no release of the schema can have."""
     weight = release.weight
-    columns = schema.features if schema and weight is not None else {}
-    n_groups = len(schema.groups) if schema else MAX_GROUPS
+    columns = {} if weight is None else schema.features
+    n_groups = len(schema.groups)
     # Each column's name, values, whether they are allowed, and what is.
     checks = [
         (name, values, *_range_check(values, columns.get(name), encoded=weight is None))

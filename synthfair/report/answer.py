@@ -66,6 +66,9 @@ ALIKE = 0.01
 """The share of rows below which, or below one minus which, a model decides for hardly anybody
 otherwise than for all others."""
 
+LEAST_LABELS = 3
+"""Rows with a label without which a model that never decides so is not blamed for it."""
+
 MOST_TIMES = 100
 """Test rows that are asked for, as a multiple of those that there are, at most."""
 
@@ -103,7 +106,8 @@ def one_label(rates: Mapping[str, Rates]) -> str | None:
     }  # fmt: skip
     for where, (size_, selected, positive) in sums.items():
         for hits, labelled in ((selected, positive), (size_ - selected, size_ - positive)):
-            if size_ >= FEW_ROWS and hits < ALIKE * size_ and not labelled < ALIKE * size_:
+            few = hits < ALIKE * size_ and not labelled < max(ALIKE * size_, LEAST_LABELS)
+            if size_ >= FEW_ROWS and few:
                 return (
                     f"Not usable: it decides like one label for everybody{where} (selects"
                     f" {selected:.0f} of {size_:,})."
@@ -119,7 +123,7 @@ def _label_share(of: Rates) -> float:
     # Both rates are means over the labels: error = p (1 - tpr) + (1 - p) fpr, selection likewise.
     slopes = (of.error_rate - fpr, 1 - tpr - fpr), (of.selection_rate - fpr, tpr - fpr)
     rise, slope = max(slopes, key=lambda one: abs(one[1]))
-    return rise / slope
+    return rise / slope if slope else nan
 
 
 def sentence(
@@ -183,10 +187,12 @@ def sentence(
         up_to = "" if two and metric != "equalized_odds_difference" else "up to "
         is_sure = verdict(gap, most) in ("yes", "no")
         met = ("" if is_sure else "probably ") + ("met" if gap.value <= most else "missed")
+        met = "that says nothing" if unusable else met
         asked = f"; at most {most:g} was asked: {met}"
         if limit is None:
             said = other_limit or "no limit was asked"
             asked = f"; {said}, and the rule of thumb of at most {most:g} is {met}"
+            asked = f"; {said}" if unusable else asked
         parts = [f"{compared} differ by {up_to}{gap.value:.{digits}f}{bounds}{asked}."]
         if is_plain:
             needless = limit is not None and gap.value <= limit
@@ -195,7 +201,7 @@ def sentence(
             parts.append("No penalty was needed." if needless and learned else trained)
         elif plain and not isnan(plain.gap.value):
             parts.append(f"Without a penalty {plain.gap.value:.{digits}f}.")
-    if left_out:
+    if left_out and not is_plain:
         parts.append(f"Training did not compare {' and '.join(left_out)}: too few rows.")
     parts = [unusable, *parts] if unusable else parts
     if isnan(accuracy.value):

@@ -325,16 +325,18 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
     weighted = "" if release.weight is None else ", weight"
 
     # Rows of each pair of group and label, and the real ones for which they stand.
-    counts = []
+    from synthfair.release.reading import fitted
+
+    counts, names = [], header.table_schema
+    if schema and inspection.fits:
+        names, release = schema, fitted(release, schema)
     pairs, numbers = np.unique(np.stack([release.s, release.y]), axis=1, return_counts=True)
     for (s, y), n in zip(pairs.T, numbers, strict=True):
         stands = ""
         if release.weight is not None:
             weight = release.weight[(release.s == s) & (release.y == y)].sum()
             stands = f", for {weight:,.0f} real ones"
-        name = f"s = {s:.0f}, y = {y:+.0f}"
-        if schema and inspection.fits:
-            name = schema.pair(int(s), float(y))
+        name = names.pair(int(s), float(y))
         counts.append(f"{name}: {n} rows{stands}")
     # Ranges of the columns, the last of many in one line.
     parts = {name: release.x[:, i] for i, name in enumerate(release.names[:MOST_COLUMNS])}

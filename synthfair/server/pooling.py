@@ -114,7 +114,7 @@ def named_releases(releases: Releases, schema: Schema) -> dict[str, Release]:
     for name, one in named.items():
         if not isinstance(one, Release):
             raise InputError(f"releases: {name}: {type(one).__name__}; must be a release")
-        if one.header.table_schema != schema:
+        if one.header.table_schema.to_json() != schema.to_json():  # the order counts, too
             require_fit(one, schema, name)
             named[name] = fitted(one, schema)
     return named

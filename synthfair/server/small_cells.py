@@ -41,7 +41,8 @@ def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, 
     cells = np.zeros((len(schema.groups), 2))
     np.add.at(cells, (release.s, (release.y > 0).astype(int)), weight)
     has = cells > 0
-    both, estimated, parts = has.all(axis=1), [], []
+    both = np.asarray(has.all(axis=1))
+    estimated, parts = [], []
     if not both.any():
         return release, ()
     a = inputs(Encoded(encode_records(release.x, schema), release.s, release.y), len(schema.groups))

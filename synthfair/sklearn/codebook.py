@@ -206,7 +206,7 @@ def read_arrays(
     attributes = {GROUP: (NO_GROUPS, np.zeros(len(labels), int))}
     if sensitive_features is not None:
         attributes = {
-            name: np.unique(_one_each(column, name, x)[counted], return_inverse=True)
+            name: np.unique(_texts(_one_each(column, name, x)[counted]), return_inverse=True)
             for name, column in _attributes(sensitive_features).items()
         }
     for name, (groups, s) in attributes.items():
@@ -307,6 +307,11 @@ def _one_each(values: Any, name: str, x: Any) -> np.ndarray:
     return array
 
 
+def _texts(values: np.ndarray) -> np.ndarray:
+    """Return values without the blanks round texts."""
+    return np.char.strip(values.astype(str)) if values.dtype.kind in "OU" else values
+
+
 def _warn_of_index(values: Any, name: str, x: Any) -> None:
     index = getattr(values, "index", None)
     if isinstance(x, pd.DataFrame) and isinstance(index, pd.Index) and not index.equals(x.index):
@@ -358,7 +363,10 @@ def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
     if twice := repeated(names):
         raise InputError(f"X: columns that have the same name: {twice}; rename or drop them")
     table = x.set_axis(names, axis=1).reset_index(drop=True).infer_objects()
-    for name, values in table.items():
+    for name in table:
+        if _has_blanks(table[name]):
+            table[name] = table[name].map(_stripped, na_action="ignore").astype(object)
+        values = table[name]
         present = values[~values.isna()]
         if _is_number(values.dtype) and not (finite := np.isfinite(as_numbers(present))).all():
             row = present.index[int(np.argmin(finite))]
@@ -371,13 +379,24 @@ def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
+def _has_blanks(values: pd.Series) -> bool:
+    """Return whether texts, or categories, have blanks round them, which do not count."""
+    is_text = values.dtype == object or pd.api.types.is_string_dtype(values.dtype)
+    texts = getattr(values.dtype, "categories", values if is_text else ())
+    return any(isinstance(text, str) and text != text.strip() for text in texts)
+
+
+def _stripped(value: Any) -> Any:
+    return value.strip() if isinstance(value, str) else value
+
+
 def _is_number(dtype: Any) -> bool:
     return pd.api.types.is_any_real_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)
 
 
 def _name(column: Any) -> str:
     """As scikit-learn calls columns without names: x0, x1, ..."""
-    return column if isinstance(column, str) else f"x{column}"
+    return column.strip() if isinstance(column, str) else f"x{column}"
 
 
 def make_codebook(
@@ -412,9 +431,7 @@ def make_codebook(
     learned = []
     for name in map(str, table.columns):
         try:
-            columns[name] = _make_column(
-                table[name], listed.get(name), given.get(name), estimator.basis
-            )
+            columns[name] = _make_column(table[name], listed.get(name), given.get(name), estimator)
         except ValidationError as error:
             raise refusal(f"X: column {name!r}", error) from error
         if name not in listed and name not in given:
@@ -450,7 +467,7 @@ def _by_name(argument: str, given: Mapping[Any, Any], table: pd.DataFrame) -> di
 
 
 def _make_column(
-    values: pd.Series, categories: Any, pair: Any, basis: str | None
+    values: pd.Series, categories: Any, pair: Any, estimator: FairEstimator
 ) -> Numeric | Categorical:
     """A column as the arguments say, and where they do not, as its values are."""
     name, missing = str(values.name), "category" if values.isna().any() else "refuse"
@@ -473,13 +490,16 @@ def _make_column(
             )
         listed = _categories(name, listed)
         texts = pd.Series(known.astype(type(listed[0]) if isinstance(listed[0], str) else float))
-        shares = texts.value_counts(normalize=True).reindex(listed, fill_value=0.0)
+        shares = tuple(texts.value_counts(normalize=True).reindex(listed, fill_value=0.0))
         return Categorical(
-            categories=listed, missing=missing, unknown="ignore", shares=tuple(shares)
+            categories=listed,
+            missing=missing,
+            unknown="ignore",
+            shares=shares if estimator.keeps_shares else None,
         )
     low, high = _range(values) if pair is None else _pair(name, pair)
     curve = None
-    if basis and not pd.api.types.is_bool_dtype(values):
+    if estimator.basis and not pd.api.types.is_bool_dtype(values):
         curve = Spline(knots=np.linspace(low, high, KNOTS).tolist(), degree=2)
     return Numeric(lower=low, upper=high, out_of_range="clip", missing=missing, basis=curve)
 

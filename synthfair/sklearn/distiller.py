@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -75,6 +75,7 @@ class Distiller(FairEstimator):
         ((40, 2), [0, 1])
     """
 
+    keeps_shares: ClassVar[bool] = False
     n_synthetic: int | None = None
     steps: int = 1000
     random_state: Any = None

@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from scipy.sparse import issparse
@@ -16,7 +16,7 @@ from synthfair.config.client_settings import DistillConfig
 from synthfair.config.rules import Notion, PenaltyName
 from synthfair.config.server_settings import ServerConfig
 from synthfair.data.encode import in_pandas
-from synthfair.data.schema import TIMES
+from synthfair.data.schema import MOST, TIMES
 from synthfair.errors import InputError, refusal
 from synthfair.fairness.penalties import Penalty
 
@@ -37,6 +37,9 @@ _Config = TypeVar("_Config", bound=BaseModel)
 @dataclass(kw_only=True, eq=False, repr=False)
 class FairEstimator(BaseEstimator):
     """Settings of fairness, and of how columns are read: FairLogisticRegression explains them."""
+
+    keeps_shares: ClassVar[bool] = True
+    """Whether the schema may hold the shares of categories, which are statistics of the rows."""
 
     rho: float = 10.0
     max_gap: float | None = None
@@ -86,8 +89,15 @@ class FairEstimator(BaseEstimator):
 
 
 def as_pandas(x: Any) -> Any:
-    """Return tables of polars and Arrow in pandas, and sparse rows as an array; others as is."""
-    return x.toarray() if issparse(x) else in_pandas(x)
+    """Return tables of polars and Arrow in pandas, and sparse rows as an array; others as is.
+
+    Raises InputError: sparse rows of more columns than a schema may have.
+    """
+    if issparse(x) and x.shape[1] <= MOST:
+        return x.toarray()
+    if issparse(x):
+        raise InputError(f"X: {x.shape[1]} columns; at most {MOST} are allowed")
+    return in_pandas(x)
 
 
 def group_column(name: object) -> str:
