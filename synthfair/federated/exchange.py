@@ -1,0 +1,177 @@
+"""The sums of an exchange of refine: what a site computes, and what the server makes of them.
+
+For given params, all that the global problem needs adds up over rows: the losses and, for each
+stratum and group, what the penalty compares, with their first and second derivatives. Arrays are of
+NumPy or of JAX: sites answer files without JAX, and an engine compiles the same functions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from synthfair.fairness.penalties import Array, CovariancePenalty, SumPenalty, strata
+from synthfair.federated.single_rows import RowWeights
+from synthfair.federated.users import UserRows
+from synthfair.surrogate.objective import Price
+
+DAMPING = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)
+"""Added to the curvatures, the candidates of an exchange: the more, the shorter is the step."""
+
+SHORTER = 0.1
+"""Factor of all steps after an exchange in which no candidate was better."""
+
+TOLERANCE = 1e-3
+"""Newton decrement at the optimum: to second order, F is within half its square of the least."""
+
+
+class Sums(NamedTuple):
+    """A client's sums over its rows: of the losses first, then of a term for each of K G groups.
+
+    A group counts in each of K strata, see :func:`synthfair.fairness.penalties.strata`.
+    """
+
+    rows: Array  # [1 + K G]
+    values: Array  # [C, 1 + K G] at C candidates
+    gradients: Array  # [C, 1 + K G, p]
+    curvatures: Array  # [C, 1 + K G, p (p + 1) / 2] upper halves, of what is not linear alone
+
+
+class Problem(NamedTuple):
+    """What all sites and the server know of the global problem.
+
+    Attributes:
+        penalty: of the scores.
+        price: of a gap.
+        c: inverse strength of the ridge, as in scikit-learn; the last input, 1, has none.
+    """
+
+    penalty: SumPenalty
+    price: Price
+    c: float
+
+
+class ExchangeState(NamedTuple):
+    """The state of the server."""
+
+    theta: Array  # [p] the best so far
+    objective: Array  # there; infinite before the first exchange
+    gradient_norm: Array  # there
+    decrement: Array  # there, sqrt(g' |H|^-1 g)
+    candidates: Array  # [C, p] where sums are asked for
+
+
+def first_state(start: Array) -> ExchangeState:
+    """Return the state that asks for the sums at a start [p] alone."""
+    worst = start[0] * 0 + np.inf
+    xp = start.__array_namespace__()
+    return ExchangeState(start, worst, worst, worst, xp.stack([start] * len(DAMPING)))
+
+
+def row_weights(penalty: SumPenalty, candidates: Array, rows: UserRows) -> RowWeights:
+    """Return the weights of rows in the sums, [C, 1 + K G, R] at the candidates [C, p]."""
+    xp, scores = rows.a.__array_namespace__(), candidates @ rows.a.T
+    groups = rows.s[:, 0] == np.arange(penalty.n_groups)[:, None]
+    groups = (strata(rows.y, penalty.notion)[:, None] & groups).reshape(-1, len(rows.y))
+    members = xp.concatenate([xp.ones_like(groups[:1]), groups]) * rows.weight
+
+    # Values, slopes and bends; the first sum is of losses, the others of the penalty's terms.
+    margin = rows.y * scores
+    q = (1 - xp.tanh(margin / 2)) / 2
+    losses = xp.logaddexp(0 * margin, -margin), -rows.y * q, q * (1 - q)
+    parts = [
+        xp.concatenate([members[:1] * loss[:, None], members[1:] * term[:, None]], axis=1)
+        for loss, term in zip(losses, penalty.derivatives(scores), strict=True)
+    ]
+    is_linear = isinstance(penalty, CovariancePenalty)
+    return RowWeights(members, parts[:2], parts[2][:, :1] if is_linear else parts[2])
+
+
+def sums_of(penalty: SumPenalty, candidates: Array, rows: UserRows) -> Sums:
+    """Return the sums over rows at candidates [C, p]."""
+    xp, upper = rows.a.__array_namespace__(), np.triu_indices(rows.a.shape[1])
+    weights = row_weights(penalty, candidates, rows)
+    (values, slopes), bends = weights.sums, weights.products
+    curvatures = [((rows.a.T * w) @ rows.a)[upper] for w in bends.reshape(-1, bends.shape[-1])]
+    return Sums(
+        weights.members.sum(axis=1),
+        values.sum(axis=2),
+        slopes @ rows.a,
+        xp.stack(curvatures).reshape(*bends.shape[:-1], -1),
+    )
+
+
+def require_counts(sums: Sums, most: float) -> None:
+    """Refuse sums of no rows or too many, or of groups not among them. Raises ValueError."""
+    rows, groups = float(sums.rows[0]), np.asarray(sums.rows[1:])
+    if not (0 < rows <= most and groups.min() >= 0 and groups.sum() <= rows * (1 + 1e-9)):
+        raise ValueError("its counts of rows are none that a client can have")
+
+
+def derivatives(
+    problem: Problem, theta: Array, rows: Array, values: Array, gradients: Array, curvatures: Array
+) -> tuple[Array, Array, Array]:
+    """Return F, its gradient [p] and its Hessian [p, p] at theta [p], from the sums there."""
+    xp, p, (penalty, price, c) = theta.__array_namespace__(), len(theta), problem
+    by_group = rows[1:].reshape(-1, penalty.n_groups)
+    of_stratum = by_group.sum(axis=1, keepdims=True)
+
+    def gaps(sums: Array) -> Array:
+        """[..., K G'] linear combinations of the sums [..., K G]."""
+        means = sums.reshape(*sums.shape[:-1], -1, penalty.n_groups) / of_stratum
+        compared = penalty.compare(means, by_group / of_stratum)
+        return compared.reshape(*compared.shape[:-2], -1)
+
+    gap, slopes = gaps(values[1:]), gaps(gradients[1:].T)
+    charged = xp.sign(gap) * xp.maximum(xp.abs(gap) - price.free, 0.0)
+    slopes_charged = slopes * ((charged != 0) | (price.free == 0))
+    upper = curvatures[0] / rows[0]
+    if len(curvatures) > 1:
+        upper = upper + price.rho * gaps(curvatures[1:].T) @ charged
+    position = np.zeros((p, p), int)  # of each entry among the upper half's
+    position[np.triu_indices(p)] = np.arange(p * (p + 1) // 2)
+    bends = upper[np.maximum(position, position.T)]
+    ridge = np.append(np.ones(p - 1), 0.0) / (c * rows[0])
+    objective = (
+        values[0] / rows[0] + price.rho / 2 * charged @ charged + theta @ (ridge * theta) / 2
+    )
+    gradient = gradients[0] / rows[0] + price.rho * slopes @ charged + ridge * theta
+    hessian = bends + price.rho * slopes_charged @ slopes_charged.T + ridge * np.eye(p)
+    return objective, gradient, hessian
+
+
+def next_state(problem: Problem, state: ExchangeState, total: Sums) -> tuple[ExchangeState, Array]:
+    """Return the state with the best candidate and the next ones, and how far params moved.
+
+    With |H| of the absolute eigenvalues of the Hessian (Dauphin et al. 2014, algorithm 1),
+    candidates are theta - (|H| + mu I)^-1 grad F for several mu; the best is taken, and none where
+    no one is better than the last.
+    """
+    xp = state.theta.__array_namespace__()
+    found = [
+        derivatives(problem, theta, total.rows, *(part[i] for part in total[1:]))
+        for i, theta in enumerate(state.candidates)
+    ]
+    objective, gradient, hessian = (xp.stack(part) for part in zip(*found, strict=True))
+    best = xp.argmin(xp.where(xp.isfinite(objective), objective, np.inf))
+    g, theta = gradient[best], state.candidates[best]
+
+    # The ends of damped Newton steps from there.
+    values, vectors = xp.linalg.eigh(hessian[best])
+    least = 10 * np.finfo(g.dtype).eps * xp.abs(values).max()
+    damped = xp.maximum(xp.abs(values), least) + np.asarray(DAMPING, g.dtype)[:, None]
+    ends = theta - ((g @ vectors) / damped) @ vectors.T
+    decrement = xp.sqrt(g @ (theta - ends[0]))
+    norm = xp.sqrt(g @ g)
+
+    # If no candidate is better, the same steps are tried again, shorter.
+    again = state.theta + SHORTER * (state.candidates - state.theta)
+    stay = state._replace(candidates=again)
+    move = ExchangeState(theta, objective[best], norm, decrement, ends)
+    better = (objective[best] < state.objective) & xp.isfinite(ends).all()
+    after = ExchangeState(
+        *(xp.where(better, new, old) for new, old in zip(move, stay, strict=True))
+    )
+    step = after.theta - state.theta
+    return after, xp.sqrt(step @ step)
