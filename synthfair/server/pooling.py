@@ -617,17 +617,30 @@ def train_pool(
     point = problem.meet(*wanted) if any(wanted) else problem.solve(pooled.rho)
     if not np.isfinite(point.theta).all():
         raise InputError("training on the pooled rows diverged: lower rho, or lower C")
-    trained = TrainedModel(
+    trained = trained_model(point, schema, intercept=pooled.intercept, loss=pooled.model)
+    return trained, point if pooled.penalty is not None else None
+
+
+def trained_model(
+    point: FrontierPoint,
+    schema: Schema,
+    *,
+    intercept: bool,
+    loss: str | None = None,
+    group_input: bool = True,
+) -> TrainedModel:
+    """Return the model of a point, with all that is needed to use it."""
+    return TrainedModel(
         schema=schema,
         version=synthfair.__version__,
-        loss=pooled.model,
-        intercept=pooled.intercept,
-        inputs=input_names(schema, intercept=pooled.intercept),
+        loss=loss or name_of(LinearModel()),
+        intercept=intercept,
+        inputs=input_names(schema, intercept=intercept, group_input=group_input),
+        group_input=group_input,
         theta=tuple(point.theta.tolist()),
         gradient_norm=point.gradient_norm,
         converged=point.converged,
     )
-    return trained, point if pooled.penalty is not None else None
 
 
 def ridge_of(c: float, rows: float, n_inputs: int, *, intercept: bool) -> np.ndarray:

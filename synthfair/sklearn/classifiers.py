@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import jax
 import numpy as np
 import pandas as pd
 from scipy.special import expit
@@ -14,35 +13,34 @@ from sklearn.utils.validation import check_is_fitted
 
 from synthfair.client.fair_task import check_rows
 from synthfair.data.schema import INTERCEPT
-from synthfair.distill.problem import make_penalty
 from synthfair.errors import InputError
 from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.intervals import missed_gap
 from synthfair.fairness.metrics import METRIC_OF, Metric, Scored
-from synthfair.fairness.penalties import decision_gaps
-from synthfair.model import LinearModel, Rows, padded
-from synthfair.release.format import name_of
-from synthfair.server.pooling import Pool, compared_groupings, train_pool
+from synthfair.fairness.penalties import named_penalty
+from synthfair.model import LinearModel
+from synthfair.server.pooling import compared_groupings, ridge_of, trained_model
 from synthfair.sklearn.codebook import read_arrays, read_table
 from synthfair.sklearn.keywords import FairEstimator, as_pandas, warn
+from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.weighted_table import WeightedTable
 
 
 class FairLogisticRegression(ClassifierMixin, FairEstimator):
     """Logistic regression under a fairness penalty, on all rows in one place.
 
-        theta = argmin (1/W) sum_i w_i loss_i + rho penalty + lambda_theta / (2 n^2) ||theta||^2
+        theta = argmin (1/W) sum_i w_i loss_i + rho penalty + 1 / (2 C W) ||theta||^2
 
-    with features scaled to [0, 1] by their bounds; W is the sum of the weights, n the number of
-    inputs: features, indicators of all groups but one (which count as 0: predictions need no
-    group), and the intercept. Nothing is released, so bounds and categories may be learned.
+    with features scaled to [0, 1] by their bounds, and an intercept, which the last term leaves
+    free; W is the sum of the weights. Predictions need no group. Nothing is released, so bounds and
+    categories may be learned.
 
     Args:
         rho: weight of the penalty, at least 0; not used with ``max_gap``. With ``rho=0``, ordinary
             logistic regression, which needs no sensitive features.
         max_gap: largest difference between the groups' decision rates that is wanted on the rows,
-            between 0 and 1: about the least rho that reaches it is looked for, and a warning says
-            where it is missed.
+            between 0 and 1: of the models within it that are met on the way, the most accurate is
+            taken, and a warning says where there is none.
         notion: rows in which groups are compared: ``statistical_parity``, all;
             ``equal_opportunity``, those of the positive class; ``equalized_odds``, those of each.
         pos_label: the label of the positive class, such as "granted"; if None, the second of
@@ -56,7 +54,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             :class:`synthfair.fairness.penalties.Penalty`, which compares groups as it likes:
             ``notion`` is then that of ``gap_`` and ``max_gap`` alone.
         temperature: steepness of the smooth selection rate, positive.
-        lambda_theta: regularisation, positive.
+        C: inverse strength of the ridge, positive, as in scikit-learn.
         bounds: (lower, upper) by which numbers are scaled, by column name or index; or one pair for
             all. Values beyond are clipped, with a warning where they are many. If None, those of
             the rows.
@@ -74,7 +72,8 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         groups_: values of the sensitive features.
         gap_: largest difference between the groups' decision rates on the rows of fit, clipped to
             their bounds.
-        rho_: weight of the penalty, with ``max_gap`` 0 where none was needed.
+        rho_: weight of the penalty, with ``max_gap`` 0 where none was needed, and else that of what
+            is beyond about that gap.
         model_: the :class:`synthfair.TrainedModel`, for :func:`synthfair.write_model`.
         schema_: made from the rows and arguments.
 
@@ -134,30 +133,20 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             by, _ = compared_groupings(table, schema, fairness)
         elif not free:
             check_rows(rows, schema, config, source="X")
-        pool = Pool(
-            table.rows(n_groups=n_groups),
-            parts={"X": slice(None)},
-            model=name_of(LinearModel()),
-            intercept=True,
-            lambda_theta=fairness.lambda_theta,
-            notion=fairness.notion,
-            n_groups=n_groups,
-            penalty=None
-            if free
-            else self._own_penalty or make_penalty(config, n_groups=n_groups, by=by),
-            rho=fairness.rho,
-            max_gap=fairness.max_gap,
-            by=by,
+        a = np.column_stack([rows.x, np.ones(len(rows.y))])
+        ridge = ridge_of(fairness.C, fitted.weight.sum(), a.shape[1], intercept=True)
+        penalty = named_penalty(
+            config.penalty, fairness.notion, fairness.temperature, n_groups=n_groups, by=by
         )
-        with jax.enable_x64(True):
-            blind = pool.rows._replace(a=codebook.model.blind(pool.rows.a))
-            self.model_, point = train_pool(pool._replace(rows=blind), schema)
-            scored = Scored(rows.y, self.model_.scores(rows.x, rows.s), rows.s, n_groups)
-            # With the scores as a column of inputs, they are padded like the rest.
-            real = padded(Rows(scored.score[:, None], rows.s, rows.y, fitted.weight))  # type: ignore[arg-type]
-            gaps = decision_gaps(
-                real.a[:, 0], real, notion=fairness.notion, n_groups=n_groups, by=by
-            )
+        problem: Any = GlobalProblem(a, rows.s, rows.y, fitted.weight, penalty, ridge)
+        if self._own_penalty:
+            from synthfair.surrogate.own import OwnProblem  # loads JAX
+
+            problem = OwnProblem(problem, LinearModel(), self._own_penalty)
+        most = fairness.max_gap
+        point = problem.solve(0.0 if free else fairness.rho) if most is None else problem.meet(most)
+        self.model_ = trained_model(point, schema, intercept=True, group_input=False)
+        scored = Scored(rows.y, self.model_.scores(rows.x, rows.s), rows.s, n_groups)
         self._codebook, self.schema_ = codebook, schema
         self._labels, self.classes_ = fitted.classes, np.sort(fitted.classes)
         self._sign = 1.0 if self._labels[1] == self.classes_[1] else -1.0
@@ -167,24 +156,22 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         own = [coefficients[name] for name in self.encoded_names_]
         self.coef_ = self._sign * np.array([own])
         self.intercept_ = self._sign * np.array([coefficients[INTERCEPT]])
-        self.gap_ = float(np.nanmax(gaps))
-        self.rho_ = point.rho if point else fairness.rho
+        self.gap_, self.rho_ = point.gap, point.price.rho
 
         if not self.model_.converged:
             warn(
-                "training has not met its tolerance: lower rho, or raise lambda_theta",
+                "training has not met its tolerance: lower rho, or lower C",
                 ConvergenceWarning,
             )
-        if point and fairness.max_gap is not None and self.gap_ > fairness.max_gap:
+        if most is not None and self.gap_ > most:
             gap = Metric(self.gap_, np.nan, np.nan)
             if fitted.count_alike:  # intervals are of rows that count alike
                 measured = fairness.model_copy(update={"resamples": 1})
                 evaluation = evaluate_scores({"X": scored}, measured, schema=schema)
                 gap = evaluation.overall[METRIC_OF[fairness.notion]]
             warn(
-                f"max_gap: {missed_gap(gap, fairness.max_gap, 'rows of fit')}"
-                + "; no weight of the penalty that was tried reaches it"
-                * (point.gap > fairness.max_gap)
+                f"max_gap: {missed_gap(gap, most, 'rows of fit')}"
+                + "; no model that was tried reaches it"
             )
         return self
 
