@@ -1,7 +1,7 @@
 """How far each release moves the pooled model, by the infinitesimal jackknife.
 
-With the Hessian H of the pool's objective at its optimum theta, and the objective F_k of the rows of
-all releases but k, the model without k is, to first order,
+With the Hessian H of the pool's objective at its optimum theta, and the objective F_k of the rows
+of all releases but k, the model without k is, to first order,
 
     theta_k = theta - H^-1 grad F_k(theta)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +27,7 @@ from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.weighted_table import WeightedTable
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FairLogisticRegression(ClassifierMixin, FairEstimator):
     """Logistic regression under a fairness penalty, on all rows in one place.
 
@@ -89,6 +91,8 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         >>> model.coef_.shape, model.gap_ <= 0.05
         ((1, 2), True)
     """
+
+    C: float = 1.0
 
     def fit(
         self,

@@ -40,7 +40,7 @@ class Distiller(FairEstimator):
         groups_by: as there.
         penalty: as there.
         temperature: as there.
-        lambda_theta: as there.
+        lambda_theta: regularisation of the model that is trained on the rows, positive.
         n_synthetic: number M of rows; if None, 200 for each pair of group and class.
         steps: of the optimiser, at most.
         bounds: public (lower, upper) of the numbers, by column name or index; or one pair for all;
@@ -76,6 +76,7 @@ class Distiller(FairEstimator):
     """
 
     keeps_shares: ClassVar[bool] = False
+    lambda_theta: float = 1e-3
     n_synthetic: int | None = None
     steps: int = 1000
     random_state: Any = None
@@ -121,6 +122,7 @@ class Distiller(FairEstimator):
         config = self._distillation(
             self._fairness(),
             n_synthetic=self.n_synthetic,
+            lambda_theta=self.lambda_theta,
             steps=self.steps,
             seed=int(check_random_state(self.random_state).randint(2**31)),
         )

@@ -29,7 +29,7 @@ Categories = Mapping[Any, Any]
 GROUP = "sensitive_features"
 """Column of the sensitive features in the schema."""
 
-_SHARED = "max_gap", "penalty", "notion", "temperature", "lambda_theta", "groups_by"
+_SHARED = "max_gap", "penalty", "notion", "temperature", "groups_by"
 
 _Config = TypeVar("_Config", bound=BaseModel)
 
@@ -48,7 +48,6 @@ class FairEstimator(BaseEstimator):
     groups_by: Sequence[Any] | None = None
     penalty: PenaltyName | Penalty | None = None
     temperature: float = 4.0
-    lambda_theta: float = 1e-3
     bounds: Bounds | None = None
     categories: Categories | None = None
     basis: Literal["spline"] | None = None
@@ -65,6 +64,8 @@ class FairEstimator(BaseEstimator):
             )
         if self.max_gap is None:
             given["rho"] = self.rho
+        if hasattr(self, "C"):
+            given["C"] = self.C
         if self.penalty is None or self._own_penalty:
             del given["penalty"]
         if self._own_penalty and self.groups_by is not None:
