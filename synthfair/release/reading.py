@@ -38,7 +38,7 @@ MAX_CELLS = 50_000_000
 MAX_COLUMNS, MAX_NAME = 10_000, 1000
 """The most columns of a file, and characters of a column's name."""
 
-MAX_BYTES = {HEADER_KEY: 2**24, SIGNATURE_KEY: 1000}
+MAX_BYTES = {HEADER_KEY: 2**22, SIGNATURE_KEY: 1000}
 """The largest sizes of a file's metadata that are read."""
 
 _THRIFT = 20_000_000
