@@ -15,7 +15,7 @@ import scipy.sparse
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.data.batches import from_files
-from synthfair.data.draft import CODES, TELLS, draft_document
+from synthfair.data.draft import CODES_QUESTION, TELLS_GROUP, draft_document
 from synthfair.data.encode import Clipping, encode, labelled
 from synthfair.data.schema import (
     MISSING_VALUES,
@@ -414,8 +414,8 @@ def test_what_is_no_feature_is_ignored_and_said(tmp_path, n, as_file):
     assert document["columns"]["postcode"]["categories"] == ["01003", "04155", "20095"]
     first = list(review)[:2]
     assert first == ["columns.postcode", "columns.first name"]
-    assert CODES in review[first[0]]
-    assert f"{TELLS} 'sex'" in review[first[1]]
+    assert CODES_QUESTION in review[first[0]]
+    assert f"{TELLS_GROUP} 'sex'" in review[first[1]]
 
 
 def test_codes_are_asked_about_first():
@@ -426,7 +426,7 @@ def test_codes_are_asked_about_first():
     document = drafted(table)
     review = document["draft"]["to_review"]
     assert list(review)[:2] == ["columns.relation", "columns.job"]
-    assert all(CODES in review[name] for name in list(review)[:2])
+    assert all(CODES_QUESTION in review[name] for name in list(review)[:2])
     assert document["columns"]["job"]["kind"] == "categorical"
     assert document["columns"]["price"]["kind"] == "numeric"
     assert document["columns"]["age"]["kind"] == "numeric"
@@ -441,9 +441,9 @@ def test_a_column_that_has_nothing_to_do_with_the_group_does_not_tell_it():
         size=lambda t: np.where(t["sex"] == "f", 165, 178) + rng.normal(0, 1, 2000),
     )
     review = drafted(table)["draft"]["to_review"]
-    assert TELLS not in review["columns.place"]
-    assert TELLS not in review["columns.pay"]
-    assert TELLS in review["columns.size"]
+    assert TELLS_GROUP not in review["columns.place"]
+    assert TELLS_GROUP not in review["columns.pay"]
+    assert TELLS_GROUP in review["columns.size"]
 
 
 @pytest.mark.parametrize(

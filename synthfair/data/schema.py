@@ -485,7 +485,7 @@ class Schema(BaseModel):
 
     @property
     def decided(self) -> tuple[Value, Value]:
-        """What is written for y = -1 and y = +1: the label's value, of several the name."""
+        """The decisions for y = -1 and y = +1: the value of the label, or a name of several."""
         of_name = {"negative": self.negatives, "positive": self.positives}
         no, yes = (vs[0] if len(vs) == 1 else name for name, vs in of_name.items())
         return (no, yes) if type(no) is type(yes) else (str(no), str(yes))
@@ -620,8 +620,8 @@ def is_within(own: Schema, given: Schema) -> bool:
     """Return whether records of one schema are records of another, as of a table that grew.
 
     They are where columns and roles agree, and each column allows no more than the other's: fewer
-    categories, or narrower bounds. Bases and interactions are of the
-    server, unless the release's schema has them.
+    categories, or narrower bounds. Bases and interactions are of the server, unless the release's
+    schema has them.
     """
     labels = set(own.label_values)
     return (

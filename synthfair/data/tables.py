@@ -44,7 +44,7 @@ character; elsewhere, as in 5" pipe, it is one."""
 _BEFORE = re.compile(
     rb"\A(?:\xef\xbb\xbf)?[\r\n]*(?:\"?sep=([,;\t|])\"?[ ,;\t]*(?:\r\n?|\n)[\r\n]*)?", re.I
 )
-"""What may stand before a header: a byte order mark, empty lines, and Excel's line ``sep=;``."""
+"""The bytes before a header: a byte order mark, empty lines, and Excel's line ``sep=;``."""
 
 _LINE, _LINE_END = re.compile(rb"[^\r\n]*[\r\n]*"), re.compile(rb"\r\n?|\n")
 
@@ -377,7 +377,7 @@ def _is_parquet(file: IO[bytes]) -> bool:
 
 
 def _parquet(file: IO[bytes], schema: Schema | None) -> ParquetFile:
-    """Return a Parquet file. Raises ValueError: a nested column that a schema does not ignore."""
+    """Return a Parquet file. Raises ValueError: a nested column of the schema."""
     from pyarrow.parquet import ParquetFile
 
     parquet = ParquetFile(file)
