@@ -126,9 +126,12 @@ def test_a_stream_is_read_so_too(name, sent):
     assert same_rows(encode(pd.concat(parts), SCHEMA), encode(LOANS, SCHEMA))
 
 
-def test_a_first_name_may_begin_as_comments_do(tmp_path):
-    (tmp_path / "t.csv").write_text("#id" + ",sex\n1,f\n2,m\n")
+@pytest.mark.parametrize("end", ["", ","])
+def test_a_first_name_may_begin_as_comments_do(tmp_path, end):
+    """No first row becomes the header: it would be published."""
+    (tmp_path / "t.csv").write_text(f"#id,sex{end}\n1,f{end}\n2,m{end}\n")
     assert list(read_raw_table(tmp_path / "t.csv")) == ["#id", "sex"]
+    assert len(read_raw_table(tmp_path / "t.csv")) == 2
 
 
 def test_a_zipped_csv_is_read_and_a_spreadsheet_is_not(tmp_path):
@@ -297,6 +300,13 @@ def test_decisions_of_codes_and_of_names_are_written_side_by_side():
     decided = [model.predict(rows.assign(more=1)), model.to_sklearn().predict(rows)]
     for one in (*decided, sf.predict(model, rows)["decision"]):
         assert set(one) == {"negative", "1"}
+
+
+def test_a_label_may_be_called_positive():
+    values = ("negative", "positive", "unclear")
+    schema = with_column(SCHEMA, "paid", categories=values)
+    schema = schema.model_copy(update={"positive": ("negative", "unclear")})
+    assert schema.decided == ("positive", "negative or unclear")
 
 
 def test_a_number_that_means_missing_is_missing_in_a_frame():
@@ -616,6 +626,15 @@ def test_blanks_do_not_count_in_estimators_either():
     other = sf.sklearn.FairLogisticRegression(rho=1.0, bounds={"age": (0, 100)})
     other.fit(plain, LOANS["paid"], sensitive_features=LOANS["sex"])
     np.testing.assert_allclose(fair.decision_function(table), other.decision_function(plain))
+
+
+def test_a_category_without_a_row_in_fit_stays_known_whatever_its_blanks():
+    kind = pd.CategoricalDtype(["own", "rent ", "other"])
+    table = LOANS[["age", "flat"]].replace({"rent": "rent "}).astype({"flat": kind})
+    model = sf.sklearn.FairLogisticRegression(rho=0).fit(table, LOANS["paid"])
+    assert model.schema_.columns["flat"].categories == ("own", "rent", "other")
+    later = table.assign(flat=pd.Series(["other"] * 240, dtype=kind))
+    assert np.isfinite(model.decision_function(later)).all()  # and no warning
 
 
 def test_what_a_distiller_gives_has_no_shares_of_the_rows():

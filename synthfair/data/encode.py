@@ -451,8 +451,8 @@ def tidied(table: Any, words: Collection[str], columns: Collection[str] = ()) ->
 def labelled(table: Any, schema: Schema) -> pd.DataFrame:
     """Return the rows of a table that have a label, as they are; all where it has no labels."""
     table = in_pandas(table)
-    found = tidied(table, schema.missing_values, [schema.label])
-    return table[found[schema.label].notna().to_numpy()] if schema.label in found else table
+    tidy = tidied(table, schema.missing_values, [schema.label])
+    return table[tidy[schema.label].notna().to_numpy()] if schema.label in tidy else table
 
 
 def _tidied_rows(

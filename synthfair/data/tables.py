@@ -236,8 +236,8 @@ def _open_text(path: Path) -> pa.NativeFile:
             return pa.input_stream(str(path))
     try:
         archive = zipfile.ZipFile(path)
-        files = (name for name in archive.namelist() if not name.startswith("__MACOSX/"))
-        (inside,) = (name for name in files if not re.search(r"/$|(^|/)\.[^/]*$", name))
+        other = re.compile(r"^__MACOSX/|/$|(^|/)\.[^/]*$")
+        (inside,) = (name for name in archive.namelist() if not other.search(name))
         return pa.input_stream(archive.open(inside))
     except (zipfile.BadZipFile, RuntimeError, ValueError) as error:
         raise ValueError(_PACKED) from error
@@ -258,8 +258,10 @@ def _header(begin: bytes) -> tuple[int, int, bytes | None]:
     start = before.end()
     while begin[start : start + 1] == b"#":
         line, row = islice(_LINE.finditer(begin, start), 2)
-        said = line[0].rstrip(b"\r\n,;\t|")  # a spreadsheet fills lines with separators
-        if any(said.count(one) == row[0].count(one) > 0 for one in _SEPARATORS):
+        # A spreadsheet fills a comment with separators; a header may have one too many.
+        counts = [(line[0].count(one), row[0].count(one)) for one in _SEPARATORS]
+        inside = max(map(line[0].rstrip(b"\r\n,;\t|").count, _SEPARATORS))
+        if any(here == below > 0 and 0 < inside >= here - 1 for here, below in counts):
             break
         start = line.end()
     return start, start + len(_record(begin[start:])), before[1]

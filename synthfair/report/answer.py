@@ -407,8 +407,11 @@ def tiles(answer: Headline, metric: str) -> list[Tile]:
         return Tile(title, number, tuple(line for line in lines if line))
 
     more, sizes = rows_to_settle(subject.gap, limit, rows), _group_sizes(subject)
-    side = PLACES[verdict(gap, limit)]
-    if more == 0:
+    unusable = answer.verdict == "not usable"
+    side = "" if unusable else PLACES[verdict(gap, limit)]
+    if unusable:
+        settled = None
+    elif more == 0:
         settled = f"They show that the gap is {side} the limit."
     elif more is not None and more <= MOST_TIMES * rows:
         settled = f"If the true gap is this, {more:,} more would show it in 4 of 5 tests."
@@ -420,7 +423,9 @@ def tiles(answer: Headline, metric: str) -> list[Tile]:
         tile(
             f"Difference of {COMPARED[metric]}",
             gap,
-            f"{side} the limit of {limit:g}".capitalize() if side else "Not measured",
+            f"{side} the limit of {limit:g}".capitalize()
+            if side
+            else f"Not {'usable' if unusable else 'measured'}",
             f"Without a penalty: {plain.gap.value:.3f}" if plain else None,
         ),
         tile(

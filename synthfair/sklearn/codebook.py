@@ -360,7 +360,10 @@ def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
     table = x.set_axis(names, axis=1).reset_index(drop=True).infer_objects()
     for name in table:
         if _has_blanks(table[name]):
-            table[name] = table[name].map(_stripped, na_action="ignore").astype(object)
+            listed = getattr(table[name].dtype, "categories", None)  # that may have no row
+            texts = table[name].astype(object).map(_stripped, na_action="ignore")
+            same = None if listed is None else dict.fromkeys(map(_stripped, listed))
+            table[name] = texts if same is None else pd.Categorical(texts, [*same])
         values = table[name]
         present = values[~values.isna()]
         if _is_number(values.dtype) and not (finite := np.isfinite(as_numbers(present))).all():
