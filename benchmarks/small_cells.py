@@ -198,7 +198,7 @@ def show(runs: Runs) -> dict[str, str]:
 def behind(setting: CellSetting) -> tuple[object, ...]:
     """Return the settings of the client, the estimate and the server."""
     case, server = tuple(CASES[setting.case]), ASKED[setting.asked]
-    return surrogates_version(None), case, SHARE, K_MIN, small_cells.LARGEST_RATIO, server
+    return surrogates_version(None), case, SHARE, K_MIN, small_cells.MAX_RATIO, server
 
 
 EXPERIMENTS = (Experiment(

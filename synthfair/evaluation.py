@@ -193,7 +193,7 @@ def encode_tests(
         if isinstance(table, Encoded):
             encoded[name] = table
         elif without:
-            x, s = encode_own_inputs(table, schema, source=str(source))
+            x, s = encode_own_inputs(table, schema, source=str(source), others=False)
             encoded[name] = Encoded(x, s, np.full(len(s), np.nan))
         else:
             encoded[name] = encode_own(table, schema, source=str(source))

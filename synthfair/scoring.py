@@ -115,7 +115,9 @@ def predict_parts(
     """
     clipping, known = Clipping(), {*model.schema_.columns, *model.schema_.ignored, id_column, *keep}
     for rows_before, part in _with_starts(parts, source):
-        if not rows_before and (extra := [name for name in part.columns if name not in known]):
+        if not rows_before and (
+            extra := [name for name in part.columns if name.strip() not in known]
+        ):
             warnings.warn(
                 f"{source}: columns that the schema does not know are left alone: {shown(extra)}",
                 UserWarning,

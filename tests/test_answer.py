@@ -387,4 +387,6 @@ def test_evaluate_begins_with_it_too():
 
 def test_groups_that_training_left_out_are_in_the_sentence(fair, tmp_path):
     run = edited(fair, tmp_path / "left", left_out=["town=green"])
-    assert "met. Training did not compare town=green: too few rows. Acc" in asked([run]).sentence
+    assert (
+        "met. The releases have too few rows of town=green to compare. Acc" in asked([run]).sentence
+    )

@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -243,9 +244,22 @@ class TestDemo:
         assert stages == dict.fromkeys(range(15), 14)
         assert any("city, step 40 of 40" in words for _, _, words in demonstration[2])
 
-    def test_its_folder_must_be_empty(self, demonstration):
+    def test_a_folder_with_other_files_is_refused(self, tmp_path):
+        (tmp_path / "mine.csv").touch()
         with pytest.raises(sf.InputError, match="is not empty; name another"):
-            demonstrate(demonstration[1], lambda *_: None)
+            demonstrate(tmp_path, lambda *_: None)
+        assert [path.name for path in tmp_path.iterdir()] == ["mine.csv"]
+
+    def test_its_own_folder_is_written_anew(self, demonstration, tmp_path, monkeypatch):
+        """It gets as far as reading the table; the rest takes a minute."""
+
+        def read(name):
+            raise FileNotFoundError(name)
+
+        shutil.copytree(demonstration[1], tmp_path / "again")
+        monkeypatch.setattr("synthfair.compare.demonstration.load_dataset", read)
+        with pytest.raises(FileNotFoundError, match="loanapp"):
+            demonstrate(tmp_path / "again", lambda *_: None)
 
     def test_its_table_has_two_digits_and_says_what_did_not_converge(self, demonstration):
         shown = plain_text(outcomes_table(demonstration[0].outcomes), width=100)

@@ -80,9 +80,10 @@ def test_spd_of_one_group_is_no_number():
     [
         (["yes", "no"], ["a", "b"], "Yes", "pos_label: 'Yes'"),
         ([1, 0], ["a", "b"], "1", "pos_label: '1'"),
-        ([1, 0], ["a", None], None, "one group for each"),
-        ([1, 0], [0.0, np.nan], None, "one group for each"),
-        ([1, 0, 1], ["a", "b"], None, "one group for each"),
+        ([1, 0], ["a", None], None, "one value a row"),
+        ([1, 0], [0.0, np.nan], None, "one value a row"),
+        ([1.0, np.nan], ["a", "b"], None, "one value a row"),
+        ([1, 0, 1], ["a", "b"], None, "one value a row"),
     ],
 )
 def test_what_would_hide_a_gap_is_refused(decisions, groups, pos_label, said):
@@ -95,6 +96,8 @@ def test_what_would_hide_a_gap_is_refused(decisions, groups, pos_label, said):
 def test_a_column_of_groups_and_objects_are_taken():
     frame, decided = pd.DataFrame({"s": ["a", "b"]}), np.array([0, 1], object)
     assert statistical_parity_difference(None, decided, sensitive_features=frame) == 1.0
+    words = ["None", "nan"]  # as people may call a group
+    assert statistical_parity_difference(None, decided, sensitive_features=words) == 1.0
 
 
 @pytest.mark.parametrize(

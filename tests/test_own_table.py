@@ -147,5 +147,5 @@ def test_decisions_of_a_label_with_several_positive_values(tmp_path):
     assert main(["server", *found, "--output", f"{tmp_path}/server"]) == 0
     model = ["--model", f"{tmp_path}/server/model.json", "--data", str(data)]
     assert main(["predict", *model, "--output", f"{tmp_path}/scored.csv"]) == 0
-    assert set(pd.read_csv(tmp_path / "scored.csv")["decision"]) == {"no", "yes or late"}
+    assert set(pd.read_csv(tmp_path / "scored.csv")["decision"]) == {"no", "positive"}
     assert parse_schema(schema.read_bytes(), source="x").decisions == ("no", "yes or late")

@@ -15,7 +15,7 @@ import scipy.sparse
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.data.batches import from_files
-from synthfair.data.draft import CODES, TELLS, draft_document
+from synthfair.data.draft import CODES_QUESTION, TELLS_GROUP, draft_document
 from synthfair.data.encode import Clipping, encode, labelled
 from synthfair.data.schema import (
     MISSING_VALUES,
@@ -126,9 +126,12 @@ def test_a_stream_is_read_so_too(name, sent):
     assert same_rows(encode(pd.concat(parts), SCHEMA), encode(LOANS, SCHEMA))
 
 
-def test_a_first_name_may_begin_as_comments_do(tmp_path):
-    (tmp_path / "t.csv").write_text("#id" + ",sex\n1,f\n2,m\n")
+@pytest.mark.parametrize("end", ["", ","])
+def test_a_first_name_may_begin_as_comments_do(tmp_path, end):
+    """No first row becomes the header: it would be published."""
+    (tmp_path / "t.csv").write_text(f"#id,sex{end}\n1,f{end}\n2,m{end}\n")
     assert list(read_raw_table(tmp_path / "t.csv")) == ["#id", "sex"]
+    assert len(read_raw_table(tmp_path / "t.csv")) == 2
 
 
 def test_a_zipped_csv_is_read_and_a_spreadsheet_is_not(tmp_path):
@@ -299,6 +302,13 @@ def test_decisions_of_codes_and_of_names_are_written_side_by_side():
         assert set(one) == {"negative", "1"}
 
 
+def test_a_label_may_be_called_positive():
+    values = ("negative", "positive", "unclear")
+    schema = with_column(SCHEMA, "paid", categories=values)
+    schema = schema.model_copy(update={"positive": ("negative", "unclear")})
+    assert schema.decided == ("positive", "negative or unclear")
+
+
 def test_a_number_that_means_missing_is_missing_in_a_frame():
     schema = with_column(SCHEMA, "age", missing="category")
     schema = schema.model_copy(update={"missing_values": ("", "-9")})
@@ -414,8 +424,8 @@ def test_what_is_no_feature_is_ignored_and_said(tmp_path, n, as_file):
     assert document["columns"]["postcode"]["categories"] == ["01003", "04155", "20095"]
     first = list(review)[:2]
     assert first == ["columns.postcode", "columns.first name"]
-    assert CODES in review[first[0]]
-    assert f"{TELLS} 'sex'" in review[first[1]]
+    assert CODES_QUESTION in review[first[0]]
+    assert f"{TELLS_GROUP} 'sex'" in review[first[1]]
 
 
 def test_codes_are_asked_about_first():
@@ -426,7 +436,7 @@ def test_codes_are_asked_about_first():
     document = drafted(table)
     review = document["draft"]["to_review"]
     assert list(review)[:2] == ["columns.relation", "columns.job"]
-    assert all(CODES in review[name] for name in list(review)[:2])
+    assert all(CODES_QUESTION in review[name] for name in list(review)[:2])
     assert document["columns"]["job"]["kind"] == "categorical"
     assert document["columns"]["price"]["kind"] == "numeric"
     assert document["columns"]["age"]["kind"] == "numeric"
@@ -441,9 +451,9 @@ def test_a_column_that_has_nothing_to_do_with_the_group_does_not_tell_it():
         size=lambda t: np.where(t["sex"] == "f", 165, 178) + rng.normal(0, 1, 2000),
     )
     review = drafted(table)["draft"]["to_review"]
-    assert TELLS not in review["columns.place"]
-    assert TELLS not in review["columns.pay"]
-    assert TELLS in review["columns.size"]
+    assert TELLS_GROUP not in review["columns.place"]
+    assert TELLS_GROUP not in review["columns.pay"]
+    assert TELLS_GROUP in review["columns.size"]
 
 
 @pytest.mark.parametrize(
@@ -616,6 +626,15 @@ def test_blanks_do_not_count_in_estimators_either():
     other = sf.sklearn.FairLogisticRegression(rho=1.0, bounds={"age": (0, 100)})
     other.fit(plain, LOANS["paid"], sensitive_features=LOANS["sex"])
     np.testing.assert_allclose(fair.decision_function(table), other.decision_function(plain))
+
+
+def test_a_category_without_a_row_in_fit_stays_known_whatever_its_blanks():
+    kind = pd.CategoricalDtype(["own", "rent ", "other"])
+    table = LOANS[["age", "flat"]].replace({"rent": "rent "}).astype({"flat": kind})
+    model = sf.sklearn.FairLogisticRegression(rho=0).fit(table, LOANS["paid"])
+    assert model.schema_.columns["flat"].categories == ("own", "rent", "other")
+    later = table.assign(flat=pd.Series(["other"] * 240, dtype=kind))
+    assert np.isfinite(model.decision_function(later)).all()  # and no warning
 
 
 def test_what_a_distiller_gives_has_no_shares_of_the_rows():

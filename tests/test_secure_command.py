@@ -310,6 +310,7 @@ def test_a_vector_is_opened_as_real_numbers(tmp_path):
     assert found["statement"]["unit"] == "one client's vector"
 
 
+@pytest.mark.filterwarnings("ignore:.*were clipped to them")
 def test_the_example_runs(tmp_path, capsys):
     secure_sums.main(output=tmp_path / "demo", epsilon=4)
     said = capsys.readouterr().out

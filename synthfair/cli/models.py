@@ -74,7 +74,7 @@ def predict(
     trained_model = read_model(model)
 
     # The rows, and that from which contributions are counted.
-    ids: list[str] = [*{*keep, *([id] if id else [])}]
+    ids = [*keep, id] if id else keep
     if data != STREAM:
         parts = read_chunks(data, trained_model.schema_, text=ids)
     elif sys.stdin is None:

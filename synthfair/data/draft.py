@@ -47,13 +47,13 @@ _TIME = (
 )
 """A date, a time of day, both, or a duration."""
 
-ZEROS = r"0\d+"
+LEADING_ZEROS = r"0\d+"
 """Digits behind a zero, as in postcodes: no quantity is written so."""
 
-CODES, TELLS = "codes, or a quantity?", "nearly determines"
-"""What is asked first of a draft's columns."""
+CODES_QUESTION, TELLS_GROUP = "codes, or a quantity?", "nearly determines"
+"""The questions that come first in the list to review."""
 
-TOLD, BINS = 0.8, 20
+MIN_TOLD_SHARE, N_BINS = 0.8, 20
 """The share of the groups' entropy above which a column tells the group; numbers are binned."""
 
 _LIKE_NUMBER = r"\W*(?:[A-Z]{3})?[\W\d]*\d\W*(?:[A-Z]{3})?"
@@ -145,9 +145,9 @@ def draft_document(
         entry, cause = drafts[one]
         values = table[one]
         if entry and entry["kind"] == "numeric":
-            values = (pd.Series(as_numbers(values)).rank(pct=True) * BINS).round()
-        if _told(values, table[column]) > TOLD:
-            drafts[one] = entry, f"{cause}; {TELLS} {column!r}: leave it out?"
+            values = (pd.Series(as_numbers(values)).rank(pct=True) * N_BINS).round()
+        if _told(values, table[column]) > MIN_TOLD_SHARE:
+            drafts[one] = entry, f"{cause}; {TELLS_GROUP} {column!r}: leave it out?"
     drafts[label] = _draft_role("label", table[label])
     drafts |= {column: _draft_role("sensitive", table[column]) for column in attributes}
 
@@ -163,7 +163,11 @@ def draft_document(
         f"columns.{column}": cause if column in columns else f"ignored: {cause}"
         for column, (_, cause) in drafts.items()
     }
-    first = {key: cause for key, cause in asked.items() if CODES in cause or TELLS in cause}
+    first = {
+        key: cause
+        for key, cause in asked.items()
+        if CODES_QUESTION in cause or TELLS_GROUP in cause
+    }
     to_review = first | {
         "description": "say what the rows are, and where bounds and categories come from",
         "missing_values": "does each of them mean that a value is missing?",
@@ -244,7 +248,9 @@ def draft_column(
     if _is_nested(values):
         return None, "holds lists, and no number or text"
     texts = _counts(tidied(values.to_frame("x"), missing, ["x"])["x"])
-    codes = texts.index.str.fullmatch(r"\d+").all() and texts.index.str.fullmatch(ZEROS).any()
+    codes = (
+        texts.index.str.fullmatch(r"\d+").all() and texts.index.str.fullmatch(LEADING_ZEROS).any()
+    )
     counts, rows = texts if codes else _by_number(texts), texts.sum()
     n, size = len(counts), f"{len(counts)} values in {rows} rows"
     words = re.findall("[A-Z]?[a-z]+|[A-Z]+", str(values.name))
@@ -259,7 +265,7 @@ def draft_column(
     rules = [
         (n < 2, None, f"holds {only}; list all that can occur"),
         (dates, None, f"{n} dates, times or durations"),
-        (codes and n <= MAX_CATEGORIES, listed, f"{n} texts with leading zeros: {CODES}"),
+        (codes and n <= MAX_CATEGORIES, listed, f"{n} texts with leading zeros: {CODES_QUESTION}"),
     ]
     if n > 1 and pd.api.types.is_numeric_dtype(counts.index):
         numbers = counts.index.to_numpy(float)
@@ -278,7 +284,7 @@ def draft_column(
         sparse = numbers.min() >= 100 and spread > 10 * n and rows >= 2 * n
         like_code = named_code or (sparse and np.gcd.reduce(numbers.astype(np.int64)) == 1)
         few = n <= (MAX_CATEGORIES if like_code else MAX_CODES)
-        question = f"{n} whole numbers: {CODES}"
+        question = f"{n} whole numbers: {CODES_QUESTION}"
         rules += [
             ((numbers % 1).any(), number, "numbers"),
             (np.abs(numbers).max() > 2**53, None, f"{size}, some above 2^53: an identifier?"),
@@ -288,7 +294,7 @@ def draft_column(
             (not like_code and n <= MAX_CATEGORIES and 2 * n <= rows, number, question),
             (not like_code, number, f"{n} whole numbers"),
         ]
-        often = f"{often}: {CODES}"
+        often = f"{often}: {CODES_QUESTION}"
     elif n > 1:
         odd = counts[~np.isfinite(as_numbers(counts.index.to_series()))]
         rare = 0 < len(odd) <= 5 and 2 * odd.sum() <= rows
@@ -303,7 +309,7 @@ def draft_column(
                 f"{n} numbers that are not plain: write 63606.07 for € 63.606,07",
             ),
         ]
-        often = f"{often}: {CODES}" if codes else often
+        often = f"{often}: {CODES_QUESTION}" if codes else often
     rules += [
         (len(frequent) > 0 and 2 * n <= rows, _listing(frequent, rest), often),
         (True, None, f"{size}: identifiers, or free text?"),

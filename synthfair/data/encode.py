@@ -207,11 +207,11 @@ def encode_own(table: pd.DataFrame, schema: Schema, *, source: str) -> Encoded:
 
 
 def encode_own_inputs(
-    table: pd.DataFrame, schema: Schema, *, source: str
+    table: pd.DataFrame, schema: Schema, *, source: str, others: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return what :func:`encode_inputs` does, with the warnings of :func:`encode_own`."""
     clipping = Clipping()
-    encoded = encode_inputs(table, schema, source=source, clipping=clipping)
+    encoded = encode_inputs(table, schema, source=source, clipping=clipping, others=others)
     clipping.warn(source)
     return encoded
 
@@ -271,12 +271,13 @@ def encode_inputs(
     source: str = "table",
     rows_before: int | None = None,
     clipping: Clipping | None = None,
+    others: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return X [N, d] and s [N] of all rows, labelled or not, whatever other columns there are.
+    """Return X [N, d] and s [N] of all rows, labelled or not; raises as :func:`encode`.
 
-    Raises as :func:`encode`.
+    Columns that the schema does not know are left alone, unless no ``others`` are allowed.
     """
-    table = _tidied_rows(table, schema, source, need_label=False)
+    table = _tidied_rows(table, schema, source, need_label=False, others=others)
     return _inputs(table, schema, source, rows_before, clipping)
 
 
@@ -450,11 +451,13 @@ def tidied(table: Any, words: Collection[str], columns: Collection[str] = ()) ->
 def labelled(table: Any, schema: Schema) -> pd.DataFrame:
     """Return the rows of a table that have a label, as they are; all where it has no labels."""
     table = in_pandas(table)
-    found = tidied(table, schema.missing_values, [schema.label])
-    return table[found[schema.label].notna().to_numpy()] if schema.label in found else table
+    tidy = tidied(table, schema.missing_values, [schema.label])
+    return table[tidy[schema.label].notna().to_numpy()] if schema.label in tidy else table
 
 
-def _tidied_rows(table: Any, schema: Schema, source: str, *, need_label: bool) -> pd.DataFrame:
+def _tidied_rows(
+    table: Any, schema: Schema, source: str, *, need_label: bool, others: bool = False
+) -> pd.DataFrame:
     """Return a table tidied. Raises InputError: no rows, or other columns than the schema's."""
     table = tidied(table, schema.missing_values, schema.columns)
     for name in schema.columns:
@@ -463,7 +466,7 @@ def _tidied_rows(table: Any, schema: Schema, source: str, *, need_label: bool) -
                 f"{source}: column {name!r} is missing; schema {schema.name!r} needs it"
             )
     names = {*schema.columns, *schema.ignored}
-    if need_label and (extra := [name for name in table.columns if name not in names]):
+    if not others and (extra := [name for name in table.columns if name not in names]):
         raise InputError(
             f"{source}: column {extra[0]!r} is not in schema {schema.name!r};"
             " drop it, or list it under 'ignored'"

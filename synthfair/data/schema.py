@@ -59,8 +59,8 @@ MOST_GROUPS = 1000
 MOST = 10_000
 """Columns of a table or a schema, categories of a column, and encoded columns: no more of each."""
 
-_MOST_BYTES = 2**24
-"""The largest size of a schema's file: a hundred times that of 10,000 categories of ten letters."""
+_MOST_BYTES = 2**21
+"""The largest size of a schema's file, and half that of a release's header, which holds it."""
 
 
 def _require_printable(label: str) -> str:
@@ -485,8 +485,10 @@ class Schema(BaseModel):
 
     @property
     def decided(self) -> tuple[Value, Value]:
-        """What is written for y = -1 and y = +1: the label's value, of several the name."""
+        """The decisions for y = -1 and y = +1: the value of the label, or a name of several."""
         of_name = {"negative": self.negatives, "positive": self.positives}
+        if of_name.keys() & {*self.label_values}:  # these words are values themselves
+            return self.decisions
         no, yes = (vs[0] if len(vs) == 1 else name for name, vs in of_name.items())
         return (no, yes) if type(no) is type(yes) else (str(no), str(yes))
 
@@ -565,6 +567,7 @@ class Schema(BaseModel):
             for column_name, column in self.columns.items()
             if isinstance(column, Categorical)
             and column.missing != "category"
+            and not column.unknown
             and column_name != self.label
         ]
         for name in names:
@@ -620,8 +623,8 @@ def is_within(own: Schema, given: Schema) -> bool:
     """Return whether records of one schema are records of another, as of a table that grew.
 
     They are where columns and roles agree, and each column allows no more than the other's: fewer
-    categories, or narrower bounds. Bases and interactions are of the
-    server, unless the release's schema has them.
+    categories, or narrower bounds. Bases and interactions are of the server, unless the release's
+    schema has them.
     """
     labels = set(own.label_values)
     return (

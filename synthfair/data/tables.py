@@ -44,7 +44,7 @@ character; elsewhere, as in 5" pipe, it is one."""
 _BEFORE = re.compile(
     rb"\A(?:\xef\xbb\xbf)?[\r\n]*(?:\"?sep=([,;\t|])\"?[ ,;\t]*(?:\r\n?|\n)[\r\n]*)?", re.I
 )
-"""What may stand before a header: a byte order mark, empty lines, and Excel's line ``sep=;``."""
+"""The bytes before a header: a byte order mark, empty lines, and Excel's line ``sep=;``."""
 
 _LINE, _LINE_END = re.compile(rb"[^\r\n]*[\r\n]*"), re.compile(rb"\r\n?|\n")
 
@@ -236,8 +236,8 @@ def _open_text(path: Path) -> pa.NativeFile:
             return pa.input_stream(str(path))
     try:
         archive = zipfile.ZipFile(path)
-        files = (name for name in archive.namelist() if not name.startswith("__MACOSX/"))
-        (inside,) = (name for name in files if not re.search(r"/$|(^|/)\.[^/]*$", name))
+        other = re.compile(r"^__MACOSX/|/$|(^|/)\.[^/]*$")
+        (inside,) = (name for name in archive.namelist() if not other.search(name))
         return pa.input_stream(archive.open(inside))
     except (zipfile.BadZipFile, RuntimeError, ValueError) as error:
         raise ValueError(_PACKED) from error
@@ -258,8 +258,10 @@ def _header(begin: bytes) -> tuple[int, int, bytes | None]:
     start = before.end()
     while begin[start : start + 1] == b"#":
         line, row = islice(_LINE.finditer(begin, start), 2)
-        said = line[0].rstrip(b"\r\n,;\t|")  # a spreadsheet fills lines with separators
-        if any(said.count(one) == row[0].count(one) > 0 for one in _SEPARATORS):
+        # A spreadsheet fills a comment with separators; a header may have one too many.
+        counts = [(line[0].count(one), row[0].count(one)) for one in _SEPARATORS]
+        inside = max(map(line[0].rstrip(b"\r\n,;\t|").count, _SEPARATORS))
+        if any(here == below > 0 and 0 < inside >= here - 1 for here, below in counts):
             break
         start = line.end()
     return start, start + len(_record(begin[start:])), before[1]
@@ -377,7 +379,7 @@ def _is_parquet(file: IO[bytes]) -> bool:
 
 
 def _parquet(file: IO[bytes], schema: Schema | None) -> ParquetFile:
-    """Return a Parquet file. Raises ValueError: a nested column that a schema does not ignore."""
+    """Return a Parquet file. Raises ValueError: a nested column of the schema."""
     from pyarrow.parquet import ParquetFile
 
     parquet = ParquetFile(file)

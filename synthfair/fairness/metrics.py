@@ -105,9 +105,12 @@ def statistical_parity_difference(
         >>> sf.fairness.statistical_parity_difference(y, decisions, sensitive_features=s)
         0.5
     """
-    decided, groups = (np.ravel(np.array(part).tolist()) for part in (y_pred, sensitive_features))
-    if len(decided) != len(groups) or {"nan", "None"} & {*groups.astype(str)}:
-        raise InputError("sensitive_features: must be one group for each of y_pred")
+    from pandas import isna
+
+    given = [np.ravel(np.asarray(part, object)) for part in (y_pred, sensitive_features)]
+    if len(given[0]) != len(given[1]) or isna(np.concatenate(given)).any():
+        raise InputError("y_pred, sensitive_features: must have one value a row, none missing")
+    decided, groups = (np.array(part.tolist()) for part in given)
     values = np.unique(decided)
     if len(values) > 2 or (pos_label is None and values.dtype.kind not in "biuf"):
         raise InputError(

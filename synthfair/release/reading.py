@@ -38,7 +38,7 @@ MAX_CELLS = 50_000_000
 MAX_COLUMNS, MAX_NAME = 10_000, 1000
 """The most columns of a file, and characters of a column's name."""
 
-MAX_BYTES = {HEADER_KEY: 2**24, SIGNATURE_KEY: 1000}
+MAX_BYTES = {HEADER_KEY: 2**22, SIGNATURE_KEY: 1000}
 """The largest sizes of a file's metadata that are read."""
 
 _THRIFT = 20_000_000
@@ -246,7 +246,7 @@ def _range_check(
     if encoded:
         right = np.abs(values) <= MAX_ABSOLUTE
         return right, f"a finite number of at most {MAX_ABSOLUTE:g} in size"
-    if column is None:  # in units of a schema that is not there
+    if column is None:  # that the file's own schema does not name
         return ~np.isinf(values), "a finite number, or a missing one"
     missing, may_miss = np.isnan(values), column.missing == "category"
     if isinstance(column, Numeric):

@@ -62,11 +62,11 @@ PLACES: dict[Verdict, str] = {
 REFERENCES = ("central", "exponentiated_gradient", "local", "constant")
 """Methods that need all rows in one place, or that give no model of all clients."""
 
-ALIKE = 0.01
+MIN_DECIDED_SHARE = 0.01
 """The share of rows below which, or below one minus which, a model decides for hardly anybody
 otherwise than for all others."""
 
-LEAST_LABELS = 3
+MIN_LABEL_ROWS = 3
 """Rows with a label without which a model that never decides so is not blamed for it."""
 
 MOST_TIMES = 100
@@ -83,9 +83,9 @@ class Plain(NamedTuple):
 def one_label(rates: Mapping[str, Rates]) -> str | None:
     """Return how a model decides like one label for everybody, in words; None where it does not.
 
-    It does where it selects fewer than :data:`ALIKE` of the rows, or all but so few, in all or in a
-    group of :data:`synthfair.fairness.intervals.FEW_ROWS` rows or more, and the labels themselves
-    are not so.
+    It does where it selects fewer than :data:`MIN_DECIDED_SHARE` of the rows, or all but so few, in
+    all or in a group of :data:`synthfair.fairness.intervals.FEW_ROWS` rows or more, and the labels
+    themselves are not so.
 
     Args:
         rates: of each group, by name.
@@ -106,7 +106,8 @@ def one_label(rates: Mapping[str, Rates]) -> str | None:
     }  # fmt: skip
     for where, (size_, selected, positive) in sums.items():
         for hits, labelled in ((selected, positive), (size_ - selected, size_ - positive)):
-            few = hits < ALIKE * size_ and not labelled < max(ALIKE * size_, LEAST_LABELS)
+            least = MIN_DECIDED_SHARE * size_
+            few = hits < least and not labelled < max(least, MIN_LABEL_ROWS)
             if size_ >= FEW_ROWS and few:
                 return (
                     f"Not usable: it decides like one label for everybody{where} (selects"
@@ -187,12 +188,11 @@ def sentence(
         up_to = "" if two and metric != "equalized_odds_difference" else "up to "
         is_sure = verdict(gap, most) in ("yes", "no")
         met = ("" if is_sure else "probably ") + ("met" if gap.value <= most else "missed")
-        met = "that says nothing" if unusable else met
-        asked = f"; at most {most:g} was asked: {met}"
+        asked, met = f"; at most {most:g} was asked", f": {met}"
         if limit is None:
-            said = other_limit or "no limit was asked"
-            asked = f"; {said}, and the rule of thumb of at most {most:g} is {met}"
-            asked = f"; {said}" if unusable else asked
+            asked = f"; {other_limit or 'no limit was asked'}"
+            met = f", and the rule of thumb of at most {most:g} is {met[2:]}"
+        asked += "" if unusable else met  # a small gap says nothing then
         parts = [f"{compared} differ by {up_to}{gap.value:.{digits}f}{bounds}{asked}."]
         if is_plain:
             needless = limit is not None and gap.value <= limit
@@ -201,8 +201,8 @@ def sentence(
             parts.append("No penalty was needed." if needless and learned else trained)
         elif plain and not isnan(plain.gap.value):
             parts.append(f"Without a penalty {plain.gap.value:.{digits}f}.")
-    if left_out and not is_plain:
-        parts.append(f"Training did not compare {' and '.join(left_out)}: too few rows.")
+    if left_out:
+        parts.append(f"The releases have too few rows of {' and '.join(left_out)} to compare.")
     parts = [unusable, *parts] if unusable else parts
     if isnan(accuracy.value):
         return " ".join([*parts, "Accuracy is not known without labels."])
@@ -286,9 +286,8 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     """Return the answer for the best runs of an overview.
 
     Runs that decide like one label for everybody are the last choice. Best are the most accurate of
-    those whose gap is surely within the limit; where there are none,
-    of those whose gap is probably within it; else those with the smallest gap. With
-    :data:`REFERENCES` they are compared alone.
+    those whose gap is surely within the limit; where there are none, of those whose gap is probably
+    within it; else those with the smallest gap. With :data:`REFERENCES` they are compared alone.
 
     Args:
         overview: runs of one schema and one notion of fairness.
@@ -408,8 +407,11 @@ def tiles(answer: Headline, metric: str) -> list[Tile]:
         return Tile(title, number, tuple(line for line in lines if line))
 
     more, sizes = rows_to_settle(subject.gap, limit, rows), _group_sizes(subject)
-    side = PLACES[verdict(gap, limit)]
-    if more == 0:
+    unusable = answer.verdict == "not usable"
+    side = "" if unusable else PLACES[verdict(gap, limit)]
+    if unusable:
+        settled = None
+    elif more == 0:
         settled = f"They show that the gap is {side} the limit."
     elif more is not None and more <= MOST_TIMES * rows:
         settled = f"If the true gap is this, {more:,} more would show it in 4 of 5 tests."
@@ -421,7 +423,9 @@ def tiles(answer: Headline, metric: str) -> list[Tile]:
         tile(
             f"Difference of {COMPARED[metric]}",
             gap,
-            f"{side} the limit of {limit:g}".capitalize() if side else "Not measured",
+            f"{side} the limit of {limit:g}".capitalize()
+            if side
+            else f"Not {'usable' if unusable else 'measured'}",
             f"Without a penalty: {plain.gap.value:.3f}" if plain else None,
         ),
         tile(

@@ -314,7 +314,8 @@ def ledger_table(ledger: Ledger) -> Table:
 def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Table:
     """Return a table of all that a release file holds and claims, and of what does not fit.
 
-    Groups and labels are called as in the schema, where one is given that fits.
+    Groups and labels are called as in the schema, where one is given that fits; else as in the
+    file's own.
     """
     release, header = inspection.release, inspection.release.header
     signature, client = "none: anybody may have written this", "somebody unknown here"
@@ -324,9 +325,9 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
     fits = {None: "", True: "; fits the schema given", False: "; DOES NOT FIT the schema given"}
     weighted = "" if release.weight is None else ", weight"
 
-    # Rows of each pair of group and label, and the real ones for which they stand.
     from synthfair.release.reading import fitted
 
+    # Rows of each pair of group and label, and the real ones for which they stand.
     counts, names = [], header.table_schema
     if schema and inspection.fits:
         names, release = schema, fitted(release, schema)

@@ -19,8 +19,8 @@ from synthfair.data.schema import Schema
 from synthfair.release.format import Release
 from synthfair.surrogate.anchors import fair_model, inputs
 
-LARGEST_RATIO = 5.0
-"""By which a record counts at most more, or less, than the others of its group."""
+MAX_RATIO = 5.0
+"""The largest factor by which a record counts more, or less, than the others of its group."""
 
 
 def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, float], ...]]:
@@ -52,7 +52,7 @@ def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, 
     theta = fair_model(a[other], release.s[other], release.y[other], balanced, rho=0.0, rates=True)
     for group in np.flatnonzero(has.sum(axis=1) == 1):
         y, own = 1.0 - 2.0 * has[group, 1], release.s == group
-        ratio = np.clip(np.exp(y * (a[own] @ theta)), 1 / LARGEST_RATIO, LARGEST_RATIO)
+        ratio = np.clip(np.exp(y * (a[own] @ theta)), 1 / MAX_RATIO, MAX_RATIO)
         share, odds = weight[own] * ratio, mass[int(y > 0)] / mass[int(y < 0)]
         rows = min((cast(SurrogateConfig, config).k_min - 1) / 2, cells[group].sum() * odds)
         labels = np.full(own.sum(), y)

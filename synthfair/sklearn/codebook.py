@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples, validat
 
 from synthfair.data.bases import Spline
 from synthfair.data.batches import RealRows, gather
-from synthfair.data.draft import ZEROS
+from synthfair.data.draft import LEADING_ZEROS
 from synthfair.data.encode import MUCH, Clipping, Encoded, as_numbers, encode, encode_inputs, expand
 from synthfair.data.schema import MOST, Categorical, Numeric, Schema, repeated
 from synthfair.errors import InputError, refusal
@@ -30,11 +30,11 @@ LABEL = "y"
 MOST_GROUPS = 100
 """Values of the sensitive features; of more, each has too few rows to be compared."""
 
-MANY = 50
-"""Categories of a column, of more of which there is a warning."""
+MAX_UNWARNED = 50
+"""The most categories of a column without a warning."""
 
-IDENTIFIERS, NEARLY_ALL = 20, 0.9
-"""More different values than this number, and this share of the rows, identify rows."""
+MIN_ID_VALUES, MIN_ID_SHARE = 20, 0.9
+"""The least number of different values, and their share of the rows, that identify rows."""
 
 KNOTS = 7
 """Of a spline, from bound to bound, evenly spaced."""
@@ -206,7 +206,7 @@ def read_arrays(
     attributes = {GROUP: (NO_GROUPS, np.zeros(len(labels), int))}
     if sensitive_features is not None:
         attributes = {
-            name: np.unique(_texts(_one_each(column, name, x)[counted]), return_inverse=True)
+            name: np.unique(_bare(_one_each(column, name, x)[counted]), return_inverse=True)
             for name, column in _attributes(sensitive_features).items()
         }
     for name, (groups, s) in attributes.items():
@@ -307,11 +307,6 @@ def _one_each(values: Any, name: str, x: Any) -> np.ndarray:
     return array
 
 
-def _texts(values: np.ndarray) -> np.ndarray:
-    """Return values without the blanks round texts."""
-    return np.char.strip(values.astype(str)) if values.dtype.kind in "OU" else values
-
-
 def _warn_of_index(values: Any, name: str, x: Any) -> None:
     index = getattr(values, "index", None)
     if isinstance(x, pd.DataFrame) and isinstance(index, pd.Index) and not index.equals(x.index):
@@ -365,7 +360,10 @@ def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
     table = x.set_axis(names, axis=1).reset_index(drop=True).infer_objects()
     for name in table:
         if _has_blanks(table[name]):
-            table[name] = table[name].map(_stripped, na_action="ignore").astype(object)
+            listed = getattr(table[name].dtype, "categories", None)  # that may have no row
+            texts = table[name].astype(object).map(_stripped, na_action="ignore")
+            same = None if listed is None else dict.fromkeys(map(_stripped, listed))
+            table[name] = texts if same is None else pd.Categorical(texts, [*same])
         values = table[name]
         present = values[~values.isna()]
         if _is_number(values.dtype) and not (finite := np.isfinite(as_numbers(present))).all():
@@ -388,6 +386,11 @@ def _has_blanks(values: pd.Series) -> bool:
 
 def _stripped(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
+
+
+def _bare(values: np.ndarray) -> np.ndarray:
+    """Return values without the blanks round texts."""
+    return np.array([*map(_stripped, values.tolist())]) if values.dtype.kind in "OU" else values
 
 
 def _is_number(dtype: Any) -> bool:
@@ -478,12 +481,12 @@ def _make_column(
     if categories is not None or not _is_number(values.dtype):
         known = values.dropna()
         listed = _values(known) if categories is None else categories
-        if categories is None and len(listed) > max(IDENTIFIERS, NEARLY_ALL * len(known)):
+        if categories is None and len(listed) > max(MIN_ID_VALUES, MIN_ID_SHARE * len(known)):
             raise InputError(
                 f"X: column {name!r}: {len(listed)} different values in {len(known)} rows: what"
                 " identifies a row is no feature; drop the column, or merge its values"
             )
-        if categories is None and len(listed) > MANY:
+        if categories is None and len(listed) > MAX_UNWARNED:
             warn(
                 f"X: column {name!r}: {len(listed)} different texts become as many columns: drop"
                 " it, merge values, or give categories="
@@ -506,7 +509,10 @@ def _make_column(
 
 def _of_texts(values: pd.Series) -> pd.Series:
     """Return numbers where all texts of a column are numbers, and no codes such as 01003."""
-    if _is_number(values.dtype) or (texts := values.astype("string")).str.fullmatch(ZEROS).any():
+    if (
+        _is_number(values.dtype)
+        or (texts := values.astype("string")).str.fullmatch(LEADING_ZEROS).any()
+    ):
         return values
     numbers = pd.Series(as_numbers(texts))
     return numbers if np.isfinite(numbers[values.notna()]).all() else values

@@ -39,7 +39,7 @@ class FairEstimator(BaseEstimator):
     """Settings of fairness, and of how columns are read: FairLogisticRegression explains them."""
 
     keeps_shares: ClassVar[bool] = True
-    """Whether the schema may hold the shares of categories, which are statistics of the rows."""
+    """A flag: the schema may hold the shares of categories, which are statistics of the rows."""
 
     rho: float = 10.0
     max_gap: float | None = None
