@@ -34,7 +34,7 @@ from synthfair.data.encode import Encoded
 from synthfair.federated import Cohorts, LogisticRegression, engine, make_users
 from synthfair.federated.algorithm import algorithm
 from synthfair.federated.dp_sgd import DpSgd
-from synthfair.federated.users import UserRows
+from synthfair.federated.user_rows import UserRows
 from synthfair.model import Params
 from synthfair.privacy.accounting import mu_for
 

@@ -17,7 +17,8 @@ from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import UNPROTECTED, Protection, run
 from synthfair.federated.fedavg import SETTLED, FedAvg, FedAvgRecord, safe_rate
 from synthfair.federated.networks import LogisticRegression
-from synthfair.federated.users import UserRows, make_users
+from synthfair.federated.user_rows import UserRows
+from synthfair.federated.users import make_users
 from synthfair.model import LinearModel, Rows
 
 PENALTY = CovariancePenalty()

@@ -10,7 +10,7 @@ from benchmarks.private_methods import EVERY, LOOKS, EverySetting, FairDpSgd
 from benchmarks.runs import AccuracySpd, Run, Runs
 from benchmarks.unlike.training import MAIN
 from synthfair.federated import LogisticRegression
-from synthfair.federated.users import UserRows
+from synthfair.federated.user_rows import UserRows
 from synthfair.model import logistic
 from synthfair.privacy.accounting import compose, epsilon_of
 

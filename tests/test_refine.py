@@ -21,16 +21,20 @@ from synthfair.distill.problem import make_rows
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run
-from synthfair.federated.refine import DAMPING, Refine
-from synthfair.federated.users import UserRows, make_users
+from synthfair.federated.exchange import DAMPING, Problem, Sums, derivatives
+from synthfair.federated.refine import Refine
+from synthfair.federated.user_rows import UserRows
+from synthfair.federated.users import make_users
 from synthfair.model import LinearModel, Rows
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys, read_signing_key
-from synthfair.surrogate.fair_training import train_fair
+from synthfair.server.pooling import ridge_of
+from synthfair.surrogate.fair import GlobalProblem
+from synthfair.surrogate.objective import Price
 
 NOTIONS = "statistical_parity", "equal_opportunity", "equalized_odds"
 KINDS = CovariancePenalty, SelectionRatePenalty
-RHO, LAMBDA = 10.0, 0.1
+RHO, C = 10.0, 1.5
 
 
 def some_rows(n_groups, n=240, seed=0):
@@ -47,7 +51,15 @@ def some_rows(n_groups, n=240, seed=0):
 def refine(rows, penalty, start=None, **settings):
     zeros = np.zeros(rows.a.shape[1])
     start = jnp.asarray(zeros if start is None else start)
-    return Refine(start, penalty, **{"rho": RHO, "lambda_theta": LAMBDA, **settings})
+    return Refine(start, penalty, **{"rho": RHO, "C": C, **settings})
+
+
+def central_of(rows, penalty, rho, c=C):
+    """The optimum over all rows in one place."""
+    a, s, y = (np.asarray(part) for part in rows[:3])
+    n, p = a.shape
+    ridge = ridge_of(c, n, p, intercept=True)
+    return GlobalProblem(a, s, y, np.ones(n), penalty, ridge).solve(rho)
 
 
 def total_at(algorithm, rows, user, candidates):
@@ -64,17 +76,17 @@ def total_at(algorithm, rows, user, candidates):
 def test_sums_give_the_pooled_objective_with_its_derivatives(kind, notion, n_groups):
     rows, user = some_rows(n_groups)
     penalty, p = kind(n_groups, notion), rows.a.shape[1]
-    algorithm = refine(rows, penalty)
+    algorithm, problem = refine(rows, penalty), Problem(penalty, Price(RHO), C)
 
     def objective(theta):
         z = rows.a @ theta
-        ridge = LAMBDA / (2 * p**2) * theta @ theta
+        ridge = theta[:-1] @ theta[:-1] / (2 * C * len(rows.y))
         return mean_loss(LinearModel(), z, rows) + RHO * penalty(z, rows) + ridge
 
     thetas = jnp.asarray(np.random.default_rng(1).normal(size=(len(DAMPING), p)))
     sums = total_at(algorithm, rows, user, thetas)
     for i, theta in enumerate(thetas):
-        found = algorithm.derivatives(theta, sums.rows, *(part[i] for part in sums[1:]))
+        found = derivatives(problem, theta, Sums(sums.rows, *(part[i] for part in sums[1:])))
         expected = (f(objective)(theta) for f in (lambda f: f, jax.grad, jax.hessian))
         for own, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(own, other, rtol=1e-10, atol=1e-10)
@@ -85,12 +97,12 @@ def test_sums_give_the_pooled_objective_with_its_derivatives(kind, notion, n_gro
 def test_exchanges_end_at_the_central_optimum(kind, rho):
     rows, user = some_rows(3)
     penalty = kind(3, "equalized_odds")
-    central = train_fair(rows, LAMBDA, rho, model=LinearModel(), penalty=penalty)
-    start = np.asarray(central.params) + 0.1 * np.random.default_rng(2).normal(size=6)
+    central = central_of(rows, penalty, rho)
+    start = central.theta + 0.1 * np.random.default_rng(2).normal(size=6)
     users = make_users(*rows[:3], user)
     algorithm = refine(rows, penalty, start, rho=rho)
     end = run(algorithm, users, Cohorts.everyone(len(users)), rounds=18, seed=0)
-    np.testing.assert_allclose(end.state.theta, central.params, atol=1e-6)
+    np.testing.assert_allclose(end.state.theta, central.theta, atol=1e-6)
     assert end.history.gradient_norm[-1] < 1e-9
     # No exchange is worse than the one before, and the first is at the start.
     assert (np.diff(end.history.objective) <= 0).all()
@@ -100,8 +112,8 @@ def test_exchanges_end_at_the_central_optimum(kind, rho):
 def test_near_the_optimum_an_exchange_squares_the_error():
     rows, user = some_rows(2)
     users, penalty = make_users(*rows[:3], user), SelectionRatePenalty()
-    central = train_fair(rows, LAMBDA, RHO, model=LinearModel(), penalty=penalty)
-    algorithm = refine(rows, penalty, np.asarray(central.params) + 1e-3)
+    central = central_of(rows, penalty, RHO)
+    algorithm = refine(rows, penalty, central.theta + 1e-3)
     history = run(algorithm, users, Cohorts.everyone(len(users)), rounds=3, seed=0).history
     first, second, third = history.gradient_norm
     assert second < 0.02 * first
@@ -205,15 +217,14 @@ class TestFiles:
 
         tables = [pd.read_csv(there / f"{name}.csv") for name in self.NAMES]
         rows = make_rows(encode(pd.concat(tables), make_schema()), n_groups=2, intercept=True)
-        penalty, ridge = SelectionRatePenalty(), sf.ServerConfig().lambda_theta
-        central = train_fair(rows, ridge, 30.0, model=LinearModel(), penalty=penalty)
+        central = central_of(rows, SelectionRatePenalty(), 30.0, c=1.0)
         model = sf.read_model(tmp_path / "model.json")
-        np.testing.assert_allclose(model.theta, central.params, atol=1e-5)
+        np.testing.assert_allclose(model.theta, central.theta, atol=1e-5)
         metrics = json.loads((tmp_path / "metrics.json").read_text())
         found = sf.evaluate(model, {"test": pd.read_csv(there / "test.csv")}).overall
         assert metrics["spd"]["value"] == pytest.approx(found["spd"].value)
         assert metrics["refinement"]["exchanges"] == 5
-        assert metrics["refinement"]["objective"] == pytest.approx(float(central.value))
+        assert metrics["refinement"]["objective"] == pytest.approx(central.objective)
         # An answer is booked as what has no epsilon.
         assert Ledger(tmp_path / "c0.ledger.jsonl").spent().releases == 5
         assert Ledger(tmp_path / "c0.ledger.jsonl").spent().composition is None

@@ -18,11 +18,12 @@ from synthfair.deploy.agreement import pack
 from synthfair.federated import TrainConfig
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run
-from synthfair.federated.refine import DAMPING, Refine, RefineSettings
+from synthfair.federated.exchange import DAMPING
+from synthfair.federated.refine import Refine, RefineSettings
 from synthfair.federated.refine_files import Question, answer_question
 from synthfair.federated.single_rows import LEAST_ROWS, require_alike
 from synthfair.federated.user_data import make_user_data
-from synthfair.federated.users import UserRows
+from synthfair.federated.user_rows import UserRows
 from synthfair.privacy.ledger import Ledger
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Message
@@ -98,7 +99,9 @@ def refused(table, schema, state=None, least=LEAST_ROWS, **settings):
     algorithm, start, rows = of_table(table, schema, **settings)
     state = start if state is None else state
     try:
-        require_alike(algorithm, state, rows, schema, source="table", least=(1, least))
+        require_alike(
+            algorithm.weights(state, rows), rows, schema, source="table", least=(1, least)
+        )
     except sf.InputError as error:
         return str(error)
     return ""
@@ -234,7 +237,7 @@ def question(tmp_path):
         asked = Question(
             exchange=1, answers=1, releases="0" * 64, schema_hash=schema.hash, rho=10.0,
             penalty="selection_rate", notion="statistical_parity", temperature=4.0,
-            lambda_theta=1e-3, candidates=(start,))  # fmt: skip
+            C=1.0, candidates=(start,))  # fmt: skip
         (tmp_path / "question.json").write_text(asked.model_dump_json())
         (tmp_path / "schema.json").write_text(schema.to_json())
         files = tmp_path / "rows.csv", tmp_path / "schema.json", tmp_path / "question.json"
@@ -318,7 +321,9 @@ class TestEngine:
         algorithm: Any = config.plan(data).algorithm
         state = algorithm.init(jax.random.key(0))
         least = (1, LEAST_ROWS)
-        require_alike(algorithm, state, own, make_schema(), source="table", least=least)
+        require_alike(
+            algorithm.weights(state, own), own, make_schema(), source="table", least=least
+        )
         (weight, bias), *others = state.params
         income = np.sort(np.asarray(own.a[:, 0]))
         weight, bias = np.array(weight), np.array(bias)
@@ -328,7 +333,9 @@ class TestEngine:
         alone = np.asarray(own.a[np.argmax(own.a[:, 0])])
         np.testing.assert_allclose(gradient[0][0] / gradient[1][0], alone, rtol=1e-6)
         with pytest.raises(sf.InputError, match="one outweighs others"):
-            require_alike(algorithm, state, own, make_schema(), source="table", least=least)
+            require_alike(
+                algorithm.weights(state, own), own, make_schema(), source="table", least=least
+            )
 
     def test_a_sites_limits_may_ask_for_more(self, world):
         make_table(MANY, seed=1).to_csv(world.folder / "north" / "rows.csv", index=False)
@@ -348,7 +355,7 @@ def test_honest_refinements_of_public_tables_are_answered(name):
     client = np.random.default_rng(0).permutation(len(table)) % 4
     order = np.argsort(client, kind="stable")
     rows = sf.Encoded(*(part[order] for part in sf.encode(table, schema)))
-    config = RefineSettings(penalty="selection_rate", lambda_theta=0.1)
+    config = RefineSettings(penalty="selection_rate")
     data = make_user_data(rows, client[order], schema, config)
     algorithm, progress = config.plan(data).algorithm, None
     assert isinstance(algorithm, Refine)
@@ -357,7 +364,9 @@ def test_honest_refinements_of_public_tables_are_answered(name):
         for user in range(4):
             size = int(data.users.size[user])  # no padding: a site has its own rows alone
             own = UserRows(*(part[:size] for part in data.users.rows_of(user)))
-            require_alike(algorithm, state, own, schema, source=name, least=(50, LEAST_ROWS))
+            require_alike(
+                algorithm.weights(state, own), own, schema, source=name, least=(50, LEAST_ROWS)
+            )
         everyone = Cohorts.everyone(4)
         progress = run(
             algorithm, data.users, everyone, rounds=rounds, seed=0, progress=progress, chunk=1

@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.federated.networks import Perceptron
-from synthfair.federated.users import UserRows, make_users
+from synthfair.federated.user_rows import UserRows
+from synthfair.federated.users import make_users
 
 NETWORK = Perceptron(3, (5, 4))
 

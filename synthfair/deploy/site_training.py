@@ -103,7 +103,9 @@ class SiteTraining:
         if plan.algorithm.additive and agreement.config.get("epsilon") is None:
             limits, path = request.settings.limits, str(request.settings.data)
             least, own = (limits.k_min, limits.value_rows), training.users.rows_of(0)
-            require_alike(plan.algorithm, state, own, request.schema, source=path, least=least)
+            of_rows = jax.jit(type(plan.algorithm).weights)  # compiled once for all rounds
+            weights = jax.device_get(of_rows(plan.algorithm, state, own))
+            require_alike(weights, own, request.schema, source=path, least=least)
         if plan.secure:  # the round's sum, as the site plans it
             task = agreed_task(request)
             if task.what != plan.secure.what:

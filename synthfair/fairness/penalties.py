@@ -123,7 +123,7 @@ class SumPenalty:
         """Return what is summed of each row [N], by its score alone."""
         raise NotImplementedError
 
-    def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def derivatives(self, scores: Array) -> tuple[Array, Array, Array]:
         """Return :meth:`term` [N] of scores, and its first two derivatives."""
         raise NotImplementedError
 
@@ -186,9 +186,9 @@ class CovariancePenalty(SumPenalty):
         """Return the scores [N]."""
         return scores
 
-    def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def derivatives(self, scores: Array) -> tuple[Array, Array, Array]:
         """Return z, 1 and 0."""
-        return scores, np.ones_like(scores), np.zeros_like(scores)
+        return scores, 0 * scores + 1.0, 0 * scores
 
     def compare_groups(self, sums: Array, shares: Array) -> Array:
         """Return C_g from sums of weighted scores."""
@@ -226,7 +226,7 @@ class SelectionRatePenalty(SumPenalty):
         """Return sigma(tau z) [N]."""
         return (1.0 + scores.__array_namespace__().tanh(self.temperature / 2 * scores)) / 2
 
-    def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def derivatives(self, scores: Array) -> tuple[Array, Array, Array]:
         """Return g = sigma(tau z), g' = tau g (1 - g) and g'' = tau g' (1 - 2 g)."""
         g = self.term(scores)
         slope = self.temperature * g * (1 - g)

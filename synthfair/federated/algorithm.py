@@ -9,7 +9,7 @@ import jax
 from pydantic import Field, TypeAdapter, ValidationError
 
 from synthfair.errors import InputError
-from synthfair.federated.users import UserRows
+from synthfair.federated.user_rows import UserRows
 from synthfair.model import Params
 
 ServerState = Any

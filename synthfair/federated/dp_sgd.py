@@ -18,7 +18,8 @@ from synthfair.federated.method_settings import PassSettings, PrivacySettings, T
 from synthfair.federated.networks import Trainable
 from synthfair.federated.row_sums import clipped_gradients, cross_entropy, noise_of, poisson_sum
 from synthfair.federated.user_data import UserData
-from synthfair.federated.users import UserRows, Users
+from synthfair.federated.user_rows import UserRows
+from synthfair.federated.users import Users
 from synthfair.model import Params
 from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.rounds import training_guarantee

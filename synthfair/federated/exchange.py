@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from synthfair.errors import InputError
 from synthfair.fairness.penalties import Array, CovariancePenalty, SumPenalty, strata
 from synthfair.federated.single_rows import RowWeights
-from synthfair.federated.users import UserRows
+from synthfair.federated.user_rows import UserRows
 from synthfair.surrogate.objective import Price
+from synthfair.trained import TrainedModel
 
 DAMPING = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)
 """Added to the curvatures, the candidates of an exchange: the more, the shorter is the step."""
@@ -44,12 +46,12 @@ class Problem(NamedTuple):
     Attributes:
         penalty: of the scores.
         price: of a gap.
-        c: inverse strength of the ridge, as in scikit-learn; the last input, 1, has none.
+        C: inverse strength of the ridge, as in scikit-learn; the last input, 1, has none.
     """
 
     penalty: SumPenalty
     price: Price
-    c: float
+    C: float
 
 
 class ExchangeState(NamedTuple):
@@ -79,7 +81,7 @@ def row_weights(penalty: SumPenalty, candidates: Array, rows: UserRows) -> RowWe
     # Values, slopes and bends; the first sum is of losses, the others of the penalty's terms.
     margin = rows.y * scores
     q = (1 - xp.tanh(margin / 2)) / 2
-    losses = xp.logaddexp(0 * margin, -margin), -rows.y * q, q * (1 - q)
+    losses = xp.logaddexp(0.0 * margin, -margin), -rows.y * q, q * (1 - q)
     parts = [
         xp.concatenate([members[:1] * loss[:, None], members[1:] * term[:, None]], axis=1)
         for loss, term in zip(losses, penalty.derivatives(scores), strict=True)
@@ -102,6 +104,20 @@ def sums_of(penalty: SumPenalty, candidates: Array, rows: UserRows) -> Sums:
     )
 
 
+def read_sums(numbers: np.ndarray, penalty: SumPenalty, n_candidates: int, p: int) -> Sums:
+    """Return the sums whose arrays stand one after the other. Raises ValueError: none of p inputs.
+
+    Sums of no rows or too many are read, see :func:`require_counts`.
+    """
+    one_row = UserRows(np.zeros((1, p)), np.zeros((1, 1), int), np.ones(1), np.ones(1))
+    like = sums_of(penalty, np.zeros((n_candidates, p)), one_row)
+    ends = np.cumsum([part.size for part in like])
+    if len(numbers) != ends[-1]:
+        raise ValueError(f"{len(numbers)} numbers; must be {ends[-1]}")
+    parts = zip(np.split(numbers, ends[:-1]), like, strict=True)
+    return Sums(*(part.reshape(own.shape) for part, own in parts))
+
+
 def require_counts(sums: Sums, most: float) -> None:
     """Refuse sums of no rows or too many, or of groups not among them. Raises ValueError."""
     rows, groups = float(sums.rows[0]), np.asarray(sums.rows[1:])
@@ -109,36 +125,35 @@ def require_counts(sums: Sums, most: float) -> None:
         raise ValueError("its counts of rows are none that a client can have")
 
 
-def derivatives(
-    problem: Problem, theta: Array, rows: Array, values: Array, gradients: Array, curvatures: Array
-) -> tuple[Array, Array, Array]:
-    """Return F, its gradient [p] and its Hessian [p, p] at theta [p], from the sums there."""
+def derivatives(problem: Problem, theta: Array, sums: Sums) -> tuple[Array, Array, Array]:
+    """Return F, its gradient [p] and its Hessian [p, p] at theta [p], from the sums there.
+
+    The sums are those of a single candidate, without the axis C.
+    """
     xp, p, (penalty, price, c) = theta.__array_namespace__(), len(theta), problem
-    by_group = rows[1:].reshape(-1, penalty.n_groups)
+    by_group = sums.rows[1:].reshape(-1, penalty.n_groups)
     of_stratum = by_group.sum(axis=1, keepdims=True)
 
-    def gaps(sums: Array) -> Array:
-        """[..., K G'] linear combinations of the sums [..., K G]."""
-        means = sums.reshape(*sums.shape[:-1], -1, penalty.n_groups) / of_stratum
+    def gaps(terms: Array) -> Array:
+        """[..., K G'] linear combinations of the sums of terms [..., K G]."""
+        means = terms.reshape(*terms.shape[:-1], -1, penalty.n_groups) / of_stratum
         compared = penalty.compare(means, by_group / of_stratum)
         return compared.reshape(*compared.shape[:-2], -1)
 
-    gap, slopes = gaps(values[1:]), gaps(gradients[1:].T)
+    n, (loss, *terms), (pull, *slopes) = sums.rows[0], sums.values, sums.gradients
+    gap, slope = gaps(xp.stack(terms)), gaps(xp.stack(slopes).T)
     charged = xp.sign(gap) * xp.maximum(xp.abs(gap) - price.free, 0.0)
-    slopes_charged = slopes * ((charged != 0) | (price.free == 0))
-    upper = curvatures[0] / rows[0]
-    if len(curvatures) > 1:
-        upper = upper + price.rho * gaps(curvatures[1:].T) @ charged
+    slope_charged = slope * ((charged != 0) | (price.free == 0))
+    upper = sums.curvatures[0] / n
+    if len(sums.curvatures) > 1:
+        upper = upper + price.rho * gaps(sums.curvatures[1:].T) @ charged
     position = np.zeros((p, p), int)  # of each entry among the upper half's
     position[np.triu_indices(p)] = np.arange(p * (p + 1) // 2)
-    bends = upper[np.maximum(position, position.T)]
-    ridge = np.append(np.ones(p - 1), 0.0) / (c * rows[0])
-    objective = (
-        values[0] / rows[0] + price.rho / 2 * charged @ charged + theta @ (ridge * theta) / 2
-    )
-    gradient = gradients[0] / rows[0] + price.rho * slopes @ charged + ridge * theta
-    hessian = bends + price.rho * slopes_charged @ slopes_charged.T + ridge * np.eye(p)
-    return objective, gradient, hessian
+    ridge = np.append(np.ones(p - 1), 0.0) / (c * n)
+    objective = loss / n + price.rho / 2 * charged @ charged + theta @ (ridge * theta) / 2
+    gradient = pull / n + price.rho * slope @ charged + ridge * theta
+    hessian = upper[np.maximum(position, position.T)] + ridge * np.eye(p)
+    return objective, gradient, hessian + price.rho * slope_charged @ slope_charged.T
 
 
 def next_state(problem: Problem, state: ExchangeState, total: Sums) -> tuple[ExchangeState, Array]:
@@ -149,29 +164,42 @@ def next_state(problem: Problem, state: ExchangeState, total: Sums) -> tuple[Exc
     no one is better than the last.
     """
     xp = state.theta.__array_namespace__()
-    found = [
-        derivatives(problem, theta, total.rows, *(part[i] for part in total[1:]))
-        for i, theta in enumerate(state.candidates)
-    ]
-    objective, gradient, hessian = (xp.stack(part) for part in zip(*found, strict=True))
-    best = xp.argmin(xp.where(xp.isfinite(objective), objective, np.inf))
-    g, theta = gradient[best], state.candidates[best]
+    with np.errstate(all="ignore"):  # a group without a row makes an objective no number
+        found = [
+            derivatives(problem, theta, Sums(total.rows, *(part[i] for part in total[1:])))
+            for i, theta in enumerate(state.candidates)
+        ]
+        objective, gradient, hessian = (xp.stack(part) for part in zip(*found, strict=True))
+        best = xp.argmin(xp.where(xp.isfinite(objective), objective, np.inf))
+        g, h, theta = gradient[best], hessian[best], state.candidates[best]
 
-    # The ends of damped Newton steps from there.
-    values, vectors = xp.linalg.eigh(hessian[best])
-    least = 10 * np.finfo(g.dtype).eps * xp.abs(values).max()
-    damped = xp.maximum(xp.abs(values), least) + np.asarray(DAMPING, g.dtype)[:, None]
-    ends = theta - ((g @ vectors) / damped) @ vectors.T
-    decrement = xp.sqrt(g @ (theta - ends[0]))
-    norm = xp.sqrt(g @ g)
+        # The ends of damped Newton steps from there.
+        values, vectors = xp.linalg.eigh(xp.where(xp.isfinite(h), h, 0.0))
+        least = 10 * np.finfo(g.dtype).eps * xp.abs(values).max()
+        damped = xp.maximum(xp.abs(values), least) + np.asarray(DAMPING, g.dtype)[:, None]
+        ends = theta - ((g @ vectors) / damped) @ vectors.T
+        decrement, norm = xp.sqrt(g @ (theta - ends[0])), xp.sqrt(g @ g)
 
-    # If no candidate is better, the same steps are tried again, shorter.
-    again = state.theta + SHORTER * (state.candidates - state.theta)
-    stay = state._replace(candidates=again)
-    move = ExchangeState(theta, objective[best], norm, decrement, ends)
-    better = (objective[best] < state.objective) & xp.isfinite(ends).all()
-    after = ExchangeState(
-        *(xp.where(better, new, old) for new, old in zip(move, stay, strict=True))
-    )
-    step = after.theta - state.theta
-    return after, xp.sqrt(step @ step)
+        # If no candidate is better, the same steps are tried again, shorter.
+        again = state.theta + SHORTER * (state.candidates - state.theta)
+        stay = state._replace(candidates=again)
+        move = ExchangeState(theta, objective[best], norm, decrement, ends)
+        better = (objective[best] < state.objective) & xp.isfinite(ends).all()
+        pairs = zip(move, stay, strict=True)
+        after = ExchangeState(*(xp.where(better, new, old) for new, old in pairs))
+        step = after.theta - state.theta
+        return after, xp.sqrt(step @ step)
+
+
+def refined(model: TrainedModel, state: ExchangeState) -> TrainedModel:
+    """Return the model with the params of a state.
+
+    Raises:
+        InputError: the objective was never a number.
+    """
+    norm = float(state.gradient_norm)
+    if not np.isfinite(norm):
+        raise InputError("exchanges: no client has a row of some group that is compared")
+    theta = tuple(np.asarray(state.theta, float).tolist())
+    found = {"theta": theta, "gradient_norm": norm, "converged": bool(state.decrement <= TOLERANCE)}
+    return model.model_copy(update=found)

@@ -26,7 +26,7 @@ from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.row_sums import cross_entropy, random_rows
 from synthfair.federated.user_data import UserData
-from synthfair.federated.users import UserRows
+from synthfair.federated.user_rows import UserRows
 from synthfair.model import Params
 
 

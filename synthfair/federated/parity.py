@@ -16,7 +16,7 @@ import numpy as np
 
 from synthfair.config.rules import ParityNotion, notion_of
 from synthfair.errors import InputError
-from synthfair.federated.users import UserRows
+from synthfair.federated.user_rows import UserRows
 
 
 class RateSums(NamedTuple):

@@ -9,35 +9,37 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from pydantic import BaseModel, Field
 
 from synthfair.config.rules import STRICT, GroupsBy, Notion
 from synthfair.config.server_settings import ServerConfig
+from synthfair.data.batches import other_inputs
 from synthfair.data.encode import content_sha256, encode_own, in_content_order
-from synthfair.data.schema import read_schema
+from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
-from synthfair.fairness.penalties import Grouping, named_penalty
-from synthfair.federated.refine import (
-    Refine,
-    RefineSettings,
-    RefineState,
+from synthfair.fairness.penalties import Grouping, SumPenalty, named_penalty
+from synthfair.federated.exchange import (
+    ExchangeState,
+    Problem,
     Sums,
+    first_state,
+    next_state,
+    read_sums,
     refined,
     require_counts,
+    row_weights,
+    sums_of,
 )
 from synthfair.federated.single_rows import LEAST_ROWS, require_alike
-from synthfair.federated.user_data import make_user_data
-from synthfair.federated.users import UserRows
+from synthfair.federated.user_rows import UserRows
 from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.release.keys import Keys, Signature, require_signer, sign, verify
+from synthfair.surrogate.objective import Price
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -52,7 +54,6 @@ MAX_BYTES = 100_000_000
 CLOSE = 1e-3
 """Most by which params and weight may differ that are computed anew, maybe on another machine."""
 
-_KEY = jax.random.key
 _Numbers = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
 _Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -66,7 +67,10 @@ class Question(BaseModel):
         answers: that complete an exchange.
         releases: sha256 of the surrogates.
         schema_hash: of the schema.
-        penalty, notion, temperature, rho, max_gap, groups_by, lambda_theta: of the problem.
+        penalty, notion, temperature, groups_by, C: of the problem.
+        rho, free: the price of a gap, see :class:`synthfair.surrogate.objective.Price`.
+        max_gap: that was asked for.
+        group_input: whether the model reads the groups.
         max_rows: that a client counts as, at most; None for no limit.
         candidates: params; those of the first question are the start alone.
     """
@@ -83,11 +87,19 @@ class Question(BaseModel):
     notion: Notion
     temperature: float = Field(gt=0)
     rho: float = Field(ge=0)
+    free: float = Field(default=0.0, ge=0)
     max_gap: float | None = None
     groups_by: tuple[str, ...] | None = GroupsBy
-    lambda_theta: float = Field(gt=0)
+    C: float = Field(gt=0)
+    group_input: bool = False
     max_rows: float | None = Field(default=None, gt=0)
     candidates: tuple[_Numbers, ...] = Field(strict=False, min_length=1, max_length=10)
+
+
+def _penalty(question: Question, schema: Schema, by: tuple[Grouping, ...] = ()) -> SumPenalty:
+    """Return the penalty of a question; sums of rows are the same for all groupings."""
+    own, n_groups = question, len(schema.groups)
+    return named_penalty(own.penalty, own.notion, own.temperature, n_groups=n_groups, by=by)
 
 
 class SumsFile(BaseModel):
@@ -97,7 +109,7 @@ class SumsFile(BaseModel):
 
     format: Literal["synthfair-sums/1"] = "synthfair-sums/1"
     question: _Hex32
-    numbers: _Numbers  # of :class:`synthfair.federated.refine.Sums`, one array after the other
+    numbers: _Numbers  # of :class:`synthfair.federated.exchange.Sums`, one array after the other
     signature: Signature
 
 
@@ -151,23 +163,23 @@ def answer_question(
                 f"{question_path}: schema_hash {question.schema_hash}: is of another schema than"
                 f" {schema_path}, {schema.hash}"
             )
-        settings = question.model_dump(include={"penalty", "notion", "temperature"})
-        config = RefineSettings(**settings)
+        penalty = _penalty(question, schema)
         rows = in_content_order(encode_own(read_table(data, schema), schema, source=str(data)))
-        user = np.zeros(len(rows.y), int)
-        one = make_user_data(rows, user, schema, config, all_groups=False)
-        refine, n_inputs = cast(Refine, config.plan(one).algorithm), one.users.a.shape[1]
+        n_groups = len(schema.groups) if question.group_input else 1
+        others = other_inputs(rows.s, n_groups=n_groups, intercept=True)
+        a = np.column_stack([rows.x, others.T])
+        own, n_inputs = UserRows(a, rows.s[:, None], rows.y, np.ones(len(a))), a.shape[1]
         if any(len(theta) != n_inputs for theta in question.candidates):
             raise InputError(
                 f"{question_path}: candidates: must have {n_inputs} numbers each, one an input"
             )
 
         # The sums of rows of which no pair is small, and no row stands out.
-        candidates = jnp.asarray(question.candidates)
-        state = refine.init(_KEY(0))._replace(candidates=candidates)
-        own = one.users.rows_of(0)
-        require_alike(refine, state, own, schema, source=str(data), least=(k_min, LEAST_ROWS))
-        sums = jax.device_get(jax.jit(refine.report)(state, own, _KEY(0)))
+        candidates = np.asarray(question.candidates)
+        with np.errstate(all="ignore"):  # at params that are too large
+            weights = row_weights(penalty, candidates, own)
+            require_alike(weights, own, schema, source=str(data), least=(k_min, LEAST_ROWS))
+            sums = sums_of(penalty, candidates, own)
         numbers = np.concatenate([part.ravel() for part in sums])
         if not np.isfinite(numbers).all():
             raise InputError(f"{question_path}: candidates: are so large that sums are no numbers")
@@ -203,7 +215,7 @@ def replay(
     model: TrainedModel,
     config: ServerConfig,
     *,
-    rho: float,
+    price: Price,
     by: tuple[Grouping, ...],
     max_rows: float,
     releases: Sequence[Path],
@@ -219,7 +231,7 @@ def replay(
         folder: of the exchanges.
         model: of surrogates, to start from.
         config: of the problem.
-        rho: weight of the penalty.
+        price: of a gap.
         by: groupings that it compares, of several attributes.
         max_rows: that a client counts as, at most; may be infinite.
         releases: files of the surrogates.
@@ -233,22 +245,21 @@ def replay(
     if not model.intercept:
         raise InputError("refine: needs a model with an intercept")
     schema, objective = model.schema_, None
-    names = "penalty", "notion", "temperature", "max_gap", "groups_by", "lambda_theta"
+    names = "penalty", "notion", "temperature", "max_gap", "groups_by", "C"
     contents = sorted(hashlib.sha256(path.read_bytes()).digest() for path in releases)
     expected = Question(
         exchange=1,
         answers=answers,
         releases=hashlib.sha256(b"".join(contents)).hexdigest(),
         schema_hash=schema.hash,
-        rho=rho,
+        rho=price.rho,
+        free=price.free,
+        group_input=model.group_input,
         max_rows=max_rows if np.isfinite(max_rows) else None,
         candidates=(model.theta,),
         **config.model_dump(include={*names}),
     )
-    penalty = named_penalty(
-        config.penalty, config.notion, config.temperature, n_groups=len(schema.groups), by=by
-    )
-    state: RefineState | None = None
+    penalty, state = _penalty(expected, schema, by), None
     while True:
         # The question that all before leads to; that of an earlier run is there already.
         path = folder / str(expected.exchange) / "question.json"
@@ -262,10 +273,9 @@ def replay(
                 f"{path}: is not the question that these releases, settings and answers lead to;"
                 " give those that it was asked with, or take another folder"
             )
-        start = jnp.asarray(question.candidates[0])
-        refine = Refine(start, penalty, question.rho, question.lambda_theta)
-        before = state or refine.init(_KEY(0))
-        before = before._replace(candidates=jnp.asarray(question.candidates))
+        problem = Problem(penalty, Price(question.rho, question.free), question.C)
+        candidates = np.asarray(question.candidates)
+        before = (state or first_state(candidates[0]))._replace(candidates=candidates)
 
         # Its answers, once they are complete.
         paths = sorted(file for file in path.parent.glob("[!.]*.json") if file != path)
@@ -276,11 +286,14 @@ def replay(
         if len(paths) < answers:
             done, missing = question.exchange - 1, answers - len(paths)
             return Refinement(model, done, objective, question.rho, path, missing)
-        total, digest = _total(paths, text, refine, before, max_rows=question.max_rows, keys=keys)
-        after: RefineState = jax.jit(refine.update)(before, total, float(answers))[0]
-        state, model, objective = after, refined(model, after), float(after.objective)
-        candidates = tuple(map(tuple, np.asarray(after.candidates).tolist()))
-        following = {"exchange": question.exchange + 1, "follows": digest, "candidates": candidates}
+        total, digest = _total(paths, text, penalty, before, max_rows=question.max_rows, keys=keys)
+        state = next_state(problem, before, total)[0]
+        model, objective = refined(model, state), float(state.objective)
+        following = {
+            "exchange": question.exchange + 1,
+            "follows": digest,
+            "candidates": tuple(map(tuple, state.candidates.tolist())),
+        }
         expected = question.model_copy(update=following)
 
 
@@ -289,17 +302,18 @@ def _is_same(question: Question, expected: Question) -> bool:
     there, here = question.candidates, expected.candidates
     if [len(theta) for theta in there] != [len(theta) for theta in here]:
         return False
-    computed = {"candidates": here, "rho": expected.rho}
+    computed = {"candidates": here, "rho": expected.rho, "free": expected.free}
     close = np.allclose(np.asarray(there), np.asarray(here), rtol=CLOSE, atol=CLOSE)
-    close = close and np.isclose(question.rho, expected.rho, rtol=CLOSE)
+    prices = (question.rho, question.free), (expected.rho, expected.free)
+    close = close and np.allclose(*prices, rtol=CLOSE)
     return bool(close and question.model_copy(update=computed) == expected)
 
 
 def _total(
     paths: list[Path],
     question: bytes,
-    refine: Refine,
-    state: RefineState,
+    penalty: SumPenalty,
+    state: ExchangeState,
     *,
     max_rows: float | None,
     keys: Keys | None,
@@ -309,10 +323,7 @@ def _total(
     Raises:
         InputError: an answer is refused, or two are of one client.
     """
-    asked, n = hashlib.sha256(question).hexdigest(), state.candidates.shape[1]
-    one_row = UserRows(jnp.zeros((1, n)), jnp.zeros((1, 1)), *jnp.ones((2, 1)))
-    like = jax.eval_shape(refine.report, state, one_row, _KEY(0))
-    zeros, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), like))
+    asked, shape = hashlib.sha256(question).hexdigest(), state.candidates.shape
     parts, signers, contents = [], {}, {}
     for path in paths:
         answer = parse_as(read_bytes(path, MAX_BYTES), SumsFile, str(path))
@@ -327,12 +338,10 @@ def _total(
                 raise InputError(f"{path}: signed by {client!r}, as is {signers[client]}")
         if contents.setdefault(digest, path) != path:
             raise InputError(f"{path}: has the same sums as {contents[digest]}")
-        if len(numbers) != zeros.size:
-            raise InputError(f"{path}: {len(numbers)} numbers; must be {zeros.size}")
         try:
-            require_counts(unravel(jnp.asarray(numbers)), np.inf)
+            require_counts(read_sums(numbers, penalty, *shape), np.inf)
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error
         parts.append(numbers * min(1.0, (max_rows or np.inf) / numbers[0]))
     every = hashlib.sha256(bytes.fromhex(asked) + b"".join(sorted(contents))).hexdigest()
-    return unravel(jnp.asarray(np.sum(parts, axis=0))), every
+    return read_sums(np.sum(parts, axis=0), penalty, *shape), every

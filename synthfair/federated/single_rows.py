@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from synthfair.data.schema import Categorical, Schema
 from synthfair.errors import InputError
-from synthfair.federated.users import UserRows
+from synthfair.federated.user_rows import UserRows
+from synthfair.model import Array
 
 LEAST_ROWS = 10
 """Rows that must have a value in each set of rows that is summed, unless none has it."""
@@ -34,13 +34,13 @@ class RowWeights(NamedTuple):
         products: [..., R], in sums of products of a row's inputs.
     """
 
-    members: jax.Array
+    members: Array
     sums: Any
-    products: jax.Array
+    products: Array
 
 
 def require_alike(
-    algorithm: Any, state: Any, rows: UserRows, schema: Schema, *, source: str, least: Sequence[int]
+    weights: RowWeights, rows: UserRows, schema: Schema, *, source: str, least: Sequence[int]
 ) -> None:
     """Refuse to report sums that would tell the records of few rows.
 
@@ -48,8 +48,7 @@ def require_alike(
     first, whose sums follow from the others.
 
     Args:
-        algorithm: that reports sums, with ``weights(state, rows)``: see :class:`RowWeights`.
-        state: of the server, whose params may have been chosen to single a row out.
+        weights: in the sums, at params that may have been chosen to single a row out.
         rows: R of them, all of weight 1.
         schema: of the rows.
         source: what to call the table.
@@ -59,8 +58,6 @@ def require_alike(
     Raises:
         InputError: names values and numbers of rows, and what to merge; or a row outweighs others.
     """
-    of_rows = jax.jit(type(algorithm).weights)  # compiled once for all rounds
-    weights: RowWeights = jax.device_get(of_rows(algorithm, state, rows))
     members, lines, refused = weights.members > 0, {}, []
     sets = [one for one in (*members, ~members[1:].any(axis=0)) if one.any()]
     for can_merge, names, block in _values(rows, schema):
@@ -80,7 +77,8 @@ def require_alike(
             refused.append(f"rows with {rare}: {fewest}, must be none or {must} ({remedy})")
 
     # No row outweighs the others in a sum, or in a line of one.
-    shares = [("any value", leaf, MOST_OF_SUM) for leaf in jax.tree.leaves(weights)]
+    leaves = weights.members, *weights.sums, weights.products
+    shares = [("any value", leaf, MOST_OF_SUM) for leaf in leaves]
     shares += [(name, weights.products * line, MOST_OF_LINE) for name, line in lines.items()]
     for name, w, most in shares:
         if not refused and (abs(w).max(axis=-1) > most * abs(w).sum(axis=-1)).any():

@@ -3,38 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from synthfair.errors import InputError
-
-
-class UserRows(NamedTuple):
-    """Rows of one user, or of several, padded to one length.
-
-    Attributes:
-        a: [..., R, ...] model inputs.
-        s: [..., R, A] group index in each of A attributes.
-        y: [..., R] label: -1.0 or +1.0, or the index of one of several classes.
-        weight: [..., R] 1 for a row that is there, 0 for padding.
-    """
-
-    a: jax.Array
-    s: jax.Array
-    y: jax.Array
-    weight: jax.Array
-
-    def factors(self, by_pair: jax.Array | None) -> jax.Array:
-        """[..., R] the entry [G, 2] of each row's group and label -1 or +1; 1 without entries.
-
-        The group is that of the first attribute.
-        """
-        if by_pair is None:
-            return jnp.ones_like(self.weight)
-        return by_pair[self.s[..., 0], (self.y > 0).astype(int)]
+from synthfair.federated.user_rows import UserRows
 
 
 @jax.tree_util.register_dataclass
