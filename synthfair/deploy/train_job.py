@@ -270,9 +270,9 @@ class _Sites:
 
     def _report(self, content: bytes, like: Any) -> np.ndarray:
         """Read a site's report [k]. Raises ValueError: a wrong length, size or weight."""
+        from synthfair.federated.exchange import Sums, require_counts
         from synthfair.federated.fedavg import Movement
         from synthfair.federated.fpfl import Statistics
-        from synthfair.federated.exchange import Sums, require_counts
 
         report, clip = unpack(content, like), self._plan.protection.clip
         numbers = np.frombuffer(content, "<f8")
