@@ -118,14 +118,12 @@ def client(
 
     key = read_signing_key(sign) if sign else None
     from synthfair.cli.show import distilling_bar, say, stage_bar, warn
-    from synthfair.jax_setup import start_jax
 
     if answer:
         if release == "fair" or settings_of_release.epsilon is not None:
             raise InputError(
                 "--answer: its sums are exact: no epsilon covers them, and they are no fair release"
             )
-        start_jax()
         from synthfair.federated.refine_files import answer_question
 
         k = cast(SurrogateConfig, settings_of_release).k_min
@@ -143,7 +141,10 @@ def client(
 
     if settings_of_release.epsilon is None and not is_decided:
         warn(no_epsilon_warning(settings_of_release))
-    start_jax()
+    if not surrogate:
+        from synthfair.jax_setup import start_jax
+
+        start_jax()
     from synthfair.client import Options, RefusedReleaseError, distill_file
 
     details.unlink(missing_ok=True)  # an earlier release's checks vouch for no other

@@ -100,9 +100,6 @@ def server(
         )
     check_inputs(schema, *releases, *test, *keys, *filter(None, [trusted]))
 
-    from synthfair.jax_setup import start_jax
-
-    start_jax()
     from synthfair.files import require_free, write_text
     from synthfair.report.figures import can_draw, frontier_figure
     from synthfair.report.page import report_files, write_report

@@ -62,7 +62,7 @@ class FairRows(NamedTuple):
         real: the rows.
         held_out: different rows of the same table that are not among them; None where none were to
             be.
-        sha256: the fingerprint of all rows of the table, held out or not; of a file's.
+        sha256: the fingerprint of all rows of a file, held out or not, and of the precision.
     """
 
     real: RealRows
@@ -141,7 +141,9 @@ class FairTask:
             require_rows(n_rows, source=str(data))
         rows = Encoded(*map(np.concatenate, zip(*parts, strict=True)))
         real = gather(rows, n_groups=self._groups, intercept=self.config.intercept)
-        return FairRows(real, apart.rows if hold_out else None, sha256_of((content,)))
+        precision = jax.dtypes.canonicalize_dtype(float)  # in another, another release is made
+        sha256 = f"{sha256_of((content,))} {precision}"
+        return FairRows(real, apart.rows if hold_out else None, sha256)
 
     def gather(self, rows: Encoded | RealRows, *, source: str = "table") -> FairRows:
         """:meth:`read` for rows in memory. Raises InputError: groups cannot be compared."""

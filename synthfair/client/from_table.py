@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast, overload
 
-from synthfair.client.distillation import Distillation
-from synthfair.client.fair_task import FairTask, require_rows
 from synthfair.client.run import Progress, Run
 from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.config.rules import PenaltyName
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     import optax
     import pandas as pd
 
+    from synthfair.client.distillation import Distillation
     from synthfair.client.surrogate_task import SurrogateRelease
 
 
@@ -135,6 +134,8 @@ def distill_table(
             rows = in_memory(encode_own(frame, schema.plain, source=source))
         wanted = SurrogateTask(schema, cast(SurrogateConfig, config or SurrogateConfig()), noise)
         return wanted.answer(wanted.measure(rows), Run(source))
+    from synthfair.client.fair_task import FairTask, require_rows  # loads JAX
+
     settings = cast(DistillConfig, config or DistillConfig())
     if isinstance(penalty, str):
         settings, penalty = settings.replace(penalty=penalty), None

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
 import numpy as np
 
 if TYPE_CHECKING:
@@ -44,9 +43,8 @@ class Trial(NamedTuple):
 
 
 def fingerprint(rows_sha256: str, settings: str) -> str:
-    """sha256 of rows and settings, and of the precision that is computed with."""
-    precision = np.dtype(jax.dtypes.canonicalize_dtype(float)).name
-    return hashlib.sha256(f"{rows_sha256} {precision} {settings}".encode()).hexdigest()
+    """Return the sha256 of rows and settings."""
+    return hashlib.sha256(f"{rows_sha256} {settings}".encode()).hexdigest()
 
 
 def sha256_of(arrays: tuple[np.ndarray, ...]) -> str:
