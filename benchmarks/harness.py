@@ -36,7 +36,7 @@ RESULTS = ROOT / "results"
 NAMES = (
     "table2", "figure2", "figure3", "adult_fpfl", "femnist_fpfl", "two_phase", "methods", "unlike",
     "unlike_bias", "unreliable", "records", "small_cells", "trainers", "additive", "alternatives",
-    "privacy", "disclosure", "audit", "gap", "secure", "privfairfl", "speed", "scale", "cold",
+    "privacy", "disclosure", "audit", "gap", "secure", "privfairfl", "speed", "scale", "fit",
     "deploy",
 )  # fmt: skip
 """All benchmarks, in this order: figure3 is drawn from the runs of table2."""

@@ -30,7 +30,7 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 import synthfair as sf
-from benchmarks.cold import Usage, watch
+from benchmarks.fit import Usage, watch
 from benchmarks.harness import Experiment, main
 from benchmarks.runs import Runs
 from benchmarks.showing import page, page_of, verdict

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.cold import watch
+from benchmarks.fit import watch
 from benchmarks.harness import Experiment, main
 from benchmarks.showing import page_of
 from synthfair.secure.aggregator_keys import make_aggregator_keys

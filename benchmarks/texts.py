@@ -380,11 +380,11 @@ def devices(runs: Runs) -> list[str]:
 # Time, memory and what is sent
 
 
-def cold(runs: Runs) -> Iterator[str]:
-    """Seconds and memory of a client."""
-    for case, own in runs.by("case").items():
+def commands(runs: Runs) -> Iterator[str]:
+    """Seconds and memory of commands."""
+    for command, own in runs.by("command").items():
         seconds, megabytes = (np.median(own.values(name)) for name in ("seconds", "megabytes"))
-        yield f"{case} | {seconds:.{1 if seconds >= 1 else 2}f} | {megabytes:.0f}"
+        yield f"{command} | {seconds:.{1 if seconds >= 1 else 2}f} | {megabytes:.0f}"
 
 
 def speed(runs: Runs) -> Iterator[str]:
@@ -430,7 +430,7 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "unlike": (unlike, "unlike"), "proxy": (proxy, "unlike"),
     "unlike_bias": (unlike_bias, "unlike_bias"),
     "one_noise": (one_noise_lines, "unlike one_noise"), "devices": (devices, "gap devices"),
-    "cold": (cold, "cold"), "speed": (speed, "speed"),
+    "commands": (commands, "fit commands"), "speed": (speed, "speed"),
     "scale": (scale, "scale rows", "scale releases"),
     "gap_speed": (None, "gap speed"), "secure": (None, "secure secure"),
     "deploy": (deploy, "deploy deploy"),

@@ -9,7 +9,7 @@ from scipy.stats import chisquare
 
 import synthfair as sf
 from benchmarks import __main__ as everything
-from benchmarks import cold, harness, privacy
+from benchmarks import fit, harness, privacy
 from benchmarks.harness import MADE_BEFORE, VERSIONS, Experiment, fingerprint, surrogates_version
 from benchmarks.runs import AccuracySpd, Mean, Run, Runs, mean_of
 from benchmarks.showing import accuracy_text, mark, table
@@ -391,16 +391,16 @@ def test_the_table_of_epsilons_says_whether_goals_are_met():
     assert "0.005 and 0.02: nothing was learned" in text
 
 
-def test_the_table_of_starts_says_whether_goals_are_met():
-    fast, slow = cold.Usage(2.9, 300.0), cold.Usage(3.1, 350.0)
-    warm, other = "N_s = 800, warm", "N_s = 8319, warm"
-    found = {warm: [slow, fast, slow], other: [fast], cold.HELP: [fast]}
+def test_the_table_of_commands_says_whether_goals_are_met():
+    fast, slow = fit.Usage(1.9, 300.0), fit.Usage(2.1, 350.0)
+    other = "client, surrogate"
+    found = {"evaluate": [slow, fast, fast], other: [fast], "--help": [fast]}
     runs = [
-        Run(cold.StartSetting(case), seed, usage)
+        Run(fit.CommandSetting(case), seed, usage)
         for case, usages in found.items()
         for seed, usage in enumerate(usages)
     ]
-    lines = cold.show(Runs(runs))["cold.md"].splitlines()[6:]
-    assert lines[0] == f"| {warm} | 2.90 | 3.10 | 350 | 3: met |"
-    assert lines[1] == f"| {other} | 2.90 | 2.90 | 300 |  |"
+    lines = fit.show_commands(Runs(runs))["commands.md"].splitlines()[6:]
+    assert lines[0] == "| evaluate | 1.90 | 1.90 | 350 | 2: met |"
+    assert lines[1] == f"| {other} | 1.90 | 1.90 | 300 |  |"
     assert lines[2].endswith("| 0.4: MISSED |")

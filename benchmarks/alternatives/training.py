@@ -1,6 +1,6 @@
 """One method in a process of its own, from its imports to decisions on test rows.
 
-    python training.py METHOD ROWS.npz SEED STARTED
+    python training.py METHOD ROWS.npz SEED STARTED [GAP]
 
 STARTED is when the process was started, in seconds of the system's clock. It prints a JSON object:
 seconds from there to decisions, seconds of the same again with fewer rows, accuracy and SPD. Each
@@ -243,4 +243,5 @@ def main(method: str, file: Path, seed: int, started: float) -> None:
 
 
 if __name__ == "__main__":
+    GAP = float(sys.argv[5]) if len(sys.argv) > 5 else GAP
     main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))

@@ -16,9 +16,9 @@ point for a thousand clients.
 from benchmarks.harness import main
 from benchmarks.unlike.one_noise import ONE_NOISE
 from benchmarks.unlike.pages import UNLIKE
-from benchmarks.unlike.times import CLIENT, FRONTIER
+from benchmarks.unlike.times import CLIENT
 
-EXPERIMENTS = (UNLIKE, CLIENT, FRONTIER, ONE_NOISE)
+EXPERIMENTS = (UNLIKE, CLIENT, ONE_NOISE)
 
 if __name__ == "__main__":
     main(__doc__, "unlike", *EXPERIMENTS)

@@ -1,0 +1,404 @@
+"""How long a fair fit takes, how near it comes to its limit, and how long commands take.
+
+    python -m benchmarks.fit                      # half an hour; five repeats
+    python -m benchmarks.fit commands             # or times, or limits
+
+Times are of whole processes that take turns, on as many cores as there are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import synthfair as sf
+from benchmarks.alternatives import training
+from benchmarks.harness import ROOT, Experiment, main
+from benchmarks.runs import Runs
+from benchmarks.showing import page, verdict
+from synthfair.data.partition import write_clients
+
+METHODS = "LogisticRegression", "FairLogisticRegression", "ExponentiatedGradient"
+"""Names in :mod:`benchmarks.alternatives.training`."""
+
+NUMBERS = ("100,000 numbers", "100,000 independent", "1,000,000 numbers")
+TABLES = {"adult": 0.02, "adult, crossed": 0.02, **dict.fromkeys(NUMBERS, 0.05)}
+"""Tables, and the gap that is asked for."""
+
+FITS = {"adult": 4.0, "adult, crossed": 5.0}
+"""Seconds of a first fit, at most."""
+
+
+# Rows
+
+
+@cache
+def rows_of(table: str, seed: int = 0) -> dict[str, np.ndarray]:
+    """Return encoded training and test rows of a table, as x, s and y of 0 and 1."""
+    if table in NUMBERS:
+        rng = np.random.default_rng(0)
+        n, p = int(table.split()[0].replace(",", "")), 100
+        x = rng.normal(size=(n, p))
+        if not table.endswith("independent"):  # of condition 100
+            turn = np.linalg.qr(rng.normal(size=(p, p)))[0]
+            x = x @ (turn * np.geomspace(1, 0.1, p)) @ turn.T
+        s = (x[:, 0] + rng.normal(size=n) > 0).astype(int)
+        y = x @ rng.normal(size=p) / 4 + 0.5 * s + rng.logistic(size=n) > 0
+        train = test = x.astype(float), s, y.astype(int)
+    else:
+        name = table.split(",")[0]
+        frame, schema = sf.load_dataset(name, "race" if name == "law_school" else None)
+        x, s, y = sf.encode(frame, schema)
+        if table == "adult, crossed":  # pairs of categories
+            names = np.array(schema.encoded_names)
+            for pair in (("education=", "occupation="), ("race=", "native_country=")):
+                one, other = (x[:, np.char.startswith(names, start)] for start in pair)
+                x = np.hstack([x, (one[:, :, None] * other[:, None, :]).reshape(len(x), -1)])
+        order = np.random.default_rng(seed).permutation(len(y))
+        parts = np.split(order, [round(0.7 * len(y))])
+        train, test = ((x[i], s[i], (y[i] > 0).astype(int)) for i in parts)
+    both = {"train": train, "test": tuple(part[:50_000] for part in test)}
+    return {
+        f"{part}_{name}": column
+        for part, columns in both.items()
+        for name, column in zip("xsy", columns, strict=True)
+    }
+
+
+# Times of a fit
+
+
+class FitSetting(NamedTuple):
+    """A table, and what is trained on it."""
+
+    table: str
+    method: str
+
+
+class FitValues(NamedTuple):
+    """Of one process.
+
+    Attributes:
+        rows: number of the training rows.
+        inputs: number of their columns.
+        first: seconds from its start to decisions on test rows.
+        again: seconds of a second fit, of 80 % of the rows.
+        accuracy: on test rows.
+        spd: on test rows.
+    """
+
+    rows: int
+    inputs: int
+    first: float
+    again: float
+    accuracy: float
+    spd: float
+
+
+@cache
+def _folder() -> Path:
+    """Return a folder that lasts as long as this process."""
+    folder = tempfile.TemporaryDirectory()
+    _KEPT.append(folder)
+    return Path(folder.name)
+
+
+_KEPT: list[tempfile.TemporaryDirectory[str]] = []
+
+
+@cache
+def _file(table: str, most: int) -> tuple[Path, tuple[int, int]]:
+    """Return a file of a table's rows, and the shape of the training rows."""
+    arrays = {name: array[:most] for name, array in rows_of(table).items()}
+    rows_of.cache_clear()
+    path = _folder() / f"{table} {most}.npz"
+    clients = {f"{part}_client": np.zeros(len(arrays[f"{part}_y"])) for part in ("train", "test")}
+    np.savez(path, allow_pickle=False, **arrays, **clients)
+    return path, arrays["train_x"].shape
+
+
+def run_fit(setting: FitSetting, seed: int, *, smoke: bool) -> FitValues:
+    """Fit in a new process."""
+    path, shape = _file(setting.table, 2000 if smoke else 10**9)
+    words = setting.method, path, seed, time.time(), TABLES[setting.table]
+    done = subprocess.run(
+        [sys.executable, training.__file__, *map(str, words)], stdout=subprocess.PIPE, check=True
+    )
+    accuracy, spd, first, again = json.loads(done.stdout.splitlines()[-1])
+    return FitValues(*shape, first, again, accuracy, spd)
+
+
+def show_fits(runs: Runs) -> dict[str, str]:
+    """Return the page of times, with ratios to the other methods of the same table."""
+    lines = []
+    for (table, method), own in runs.by("table", "method").items():
+        first, again = (statistics.median(own.values(name)) for name in ("first", "again"))
+        others = {
+            other: statistics.median(there.values("first"))
+            for other, there in runs.select(table=table).by("method").items()
+            if other != method == "FairLogisticRegression"
+        }
+        ratios = ", ".join(f"{first / seconds:.2f} of {other}" for other, seconds in others.items())
+        goal, values = FITS.get(table), own[0].values
+        met = verdict(first <= goal) if goal and method == "FairLogisticRegression" else ""
+        lines.append(
+            f"{table} | {values.rows:,} × {values.inputs} | {method} | {first:.2f} | {again:.2f}"
+            f" | {ratios} | {values.accuracy:.4f} | {values.spd:+.3f} | {met}"
+        )
+    return {"times.md": page("fit/times", runs, rows=lines)}
+
+
+TIMES = Experiment(
+    name="times",
+    settings=tuple(
+        FitSetting(table, method)
+        for table in TABLES
+        for method in METHODS
+        if table == "adult" or method != "ExponentiatedGradient"
+    ),
+    run=run_fit,
+    summary=show_fits,
+    smoke=tuple(FitSetting("adult", method) for method in METHODS),
+    seeds=3,
+)
+
+
+# How near a fit comes to its limit
+
+
+class LimitSetting(NamedTuple):
+    """A table, what the model reads, and the gap that is asked for."""
+
+    table: str
+    reads_group: str
+    max_gap: float
+
+
+class LimitValues(NamedTuple):
+    """Gap on training rows, and accuracy and gap on test rows."""
+
+    gap: float
+    accuracy: float
+    test_gap: float
+    seconds: float
+
+
+def run_limit(setting: LimitSetting, seed: int, *, smoke: bool) -> LimitValues:
+    """Search for a gap, in this process."""
+    from synthfair.fairness.penalties import SelectionRatePenalty
+    from synthfair.server.pooling import ridge_of
+    from synthfair.surrogate.fair import GlobalProblem
+
+    rows = rows_of(setting.table, seed)
+    most = 2000 if smoke else None
+
+    def inputs(part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        x, s, y = (rows[f"{part}_{name}"][:most] for name in "xsy")
+        groups = [s] if setting.reads_group == "yes" else []
+        return np.column_stack([x, *groups, np.ones(len(y))]), s, np.where(y > 0, 1.0, -1.0)
+
+    a, s, y = inputs("train")
+    ridge = ridge_of(1.0, len(y), a.shape[1], intercept=True)
+    begin = time.perf_counter()
+    problem = GlobalProblem(a, s, y, np.ones(len(y)), SelectionRatePenalty(), ridge)
+    found = problem.meet(setting.max_gap)
+    seconds = time.perf_counter() - begin
+    a, s, y = inputs("test")
+    decided = a @ found.theta > 0
+    accuracy, gap = np.mean(decided == (y > 0)), decided[s == 1].mean() - decided[s == 0].mean()
+    return LimitValues(found.gap, float(accuracy), float(gap), seconds)
+
+
+def limit_lines(runs: Runs) -> Iterator[tuple[str, ...]]:
+    """Yield a line of the page for each setting."""
+    for setting, own in runs.by().items():
+        gaps = own.values("gap")
+        met = verdict(all(0.98 * setting.max_gap <= gap <= setting.max_gap for gap in gaps))
+        yield (
+            setting.table, setting.reads_group, f"{setting.max_gap:g}",
+            f"{min(gaps):.4f} to {max(gaps):.4f}", met, own.mean("accuracy").text(".4f"),
+            own.mean("test_gap").text("+.3f"), f"{statistics.median(own.values('seconds')):.1f}",
+        )  # fmt: skip
+
+
+LIMITS = Experiment(
+    name="limits",
+    settings=tuple(
+        LimitSetting(table, reads, gap)
+        for table in ("adult", "dutch", "law_school")
+        for reads in ("no", "yes")
+        for gap in (0.1, 0.05, 0.02)
+    ),
+    run=run_limit,
+    summary=lambda runs: {"limits.md": page("fit/limits", runs, rows=limit_lines(runs))},
+    smoke=(LimitSetting("law_school", "no", 0.05),),
+    seeds=5,
+)
+
+
+# Commands
+
+
+class Usage(NamedTuple):
+    """Of one process: wall time in seconds and peak resident memory in MB."""
+
+    seconds: float
+    megabytes: float
+
+
+def watch(*words: object, cache_folder: Path | None = None) -> Usage:
+    """Run a Python module to its end.
+
+    Args:
+        words: its name and arguments.
+        cache_folder: the user's; if not given, nothing compiled is read or stored.
+    """
+    command = [sys.executable, "-m", *map(str, words)]
+    environment = {k: v for k, v in os.environ.items() if "COMPILATION_CACHE" not in k}
+    no_cache = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    environment |= {"XDG_CACHE_HOME": str(cache_folder)} if cache_folder else no_cache
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    # A child's peak begins at its parent's, which must be smaller.
+    if os.waitstatus_to_exitcode(status):
+        raise RuntimeError(f"failed: {' '.join(command)}")
+    return Usage(time.perf_counter() - start, usage.ru_maxrss / 1000)
+
+
+MANY, OF_EACH = 1000, 400
+"""Releases of a large federation, and the records of each."""
+
+COMMANDS = {
+    "--help": 0.4, "client, fair release, cold": None, "client, fair release, warm": None,
+    "client, surrogate": None, "server, 3 surrogates": 3.0, "server, 1,000 surrogates": 5.0,
+    "evaluate": 2.0, "predict": 2.0, "report": 2.0, "demo, cold": 25.0,
+}  # fmt: skip
+"""Seconds at most."""
+
+
+class CommandSetting(NamedTuple):
+    """One of :data:`COMMANDS`."""
+
+    command: str
+
+
+@cache
+def _work() -> Path:
+    """Return a folder with tables, surrogates and a model of three clients."""
+    folder = _folder() / "work"
+    table, schema = sf.load_dataset("law_school", "race")
+    write_clients(sf.partition(table, clients=3, seed=0), schema, folder)
+    for i in range(3):
+        watch("synthfair.client", *_surrogate_words(folder, i))
+    watch("synthfair.server", *_server_words(folder))
+    return folder
+
+
+def _surrogate_words(folder: Path, i: int) -> list[object]:
+    return ["--data", folder / f"client_{i}_train.csv", "--schema", folder / "schema.json",
+            "--release", "surrogate", "--without-epsilon", "--force", "--again",
+            "--output", folder / f"client_{i}.parquet"]  # fmt: skip
+
+
+def _server_words(folder: Path) -> list[object]:
+    releases = (folder / f"client_{i}.parquet" for i in range(3))
+    return [*releases, "--schema", folder / "schema.json", "--test", folder / "client_0_test.csv",
+            "--max-gap", "0.05", "--output", folder / "server", "--force"]  # fmt: skip
+
+
+@cache
+def _many(folder: Path, releases: int) -> list[Path]:
+    """Return files of many surrogates, whose records are drawn from one."""
+    schema = sf.Schema.model_validate_json((folder / "schema.json").read_text())
+    one, paths = sf.read_release(folder / "client_0.parquet", schema), []
+    assert one.weight is not None
+    for i in range(releases):
+        chosen = np.random.default_rng(i).choice(len(one.y), OF_EACH, replace=False)
+        part = replace(
+            one, x=one.x[chosen], s=one.s[chosen], y=one.y[chosen], weight=one.weight[chosen]
+        )
+        paths.append(folder / f"many_{i}.parquet")
+        sf.write_release(part, paths[-1])
+    return paths
+
+
+def run_command(setting: CommandSetting, seed: int, *, smoke: bool) -> Usage:
+    """Run one process; a warm one reads what a cold one of the same repeat has compiled."""
+    command, _, kind = setting.command.partition(", ")
+    if command == "--help":
+        return watch("synthfair", "--help")
+    if command == "demo":
+        return watch("synthfair", "demo", "--output", _folder() / f"demo {seed}")
+    folder = _work()
+    model, test = folder / "server" / "model.json", folder / "client_0_test.csv"
+    if command == "evaluate":
+        return watch("synthfair", "evaluate", "--model", model, "--data", test)
+    if command == "predict":
+        more = "--output", folder / "scored.csv", "--force"
+        return watch("synthfair", "predict", "--model", model, "--data", test, *more)
+    if command == "report":
+        more = "--output", folder / "report.html", "--force"
+        return watch("synthfair", "report", folder / "server", *more)
+    if kind == "surrogate":
+        return watch("synthfair.client", *_surrogate_words(folder, 0))
+    if kind == "3 surrogates":
+        return watch("synthfair.server", *_server_words(folder))
+    if command == "server":
+        paths = _many(folder, 3 if smoke else MANY)
+        return watch(
+            "synthfair.server", *paths, "--schema", folder / "schema.json", "--test", test,
+            "--max-gap", "0.05", "--output", folder / "many", "--force",
+        )  # fmt: skip
+    words = (
+        "synthfair.client", "--force", "--again", "--data", folder / "client_0_train.csv",
+        "--schema", folder / "schema.json", "--output", folder / "fair.parquet",
+        "--config", ROOT.parent / "configs/law_school/race.toml",
+        *(["--steps", 5] if smoke else []),
+    )  # fmt: skip
+    cache_folder = folder / f"cache {seed}"
+    if kind == "fair release, warm" and not cache_folder.exists():
+        watch(*words, cache_folder=cache_folder)
+    return watch(*words, cache_folder=cache_folder)
+
+
+def show_commands(runs: Runs) -> dict[str, str]:
+    """Return the page of commands, with the goals."""
+    lines = []
+    for command, own in runs.by("command").items():
+        seconds, peak, most = own.values("seconds"), max(own.values("megabytes")), COMMANDS[command]
+        median = statistics.median(seconds)
+        goal = f"{most:g}: {verdict(median <= most)}" if most else ""
+        lines.append(f"{command} | {min(seconds):.2f} | {median:.2f} | {peak:.0f} | {goal}")
+    return {"commands.md": page("fit/commands", runs, rows=lines)}
+
+
+COMMANDS_RUN = Experiment(
+    name="commands",
+    settings=tuple(map(CommandSetting, COMMANDS)),
+    run=run_command,
+    summary=show_commands,
+    smoke=tuple(CommandSetting(name) for name in COMMANDS if not name.startswith("demo")),
+    seeds=3,
+    float64=False,
+)
+
+# In this order: processes that are measured first, as a child's peak begins at its parent's.
+EXPERIMENTS = COMMANDS_RUN, TIMES, LIMITS
+
+if __name__ == "__main__":
+    main(__doc__, "fit", *EXPERIMENTS)
