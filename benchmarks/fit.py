@@ -49,7 +49,7 @@ def rows_of(table: str, seed: int = 0) -> dict[str, np.ndarray]:
     """Return encoded training and test rows of a table, as x, s and y of 0 and 1."""
     if table in NUMBERS:
         rng = np.random.default_rng(0)
-        n, p = int(table.split()[0].replace(",", "")), 100
+        n, p = int(table.split(maxsplit=1)[0].replace(",", "")), 100
         x = rng.normal(size=(n, p))
         if not table.endswith("independent"):  # of condition 100
             turn = np.linalg.qr(rng.normal(size=(p, p)))[0]
@@ -58,7 +58,7 @@ def rows_of(table: str, seed: int = 0) -> dict[str, np.ndarray]:
         y = x @ rng.normal(size=p) / 4 + 0.5 * s + rng.logistic(size=n) > 0
         train = test = x.astype(float), s, y.astype(int)
     else:
-        name = table.split(",")[0]
+        name = table.split(",", maxsplit=1)[0]
         frame, schema = sf.load_dataset(name, "race" if name == "law_school" else None)
         x, s, y = sf.encode(frame, schema)
         if table == "adult, crossed":  # pairs of categories
@@ -154,7 +154,7 @@ def show_fits(runs: Runs) -> dict[str, str]:
         goal, values = FITS.get(table), own[0].values
         met = verdict(first <= goal) if goal and method == "FairLogisticRegression" else ""
         lines.append(
-            f"{table} | {values.rows:,} × {values.inputs} | {method} | {first:.2f} | {again:.2f}"
+            f"{table} | {values.rows:,} by {values.inputs} | {method} | {first:.2f} | {again:.2f}"
             f" | {ratios} | {values.accuracy:.4f} | {values.spd:+.3f} | {met}"
         )
     return {"times.md": page("fit/times", runs, rows=lines)}
@@ -198,8 +198,8 @@ class LimitValues(NamedTuple):
 def run_limit(setting: LimitSetting, seed: int, *, smoke: bool) -> LimitValues:
     """Search for a gap, in this process."""
     from synthfair.fairness.penalties import SelectionRatePenalty
-    from synthfair.server.pooling import ridge_of
     from synthfair.surrogate.fair import GlobalProblem
+    from synthfair.surrogate.objective import ridge_of
 
     rows = rows_of(setting.table, seed)
     most = 2000 if smoke else None
@@ -339,41 +339,37 @@ def _many(folder: Path, releases: int) -> list[Path]:
 
 def run_command(setting: CommandSetting, seed: int, *, smoke: bool) -> Usage:
     """Run one process; a warm one reads what a cold one of the same repeat has compiled."""
-    command, _, kind = setting.command.partition(", ")
-    if command == "--help":
+    if setting.command == "--help":  # needs no work before
         return watch("synthfair", "--help")
-    if command == "demo":
-        return watch("synthfair", "demo", "--output", _folder() / f"demo {seed}")
-    folder = _work()
-    model, test = folder / "server" / "model.json", folder / "client_0_test.csv"
-    if command == "evaluate":
-        return watch("synthfair", "evaluate", "--model", model, "--data", test)
-    if command == "predict":
-        more = "--output", folder / "scored.csv", "--force"
-        return watch("synthfair", "predict", "--model", model, "--data", test, *more)
-    if command == "report":
-        more = "--output", folder / "report.html", "--force"
-        return watch("synthfair", "report", folder / "server", *more)
-    if kind == "surrogate":
-        return watch("synthfair.client", *_surrogate_words(folder, 0))
-    if kind == "3 surrogates":
-        return watch("synthfair.server", *_server_words(folder))
-    if command == "server":
-        paths = _many(folder, 3 if smoke else MANY)
-        return watch(
-            "synthfair.server", *paths, "--schema", folder / "schema.json", "--test", test,
-            "--max-gap", "0.05", "--output", folder / "many", "--force",
-        )  # fmt: skip
-    words = (
-        "synthfair.client", "--force", "--again", "--data", folder / "client_0_train.csv",
-        "--schema", folder / "schema.json", "--output", folder / "fair.parquet",
-        "--config", ROOT.parent / "configs/law_school/race.toml",
+    folder, many = _work(), 3 if smoke else MANY
+    model = "--model", folder / "server" / "model.json"
+    schema, test = ("--schema", folder / "schema.json"), folder / "client_0_test.csv"
+
+    def written(name: str) -> tuple[object, ...]:
+        return "--output", folder / name, "--force"
+
+    fair = (
+        "synthfair.client", "--data", folder / "client_0_train.csv", *schema, "--again",
+        *written("fair.parquet"), "--config", ROOT.parent / "configs/law_school/race.toml",
         *(["--steps", 5] if smoke else []),
     )  # fmt: skip
+    words = {
+        "client, surrogate": ("synthfair.client", *_surrogate_words(folder, 0)),
+        "server, 3 surrogates": ("synthfair.server", *_server_words(folder)),
+        "evaluate": ("synthfair", "evaluate", *model, "--data", test),
+        "predict": ("synthfair", "predict", *model, "--data", test, *written("scored.csv")),
+        "report": ("synthfair", "report", folder / "server", *written("report.html")),
+        "demo, cold": ("synthfair", "demo", *written(f"demo {seed}")),
+    }
+    if setting.command in words:
+        return watch(*words[setting.command])
+    if setting.command.startswith("server"):
+        paths, more = _many(folder, many), ("--test", test, "--max-gap", "0.05")
+        return watch("synthfair.server", *paths, *schema, *more, *written("many"))
     cache_folder = folder / f"cache {seed}"
-    if kind == "fair release, warm" and not cache_folder.exists():
-        watch(*words, cache_folder=cache_folder)
-    return watch(*words, cache_folder=cache_folder)
+    if setting.command.endswith("warm") and not cache_folder.exists():
+        watch(*fair, cache_folder=cache_folder)
+    return watch(*fair, cache_folder=cache_folder)
 
 
 def show_commands(runs: Runs) -> dict[str, str]:

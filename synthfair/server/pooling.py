@@ -37,7 +37,7 @@ from synthfair.release.reading import MAX_CELLS, fitted, read_release, require_f
 from synthfair.server.small_cells import filled
 from synthfair.server.trust import LITTLE, learn_weights
 from synthfair.surrogate.fair import GlobalProblem
-from synthfair.surrogate.objective import FrontierPoint
+from synthfair.surrogate.objective import FrontierPoint, ridge_of
 from synthfair.surrogate.weighted_table import WeightedTable
 from synthfair.trained import TrainedModel, input_names
 
@@ -641,13 +641,6 @@ def trained_model(
         gradient_norm=point.gradient_norm,
         converged=point.converged,
     )
-
-
-def ridge_of(c: float, rows: float, n_inputs: int, *, intercept: bool) -> np.ndarray:
-    """Return the ridge [n] of scikit-learn's C: 1 / (C N) an input, and none of the intercept."""
-    ridge = np.full(n_inputs, 1 / (c * rows))
-    ridge[n_inputs - intercept :] = 0.0
-    return ridge
 
 
 def _require_linear(model: Model, n_inputs: int) -> None:

@@ -14,10 +14,12 @@ from typing import cast
 import numpy as np
 
 from synthfair.config.client_settings import SurrogateConfig
-from synthfair.data.encode import Encoded, encode_records
+from synthfair.data.encode import encode_records
 from synthfair.data.schema import Schema
+from synthfair.fairness.penalties import CovariancePenalty
 from synthfair.release.format import Release
-from synthfair.surrogate.anchors import fair_model, inputs
+from synthfair.surrogate.fair import GlobalProblem
+from synthfair.surrogate.objective import Price, ridge_of
 
 MAX_RATIO = 5.0
 """The largest factor by which a record counts more, or less, than the others of its group."""
@@ -45,11 +47,15 @@ def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, 
     estimated, parts = [], []
     if not both.any():
         return release, ()
-    a = inputs(Encoded(encode_records(release.x, schema), release.s, release.y), len(schema.groups))
-    a = np.delete(a, np.s_[len(schema.encoded_names) : -1], axis=1)  # groups say nothing here
+    a = np.column_stack([encode_records(release.x, schema), np.ones(len(release.y))])
     other, mass = both[release.s], cells[both].sum(axis=0)
     balanced = weight[other] / mass[(release.y[other] > 0).astype(int)] / 2
-    theta = fair_model(a[other], release.s[other], release.y[other], balanced, rho=0.0, rates=True)
+    problem = GlobalProblem(
+        a[other], release.s[other], release.y[other], balanced,
+        CovariancePenalty(max(len(schema.groups), 2)),
+        ridge_of(1.0, weight[other].sum(), a.shape[1], intercept=True),
+    )  # fmt: skip
+    theta = problem.newton(problem.zero, Price(0.0)).theta
     for group in np.flatnonzero(has.sum(axis=1) == 1):
         y, own = 1.0 - 2.0 * has[group, 1], release.s == group
         ratio = np.clip(np.exp(y * (a[own] @ theta)), 1 / MAX_RATIO, MAX_RATIO)

@@ -20,10 +20,11 @@ from synthfair.fairness.intervals import missed_gap
 from synthfair.fairness.metrics import METRIC_OF, Metric, Scored
 from synthfair.fairness.penalties import named_penalty
 from synthfair.model import LinearModel
-from synthfair.server.pooling import compared_groupings, ridge_of, trained_model
+from synthfair.server.pooling import compared_groupings, trained_model
 from synthfair.sklearn.codebook import read_arrays, read_table
 from synthfair.sklearn.keywords import FairEstimator, as_pandas, warn
 from synthfair.surrogate.fair import GlobalProblem
+from synthfair.surrogate.objective import ridge_of
 from synthfair.surrogate.weighted_table import WeightedTable
 
 

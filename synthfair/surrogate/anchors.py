@@ -8,6 +8,8 @@ from scipy.special import expit
 
 from synthfair.data.batches import other_inputs
 from synthfair.data.encode import Encoded
+from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
+from synthfair.surrogate.objective import FairObjective, Price
 
 MOST_ROWS = 1500
 """Records that a random problem is solved on."""
@@ -15,9 +17,6 @@ MOST_ROWS = 1500
 TEMPERATURES = (1.0, 4.0)
 """Of scores in a smooth rate: the loss sees them as they are, smooth selection rates so many times.
 """
-
-STEEPNESS = 4.0
-"""Of the smooth selection rate that a problem may have."""
 
 ITERATIONS = 40
 """Of L-BFGS for a problem."""
@@ -60,45 +59,14 @@ def self_play(
             y = np.where(rng.random(len(some)) < rng.uniform(0.3, 0.7), 1.0, -1.0)
         # Of one group alone there is nothing to compare.
         rho = 10 ** rng.uniform(0, 2) * (len(np.unique(rows.s[some])) > 1)
-        rates = rng.random() < 0.7
-        theta = fair_model(a[some], rows.s[some], y, w / w.sum(), rho=rho, rates=rates)
+        kind = SelectionRatePenalty if rng.random() < 0.7 else CovariancePenalty
+        ridge = np.full(a.shape[1], 1 / a.shape[1] ** 2)
+        problem = FairObjective(a[some], rows.s[some], y, w, kind(n_groups), ridge)
+        start, options = problem.zero, {"maxiter": ITERATIONS}
+        theta = minimize(problem.slope, start, Price(rho), "L-BFGS-B", jac=True, options=options).x
         if np.linalg.norm(theta) < LONGEST:  # not where there is a not-a-number
             found[q] = theta
     return found
-
-
-def fair_model(
-    a: np.ndarray, s: np.ndarray, y: np.ndarray, w: np.ndarray, *, rho: float, rates: bool
-) -> np.ndarray:
-    """Return about the minimum of logistic loss, rho/2 times the penalty, and a small ridge.
-
-    Args:
-        a: [R, n] inputs.
-        s: [R] groups.
-        y: [R] labels, -1 or +1.
-        w: [R] weights, of sum 1.
-        rho: weight of the penalty; 0 for none.
-        rates: whether it compares smooth selection rates, or mean scores.
-    """
-    n = a.shape[1]
-    group = w * (s == np.unique(s)[:, None])
-    mass = group.sum(axis=1, keepdims=True)
-    contrast = group[1:] / mass[1:] - group[0] / mass[0] if rho else np.zeros((1, len(w)))
-    if not rates:  # the covariance of each group's indicator with the score
-        contrast = group[1:] - mass[1:] * w
-
-    def objective(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        z = a @ theta
-        rate = expit(STEEPNESS * z) if rates else z
-        slope = STEEPNESS * rate * (1 - rate) if rates else 1.0
-        gap = contrast @ rate
-        loss = w @ np.logaddexp(0.0, -y * z) + rho / 2 * gap @ gap + theta @ theta / (2 * n**2)
-        pull = -w * y * expit(-y * z) + rho * slope * (gap @ contrast)
-        return float(loss), pull @ a + theta / n**2
-
-    return minimize(
-        objective, np.zeros(n), jac=True, method="L-BFGS-B", options={"maxiter": ITERATIONS}
-    ).x
 
 
 def smooth_rates(rows: Encoded, thetas: np.ndarray, n_groups: int) -> np.ndarray:

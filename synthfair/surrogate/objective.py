@@ -80,22 +80,11 @@ class FrontierPoint(NamedTuple):
     client_gap: float = np.nan
 
 
-class CellSums(NamedTuple):
-    """Sums over rows, by cell; those of several tables add up.
-
-    Attributes:
-        mass: [cells] of the weights w.
-        values: [cells] of w g(z).
-        slopes: [cells, p] of w g'(z) a.
-        loss: of w log(1 + exp(-y z)).
-        pull: [p] its gradient.
-    """
-
-    mass: np.ndarray
-    values: np.ndarray
-    slopes: np.ndarray
-    loss: float
-    pull: np.ndarray
+def ridge_of(c: float, rows: float, n_inputs: int, *, intercept: bool) -> np.ndarray:
+    """Return the ridge [n] of scikit-learn's C: 1 / (C N) an input, and none of the intercept."""
+    ridge = np.full(n_inputs, 1 / (c * rows))
+    ridge[n_inputs - intercept :] = 0.0
+    return ridge
 
 
 @dataclass(frozen=True, eq=False)
