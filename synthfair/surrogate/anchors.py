@@ -63,7 +63,9 @@ def self_play(
         ridge = np.full(a.shape[1], 1 / a.shape[1] ** 2)
         problem = FairObjective(a[some], rows.s[some], y, w, kind(n_groups), ridge)
         start, options = problem.zero, {"maxiter": ITERATIONS}
-        theta = minimize(problem.slope, start, Price(rho), "L-BFGS-B", jac=True, options=options).x
+        theta = minimize(
+            problem.slope, start, (Price(rho),), "L-BFGS-B", jac=True, options=options
+        ).x
         if np.linalg.norm(theta) < LONGEST:  # not where there is a not-a-number
             found[q] = theta
     return found
