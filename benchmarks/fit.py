@@ -62,9 +62,9 @@ def rows_of(table: str, seed: int = 0) -> dict[str, np.ndarray]:
         frame, schema = sf.load_dataset(name, "race" if name == "law_school" else None)
         x, s, y = sf.encode(frame, schema)
         if table == "adult, crossed":  # pairs of categories
-            names = np.array(schema.encoded_names)
+            names, plain = np.array(schema.encoded_names), x
             for pair in (("education=", "occupation="), ("race=", "native_country=")):
-                one, other = (x[:, np.char.startswith(names, start)] for start in pair)
+                one, other = (plain[:, np.char.startswith(names, start)] for start in pair)
                 x = np.hstack([x, (one[:, :, None] * other[:, None, :]).reshape(len(x), -1)])
         order = np.random.default_rng(seed).permutation(len(y))
         parts = np.split(order, [round(0.7 * len(y))])

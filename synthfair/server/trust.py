@@ -107,7 +107,7 @@ def learn_weights(
     def train(m: int, w: np.ndarray, start: np.ndarray) -> tuple[GlobalProblem, np.ndarray]:
         """Return the problem m with weights w [K] of the releases, and its solution."""
         rows = pairs[m][0]
-        weighted = rows.reweighted(rows.w * (w / shares)[owner])
+        weighted = rows.changed(weight=rows.w * (w / shares)[owner])
         return weighted, weighted.newton(start, FREE).theta
 
     def outer(m: int, theta: np.ndarray) -> tuple[float, np.ndarray]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -24,8 +25,9 @@ PATH = (0.0, *(0.1 * 4.0**k for k in range(11)))
 WEIGHTS = (0.0, *np.geomspace(0.1, 1e5, 37).tolist())
 """Values of rho of a frontier."""
 
-SPARE = 0.02
-"""Share of a wanted gap that the search may leave."""
+SPARE, SURE = 0.02, 1.2
+"""Share of a wanted gap that the search may leave; and how many times the limit the gap of a part
+of the rows is, at least, where no model of all rows without a penalty is looked for."""
 
 STEEP, MOST_TRIES = 100.0, 12
 """Least weight of what is beyond a wanted gap, and most models of a search."""
@@ -37,7 +39,11 @@ TOLERANCE, ROUGH = 1e-12, 1e-6
 """Decrement g'H^-1 g, twice what the objective is above the optimum, at which Newton's method ends;
 and where starts are compared."""
 
-START_ROWS, SEARCH_ROWS = 10_000, 30_000
+PRECISION = 1e-4
+"""Norm of the gradient, in coordinates in which the Hessian is about the identity, at which L-BFGS
+ends: the objective is then within half its square of the optimum."""
+
+START_ROWS, SEARCH_ROWS = 10_000, 40_000
 """Rows on which starts are compared, and on which a gap is searched for; of more, a part."""
 
 
@@ -87,24 +93,26 @@ class GlobalProblem(FairObjective):
         values, vectors = np.linalg.eigh(hessian)
         least = 1e-9 * np.abs(values).max()
         scale = vectors / np.sqrt(np.maximum(np.abs(values), least))
+        # In units of the first gradient, as the first step of L-BFGS has the length 1.
+        unit = float(np.linalg.norm(scale.T @ self.slope(near.theta, near.price)[1])) or 1.0
 
         def objective(u: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = self.slope(near.theta + scale @ u, near.price)
-            return value, scale.T @ gradient
+            value, gradient = self.slope(near.theta + unit * (scale @ u), near.price)
+            return value / unit**2, scale.T @ gradient / unit
 
-        options = {"ftol": 0.0, "gtol": 1e-5, "maxiter": 200}
+        options = {"ftol": 0.0, "gtol": PRECISION / unit, "maxiter": 200}
         zero = np.zeros(len(near.theta))
         end = minimize(objective, zero, jac=True, method="L-BFGS-B", options=options)
-        gradient = np.linalg.solve(scale.T, end.jac)
-        converged = bool(end.jac @ end.jac <= 1e-7)
-        theta = near.theta + scale @ end.x
-        return self.point(theta, near.price, float(end.fun), gradient, converged=converged)
+        gradient, theta = end.jac * unit, near.theta + unit * (scale @ end.x)
+        converged = bool(np.linalg.norm(gradient) <= 3 * PRECISION)
+        gradient, value = np.linalg.solve(scale.T, gradient), float(end.fun) * unit**2
+        return self.point(theta, near.price, value, gradient, converged=converged)
 
     @cached_property
     def fair_by_covariance(self) -> list[np.ndarray]:
         """Solutions [p] of the same problem with the covariance as its penalty."""
         own = self.penalty
-        covariance = replace(self, penalty=CovariancePenalty(own.n_groups, own.notion, own.by))
+        covariance = self.changed(penalty=CovariancePenalty(own.n_groups, own.notion, own.by))
         ends = [self.zero]
         for rho in COVARIANCE:
             ends.append(covariance.newton(ends[-1], Price(rho), ROUGH).theta)
@@ -128,9 +136,9 @@ class GlobalProblem(FairObjective):
         """The part of many rows of which a Gram matrix is made."""
         return self.part(SEARCH_ROWS)
 
-    def reweighted(self, weight: np.ndarray) -> GlobalProblem:
-        """Return the same problem with other weights [N]; what does not depend on them is kept."""
-        problem = replace(self, weight=weight)
+    def changed(self, **fields: Any) -> GlobalProblem:
+        """Return the same rows with another penalty or other weights [N]."""
+        problem = replace(self, **fields)
         for name in ("inputs", "transposed", "products", "cell", "to_cells"):
             problem.__dict__[name] = getattr(self, name)
         return problem
@@ -180,15 +188,19 @@ class GlobalProblem(FairObjective):
         limits = np.array([np.inf if most is None else most for most in (max_gap, max_client_gap)])
         few, more = self.part(START_ROWS), self.part(SEARCH_ROWS)
         start = few.newton(few.zero, Price(0.0), ROUGH)
-        free = self.finish(start)
-        if _excess(free, limits) <= 1:
+        free = more.newton(start.theta, Price(0.0))
+        if _excess(free, limits) <= SURE and _excess(free := self.finish(free), limits) <= 1:
             return free
         rho = max(STEEP, 10 / limits.min())
         tried: list[FrontierPoint] = []
         for aim in (limits, limits / 2):
             ends: list[FrontierPoint] = []
+            begins: list[float] = []
             for theta in (start.theta, *few.fair_by_covariance):
-                ends += _search(few, theta, aim, rho)
+                first = few.newton(theta, Price(rho, *aim.tolist()), ROUGH)
+                if all(abs(first.objective - other) > ROUGH for other in begins):
+                    begins.append(first.objective)
+                    ends += _search(few, first.theta, aim, rho)
             best = _best(ends, limits)
             for stage in dict.fromkeys((more, self)):
                 ends = (
@@ -260,7 +272,10 @@ def _excess(point: FrontierPoint, limits: np.ndarray) -> float:
 
 
 def _solve(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """Return |H|^-1 v with the absolute eigenvalues of H, where rounding makes it indefinite."""
-    values, vectors = np.linalg.eigh(matrix)
+    """Return H^-1 v, with absolute eigenvalues where rounding makes H indefinite."""
+    try:
+        return cho_solve(cho_factor(matrix, lower=True), vector)
+    except LinAlgError:
+        values, vectors = np.linalg.eigh(matrix)
     size = np.abs(values)
     return vectors @ ((vector @ vectors) / np.maximum(size, 1e-12 * size.max() + 1e-300))

@@ -259,11 +259,13 @@ class FairObjective:
         if self.products is not None:
             half = (self.products @ d).reshape(p, p)
             return half + np.triu(half, 1).T
-        total = np.zeros((p, p))
+        total, root = np.zeros((p, p)), np.sqrt(np.abs(d))[:, None]
         for i in range(0, len(d), BLOCK_ROWS):
-            block, own = a[i : i + BLOCK_ROWS], d[i : i + BLOCK_ROWS, None]
-            block = _dense(block)
-            total += block.T @ (own * block)
+            here = slice(i, i + BLOCK_ROWS)
+            block = root[here] * _dense(a[here])
+            negative = block[d[here] < 0]
+            # The product of a matrix with itself takes half of another product's time.
+            total += block.T @ block - 2 * (negative.T @ negative)
         return total
 
     def hessian(
