@@ -53,7 +53,7 @@ def rows_of(table: str, seed: int = 0) -> dict[str, np.ndarray]:
         x = rng.normal(size=(n, p))
         if not table.endswith("independent"):  # of condition 100
             turn = np.linalg.qr(rng.normal(size=(p, p)))[0]
-            x = x @ (turn * np.geomspace(1, 0.1, p)) @ turn.T
+            x = x @ (turn * np.geomspace(1, 0.01, p)) @ turn.T
         s = (x[:, 0] + rng.normal(size=n) > 0).astype(int)
         y = x @ rng.normal(size=p) / 4 + 0.5 * s + rng.logistic(size=n) > 0
         train = test = x.astype(float), s, y.astype(int)

@@ -29,8 +29,8 @@ SPARE, SURE = 0.02, 1.2
 """Share of a wanted gap that the search may leave; and how many times the limit the gap of a part
 of the rows is, at least, where no model of all rows without a penalty is looked for."""
 
-STEEP, MOST_TRIES = 100.0, 12
-"""Least weight of what is beyond a wanted gap, and most models of a search."""
+STEEP, MOST_TRIES, MAX_STARTS = 100.0, 12, 2
+"""Least weight of what is beyond a wanted gap, most models of a search, and most starts of one."""
 
 COVARIANCE = (10.0, 100.0, 1000.0)
 """Weights of the covariance whose solutions are starts of a penalty that is not convex."""
@@ -194,13 +194,14 @@ class GlobalProblem(FairObjective):
         rho = max(STEEP, 10 / limits.min())
         tried: list[FrontierPoint] = []
         for aim in (limits, limits / 2):
+            price = Price(rho, *aim.tolist())
+            firsts = [
+                few.newton(theta, price, ROUGH) for theta in (start.theta, *few.fair_by_covariance)
+            ]
+            distinct = {round(first.objective / ROUGH): first.theta for first in firsts}
             ends: list[FrontierPoint] = []
-            begins: list[float] = []
-            for theta in (start.theta, *few.fair_by_covariance):
-                first = few.newton(theta, Price(rho, *aim.tolist()), ROUGH)
-                if all(abs(first.objective - other) > ROUGH for other in begins):
-                    begins.append(first.objective)
-                    ends += _search(few, first.theta, aim, rho)
+            for _, theta in sorted(distinct.items())[:MAX_STARTS]:
+                ends += _search(few, theta, aim, rho)
             best = _best(ends, limits)
             for stage in dict.fromkeys((more, self)):
                 ends = (
