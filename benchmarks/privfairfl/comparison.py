@@ -36,8 +36,8 @@ TABLES = {"adult": "sex", "dutch": "sex", "law_school": "race"}
 CLIENTS = 100
 
 LAMBDA_THETA = sf.DistillConfig().lambda_theta
-IN_ROUNDS = {"method": "dp_sgd", "rounds": 20, "batch": 50}
-"""Without an epsilon, local steps on batches and a mean: FedAvg."""
+IN_ROUNDS = {"method": "dp_sgd", "rounds": 20, "batch": 50, "group_input": True}
+"""Without an epsilon, local steps on batches and a mean: FedAvg. Published models read groups."""
 
 PRIVATE = {"clip": 1.0, "epsilon": 1.0, "delta": 1e-4}
 """Of DP-SGD, for one row of one client."""

@@ -40,7 +40,7 @@ class Settings(TypedDict, total=False):
         local_steps: fedavg: steps of a user in a round. Default: 5.
         momentum: fedavg: share of its last movement that the server adds. Default: 0.
         hidden: Widths of a network's hidden layers; none for a linear model.
-        group_input: Whether the model sees the sensitive attribute. Default: true.
+        group_input: Whether the model reads the sensitive attribute. Default: false.
         notion: Rates that must not differ by group. Default: statistical_parity.
         alpha: Most by which rates may differ. Default: 0.02; 0.01 of fair_sgd, two_phase.
         also: fpfl, mmdm: further attributes, by column, that are constrained likewise.

@@ -17,9 +17,9 @@ from synthfair.compare.federation import Federation, Fitted, pooled
 from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.config.server_settings import ServerConfig
 from synthfair.config.target import Target
-from synthfair.data.batches import in_memory
+from synthfair.data.batches import in_memory, other_inputs
 from synthfair.data.encode import Encoded
-from synthfair.distill.problem import make_penalty, make_rows
+from synthfair.distill.problem import make_penalty
 from synthfair.errors import InputError, refusal, require
 from synthfair.evaluation import Evaluation, evaluate_scores
 from synthfair.fairness.metrics import Scored
@@ -40,10 +40,10 @@ from synthfair.federated import (
 )
 from synthfair.federated.fedavg import safe_rate
 from synthfair.federated.refine import refine_model
-from synthfair.model import LinearModel, Params, Rows
 from synthfair.release.format import Release, file_bytes
 from synthfair.server.pooling import compared_groupings, pool_and_train
-from synthfair.surrogate.fair_training import train_fair
+from synthfair.surrogate.fair import GlobalProblem
+from synthfair.surrogate.objective import ridge_of
 from synthfair.surrogate.weighted_table import WeightedTable
 from synthfair.trained import TrainedModel
 
@@ -72,7 +72,8 @@ class RoundOptions(NamedTuple):
 
     Attributes:
         given: settings by their keys, of which each method takes those that it reads; method,
-            notion, alpha and seed are those of the comparison. If None, some that suit the method.
+            notion, alpha, group_input and seed are those of the comparison. If None, some that suit
+            the method.
         assignment: how training rows become users; if None, the clients are the users.
 
     Example:
@@ -107,6 +108,7 @@ class RoundOptions(NamedTuple):
             "method": method,
             "notion": config.notion,
             "alpha": 0.5 if free else 1.0 / config.rho_o,
+            "group_input": config.group_input,
             "seed": config.seed,
             **(own.unconstrained if free else {}),
         }
@@ -175,7 +177,7 @@ def refine(
         _users(federation, config),
         _penalty(federation, config),
         rho=config.rho_o,
-        lambda_theta=config.lambda_theta,
+        c=_asked(config).C,
         exchanges=EXCHANGES,
     )
     scores = tuple(model.scores(part.x, part.s) for part in federation.test)
@@ -202,10 +204,15 @@ def train_on_surrogates(
     releases: Mapping[str, Release], federation: Federation, config: DistillConfig
 ) -> Fitted:
     """With the model and penalty of the settings."""
-    names = "penalty", "notion", "temperature", "lambda_theta", "intercept", "groups_by"
-    asked = ServerConfig(rho=config.rho_o, **{name: getattr(config, name) for name in names})
+    asked = _asked(config)
     model = pool_and_train(releases, federation.schema, asked)
     return _uploaded(model, releases, federation, asked.asked)
+
+
+def _asked(config: DistillConfig) -> ServerConfig:
+    """Return the problem over all clients; its ridge is the server's, not that of releases."""
+    names = "penalty", "notion", "temperature", "intercept", "group_input", "groups_by"
+    return ServerConfig(rho=config.rho_o, **{name: getattr(config, name) for name in names})
 
 
 def _uploaded(
@@ -221,19 +228,19 @@ def _uploaded(
 
 
 def central(federation: Federation, config: DistillConfig) -> Fitted:
-    """The same model, loss and penalty on all clients' real rows in one place: the ceiling."""
-    params, converged = _trained(pooled(federation.train), federation, config)
+    """The server's problem on all clients' real rows in one place: the ceiling."""
+    theta, converged = _trained(pooled(federation.train), federation, config)
     cost = _all_rows(federation, config)
-    return _linear([params] * len(federation.test), converged, cost, federation, config)
+    return _linear([theta] * len(federation.test), converged, cost, federation, config)
 
 
 def local(federation: Federation, config: DistillConfig) -> Fitted:
     """Each client alone: trained on its own rows, used on its own test rows."""
-    params, converged = zip(
+    thetas, converged = zip(
         *(_trained(part, federation, config) for part in federation.train), strict=True
     )
-    cost = Communication(len(params), 0, 0)
-    return _linear(params, all(converged), cost, federation, config)
+    cost = Communication(len(thetas), 0, 0)
+    return _linear(thetas, all(converged), cost, federation, config)
 
 
 def constant(federation: Federation, config: DistillConfig) -> Fitted:  # noqa: ARG001
@@ -262,9 +269,7 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fit
     }[config.notion]
     rows, eps = pooled(federation.train), 1.0 / max(config.rho_o, 1.0)
     plain = config.model_copy(update={"intercept": False})  # scikit-learn adds its own
-    inputs = np.asarray(_rows(rows, federation, plain).a)
-    # The ridge of synthfair.model.regularized_loss, in scikit-learn's units.
-    c = inputs.shape[1] ** 2 / (config.lambda_theta * len(inputs))
+    c, inputs = _asked(config).C, _inputs(rows, federation, plain)
     model = LogisticRegression(C=c, fit_intercept=config.intercept, max_iter=1000)
     mitigator = reductions.ExponentiatedGradient(
         model, parity(difference_bound=eps), eps=eps, nu=EQUILIBRIUM
@@ -273,7 +278,7 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fit
         warnings.simplefilter("ignore", DeprecationWarning)
         mitigator.fit(inputs, (rows.y > 0).astype(int), sensitive_features=rows.s)
     decisions = (
-        mitigator.predict(np.asarray(_rows(part, federation, plain).a), random_state=config.seed)
+        mitigator.predict(_inputs(part, federation, plain), random_state=config.seed)
         for part in federation.test
     )
     return Fitted(
@@ -284,29 +289,26 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fit
     )
 
 
-def _trained(real: Encoded, federation: Federation, config: DistillConfig) -> tuple[Params, bool]:
-    """The linear model with the penalty, and whether its training converged."""
-    solution = train_fair(
-        _rows(real, federation, config),
-        config.lambda_theta,
-        config.rho_o,
-        model=LinearModel(),
-        penalty=_penalty(federation, config),
-    )
-    return solution.params, bool(solution.converged)
+def _trained(
+    real: Encoded, federation: Federation, config: DistillConfig
+) -> tuple[np.ndarray, bool]:
+    """Return the linear model with the penalty, and whether its training converged."""
+    (n, d), penalty = (a := _inputs(real, federation, config)).shape, _penalty(federation, config)
+    ridge = ridge_of(_asked(config).C, n, d, intercept=config.intercept)
+    point = GlobalProblem(a, real.s, real.y, np.ones(n), penalty, ridge).solve(config.rho_o)
+    return point.theta, point.converged
 
 
 def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
     """The penalty of the settings; small combinations of several attributes are merged."""
     rows = pooled(federation.train)
     table = WeightedTable(*rows, np.ones(len(rows.y)))
-    settings = ServerConfig(notion=config.notion, groups_by=config.groups_by)
-    by, _ = compared_groupings(table, federation.schema, settings)
+    by, _ = compared_groupings(table, federation.schema, _asked(config))
     return make_penalty(config, n_groups=federation.n_groups, by=by)
 
 
 def _linear(
-    params: Sequence[Params],
+    thetas: Sequence[np.ndarray],
     converged: bool,
     cost: Communication,
     federation: Federation,
@@ -314,22 +316,23 @@ def _linear(
 ) -> Fitted:
     """Linear models, one for the test rows of each client."""
     scores = (
-        np.asarray(LinearModel().scores(own, _rows(part, federation, config).a))
-        for own, part in zip(params, federation.test, strict=True)
+        _inputs(part, federation, config) @ theta
+        for theta, part in zip(thetas, federation.test, strict=True)
     )
     asked = Target(by="weight", amounts=(config.rho_o,))
     return Fitted(tuple(scores), converged, cost, asked)
 
 
-def _rows(part: Encoded, federation: Federation, config: DistillConfig) -> Rows:
-    return make_rows(part, n_groups=federation.n_groups, intercept=config.intercept)
+def _inputs(part: Encoded, federation: Federation, config: DistillConfig) -> np.ndarray:
+    n_read = federation.n_groups if config.group_input else 1
+    others = other_inputs(part.s, n_groups=n_read, intercept=config.intercept)
+    return np.column_stack([part.x, others.T])
 
 
 def _users(federation: Federation, config: DistillConfig) -> Users:
     """The clients with their training rows."""
-    rows = _rows(pooled(federation.train), federation, config)
-    a, s, y = map(np.asarray, rows[:3])
-    return make_users(a, s, y, federation.user)
+    rows = pooled(federation.train)
+    return make_users(_inputs(rows, federation, config), rows.s, rows.y, federation.user)
 
 
 def _all_rows(federation: Federation, config: DistillConfig) -> Communication:
@@ -340,13 +343,17 @@ def _all_rows(federation: Federation, config: DistillConfig) -> Communication:
 
 
 def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted:
-    """FedAvg with the same model, loss and penalty, and momentum on the server (FedAvgM)."""
+    """FedAvg with the same model, loss and penalty, and momentum on the server (FedAvgM).
+
+    The ridge is the server's, but for holding the intercept, too.
+    """
     clients = _users(federation, config)
+    rows, n_inputs = len(federation.user), clients.a.shape[1]
     algorithm = FedAvg(
-        LogisticRegression(clients.a.shape[1]),
+        LogisticRegression(n_inputs),
         penalty=_penalty(federation, config),
         rho=config.rho_o,
-        lambda_theta=config.lambda_theta,
+        lambda_theta=n_inputs**2 / (_asked(config).C * rows),
         momentum=MOMENTUM,
     )
     algorithm = replace(algorithm, learning_rate=float(safe_rate(algorithm, clients)))
@@ -354,8 +361,8 @@ def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted
     run = engine.run(algorithm, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
     upload = engine.report_size(algorithm, clients)[1]
     cost = Communication(len(clients), FEDAVG_ROUNDS, upload * len(clients) * FEDAVG_ROUNDS)
-    params = [run.state.params] * len(federation.test)
-    return _linear(params, run.history.settled, cost, federation, config)
+    thetas = [np.asarray(run.state.params)] * len(federation.test)
+    return _linear(thetas, run.history.settled, cost, federation, config)
 
 
 def in_rounds(

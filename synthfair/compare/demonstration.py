@@ -35,7 +35,7 @@ SURROGATE = SurrogateConfig(k_min=10)
 """Settings of the surrogates. The table is small: with the default k_min of 50 the city would hide
 how often its groups are refused."""
 
-SHARED = ("penalty", "notion", "temperature", "lambda_theta", "intercept")
+SHARED = ("penalty", "notion", "temperature", "intercept", "group_input")
 """Settings of fairness that clients choose for fair releases, and the server for surrogates."""
 
 

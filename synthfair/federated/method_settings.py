@@ -74,7 +74,7 @@ class TrainConfig(Settings):
     Attributes:
         method: its name; fpfl, if none is given.
         hidden: widths of a network's hidden layers; none for a linear model.
-        group_input: whether the model sees the sensitive attribute.
+        group_input: whether the model reads the sensitive attribute.
         rounds: in all.
         learning_rate: eta, of a step.
         seed: of everything random; the same seed gives the same bytes.
@@ -93,7 +93,7 @@ class TrainConfig(Settings):
 
     method: Any = "fpfl"  # each method has a literal of its own
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(), strict=False, max_length=20)
-    group_input: bool = True
+    group_input: bool = False
     rounds: Count = 500
     learning_rate: Positive = 0.5
     seed: int = Seed

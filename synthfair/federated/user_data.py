@@ -206,7 +206,7 @@ def make_user_data(
 ) -> UserData:
     """Gives encoded rows to users, with the inputs that the model of a configuration sees.
 
-    These are the features, the group unless it must not, and a 1 for linear models; networks have
+    These are the features, the group where it reads that, and a 1 for linear models; networks have
     intercepts of their own.
 
     Args:
