@@ -16,7 +16,7 @@ import numpy as np
 import synthfair
 from synthfair.config.server_settings import ServerConfig
 from synthfair.config.target import Target
-from synthfair.data.encode import Encoded, encode_own, encode_own_inputs, in_pandas
+from synthfair.data.encode import Clipping, Encoded, encode_inputs, encode_own, in_pandas
 from synthfair.data.schema import GroupNames, Schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
@@ -151,10 +151,10 @@ def evaluate(
 
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
-        >>> inputs = (*schema.encoded_names, "white=1", "(intercept)")
+        >>> inputs = (*schema.encoded_names, "(intercept)")
         >>> model = sf.TrainedModel(
         ...     schema=schema, version="0", loss="logistic", intercept=True, inputs=inputs,
-        ...     theta=(0.0,) * 38 + (1.0,), gradient_norm=None, converged=None,
+        ...     theta=(0.0,) * 37 + (1.0,), gradient_norm=None, converged=None,
         ... )
         >>> overall = sf.evaluate(model, table, sf.ServerConfig(resamples=10)).overall
         >>> round(overall["accuracy"].value, 3), overall["spd"].value
@@ -193,7 +193,9 @@ def encode_tests(
         if isinstance(table, Encoded):
             encoded[name] = table
         elif without:
-            x, s = encode_own_inputs(table, schema, source=str(source), others=False)
+            clipping, own = Clipping(), {"source": str(source), "others": False}
+            x, s = encode_inputs(table, schema, clipping=clipping, **own)
+            clipping.warn(str(source))
             encoded[name] = Encoded(x, s, np.full(len(s), np.nan))
         else:
             encoded[name] = encode_own(table, schema, source=str(source))

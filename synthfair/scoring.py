@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from synthfair.data.encode import Clipping, encode_inputs, tidied
+from synthfair.data.encode import Clipping, tidied
 from synthfair.data.schema import Schema, shown
 from synthfair.errors import InputError
 from synthfair.trained import TrainedModel
@@ -30,7 +30,8 @@ def predict(
 ) -> pd.DataFrame:
     """Return score, probability and decision of each row; labels may be absent from the table.
 
-    Columns that the schema does not know are left alone. A UserWarning names each column of which
+    Columns that the schema does not know are left alone; so are those of groups, which may be
+    absent, unless the model reads them or decides by group. A UserWarning names each column of which
     more than a twentieth lies outside the schema's bounds, and is clipped.
 
     Args:
@@ -59,10 +60,10 @@ def predict(
     Example:
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
-        >>> inputs = (*schema.encoded_names, "white=1", "(intercept)")
+        >>> inputs = (*schema.encoded_names, "(intercept)")
         >>> model = sf.TrainedModel(
         ...     schema=schema, version="0", loss="logistic", intercept=True, inputs=inputs,
-        ...     theta=(1.0,) + (0.0,) * 37 + (-0.5,), gradient_norm=None, converged=None,
+        ...     theta=(1.0,) + (0.0,) * 36 + (-0.5,), gradient_norm=None, converged=None,
         ... )
         >>> scored = sf.predict(model, table, reference=model.middle)
         >>> scored.columns[:4].tolist()
@@ -72,16 +73,14 @@ def predict(
     """
     import pandas as pd
 
-    schema, ids, seen = model.schema_, None, clipping or Clipping()
+    schema, ids = model.schema_, None
     table = tidied(table, schema.missing_values)
     if unknown := [name for name in keep if name not in table.columns]:
         raise InputError(f"{source}: column to keep {unknown[0]!r}: the table has no such column")
     kept = {name: table[name].to_numpy() for name in keep}
     if id_column is not None:
         ids, table = take_ids(table, id_column, schema, source=source, rows_before=rows_before or 0)
-    x, s = encode_inputs(table, schema, source=source, rows_before=rows_before, clipping=seen)
-    if clipping is None:
-        seen.warn(source)
+    x, s = model.encode(table, source=source, rows_before=rows_before, clipping=clipping)
     score = model.scores(x, s)
     selected = model.decide(score, s, ids)
     negative, positive = schema.decided
@@ -144,7 +143,7 @@ def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: s
     """
     total, rows = np.zeros(len(model.theta)), 0
     for rows_before, part in _with_starts(parts, source):
-        encoded = encode_inputs(part, model.schema_, source=source, rows_before=rows_before)
+        encoded = model.encode(part, source=source, rows_before=rows_before, clipping=Clipping())
         total += model.rows(*encoded).sum(axis=0)
         rows += len(part)
     return total / rows

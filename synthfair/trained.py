@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.config.rules import STRICT
 from synthfair.data.bases import Steps
-from synthfair.data.encode import encode_own_inputs, expand
+from synthfair.data.encode import Clipping, encode_inputs, expand, in_pandas
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as
 from synthfair.errors import InputError, refusal, require
 from synthfair.files import parse_json, read_bytes, validated, write_json
@@ -121,22 +121,25 @@ class TrainedModel(BaseModel):
         return self.decision.probabilities(scores, s)
 
     def predict(self, table: pd.DataFrame) -> np.ndarray:
-        """[N] the decision for each row, a value of the label; see :func:`synthfair.predict`.
+        """Return the decision [N] for each row, a label's value; see :func:`synthfair.predict`.
+
+        No column of groups is needed, unless the model reads it or decides by group.
 
         Raises:
             InputError: the table does not fit the schema; or decisions are drawn by coins, which
                 need the ids of :func:`synthfair.predict`.
         """
-        x, s = encode_own_inputs(table, self.schema_, source="table")
+        x, s = self.encode(table)
         negative, positive = self.schema_.decided
         return np.where(self.decide(self.scores(x, s), s), positive, negative)
 
     def __repr__(self) -> str:
         """Its schema's name, size and loss, in a line."""
         layers = f", {len(self.hidden)} hidden layers" if self.hidden else ""
+        reads = f", reads {self.schema_.sensitive_name}" if self.group_input else ""
         by_group = ", decides by group" if self.decision else ""
         name, n, solved = self.schema_.name, len(self.inputs), f"converged={self.converged}"
-        return f"TrainedModel({name}, {n} inputs{layers}, {self.loss}{by_group}, {solved})"
+        return f"TrainedModel({name}, {n} inputs{reads}{layers}, {self.loss}{by_group}, {solved})"
 
     def __str__(self) -> str:
         """Return the same."""
@@ -158,6 +161,38 @@ class TrainedModel(BaseModel):
             raise InputError(
                 f"histogram: groups {list(histogram.groups)}: must be {list(self.schema_.groups)}"
             )
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether a decision takes the row's group: the model reads it, or decides by group."""
+        return self.group_input or self.decision is not None
+
+    def encode(
+        self,
+        table: pd.DataFrame,
+        *,
+        source: str = "table",
+        rows_before: int | None = None,
+        clipping: Clipping | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return X [N, d] and s [N] of a table's rows, labelled or not, as decisions take them.
+
+        Unless decisions take groups, their columns may be absent, and s is 0. Arguments as of
+        :func:`synthfair.encode`; without ``clipping``, a warning names what is clipped much.
+
+        Raises:
+            InputError: the table does not fit the schema, or has no column of groups.
+        """
+        table, seen, needed = in_pandas(table), clipping or Clipping(), self.needs_groups
+        names = {str(name).strip() for name in table.columns}
+        if needed and (missing := [one for one in self.schema_.attributes if one not in names]):
+            why = "reads it to decide" if self.group_input else "decides by group"
+            raise InputError(f"{source}: column {missing[0]!r} is missing; the model {why}")
+        given = {"source": source, "rows_before": rows_before, "groups": needed}
+        x, s = encode_inputs(table, self.schema_, clipping=seen, **given)
+        if clipping is None:
+            seen.warn(source)
+        return x, s
 
     @property
     def sha256(self) -> str:

@@ -181,7 +181,7 @@ def encode(
         >>> float(encoded.x.min()), float(encoded.x.max())
         (0.0, 1.0)
     """
-    table = _tidied_rows(table, schema, source, need_label=True)
+    table = _tidied_rows(table, schema, source)
     rows = table[table[schema.label].notna()]
     if rows.empty and rows_before is None:
         raise InputError(f"{source}: no row has a label")
@@ -202,16 +202,6 @@ def encode_own(table: pd.DataFrame, schema: Schema, *, source: str) -> Encoded:
     """
     clipping = Clipping()
     encoded = encode(table, schema, source=source, clipping=clipping)
-    clipping.warn(source)
-    return encoded
-
-
-def encode_own_inputs(
-    table: pd.DataFrame, schema: Schema, *, source: str, others: bool = True
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return what :func:`encode_inputs` does, with the warnings of :func:`encode_own`."""
-    clipping = Clipping()
-    encoded = encode_inputs(table, schema, source=source, clipping=clipping, others=others)
     clipping.warn(source)
     return encoded
 
@@ -272,13 +262,16 @@ def encode_inputs(
     rows_before: int | None = None,
     clipping: Clipping | None = None,
     others: bool = True,
+    groups: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X [N, d] and s [N] of all rows, labelled or not; raises as :func:`encode`.
 
-    Columns that the schema does not know are left alone, unless no ``others`` are allowed.
+    Columns that the schema does not know are left alone, unless no ``others`` are allowed. Without
+    ``groups`` their columns are left alone, too, and s is 0.
     """
-    table = _tidied_rows(table, schema, source, need_label=False, others=others)
-    return _inputs(table, schema, source, rows_before, clipping)
+    optional = {schema.label, *(() if groups else schema.attributes)}
+    table = _tidied_rows(table, schema, source, optional=optional, others=others)
+    return _inputs(table, schema, source, rows_before, clipping, groups=groups)
 
 
 def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
@@ -374,6 +367,8 @@ def _inputs(
     source: str,
     rows_before: int | None,
     clipping: Clipping | None = None,
+    *,
+    groups: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return features and groups of a tidied table."""
     # Features side by side: numbers scaled to [0, 1], categories one-hot.
@@ -407,11 +402,11 @@ def _inputs(
         clipping.rows += len(table)
 
     # The groups; of several attributes, those of the last change first.
-    groups = np.zeros(len(table), int)
-    for name in schema.attributes:
+    s = np.zeros(len(table), int)
+    for name in schema.attributes if groups else ():
         column = schema.categorical(name)
-        groups = groups * len(column.categories) + _positions(table[name], column, refuse)
-    return expand(x, schema), groups
+        s = s * len(column.categories) + _positions(table[name], column, refuse)
+    return expand(x, schema), s
 
 
 def in_pandas(table: Any) -> Any:
@@ -456,12 +451,17 @@ def labelled(table: Any, schema: Schema) -> pd.DataFrame:
 
 
 def _tidied_rows(
-    table: Any, schema: Schema, source: str, *, need_label: bool, others: bool = False
+    table: Any,
+    schema: Schema,
+    source: str,
+    *,
+    optional: Collection[str] = (),
+    others: bool = False,
 ) -> pd.DataFrame:
     """Return a table tidied. Raises InputError: no rows, or other columns than the schema's."""
     table = tidied(table, schema.missing_values, schema.columns)
     for name in schema.columns:
-        if name not in table.columns and (need_label or name != schema.label):
+        if name not in table.columns and name not in optional:
             raise InputError(
                 f"{source}: column {name!r} is missing; schema {schema.name!r} needs it"
             )

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from synthfair.data.encode import encode_own_inputs, in_pandas
+from synthfair.data.encode import in_pandas
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,18 +42,22 @@ def to_pipeline(model: TrainedModel) -> Pipeline:
     encoder = FunctionTransformer(
         _model_inputs, kw_args={"model": model}, feature_names_out=_input_names
     )
-    columns = [*schema.features, *schema.attributes]
-    return Pipeline([("encode", encoder.fit(pd.DataFrame(columns=columns))), ("model", classifier)])
+    encoder.fit(pd.DataFrame(columns=_columns(model)))
+    return Pipeline([("encode", encoder), ("model", classifier)])
+
+
+def _columns(model: TrainedModel) -> list[str]:
+    schema = model.schema_
+    return [*schema.features, *(schema.attributes if model.group_input else ())]
 
 
 def _model_inputs(table: pd.DataFrame, model: TrainedModel) -> np.ndarray:
     """[N, n] what the model reads of raw columns, without the 1 of the intercept."""
     if not isinstance(table := in_pandas(table), pd.DataFrame):
         raise InputError(
-            f"X: {type(table).__name__}; must be a DataFrame of the columns"
-            f" {[*model.schema_.features, *model.schema_.attributes]}"
+            f"X: {type(table).__name__}; must be a DataFrame of the columns {_columns(model)}"
         )
-    inputs = model.rows(*encode_own_inputs(table, model.schema_, source="X"))
+    inputs = model.rows(*model.encode(table, source="X"))
     return inputs[:, : len(model.theta) - model.intercept]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 
-from synthfair.data.encode import encode_inputs, encode_records
+from synthfair.data.encode import encode_records
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
 from synthfair.report.figures import COLORS, MISSING, STYLE, can_draw, svg_text
@@ -131,7 +131,7 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
         reference, drawn = model.middle, shapes(model)
         parts, spread, ends = {name: one.score for name, one in drawn.items()}, np.ptp, (0.0, 1.0)
     else:
-        x, s = encode_inputs(table, model.schema_)
+        x, s = model.encode(table)
         reference = model.rows(x, s).mean(axis=0)
         drawn, parts = shapes(model, reference), model.contributions(x, s, reference)[1]
         behind = _behind(model, table, x)

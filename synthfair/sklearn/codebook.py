@@ -67,9 +67,8 @@ class Codebook(NamedTuple):
         features = self.schema.features
         if other := set(features) ^ set(table.columns):
             raise InputError(f"X: columns {sorted(other)}: must be those of fit, {list(features)}")
-        attributes, clipping = self.schema.attributes, Clipping()
-        any_group = table.assign(**{name: self.schema.groups_of(name)[0] for name in attributes})
-        values, _ = encode_inputs(any_group, self.schema, source="X", clipping=clipping)
+        clipping = Clipping()
+        values, _ = encode_inputs(table, self.schema, source="X", clipping=clipping, groups=False)
         warn_of(clipping)
         return values
 
