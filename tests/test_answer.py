@@ -372,10 +372,9 @@ def test_next_to_a_constant_there_is_no_yes(fair, tmp_path):
 def test_evaluate_begins_with_it_too():
     schema = make_schema()
     model = sf.TrainedModel(
-        schema=schema, version="0", loss="logistic", intercept=True, inputs=(
-            *schema.encoded_names, "town=b", "(intercept)"),
-        theta=(0.0,) * (len(schema.encoded_names) + 1) + (-1.0,), gradient_norm=None,
-        converged=None,
+        schema=schema, version="0", loss="logistic", intercept=True,
+        inputs=(*schema.encoded_names, "(intercept)"),
+        theta=(0.0,) * len(schema.encoded_names) + (-1.0,), gradient_norm=None, converged=None,
     )  # fmt: skip
     evaluation = sf.evaluate(model, make_table(400), sf.ServerConfig(max_gap=0.05, resamples=10))
     found = evaluation_sentence(evaluation, sf.ServerConfig(max_gap=0.05))
@@ -383,6 +382,31 @@ def test_evaluate_begins_with_it_too():
         "Not usable: it decides like one label for everybody (selects 0 of 400)"
     )
     assert "No penalty was needed" not in found
+
+
+def test_a_model_that_reads_the_group_says_so(fair, tmp_path):
+    """By its settings, wherever they stand; in the sentence, and on the page of the run."""
+    run = json.loads((fair / "metrics.json").read_text())
+    config = run["config"]["client_0"]
+    surrogate = {"client_0": sf.SurrogateConfig().model_dump(mode="json")}
+    server = sf.ServerConfig().model_dump(mode="json")
+    train = {"method": "fedavg", "seed": 0, "group_input": False}
+    for i, (changes, own) in enumerate([
+        ({"config": {"client_0": config}}, config),
+        ({"config": surrogate, "server": server}, server),
+        ({"config": {}, "train": train}, train),
+    ]):  # fmt: skip
+        for reads in (False, True):
+            own["group_input"] = reads
+            folder = edited(fair, tmp_path / f"{i} {reads}", **changes)
+            found = asked([folder]).sentence
+            assert ("The model reads the group to decide. Accuracy" in found) is reads
+            write_report([folder], page := tmp_path / "page.html", force=True)
+            words = f"; the model {'reads' if reads else 'does not read'} the group;"
+            assert words in page.read_text()
+    thresholds = {"notion": "statistical_parity", "alpha": 0.1}
+    folder = edited(fair, tmp_path / "by", config={}, decision=thresholds)
+    assert "The model reads the group to decide." in asked([folder]).sentence
 
 
 def test_groups_that_training_left_out_are_in_the_sentence(fair, tmp_path):

@@ -31,10 +31,10 @@ EPSILON = 1.0
 
 def make_model(schema=None, step=-0.5):
     schema = schema or make_schema()
-    names = input_names(schema, intercept=True)
+    names = input_names(schema, intercept=True, group_input=True)
     theta = {"income": 1.0, "town=b": step, "(intercept)": -0.3}
     return TrainedModel(
-        schema=schema, version="0", loss="logistic", intercept=True, inputs=names,
+        schema=schema, version="0", loss="logistic", intercept=True, inputs=names, group_input=True,
         theta=tuple(theta.get(name, 0.0) for name in names), gradient_norm=0.0, converged=True,
     )  # fmt: skip
 

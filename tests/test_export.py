@@ -4,6 +4,7 @@ import json
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import make_schema, make_table
 from sklearn.base import clone
@@ -168,6 +169,9 @@ class TestScikitLearn:
     def test_it_predicts_the_same_from_raw_columns(self, model):
         pipeline, scored = model.to_sklearn(), predict(model, ROWS)
         assert (pipeline.predict(ROWS) == scored["decision"]).all()
+        if not model.group_input:
+            pd.testing.assert_frame_equal(predict(model, ROWS.drop(columns="town")), scored)
+            assert (pipeline.predict(ROWS.drop(columns="town")) == scored["decision"]).all()
         np.testing.assert_allclose(pipeline.decision_function(ROWS), scored["score"], rtol=1e-12)
         chance = 1 / (1 + np.exp(-scored["score"]))
         np.testing.assert_allclose(pipeline.predict_proba(ROWS)[:, 1], chance, rtol=1e-12)
@@ -216,6 +220,8 @@ class TestScikitLearn:
             pipeline.predict(ROWS.assign(home="castle"))
         with pytest.raises(InputError, match="X: ndarray; must be a DataFrame of the columns"):
             pipeline.predict(ROWS.to_numpy())
+        with pytest.raises(InputError, match="X: column 'town' is missing; the model reads it"):
+            pipeline.predict(ROWS.drop(columns="town"))
 
 
 def test_a_package_that_is_not_there_is_named(monkeypatch):

@@ -18,7 +18,7 @@ def release(schema):
 
 
 def model(schema):
-    inputs = (*schema.encoded_names, "town=b", "(intercept)")
+    inputs = (*schema.encoded_names, "(intercept)")
     theta = tuple(map(float, range(len(inputs))))
     return sf.TrainedModel(
         schema=schema,

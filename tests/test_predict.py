@@ -9,17 +9,26 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_table
-from test_decision import fair_model
+from test_decision import CERTAIN, fair_model
 from test_trained import some_model
 
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.data import tables
 from synthfair.data.tables import read_stream
+from synthfair.postprocess import GroupDecision
 
 TABLE = make_table(n=50).assign(note=['a "quoted"\nnote, of two lines'] * 25 + ["plain"] * 25)
 MODEL = some_model().model_copy(
     update={"schema_": some_model().schema_.model_copy(update={"ignored": ("note",)})}
+)
+
+BLIND = MODEL.model_copy(
+    update={
+        "group_input": False,
+        "inputs": tuple(name for name in MODEL.inputs if name != "town=b"),
+        "theta": MODEL.theta[:-2] + MODEL.theta[-1:],
+    }
 )
 
 
@@ -178,7 +187,8 @@ def test_rows_are_counted_over_parts(folder, monkeypatch, capsys):
     [
         (b"", "standard input: has no rows"),
         (b"income,age,home,town\n", "standard input: has no rows"),
-        (b"income,age\n1,2\n", "column 'home' is missing"),
+        (b"income,age,town\n1,2,a\n", "column 'home' is missing"),
+        (b"income,age,home\n1,20,own\n", "column 'town' is missing; the model reads it to decide"),
         (b"income,age,home,town\n\n2,20\n", "row 1: Expected 4 columns, got 2"),
         (b"income,income\n1,2\n", "column 'income' appears more than once"),
         (b"income,age,home,town\n1,20,\xff\xfe,a\n", "cannot read as CSV"),
@@ -208,6 +218,43 @@ def test_a_reader_that_has_seen_enough_is_no_error(folder):
         done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         assert len(done.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize("data", ["none.csv", "none.parquet", "-"])
+def test_a_model_that_does_not_read_the_group_needs_no_column_of_it(
+    folder, monkeypatch, capsys, data
+):
+    """What stands there, if it is there, changes nothing, however the table is given."""
+    sf.write_model(BLIND, "model.json")
+    expected, none = sf.predict(BLIND, TABLE, reference=BLIND.middle), TABLE.drop(columns="town")
+    for town in ("a", "b", "elsewhere", None):
+        for table in (none, TABLE.assign(town=town)):
+            found = sf.predict(BLIND, table, reference=BLIND.middle)
+            pd.testing.assert_frame_equal(found, expected)
+            assert (BLIND.predict(table) == expected["decision"]).all()
+    none.to_csv("none.csv", index=False)
+    none.to_parquet("none.parquet")
+    piped = io.TextIOWrapper(io.BytesIO((folder / "none.csv").read_bytes()))
+    monkeypatch.setattr(sys, "stdin", piped)
+    assert predict("--data", data, "--explain", "--reference", "none.csv") == 0
+    found = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    np.testing.assert_allclose(found["score"], expected["score"])
+    assert "contribution of town" not in found
+
+
+def test_a_model_that_needs_the_group_says_why():
+    none = TABLE.drop(columns="town")
+    decision = GroupDecision(**CERTAIN)
+    for model, why in (
+        (MODEL, "reads it to decide"),
+        (BLIND.model_copy(update={"decision": decision}), "decides by group"),
+    ):
+        for ask in (model.predict, lambda table, model=model: sf.predict(model, table)):
+            with pytest.raises(
+                sf.InputError, match=f"^table: column 'town' is missing; the model {why}$"
+            ):
+                ask(none)
+    assert ("reads town" in repr(MODEL), "reads town" in repr(BLIND)) == (True, False)
 
 
 class TestExplain:

@@ -309,4 +309,5 @@ def evaluate(
         if output and output.name == "metrics.json":
             page = output.with_name("report.html")
             following = command("report", output.parent, "--output", page)
-    conclude(evaluation_sentence(evaluation, config), filter(None, [output]), following)
+    said = evaluation_sentence(evaluation, config, reads=trained_model.needs_groups)
+    conclude(said, filter(None, [output]), following)

@@ -141,6 +141,7 @@ def sentence(
     constant: float = nan,
     unusable: str | None = None,
     left_out: Sequence[str] = (),
+    reads: bool = False,
 ) -> str:
     """Return whether a model is fair enough and at what cost, in a sentence for terminal and page.
 
@@ -160,6 +161,7 @@ def sentence(
         constant: accuracy of the more frequent label for everybody.
         unusable: that the model decides so, of :func:`one_label`; None where it does not.
         left_out: names of groups that training left out of the comparison.
+        reads: whether a decision takes the group.
 
     Example:
         >>> from synthfair.fairness.metrics import Metric
@@ -203,6 +205,8 @@ def sentence(
             parts.append(f"Without a penalty {plain.gap.value:.{digits}f}.")
     if left_out:
         parts.append(f"The releases have too few rows of {' and '.join(left_out)} to compare.")
+    if reads:
+        parts.append("The model reads the group to decide.")
     parts = [unusable, *parts] if unusable else parts
     if isnan(accuracy.value):
         return " ".join([*parts, "Accuracy is not known without labels."])
@@ -223,8 +227,10 @@ def run_sentence(folder: Path) -> str:
     return answer(overview).sentence
 
 
-def evaluation_sentence(evaluation: Evaluation, config: ServerConfig) -> str:
-    """The :func:`sentence` on a model of which nothing but an evaluation is known."""
+def evaluation_sentence(
+    evaluation: Evaluation, config: ServerConfig, *, reads: bool = False
+) -> str:
+    """Return the :func:`sentence` on a model of which nothing but an evaluation is known."""
     parts, metric = evaluation.groupings, METRIC_OF[config.notion]
     by = tuple(config.groups_by or [*parts][-1:]) if parts else ()
     least = max(config.min_group_rows, FEW_ROWS if by else 0)
@@ -240,6 +246,7 @@ def evaluation_sentence(evaluation: Evaluation, config: ServerConfig) -> str:
         other_limit=config.asked.other_limit,
         constant=evaluation.constant_accuracy,
         unusable=one_label(rates),
+        reads=reads,
     )
 
 
@@ -351,6 +358,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         constant=subject.constant,
         unusable=unusable,
         left_out=subject.runs[0].metrics.left_out,
+        reads=subject.runs[0].reads_groups,
     )
     name = f"{subject.name} (best of {len(rivals)})" if len(rivals) > 1 else subject.name
     return Headline(

@@ -76,6 +76,11 @@ class Result(NamedTuple):
         return settings
 
     @property
+    def reads_groups(self) -> bool:
+        """Whether a decision takes the group: the model reads it, or decides by group."""
+        return any(self.settings.get("group_input", ())) or self.metrics.decision is not None
+
+    @property
     def epsilon(self) -> float | None:
         """The largest of all users or clients; None where one of them has no guarantee."""
         if whole := self.metrics.guarantee:
