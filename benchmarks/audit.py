@@ -24,7 +24,7 @@ files of rows drawn anew from the population, each with half of all targets (Car
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -50,7 +50,7 @@ from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.surrogate import make
 from synthfair.surrogate.levels import Columns
 
-KINDS = {"surrogate": sf.SurrogateConfig, "fair": sf.DistillConfig}
+KINDS = {"surrogate": sf.SurrogateConfig, "fair": partial(sf.DistillConfig, group_input=True)}
 """Kinds of files, and their settings."""
 
 ROWS, FILES, DELTA, CONFIDENCE = 600, 64, 1e-6, 0.99

@@ -30,11 +30,11 @@ NEAR, STEP = 0.01, 2.0**-16
 """Of a whole number; and of the grid on which features are summed: to so much a value is read."""
 
 CONFIGS: dict[str, ReleaseConfig] = {
-    "fair": sf.DistillConfig(),
-    "fair labels = copy": sf.DistillConfig(labels="copy"),
+    "fair": sf.DistillConfig(group_input=True),
+    "fair labels = copy": sf.DistillConfig(labels="copy", group_input=True),
     "surrogate": sf.SurrogateConfig(),
     "surrogate --k-min 10": sf.SurrogateConfig(k_min=10),
-    "fair --epsilon 1": sf.DistillConfig(epsilon=1.0, delta=1e-6, start="middle"),
+    "fair --epsilon 1": sf.DistillConfig(epsilon=1.0, delta=1e-6, start="middle", group_input=True),
     "surrogate --epsilon 1 --k-min 10": sf.SurrogateConfig(epsilon=1.0, delta=1e-6, k_min=10),
 }
 """By kind of file, and flags or keys of the client; delta is 1e-6."""

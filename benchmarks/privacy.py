@@ -79,6 +79,7 @@ def randomised_response(
 def config_of(task: str, **changes: int) -> sf.DistillConfig:
     """Without an epsilon."""
     path = ROOT.parent / "configs" / TASKS[task][-1]
+    changes |= {"group_input": False}
     return load_settings(sf.DistillConfig, path, changes, leave_out={WITHOUT_EPSILON})
 
 

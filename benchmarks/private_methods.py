@@ -163,7 +163,7 @@ def noise_of_parts(epsilon: float) -> tuple[float, float]:
 def dp_sgd(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
     """The package's DP-SGD, one client with all rows; the noise follows from the split's seed."""
     clients, (of_moment, of_gradient) = federation(cut), noise_of_parts(epsilon)
-    real = weighted(pooled(clients.train)).rows(n_groups=clients.n_groups)
+    real = weighted(pooled(clients.train)).rows(n_groups=1)
     a, s, y = map(np.asarray, real[:3])
     # Sums of inputs by group. A column adds at most 1 to a row's square, as do group and intercept.
     longest = (len(clients.schema.features) + 2) ** 0.5
@@ -178,7 +178,7 @@ def dp_sgd(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
     )  # fmt: skip
     users = make_users(a, s, y, np.zeros(len(y)))
     done = engine.run(method, users, Cohorts.everyone(1), rounds=1, seed=cut.seed)
-    test = weighted(pooled(clients.test)).rows(n_groups=clients.n_groups)
+    test = weighted(pooled(clients.test)).rows(n_groups=1)
     return (np.asarray(test.a @ method.params(done.state)) > 0).astype(float)
 
 

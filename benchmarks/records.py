@@ -177,9 +177,7 @@ def linear(
         config = sf.ServerConfig.model_validate({"penalty": name, "rho": rho})
         model = sf.pool_and_train(sent.releases, clients.schema, config)
         return (model.scores(test.x, test.s) > 0).astype(float), model.converged
-    train, tested = (
-        weighted(part).rows(n_groups=clients.n_groups) for part in (pooled(clients.train), test)
-    )
+    train, tested = (weighted(part).rows(n_groups=1) for part in (pooled(clients.train), test))
     problem = sf.surrogate.GlobalProblem(
         train, PENALTIES[name], "statistical_parity", clients.n_groups, LAMBDA_THETA
     )

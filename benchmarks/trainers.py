@@ -60,7 +60,7 @@ def run_trainer(setting: TrainerSetting, seed: int, *, smoke: bool) -> AccuracyS
     rows, clients = given_rows(cut, setting.rows, smoke=smoke), federation(cut)
     classifier = TRAINERS[setting.trainer](rows)
     classifier.fit(rows.a, rows.y)
-    a = np.asarray(weighted(pooled(clients.test)).rows(n_groups=clients.n_groups).a)
+    a = np.asarray(weighted(pooled(clients.test)).rows(n_groups=1).a)
     decided = np.asarray(classifier.decision_function(a)) > 0
     return AccuracySpd(*(round(one, 6) for one in accuracy_and_spd(clients, decided * 1.0)))
 
@@ -74,13 +74,13 @@ def given_rows(cut: Cut, kind: str, *, smoke: bool) -> sf.Rows:
         config = distill_config(cut.seed, **({"steps": 5} if smoke else {}))
         releases = [sf.distill_table(one, clients.schema, config).release for one in parts]
         parts = tuple(sf.Encoded(one.x, one.s, one.y) for one in releases)
-    return weighted(pooled(parts)).rows(n_groups=clients.n_groups)
+    return weighted(pooled(parts)).rows(n_groups=1)
 
 
 def distill_config(seed: int, **changes: int) -> sf.DistillConfig:
     """That of configs/ for Dutch."""
     path = ROOT.parent / "configs/dutch/gender.toml"
-    settings: dict[str, float] = {**changes, "seed": seed, "rho_o": RHO}
+    settings: dict[str, float] = {**changes, "seed": seed, "rho_o": RHO, "group_input": False}
     return load_settings(sf.DistillConfig, path, settings, leave_out={WITHOUT_EPSILON})
 
 

@@ -109,7 +109,7 @@ def make_parity_problem(
     table: str, notion: ParityNotion, seed: int, hidden: tuple[int, ...] = HIDDEN
 ) -> ParityProblem:
     """One table, notion and split: 20 % of each client's rows are for the test."""
-    rows, schema = load_dataset(table)
+    rows, schema = load_dataset("dutch_numbers" if table == "dutch" else table)
     parts = partition(rows, clients=CLIENTS[notion], seed=seed, test_fraction=0.2)
     clients = federate(parts, schema)
     own = pooled(clients.train)

@@ -204,7 +204,7 @@ def pool_of(parts: Sequence[sf.Encoded], max_gap: float | None) -> Pool:
     """Real rows in place of surrogates."""
     rows, config, penalty = pooled(parts), sf.ServerConfig(), sf.SelectionRatePenalty()
     return Pool(
-        WeightedTable(*rows, np.ones(len(rows.y))).rows(n_groups=2), {"all": slice(None)},
+        WeightedTable(*rows, np.ones(len(rows.y))).rows(n_groups=1), {"all": slice(None)},
         name_of(sf.LinearModel()), True, config.lambda_theta, "statistical_parity", 2, penalty,
         max_gap=max_gap,
     )  # fmt: skip

@@ -166,12 +166,12 @@ def run_unreliable(setting: UnreliableSetting, seed: int, *, smoke: bool) -> Unr
     x, s, y = here.test
     if defence in ("central", "constant"):
         rows = weighted(sf.encode(pd.concat(here.clients), here.schema))
-        n_groups, model = len(here.schema.groups), sf.LinearModel()
+        model = sf.LinearModel()
         scores = np.full(len(y), rows.y.mean())
         if defence == "central":
-            given = rows.rows(n_groups=n_groups), LAMBDA_THETA, RHO
+            given = rows.rows(n_groups=1), LAMBDA_THETA, RHO
             theta = train_fair(*given, model=model, penalty=PENALTIES[ASKED[kind]]).params
-            scores = model.scores(theta, weighted(here.test).rows(n_groups=n_groups).a)
+            scores = model.scores(theta, weighted(here.test).rows(n_groups=1).a)
         values = {}
     else:
         sent = setting._replace(defence="")  # the same, whatever is done with them

@@ -158,11 +158,11 @@ def test_private_moments_are_of_the_same_groups_as_penalties(notion):
 
 
 def model_of(schema):
-    names = input_names(schema, intercept=True)
+    names = input_names(schema, intercept=True, group_input=True)
     theta = np.random.default_rng(1).normal(size=len(names))
     return TrainedModel(
         schema=schema, version="0", loss="linear, logistic loss", intercept=True, inputs=names,
-        theta=tuple(theta.tolist()), gradient_norm=0.0, converged=True,
+        group_input=True, theta=tuple(theta.tolist()), gradient_norm=0.0, converged=True,
     )  # fmt: skip
 
 

@@ -168,6 +168,36 @@ def test_single_precision_agrees_with_double():
     np.testing.assert_allclose(single.history.objective, double.history.objective, rtol=1e-3)
 
 
+@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
+def test_the_files_bytes_do_not_depend_on_how_groups_are_coded(tmp_path, penalty):
+    """Unless the model reads them; what is penalised is the size of a gap, the same either way."""
+    rows, found = encode(TABLE, SCHEMA), []
+    for reads in (False, True):
+        for s in (rows.s, 1 - rows.s):
+            given = {"penalty": penalty, "group_input": reads, "steps": 20}
+            release = distil(rows._replace(s=s), **given).release
+            assert release.header.own_columns == ("(group)", "(label)")[1 - reads :]
+            found.append(sf.write_release(release, tmp_path / "r.parquet"))
+    assert found[0] == found[1]
+    assert len({*found}) == 3
+
+
+def test_a_model_decides_alike_whatever_the_group_unless_it_is_to_read_it():
+    other = TABLE.assign(town=TABLE.town.map({"a": "b", "b": "a"}))
+    for reads in (False, True):
+        parts = [distil(TABLE.iloc[i::2], group_input=reads).release for i in (0, 1)]
+        model = sf.pool_and_train(parts, SCHEMA)
+        assert model.group_input == reads
+        assert ("town=b" in model.inputs) == reads
+        theta = np.asarray(model.theta)
+        assert len(theta) == len(SCHEMA.encoded_names) + 1 + reads
+        scores = [model.scores(*encode(table, SCHEMA)[:2]) for table in (TABLE, other)]
+        assert np.array_equal(*scores) != reads
+    blind = distil(TABLE.iloc[::2]).release
+    with pytest.raises(InputError, match="group_input, lambda_theta.*clients must agree"):
+        sf.pool_and_train([blind, parts[0]], SCHEMA)
+
+
 def test_more_than_two_groups():
     settings = {"notion": "equalized_odds", "penalty": "selection_rate"}
     settings |= {"rho_s": 1.0, "group_input": True}

@@ -13,7 +13,7 @@ from synthfair.distill.problem import make_problem
 RUNS = {
     "law_school/race": ("law_school", "race", 2, 0.885, 0.06),
     "law_school/gender": ("law_school", "male", 2, 0.885, 0.06),
-    "dutch/gender": ("dutch", "sex", 4, 0.785, 0.10),
+    "dutch/gender": ("dutch_numbers", "sex", 4, 0.785, 0.10),
 }
 
 

@@ -59,7 +59,7 @@ def test_two_categories_share_one_column():
 
 def test_the_paper_counts_11_inputs():
     assert len(dataset_schema("law_school").encoded_names) == 10  # and the sensitive attribute
-    assert len(dataset_schema("dutch").encoded_names) == 10
+    assert len(dataset_schema("dutch_numbers").encoded_names) == 10
 
 
 def test_with_sensitive_turns_the_old_one_into_a_feature():

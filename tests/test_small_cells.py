@@ -71,7 +71,7 @@ def test_the_model_is_no_longer_certain_of_a_group(releases):
         z = test.y[small] * model.scores(test.x[small], test.s[small])
         return np.logaddexp(0, -z).mean()
 
-    config = sf.ServerConfig(rho=0.0)
+    config = sf.ServerConfig(rho=0.0, group_input=True)
     full = make_pool(releases, SCHEMA, config)
     assert set(full.estimated) == {"c0", "c1"}
     weight = np.array(full.rows.weight)

@@ -18,10 +18,10 @@ from synthfair.trained import Layer, TrainedModel, input_names, read_model, writ
 
 def some_model(n_groups=2, intercept=True):
     schema = make_schema(n_groups)
-    names = input_names(schema, intercept=intercept)
+    names = input_names(schema, intercept=intercept, group_input=True)
     theta = np.random.default_rng(0).normal(size=len(names))
     return TrainedModel(
-        schema=schema, version="0", loss="l", intercept=intercept, inputs=names,
+        schema=schema, version="0", loss="l", intercept=intercept, inputs=names, group_input=True,
         theta=tuple(theta.tolist()), gradient_norm=0.0, converged=True,
     )  # fmt: skip
 

@@ -107,7 +107,7 @@ def config_of(n_synthetic: int, steps: int) -> sf.DistillConfig:
     metric of the Hessian.
     """
     size = {"labels": "copy"} if n_synthetic == ALL_ROWS else {"n_synthetic": n_synthetic}
-    given = {"intercept": False, "start": "normal", "inner_tolerance": 1e-7}
+    given = {"intercept": False, "start": "normal", "inner_tolerance": 1e-7, "group_input": True}
     return sf.DistillConfig.model_validate(given | size | {"steps": steps})
 
 

@@ -59,7 +59,7 @@ class Task:
 TASKS = {
     "law_school_race": Task("law_school", "race", 2, 8319, 800, 8.0),
     "law_school_gender": Task("law_school", "male", 2, 8319, 800, 16.0),
-    "dutch_gender": Task("dutch", "sex", 4, 12084, 1200, 4.0),
+    "dutch_gender": Task("dutch_numbers", "sex", 4, 12084, 1200, 4.0),
 }
 
 FAITHFUL = {
@@ -134,6 +134,7 @@ def config_of(cell: TableCell, **changes: Any) -> sf.DistillConfig:
     if cell.size == "train" and cell.recipe == "faithful":
         size = {"labels": "copy"}
     common = {"lambda_x": 1e-4, "temperature": task.temperature, "rho_o": cell.rho_o}
+    common |= {"group_input": True}  # as in the paper, of whose inputs the group is one
     return sf.DistillConfig.model_validate(common | recipe | size | changes)
 
 

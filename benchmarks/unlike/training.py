@@ -118,12 +118,12 @@ def constant(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
 def trained(table: WeightedTable, weight: Weight, clients: Federation) -> Scores:
     """The server's part on weighted rows."""
     test, start = pooled(clients.test), time.perf_counter()
-    model, n_groups = sf.LinearModel(), clients.n_groups
-    rows, penalty = table.rows(n_groups=n_groups), PENALTIES[weight.penalty]
+    model = sf.LinearModel()
+    rows, penalty = table.rows(n_groups=1), PENALTIES[weight.penalty]
     solution = train_fair(rows, LAMBDA_THETA, weight.rho, model=model, penalty=penalty)
     converged = bool(solution.converged)
     seconds = time.perf_counter() - start
-    a = weighted(test).rows(n_groups=n_groups).a
+    a = weighted(test).rows(n_groups=1).a
     scores = np.asarray(model.scores(solution.params, a))
     return Scores(scores, seconds=seconds, converged=converged)
 

@@ -58,8 +58,7 @@ def client(
     rows, stop it. A surrogate is drawn from rounded sums, and no record of it is made from a row.
 
         python -m synthfair.client --data DIR/client_0_train.csv \
-            --schema DIR/schema.json --config configs/law_school/race.toml \
-            --output DIR/client_0.parquet
+            --schema DIR/schema.json --output DIR/client_0.parquet
 
     For unlike clients: weighted records that stand in for the table; fairness over all clients is
     then chosen at the server, and settings of fairness are not given here:

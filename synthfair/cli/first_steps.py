@@ -22,7 +22,7 @@ Table = Annotated[
     str,
     Parameter(
         help="loanapp, law_school, dutch, adult or bank, with _additive at the end by a schema with"
-        " basis functions; or a file, CSV or Parquet."
+        " basis functions; dutch_numbers, whose codes are numbers; or a file, CSV or Parquet."
     ),
 ]
 Sensitive = Annotated[

@@ -84,6 +84,7 @@ ADDITIVE = "_additive"
 """End of the name of the same rows by a schema with basis functions."""
 
 SOURCES |= {name + ADDITIVE: files for name, files in SOURCES.items()}
+SOURCES["dutch_numbers"] = SOURCES["dutch"]
 
 
 def load_dataset(
@@ -96,7 +97,8 @@ def load_dataset(
 
     Args:
         name: loanapp, law_school, dutch, adult or bank; or with ``_additive`` at the end, the same
-            rows by a schema with basis functions.
+            rows by a schema with basis functions; or dutch_numbers, whose codes are numbers, as in
+            Wu et al. (2024).
         sensitive: the sensitive attribute, or several; the schema's own if not given.
 
     Returns:
