@@ -4,15 +4,22 @@ import math
 import re
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from comparison import same_plot, same_text, words_and_points
+from conftest import make_schema, make_table
 
 from benchmarks import figure2, findings, harness, reproduction, two_phase
+from benchmarks.distilling import prepare
 from benchmarks.harness import RESULTS
 from benchmarks.runs import NO_MEAN, Mean, Run, Runs
 from benchmarks.table2 import covariance
+from benchmarks.table2.cells import TASKS, TableCell, config_of
 from benchmarks.table2.pages import cells_beaten, of_curves, smaller_gap
 from benchmarks.two_phase import PhaseSetting, PhaseValues
+from synthfair.config.loading import load_release_config
+from synthfair.data.datasets import configs_folder, dataset_schema
+from synthfair.data.encode import encode
 
 PARTS = [(name, one) for name in harness.NAMES for one in harness.experiments(name)]
 
@@ -199,6 +206,30 @@ class Spd(NamedTuple):
     """What a run gives."""
 
     spd: float
+
+
+def test_the_published_setting_is_that_of_the_paper():
+    """Covariance, a ridge of 1e-3 (1e-4 in figure 2), and inputs x and s, in whose order theta is."""
+    kept = {"penalty": "covariance", "lambda_theta": 1e-3, "lambda_x": 1e-4, "group_input": True}
+    cell = TableCell("faithful", "single_shot", "dutch_gender", "small", 10.0)
+    config = config_of(cell, n_synthetic=16)
+    assert kept | {"intercept": False, "rho_s": 0.0} <= config.model_dump()
+    files = [
+        configs_folder() / f"{name}.toml"
+        for name in ("dutch/gender", "law_school/race", "law_school/gender")
+    ]
+    for path in files:
+        assert kept.items() <= load_release_config(path)[0].model_dump().items()
+    (heat,) = {config_of(one.cell, **one.changes).lambda_theta for one in figure2.FIGURE2.settings}
+    assert heat == 1e-4
+    table = make_table()
+    problem = prepare(encode(table, make_schema()), config)
+    np.testing.assert_array_equal(problem.others, [problem.s])
+    assert set(np.asarray(problem.s)) == {0, 1}
+    real = problem.objective.rows
+    np.testing.assert_array_equal(real.a[:, -1], real.s)
+    # In the paper's numbers: 10 features of Dutch, and the sensitive attribute.
+    assert {len(dataset_schema(task.dataset).encoded_names) for task in TASKS.values()} == {10}
 
 
 def test_central_training_does_not_reach_the_published_gap_on_dutch():
