@@ -93,13 +93,14 @@ def objective(real, theta, config, n_groups, loss=logistic):
 
 
 @pytest.mark.parametrize(
-    ("penalty", "notion", "loss"),
+    ("penalty", "notion", "loss", "reads"),
     [
-        *((penalty, notion, logistic) for penalty in ("covariance", "selection_rate") for notion in STRATA),
-        ("covariance", "equalized_odds", squared_hinge),
+        *((penalty, notion, logistic, True) for penalty in ("covariance", "selection_rate") for notion in STRATA),
+        ("covariance", "equalized_odds", squared_hinge, True),
+        ("covariance", "equalized_odds", logistic, False),
+        ("selection_rate", "statistical_parity", logistic, False),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("reads", [True, False])
 def test_without_noise_and_clipping_theta_minimises_the_plain_objective(
     penalty, notion, loss, reads
 ):
