@@ -185,7 +185,7 @@ def test_surrogates_of_the_plain_schema_train_models_with_any_bases(tmp_path):
     assert schema.plain.hash == plain.hash
     releases = sf.read_releases([tmp_path / "a.parquet"], schema)
     model = sf.pool_and_train(releases, schema, sf.ServerConfig(rho=0.0))
-    assert len(model.theta) == len(schema.encoded_names) + 2
+    assert len(model.theta) == len(schema.encoded_names) + 1
     # Nor do those of a schema with bases, whose levels end at steps.
     alone = schema.model_copy(update={"interactions": None})
     sf.write_release(sf.distill_table(table, alone, config).release, tmp_path / "c.parquet")

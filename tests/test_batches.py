@@ -37,7 +37,7 @@ def test_other_inputs_are_an_indicator_of_each_group_but_the_first_and_one():
 def test_a_problem_of_gathered_rows_is_that_of_the_table():
     everything = encode(make_table(n=120), make_schema())
     config = DistillConfig(n_synthetic=24, start="normal")
-    gathered = gather(everything, n_groups=2, intercept=True)
+    gathered = gather(everything, n_groups=1, intercept=True)
     one, other = (make_problem(r, config, n_groups=2) for r in (everything, gathered))
     np.testing.assert_array_equal(one.start, other.start)
     np.testing.assert_array_equal(one.objective.rows.a, other.objective.rows.a)
@@ -60,8 +60,8 @@ def test_rows_that_pad_a_problem_do_not_count(notion):
 def test_a_release_is_compared_on_the_real_rows_alone():
     real = encode(make_table(n=121), make_schema())
     objective = make_problem(real, DistillConfig(n_synthetic=24), n_groups=2).objective
-    thetas = np.random.default_rng(0).normal(size=(2, len(objective.columns)))
-    a = np.column_stack([real.x, real.s, np.ones(121)])
+    thetas = np.random.default_rng(1).normal(size=(2, len(objective.columns)))
+    a = np.column_stack([real.x, np.ones(121)])
     selected = a @ thetas.T > 0
     gaps = [abs(one[real.s == 1].mean() - one[real.s == 0].mean()) for one in selected.T]
     share = (real.y > 0).mean()

@@ -29,7 +29,7 @@ STRATA = {
 
 
 def private(**settings):
-    defaults = {"epsilon": 1.0, "delta": 1e-5, "n_synthetic": 24, "steps": 60}
+    defaults = {"epsilon": 1.0, "delta": 1e-5, "n_synthetic": 24, "steps": 60, "group_input": True}
     return DistillConfig(**defaults | settings)
 
 
@@ -51,7 +51,7 @@ def penalty_of(config, n_groups):
 
 def ask(real, schema, config, loss=logistic, noise=silent):
     guarantee = make_guarantee(config, schema)
-    kinds = {"intercept": True, "loss": loss, "source": noise}
+    kinds = {"intercept": True, "loss": loss, "source": noise, "group_input": config.group_input}
     return PrivateQueries(real, schema, guarantee, **kinds), guarantee
 
 
@@ -65,15 +65,14 @@ def fitted(real, schema, config, loss=logistic, noise=silent):
     )
 
 
-def inputs(real, n_groups):
-    return np.column_stack(
-        [real.x, real.s[:, None] == np.arange(1, n_groups), np.ones(len(real.y))]
-    )
+def inputs(real, config, n_groups):
+    groups = real.s[:, None] == np.arange(1, n_groups if config.group_input else 1)
+    return np.column_stack([real.x, groups, np.ones(len(real.y))])
 
 
 def gaps(real, theta, config, n_groups):
     """Covariances, or gaps of smooth selection rates, straight from their definitions."""
-    z = inputs(real, n_groups) @ theta
+    z = inputs(real, config, n_groups) @ theta
     for labels in STRATA[config.notion]:
         among = np.isin(real.y, labels)
         for group in range(1 if n_groups == 2 else 0, n_groups):
@@ -87,25 +86,30 @@ def gaps(real, theta, config, n_groups):
 
 def objective(real, theta, config, n_groups, loss=logistic):
     """F with the ridge of the private fit, in NumPy."""
-    margin = real.y * (inputs(real, n_groups) @ theta)
+    margin = real.y * (inputs(real, config, n_groups) @ theta)
     penalty = config.rho_o / 2 * sum(gap**2 for gap in gaps(real, theta, config, n_groups))
     ridge = config.lambda_theta / (2 * len(theta) ** 2) * theta @ theta
     return NUMPY[loss](margin).mean() + penalty + ridge
 
 
 @pytest.mark.parametrize(
-    ("penalty", "notion", "loss"),
+    ("penalty", "notion", "loss", "reads"),
     [
-        *((penalty, notion, logistic) for penalty in ("covariance", "selection_rate") for notion in STRATA),
-        ("covariance", "equalized_odds", squared_hinge),
+        *((penalty, notion, logistic, True) for penalty in ("covariance", "selection_rate") for notion in STRATA),
+        ("covariance", "equalized_odds", squared_hinge, True),
+        ("covariance", "equalized_odds", logistic, False),
+        ("selection_rate", "statistical_parity", logistic, False),
     ],
 )  # fmt: skip
-def test_without_noise_and_clipping_theta_minimises_the_plain_objective(penalty, notion, loss):
+def test_without_noise_and_clipping_theta_minimises_the_plain_objective(
+    penalty, notion, loss, reads
+):
     schema = make_schema(3)
     real = encode(make_table(300, n_groups=3), schema)
     config = private(
-        notion=notion, penalty=penalty, epsilon=100, private_steps=600, lambda_theta=0.1, clip=1e6
-    )
+        notion=notion, penalty=penalty, epsilon=100, private_steps=600, lambda_theta=0.1, clip=1e6,
+        group_input=reads,
+    )  # fmt: skip
     theta = fitted(real, schema, config, loss).theta
     slope = approx_fprime(theta, lambda t: objective(real, t, config, 3, loss), 1e-7)
     assert np.linalg.norm(slope) < 1e-4

@@ -84,7 +84,7 @@ def test_steps_do_not_depend_on_how_many_follow(problem):
 @pytest.mark.parametrize(("start", "same"), [("range", True), ("normal", False)])
 def test_nothing_but_the_objective_sees_real_rows(problem, start, same):
     """Other rows behind the same F change nothing; the normal start, which reads them, is caught."""
-    config, ends = DistillConfig(n_synthetic=24, steps=5, start=start), []
+    config, ends = DistillConfig(n_synthetic=24, steps=5, start=start, group_input=True), []
     for seed in (0, 1):
         real = encode(make_table(n=100 + seed, seed=seed), make_schema())
         other = make_problem(real, config, n_groups=2)

@@ -348,7 +348,7 @@ class TestEngine:
 
 
 @pytest.mark.usefixtures("public_tables")
-@pytest.mark.parametrize("name", ["dutch", "law_school"])
+@pytest.mark.parametrize("name", ["dutch_numbers", "law_school"])
 def test_honest_refinements_of_public_tables_are_answered(name):
     """As shipped, split over four clients, from zeros to the optimum: there is nothing to merge."""
     table, schema = sf.load_dataset(name)

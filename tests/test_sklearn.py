@@ -165,7 +165,7 @@ def test_training_on_the_synthetic_rows_gives_the_model_that_they_were_made_for(
 def test_weights_regularise_as_the_rows_were_made_for(distilled):
     """C = 1 and w stand for 1 / (lambda_theta / n^2) in the mean over M rows."""
     distiller, _ = distilled
-    n = 2 + 1 + 1
+    n = 2 + 1
     assert distiller.sample_weight_.sum() == pytest.approx(n**2 / distiller.lambda_theta)
 
 
