@@ -298,9 +298,10 @@ def test_a_gap_that_is_met_already_costs_nothing():
 
 
 def test_where_nothing_meets_a_gap_the_least_is_returned():
+    """The covariance sees no decisions."""
     problem = loans(CovariancePenalty())
     found = problem.meet(1e-4)
-    assert 1e-4 < found.gap < 0.02
+    assert 1e-4 < found.gap <= problem.solve(0.0).gap / 2
 
 
 @pytest.mark.parametrize("limits", [(None, 0.1), (0.1, 0.3), (0.02, 0.1)])
