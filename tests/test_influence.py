@@ -120,9 +120,7 @@ def test_among_many_it_is_nearly_that_of_training_again():
 def test_of_surrogates_it_is_nearly_that_of_training_again(asked):
     """At the price of a gap that was found with them all."""
     config, tables = sf.SurrogateConfig(k_min=10), [make_table(1000, seed=k) for k in range(12)]
-    releases = {
-        f"c{k}": sf.distill_table(t, SCHEMA, config).release for k, t in enumerate(tables)
-    }
+    releases = {f"c{k}": sf.distill_table(t, SCHEMA, config).release for k, t in enumerate(tables)}
     asks = sf.ServerConfig(penalty="selection_rate", **asked)
     pooled = make_pool(releases, SCHEMA, asks)
     trained, point = train_pool(pooled, SCHEMA)

@@ -104,7 +104,9 @@ PRICES = Price(0.0), Price(3.0), Price(50.0, 0.01, 0.02)
 
 def derivatives(function):
     """A function that returns its value, gradient and Hessian; compiled."""
-    return jax.jit(lambda *args: (function(*args), *(d(function)(*args) for d in (jax.grad, jax.hessian))))
+    return jax.jit(
+        lambda *args: (function(*args), *(d(function)(*args) for d in (jax.grad, jax.hessian)))
+    )
 
 
 def close(found, expected):
@@ -270,12 +272,18 @@ def invented(n, penalty=None, clients=0, seed=0):
 
 
 @pytest.mark.parametrize(
-    ("n", "notion"), [(400, "statistical_parity"), *((4000, notion) for notion in LABELS)]
+    ("n", "penalty"),
+    [
+        (400, SelectionRatePenalty()),
+        (4000, CovariancePenalty()),
+        (4000, SelectionRatePenalty(3)),
+        *((4000, SelectionRatePenalty(2, notion)) for notion in LABELS),
+    ],
 )
 @pytest.mark.parametrize("limit", [0.1, 0.05])
-def test_a_wanted_gap_is_met_and_hardly_more(n, notion, limit):
+def test_a_wanted_gap_is_met_and_hardly_more(n, penalty, limit):
     """Rates of few rows are steps: one row more of the smallest group and label is let pass."""
-    problem = invented(n, SelectionRatePenalty(2, notion))
+    problem = invented(n, penalty)
     found, row = problem.meet(limit), 1 / np.bincount(problem.cell).min()
     assert problem.solve(0.0).gap > limit
     assert found.converged
@@ -285,7 +293,11 @@ def test_a_wanted_gap_is_met_and_hardly_more(n, notion, limit):
 def test_of_models_that_meet_it_the_most_accurate_is_returned(monkeypatch):
     problem, tried = invented(400), []
     point = GlobalProblem.point
-    keep = lambda *args, **named: tried.append(point(*args, **named)) or tried[-1]  # noqa: E731
+
+    def keep(*args, **named):
+        tried.append(point(*args, **named))
+        return tried[-1]
+
     monkeypatch.setattr(GlobalProblem, "point", keep)
     found = problem.meet(0.1)
     met = [each.accuracy for each in tried if each.gap <= 0.1]
@@ -301,7 +313,7 @@ def test_where_nothing_meets_a_gap_the_least_is_returned():
     """The covariance sees no decisions."""
     problem = loans(CovariancePenalty())
     found = problem.meet(1e-4)
-    assert 1e-4 < found.gap <= problem.solve(0.0).gap / 2
+    assert 1e-4 < found.gap < problem.solve(0.0).gap
 
 
 @pytest.mark.parametrize("limits", [(None, 0.1), (0.1, 0.3), (0.02, 0.1)])
@@ -352,8 +364,7 @@ def hard(name):
 @pytest.mark.parametrize("penalty", [CovariancePenalty, SelectionRatePenalty])
 @pytest.mark.parametrize(
     "name",
-    "separable, no ridge, collinear, one label in a group, an empty group, large units,"
-    " weights of zero".split(", "),
+    ["separable", "no ridge", "collinear", "one label in a group", "an empty group", "large units", "weights of zero"],
 )
 def test_hard_cases_converge(name, penalty):
     a, s, y, weight, ridge = hard(name)
@@ -371,7 +382,9 @@ def test_many_rows_are_solved_by_way_of_a_part(monkeypatch):
     monkeypatch.setattr(fair, "START_ROWS", 500)
     monkeypatch.setattr(fair, "SEARCH_ROWS", 1000)
     few = problem.part(1000)
-    np.testing.assert_allclose(np.bincount(few.cell, few.w), problem.mass)  # of each group and label
+    np.testing.assert_allclose(
+        np.bincount(few.cell, few.w), problem.mass
+    )  # of each group and label
     assert len(few.y) == pytest.approx(1000, abs=4)
     found = invented(4000)
     solved, met = found.solve(5.0), found.meet(0.1)

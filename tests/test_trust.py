@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.optimize
 from conftest import make_schema, make_table
-from test_attributes import SCHEMA as SEVERAL
 from scipy.optimize import minimize
+from test_attributes import SCHEMA as SEVERAL
 from test_influence import some_pool
 
 import synthfair as sf
@@ -107,9 +107,11 @@ def test_weights_minimise_all_three_terms_and_have_their_gradient(penalty, group
         return outer(rows.weight * (w / shares)[owner]) + w @ alone + mu * w @ np.log(w / target)
 
     asked = []
-    keep = lambda function, *args, **named: asked.append(function) or minimize(  # noqa: E731
-        function, *args, **named
-    )
+
+    def keep(function, *args, **named):
+        asked.append(function)
+        return minimize(function, *args, **named)
+
     monkeypatch.setattr(trust, "minimize", keep)
     parts = {k: slice(*np.searchsorted(owner, [k, k + 1])) for k in range(4)}
     named = {"rho": rho, "n_features": 2, "groupings": groupings}
