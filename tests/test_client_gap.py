@@ -1,23 +1,18 @@
 """A client's own gap: asked for at the server, and told of each client."""
 
 import json
-from dataclasses import dataclass
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.errors import InputError
-from synthfair.model import Rows
 from synthfair.release.format import write_release
 from synthfair.report.page import write_report
 from synthfair.report.results import read_results
-from synthfair.server import influence, serve
+from synthfair.server import serve
 from synthfair.server.pooling import make_pool, train_pool
-from synthfair.surrogate import train_fair
 
 SCHEMA, CONFIG = make_schema(), sf.SurrogateConfig(k_min=5)
 WIDE = {"max_influence": 1e3, "max_spd_influence": 2.0, "resamples": 5}
@@ -102,40 +97,6 @@ def test_what_cannot_be_asked_is_refused(releases):
         sf.ServerConfig(rho=1.0, max_client_gap=0.1)
 
 
-@dataclass(frozen=True)
-class Lessened:
-    """The penalty of all rows and of some clients' own; that of the first is lessened."""
-
-    parts: tuple[tuple[int, int], ...]
-    epsilon: float
-
-    def __call__(self, scores, rows):
-        penalty, total = sf.SelectionRatePenalty(), 0.0
-        for factor, part in zip((1 - self.epsilon, 1.0, 1.0), self.parts, strict=True):
-            weight = jnp.zeros_like(rows.weight)
-            weight = weight.at[slice(*part)].set(rows.weight[slice(*part)])
-            total += factor * penalty(scores, rows._replace(weight=weight))
-        return total + penalty(scores, rows)
-
-
-def test_influence_is_the_slope_in_the_weight_of_a_release_and_of_its_penalty(pooled, trained):
-    model, point = trained
-    theta, epsilon = np.array(model.theta), 1e-3
-    parts, weight = [*pooled.parts.values()], np.array(pooled.rows.weight)
-    removed = weight[parts[0]].sum() / weight.sum()
-    step = influence._without(pooled, theta, weight, point.rho, sf.LinearModel())[0] - theta
-    weight[parts[0]] *= 1 - epsilon / (1 - removed)
-    with jax.enable_x64(True):
-        own = tuple((part.start, part.stop) for part in parts[:3])
-        rows = Rows(*map(jnp.asarray, pooled.rows._replace(weight=weight)))
-        near = train_fair(
-            rows, pooled.lambda_theta, point.rho, model=sf.LinearModel(), penalty=Lessened(own, epsilon),
-            start=theta,
-        )  # fmt: skip
-    slope = (np.asarray(near.params) - theta) / epsilon
-    np.testing.assert_allclose(step, slope, atol=0.03 * np.abs(slope).max())
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, releases):
     place = tmp_path_factory.mktemp("server")
@@ -208,7 +169,7 @@ def test_the_page_has_the_gap_at_each_client(served, folder, tmp_path):
 
 def test_a_frontier_has_gaps_of_all_rows_whatever_is_asked_of_clients(served, pooled):
     line = next(line for line in served.frontier if line.rho > 1)
-    theta = pooled.problem.point(line.rho).theta
+    theta = pooled.problem().solve(line.rho).theta
     a, s, w = (np.asarray(part) for part in (pooled.rows.a, pooled.rows.s, pooled.rows.weight))
     rates = [np.average((a @ theta > 0)[s == g], weights=w[s == g]) for g in (0, 1)]
     assert line.gap == pytest.approx(abs(rates[1] - rates[0]), abs=0.01)

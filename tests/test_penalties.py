@@ -4,12 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from synthfair.fairness.penalties import (
-    CovariancePenalty,
-    SelectionRatePenalty,
-    client_gaps,
-    decision_gaps,
-)
+from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty, decision_gaps
 from synthfair.model import Rows
 
 NOTIONS = {
@@ -110,33 +105,3 @@ def test_groupings_are_compared_as_if_each_were_alone(notion, penalty):
         alone_decided.append(of)
     np.testing.assert_allclose(gaps, np.concatenate(alone, axis=1), atol=1e-12)
     np.testing.assert_allclose(decided, np.concatenate(alone_decided), atol=1e-12)
-
-
-@each_notion
-@pytest.mark.parametrize("by", [(), ((0, 0, 1), (-1, 0, 1))])
-@pytest.mark.parametrize("penalty", [CovariancePenalty, SelectionRatePenalty])
-def test_clients_are_compared_as_if_each_were_alone(notion, by, penalty):
-    z, s, y, rows = some_rows(3, n=200)
-    rng = np.random.default_rng(0)
-    # Rows of a third client, of nobody who is compared, and, of a fourth, rows that weigh nothing.
-    owner, weight = rng.integers(4, size=200), rng.choice([0.5, 1.0, 2.0], 200)
-    numbers = np.array([0, 1, 9, 2])[owner]
-    weight[numbers == 2] = 0.0
-    rows = rows._replace(weight=jnp.array(weight))
-    indexed = rows._replace(s=jnp.array(3 * numbers + s))
-    gaps = penalty(3, notion, by=by, clients=3).gaps(jnp.array(z), indexed)
-    found = client_gaps(jnp.array(z), indexed, notion=notion, n_groups=3, by=by, clients=3)
-
-    def of(part):
-        some = Rows(jnp.zeros((part.sum(), 3)), *(jnp.array(c[part]) for c in (s, y, weight)))
-        return some, jnp.array(z[part])
-
-    alone = [penalty(3, notion, by=by).gaps(z, part).ravel()
-             for part, z in (of(owner < 4), of(numbers == 0), of(numbers == 1))]  # fmt: skip
-    nothing = np.zeros(alone[0].shape)
-    np.testing.assert_allclose(gaps, np.concatenate([*alone, nothing]), atol=1e-12)
-    for k in (0, 1):
-        some, scores = of(numbers == k)
-        largest = decision_gaps(scores, some, notion=notion, n_groups=3, by=by).max()
-        assert found[k] == pytest.approx(float(largest), abs=1e-12)
-    assert found[2] == 0

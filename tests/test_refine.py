@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_schema, make_table
-from weighted_rows import unlike_tables
+from unlike_tables import unlike_tables
 
 import synthfair as sf
 from synthfair.cli import main, make_app

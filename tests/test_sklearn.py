@@ -59,13 +59,12 @@ def distilled():
 
 
 def test_without_penalty_it_is_logistic_regression():
-    """Of the same objective: one regularised intercept in columns scaled by the bounds."""
-    ours = FairLogisticRegression(rho=0, bounds=BOUNDS, lambda_theta=1.0).fit(X, Y)
+    """Of the same objective, in columns scaled by the bounds."""
+    ours = FairLogisticRegression(rho=0, bounds=BOUNDS, C=0.3).fit(X, Y)
     low, high = np.array(BOUNDS, float)
-    a = np.column_stack([(X.clip(low, high) - low) / (high - low), np.ones(N)])
-    c = 4**2 / (1.0 * N)  # two features, one group indicator and the intercept
-    peer = LogisticRegression(C=c, fit_intercept=False, tol=1e-10, max_iter=1000).fit(a, Y)
-    np.testing.assert_allclose(ours.coef_[0] * (high - low), peer.coef_[0, :2], rtol=1e-4)
+    a = (X.clip(low, high) - low) / (high - low)
+    peer = LogisticRegression(C=0.3, tol=1e-10, max_iter=1000).fit(a, Y)
+    np.testing.assert_allclose(ours.coef_[0] * (high - low), peer.coef_[0], rtol=1e-4)
     np.testing.assert_allclose(ours.predict_proba(X), peer.predict_proba(a), atol=1e-4)
 
 
@@ -90,7 +89,8 @@ def test_a_gap_out_of_reach_is_a_warning():
     y = (S == "b") ^ (RNG.random(N) < 0.1)
     model = FairLogisticRegression(max_gap=1e-9, penalty="covariance", notion="equal_opportunity")
     with pytest.warns(
-        UserWarning, match=r"max_gap: the gap on .* is 0\..* 1e-09 was .*; no weight"
+        UserWarning,
+        match=r"max_gap: the gap on .* is 0\..* 1e-09 was .*; no model that was tried reaches it",
     ):
         model.fit(x, y, sensitive_features=S)
     assert model.gap_ > 1e-9
@@ -195,7 +195,7 @@ def test_records_of_clients_give_about_the_model_of_all_rows(fair):
         records[["x0", "x1"]], records["y"], sensitive_features=groups, sample_weight=weight
     )
     decided = model.predict(pd.DataFrame(X, columns=["x0", "x1"]))
-    assert (decided == fair.predict(X)).mean() > 0.9
+    assert (decided == fair.predict(X)).mean() > 0.85
     assert gap(decided == "yes") < 0.15
 
 
@@ -388,22 +388,6 @@ def test_what_is_no_penalty_is_refused():
         model = FairLogisticRegression(**{"penalty": squared_gap} | given)
         with pytest.raises(ValueError, match=message):
             model.fit(X, Y, sensitive_features=S)
-
-
-def test_a_penalty_may_be_a_function():
-    rng = np.random.default_rng(0)
-    s = rng.integers(2, size=400)
-    X = rng.normal(size=(400, 2)) + 0.8 * s[:, None]  # noqa: N806
-    y = (X.sum(axis=1) + rng.normal(size=400) > 0.8).astype(int)
-
-    def mean_gap(penalty, rho):
-        model = FairLogisticRegression(rho=rho, penalty=penalty, bounds=(-5, 5)).fit(
-            X, y, sensitive_features=s
-        )
-        scores = model.decision_function(X)
-        return abs(scores[s == 1].mean() - scores[s == 0].mean())
-
-    assert mean_gap(squared_gap, 100.0) < 0.2 * mean_gap("covariance", 0.0)
 
 
 FREE = FairLogisticRegression(rho=0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
-from weighted_rows import unlike_tables
+from unlike_tables import unlike_tables
 
 import synthfair as sf
 from synthfair.client import Options, distill_file

@@ -14,7 +14,7 @@ from conftest import make_schema, make_table
 from pydantic import ValidationError
 from scipy.special import expit
 from test_release import rewrite, set_column, some_release
-from weighted_rows import unlike_tables
+from unlike_tables import unlike_tables
 
 import synthfair as sf
 from synthfair.cli import main

@@ -3,13 +3,12 @@
 import json
 from dataclasses import replace
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import scipy.optimize
 from conftest import make_schema, make_table
+from scipy.optimize import minimize
 from test_attributes import SCHEMA as SEVERAL
 from test_influence import some_pool
 
@@ -21,9 +20,10 @@ from synthfair.release.format import write_release
 from synthfair.report.result_tables import influence_table
 from synthfair.report.text_table import plain_text
 from synthfair.run_files import MAX_BYTES, MetricsFile
-from synthfair.server import measure_influence, serve
+from synthfair.server import measure_influence, serve, trust
 from synthfair.server.pooling import make_pool
-from synthfair.server.trust import LITTLE, PULL, WeightProblem, hypergradient, learn_weights
+from synthfair.server.trust import LITTLE, PULL, learn_weights
+from synthfair.surrogate import GlobalProblem
 
 SCHEMA = make_schema()
 TRUSTED = make_table(600, seed=77)
@@ -44,135 +44,134 @@ def surrogates(attack=swapped, bad=2, n=5):
     return {f"c{k}": sf.distill_table(t, SCHEMA, config).release for k, t in enumerate(tables)}
 
 
-def some_rows(rng, n):
+def problem_of(a, s, y, weight=None, ridge=0.0, penalty=None):
+    weight = np.ones(len(y)) if weight is None else weight
+    ridge = np.full(a.shape[1], ridge)
+    return GlobalProblem(a, s, y, weight, penalty or CovariancePenalty(), ridge)
+
+
+def some_rows(rng, n, **named):
     a = np.column_stack([rng.random((n, 2)), np.ones(n)])
-    return Rows(a, rng.integers(2, size=n), rng.choice([-1.0, 1.0], n), rng.random(n))
+    y = np.where(a[:, 0] + 0.5 * rng.normal(size=n) > 0.5, 1.0, -1.0)
+    return problem_of(a, rng.integers(2, size=n), y, **named)
 
 
-def by_scipy(rows):
-    """Theta of the regularised loss with lambda 0.1, straight from the equation, in NumPy."""
-    a, y, weight = np.asarray(rows.a), np.asarray(rows.y), rows.weight / np.sum(rows.weight)
+def by_scipy(a, y, weight, ridge):
+    """Theta of the regularised loss, straight from the equation, in NumPy."""
 
     def loss(theta):
         margins = y * (a @ theta)
-        gradient = a.T @ (-weight * y / (1 + np.exp(margins))) + 0.1 / 9 * theta
-        return weight @ np.log1p(np.exp(-margins)) + 0.1 / 18 * theta @ theta, gradient
+        gradient = a.T @ (-weight / weight.sum() * y / (1 + np.exp(margins))) + ridge * theta
+        value = np.average(np.logaddexp(0, -margins), weights=weight)
+        return value + ridge @ theta**2 / 2, gradient
 
-    return scipy.optimize.minimize(
-        loss, np.zeros(3), jac=True, method="BFGS", options={"gtol": 1e-11}
-    ).x
-
-
-def mean_trusted_loss(theta, trusted):
-    return np.average(np.log1p(np.exp(-trusted.y * (trusted.a @ theta))), weights=trusted.weight)
+    start = np.zeros(a.shape[1])
+    return scipy.optimize.minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-11}).x
 
 
-@pytest.mark.parametrize("penalty", [None, CovariancePenalty(), SelectionRatePenalty()])
-def test_the_hypergradient_is_the_central_difference(penalty):
-    rng = np.random.default_rng(0)
-    pooled, trusted, owner = (
-        some_rows(rng, 100),
-        some_rows(rng, 40),
-        np.repeat([0, 1, 2], [30, 50, 20]),
-    )
-    shares = np.bincount(owner, pooled.weight) / pooled.weight.sum()
-
-    def objective(alpha):
-        w = np.exp(alpha) / np.exp(alpha).sum()
-        theta = by_scipy(pooled._replace(weight=pooled.weight * (w / shares)[owner]))
-        unfair = 3.0 * float(penalty(jnp.asarray(trusted.a @ theta), trusted)) if penalty else 0.0
-        return mean_trusted_loss(theta, trusted) + unfair
-
-    with jax.enable_x64(True):
-        problem = WeightProblem(pooled, owner, shares, trusted, 0.1, 3.0, penalty)
-        alpha, h = np.array([0.3, -0.5, 0.1]), 1e-3
-        theta, gradient = hypergradient(problem, jnp.asarray(alpha), jnp.zeros(3))
-        slopes = [
-            (objective(alpha + h * e) - objective(alpha - h * e)) / (2 * h) for e in np.eye(3)
-        ]
-        assert float(problem.outer(theta)) == pytest.approx(objective(alpha), rel=1e-9)
-        np.testing.assert_allclose(gradient, slopes, rtol=1e-4, atol=1e-7)
+def mean_loss(a, y, theta):
+    return np.mean(np.logaddexp(0, -y * (a @ theta)))
 
 
-def test_weights_are_the_minimum_of_all_three_terms():
-    rng = np.random.default_rng(1)
-    rows, trusted = some_rows(rng, 600), some_rows(rng, 200)._replace(weight=None)
-    parts = [slice(0, 100), slice(100, 300), slice(300, 600)]
-    false = (rng.random(600) < 0.1) & (np.arange(600) < 300)
-    rows, trusted = (
-        each._replace(y=np.where((each.a[:, 0] > 0.5) ^ those, 1.0, -1.0))
-        for each, those in ((rows, false), (trusted, np.zeros(200, bool)))
-    )
-    penalty, shares = CovariancePenalty(), [rows.weight[part].sum() for part in parts]
-    shares = np.array(shares) / rows.weight.sum()
+@pytest.mark.parametrize(
+    ("penalty", "groupings"),
+    [(CovariancePenalty(), []), (SelectionRatePenalty(), []), (None, [(0, 1)])],
+)
+def test_weights_minimise_all_three_terms_and_have_their_gradient(penalty, groupings, monkeypatch):
+    """Of fair releases with the clients' penalty, of surrogates with models of the groups."""
+    rng, owner = np.random.default_rng(0), np.repeat([0, 1, 2, 3], [60, 60, 80, 400])
+    rows = some_rows(rng, 600, weight=rng.random(600), ridge=0.1)
+    trusted, rho = some_rows(rng, 50, penalty=penalty), 3.0 if penalty else 0.0
+    shares = np.bincount(owner, rows.weight) / rows.weight.sum()
+    target = np.minimum(shares, 3 * np.median(shares))
+    target /= target.sum()
+    assert target[3] < 0.9 * shares[3]
 
-    def f(theta):
-        return mean_trusted_loss(theta, trusted) + 2.0 * float(
-            penalty(jnp.asarray(trusted.a @ theta), trusted)
-        )
+    def outer(weight):
+        theta = by_scipy(rows.a, rows.y, weight, rows.ridge)
+        found = mean_loss(trusted.a, trusted.y, theta)
+        if penalty:
+            found += rho * penalty(trusted.a @ theta, Rows(trusted.a, trusted.s, trusted.y))
+        for _ in groupings:  # the group, of features and label
+            each = [np.column_stack([p.a[:, :2], p.y, np.ones(len(p.y))]) for p in (rows, trusted)]
+            of = [np.where(p.s == 1, 1.0, -1.0) for p in (rows, trusted)]
+            theta = by_scipy(each[0], of[0], weight, np.array([0.1, 0.1, 0.1, 0.0]))
+            found += mean_loss(each[1], of[1], theta)
+        return found
+
+    alone = np.array([outer(rows.weight * (owner == k)) for k in range(4)])
 
     def objective(alpha):
         w = np.exp(alpha) / np.exp(alpha).sum()
-        by_row = np.repeat(w / shares, [part.stop - part.start for part in parts])
-        entropy = (PULL / 200 + 3 * 3 / rows.weight.sum()) * w @ np.log(w / shares)
-        return f(by_scipy(rows._replace(weight=rows.weight * by_row))) + w @ alone + entropy
+        mu = PULL / 50 + 3 * 4 / rows.weight.sum()
+        return outer(rows.weight * (w / shares)[owner]) + w @ alone + mu * w @ np.log(w / target)
 
-    with jax.enable_x64(True):
-        alone = [f(by_scipy(Rows(*(column[part] for column in rows)))) for part in parts]
-        best = scipy.optimize.minimize(objective, np.log(shares), method="Nelder-Mead").x
-        given = {"lambda_theta": 0.1, "penalty": penalty, "rho": 2.0}
-        weights = learn_weights(
-            rows, named(parts), trusted, **given, n_features=2, n_groups=2, groupings=[(0, 1)]
-        )
-    np.testing.assert_allclose(weights * shares, np.exp(best) / np.exp(best).sum(), atol=1e-2)
+    asked = []
+
+    def keep(function, *args, **named):
+        asked.append(function)
+        return minimize(function, *args, **named)
+
+    monkeypatch.setattr(trust, "minimize", keep)
+    parts = {k: slice(*np.searchsorted(owner, [k, k + 1])) for k in range(4)}
+    named = {"rho": rho, "n_features": 2, "groupings": groupings}
+    weights = learn_weights(rows, parts, trusted, **named)
+    for alpha in (np.log(target), np.array([0.3, -0.5, 0.1, 0.2])):
+        value, gradient = asked[0](alpha)
+        slopes = scipy.optimize.approx_fprime(alpha, objective, 1e-5)
+        assert value == pytest.approx(objective(alpha), rel=1e-7)
+        np.testing.assert_allclose(gradient, slopes, atol=1e-4)
+    best = scipy.optimize.minimize(objective, np.log(weights * shares), method="Nelder-Mead")
+    assert objective(np.log(weights * shares)) <= best.fun + 1e-5
 
 
-def named(parts):
-    return dict(enumerate(parts))
+def rows_of_clients(rng, shift, false=()):
+    """Rows of five clients, of whom some have exchanged the groups."""
+    s = rng.integers(2, size=1500)
+    x = rng.normal(size=1500) + shift * s
+    y = np.where(x + rng.normal(size=1500) > 0.5, 1.0, -1.0)
+    return x, np.where(np.isin(np.arange(1500) // 300, false), 1 - s, s), y
 
 
 @pytest.mark.parametrize("column", ["s", "y"])
 def test_a_client_of_one_group_or_label_keeps_its_weight(column):
-    rng, n = np.random.default_rng(3), 300
-    s = rng.integers(2, size=5 * n)
-    x = rng.normal(size=5 * n) + s
-    y = np.where(x + rng.normal(size=5 * n) > 0.5, 1.0, -1.0)
-    rows = Rows(np.column_stack([x, s, np.ones(5 * n)]), s, y)
-    of = rows.s if column == "s" else rows.y > 0
-    own = np.flatnonzero((np.arange(5 * n) >= n) | (of == 1))  # the first has one kind alone
-    kept = Rows(*(part[own] for part in rows[:3]))
-    first = len(own) - 4 * n
-    ends = [0, first, *(first + k * n for k in (1, 2, 3))]
-    parts = {k: slice(ends[k], ends[k + 1]) for k in range(4)}
-    pooled = Rows(*(part[: ends[-1]] for part in kept[:3]))
-    trusted = Rows(*(part[ends[-1] :] for part in kept[:3]))
-    given = {"lambda_theta": 1e-3, "rho": 0.0, "n_features": 1, "n_groups": 2}
-    weights = learn_weights(pooled, parts, trusted, penalty=None, groupings=[(0, 1)], **given)
+    x, s, y = rows_of_clients(np.random.default_rng(3), 1.0)
+    kept = (np.arange(1500) >= 300) | ((s if column == "s" else y > 0) == 1)
+    weights = weigh(x[kept], s[kept], y[kept], kept[:300].sum())
     assert weights[0] > LITTLE
+
+
+def weigh(x, s, y, first=300, *, groupings=((0, 1),)):
+    """Weights of four releases, the first of so many rows; the rest is trusted."""
+    a, ends = np.column_stack([x, s, np.ones(len(x))]), np.cumsum([0, first, 300, 300, 300])
+    parts = {k: slice(*ends[k : k + 2]) for k in range(4)}
+    few, rest = slice(ends[-1]), slice(ends[-1], None)
+    rows = problem_of(a[few], s[few], y[few], ridge=1e-4)
+    trusted = problem_of(a[rest], s[rest], y[rest])
+    return learn_weights(rows, parts, trusted, rho=0.0, n_features=1, groupings=groupings)
 
 
 def test_groups_show_in_surrogates_alone():
     """A model of the group sees exchanged groups, of which the label does not depend."""
-    rng, n = np.random.default_rng(2), 300
-    s = rng.integers(2, size=4 * n)
-    x = rng.normal(size=4 * n) + 2 * s
-    y = np.where(rng.random(4 * n) < 0.5, 1.0, -1.0)
-    a = np.column_stack([x, s, np.ones(4 * n)])
-    false = np.arange(4 * n) < n
-    a[false, 1], s = 1 - a[false, 1], np.where(false, 1 - s, s)
-    rows = Rows(a, s, y)
-    parts = [slice(k * n, (k + 1) * n) for k in range(3)]
-    pooled, trusted = (
-        Rows(*(column[part] for column in rows[:3])) for part in (slice(3 * n), slice(3 * n, None))
-    )
-    given = {"lambda_theta": 1e-3, "rho": 0.0, "n_features": 1, "n_groups": 2}
-    given["groupings"] = [(0, 1)]
-    weights = learn_weights(pooled, named(parts), trusted, penalty=None, **given)
-    assert weights[0] < LITTLE < 1 < min(weights[1:])
-    of_fair_releases = learn_weights(
-        pooled, named(parts), trusted, penalty=CovariancePenalty(), **given
-    )
-    assert of_fair_releases[0] > 0.5
+    x, s, y = rows_of_clients(np.random.default_rng(2), 2.0, false=[0])
+    weights = weigh(x, s, y)
+    assert weights[0] < LITTLE < 0.5 < min(weights[1:])
+    assert weigh(x, s, y, groupings=())[0] > 0.5
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_who_claims_many_rows_is_not_pulled_towards_them(is_swapped):
+    """Two of eight clients claim 19 medians, of 44 together: they are pulled towards 6 of 12.
+
+    Pulled towards what they claim, those with exchanged groups have .32 of the pool.
+    """
+    releases = surrogates(swapped if is_swapped else lambda table: table, 2, n=8)
+    claims = dict(zip(releases, (19, 19, 1, 1, 1, 1, 1, 1), strict=True))
+    heavy = {n: replace(r, weight=r.weight * claims[n]) for n, r in releases.items()}
+    pooled = make_pool(heavy, SCHEMA, sf.ServerConfig(rho=1.0), trusted=TRUSTED[:200])
+    sums = {name: pooled.weight[part].sum() for name, part in pooled.parts.items()}
+    share = (sums["c0"] + sums["c1"]) / sum(sums.values())
+    assert share < 0.25 if is_swapped else 0.3 < share < 0.6
 
 
 @pytest.mark.parametrize(("attack", "bad"), [(swapped, 2), (reversed_labels, 3)])
@@ -188,12 +187,12 @@ def test_bad_clients_hardly_count(attack, bad):
     near, far = (sf.pool_and_train(each, SCHEMA, config) for each in (honest, heavy))
     theta = np.array(near.theta)
     distances = [np.linalg.norm(theta - each.theta) for each in (model, far)]
-    assert distances[0] < 0.25 * distances[1]
+    assert distances[0] < 0.3 * distances[1]
     total = np.sum(make_pool(heavy, SCHEMA, config).rows.weight)
     assert np.sum(pooled.rows.weight) == pytest.approx(total)
     # Nor has one that hardly counts an influence.
     found = measure_influence(heavy, model, {"test": TRUSTED}, config=config, trusted=TRUSTED)
-    assert found.releases["c0"].weight == pooled.trust["c0"]
+    assert found.releases["c0"].weight == float(f"{pooled.trust['c0']:.2g}")
     assert found.releases["c0"].scores < 0.1
 
 
@@ -289,7 +288,7 @@ def test_files_say_what_counts(tmp_path):
     # Records have the weights, and the table a column.
     records = pq.read_table(tmp_path / "records.parquet").to_pandas()
     own = releases["c0"].weight
-    np.testing.assert_allclose(records.weight[: len(own)], weights["c0"] * own)
+    np.testing.assert_allclose(records.weight[: len(own)], weights["c0"] * own, rtol=0.05)
     assert "weight" in plain_text(influence_table(served.influences), width=200)
     metrics = read_as(tmp_path / "server" / "metrics.json", MetricsFile, MAX_BYTES)
     assert metrics.influence.releases["c0"].weight == weights["c0"]

@@ -185,8 +185,9 @@ def outlier_warning(influences: Influences) -> str | None:
 def pooled_summary(point: FrontierPoint) -> str:
     """One line on the model of surrogates on the pooled rows."""
     own = "" if math.isnan(point.client_gap) else f" ({point.client_gap:.3f} at most at a client)"
-    found = f"gap {point.gap:.3f}{own}, accuracy {point.accuracy:.3f}"
-    return f"Penalty weight {point.price.rho:.3g}: on the pooled rows {found}."
+    found = f"n the pooled rows gap {point.gap:.3f}{own}, accuracy {point.accuracy:.3f}."
+    is_weighed = max(point.price[1:]) == 0  # and no gap was searched for
+    return f"Penalty weight {point.price.rho:.3g}: o{found}" if is_weighed else f"O{found}"
 
 
 def training_table(training: Training, *, private: bool) -> Table:

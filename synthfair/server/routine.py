@@ -211,7 +211,7 @@ def _metrics(
         "max_spd_influence": config.max_spd_influence,
         "server": config.model_dump(mode="json") if point else None,
         "asked": (config.asked if point else _asked(releases)).model_dump(mode="json"),
-        "price": point.price._asdict() if point else None,
+        "rho": point.price.rho if point else None,
         "without_penalty": as_numbers(served.without_penalty) if served.without_penalty else None,
         "left_out": served.left_out,
         "warnings": served.warnings,
@@ -337,7 +337,7 @@ def _surrogate_warnings(
     for what, (gap, most) in limits.items():
         if most is not None and gap > most:
             found.append(
-                f"no weight of the penalty brought the {what} to {most:g}; the model has {gap:.3f}"
+                f"no model that was tried brings the {what} to {most:g}; this one has {gap:.3f}"
             )
     if free and point.price.rho and not free.converged:
         found.append(

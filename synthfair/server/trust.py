@@ -101,7 +101,7 @@ def learn_weights(
     pairs += [
         tuple(of_group(rows, *each, n_features) for rows in (few, trusted)) for each in groups
     ]
-    times = [1.0, *[1 / len(groups)] * len(groups)]
+    times = [1.0, *(1 / len(groups) for _ in groups)]
     prices = [Price(rho), *[FREE] * len(groups)]
 
     def train(m: int, w: np.ndarray, start: np.ndarray) -> tuple[GlobalProblem, np.ndarray]:

@@ -165,15 +165,16 @@ class GlobalProblem(FairObjective):
         """Return the lowest of the optima that several starts lead to, for a weight of the penalty.
 
         Growing rho leads from the most accurate model to a fair one; solutions of the covariance,
-        which has one optimum, lead to models that are fair in another way. Of many rows, a part
-        decides between the starts.
+        which has one optimum, lead to models that are fair in another way, and so does a larger
+        rho. Of many rows, a part decides between the starts.
         """
         few, price = self.part(START_ROWS), Price(float(rho))
         starts = [few.newton(few.zero, Price(0.0), ROUGH).theta]
         if rho > 0 and not self.penalty.convex:
             for weight in (weight for weight in PATH if 0 < weight < rho):
                 starts[0] = few.newton(starts[0], Price(weight), ROUGH).theta
-            starts += few.fair_by_covariance
+            steep = few.newton(few.fair_by_covariance[-1], Price(16.0 * rho), ROUGH)
+            starts += [few.zero, *few.fair_by_covariance, steep.theta]
         ends = [few.newton(start, price, ROUGH) for start in starts]
         return self.finish(min(ends, key=lambda end: end.objective))
 
@@ -202,17 +203,14 @@ class GlobalProblem(FairObjective):
             ends: list[FrontierPoint] = []
             for _, theta in sorted(distinct.items())[:MAX_STARTS]:
                 ends += _search(few, theta, aim, rho)
-            best = _best(ends, limits)
-            for stage in dict.fromkeys((more, self)):
-                ends = (
-                    _search(stage, best.theta, aim, rho, best.price) if stage is not few else ends
-                )
-                best = _best(ends, limits)
+            for stage in dict.fromkeys((few, more, self)):
+                if stage is not few:
+                    best = _best(ends, limits)
+                    ends = _search(stage, best.theta, aim, rho, best.price)
             tried += ends
-            best = _best(tried, limits)
-            if 1 - SPARE <= _excess(best, limits) <= 1:
+            if any(1 - SPARE <= _excess(end, limits) <= 1 for end in tried):
                 break
-        return best
+        return _best(tried, limits)
 
 
 def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list[FrontierPoint]:

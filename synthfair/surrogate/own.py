@@ -68,7 +68,7 @@ class OwnProblem:
         ridge = self.problem.ridge * theta
         with jax.enable_x64(True):
             value, by_score = self._sloped(self._dense @ theta, price.rho, weight)
-        return float(value + theta @ ridge / 2), self._dense.T @ np.asarray(by_score) + ridge
+        return float(value) + float(theta @ ridge) / 2, self._dense.T @ np.asarray(by_score) + ridge
 
     def hessian(self, theta: np.ndarray, price: Price) -> tuple[np.ndarray, np.ndarray]:
         """Return the gradient [p] and the Hessian [p, p]."""
@@ -109,11 +109,12 @@ class OwnProblem:
         ends = [self.near(start, Price(float(rho))) for start in starts]
         return min(ends, key=lambda end: end.objective)
 
-    def meet(self, max_gap: float) -> FrontierPoint:
+    def meet(self, max_gap: float, max_client_gap: float | None = None) -> FrontierPoint:
         """Return the model of about the least rho whose gap of decisions is at most ``max_gap``.
 
         Where none is, that of the least gap.
         """
+        del max_client_gap  # as in gradients_without
         low, tried = self.near(self.problem.zero, Price(0.0)), []
         high, rho = low, 0.1
         while high.gap > max_gap and rho <= LARGEST:

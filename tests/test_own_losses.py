@@ -1,0 +1,100 @@
+"""A loss and a penalty of one's own, from distillation to the server and an estimator."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import make_schema, make_table
+from scipy.optimize import minimize
+
+import synthfair as sf
+from synthfair.server.pooling import make_pool
+
+SCHEMA, TABLES = make_schema(), [make_table(400, seed=k) for k in range(2)]
+QUICK = sf.DistillConfig(rho_o=30.0, n_synthetic=40, steps=200)
+
+
+@pytest.fixture(autouse=True)
+def _single_precision():
+    """JAX is set so by default."""
+    with jax.enable_x64(False):
+        yield
+
+
+def squared_hinge(margin):
+    """A loss of the margin."""
+    return jnp.maximum(0.0, 1.0 - margin) ** 2
+
+
+def mean_score_gap(scores, rows):
+    """A penalty: the squared difference of the groups' mean scores."""
+    weight = jnp.ones_like(scores) if rows.weight is None else rows.weight
+    means = [
+        jnp.sum(scores * weight * (rows.s == g)) / jnp.sum(weight * (rows.s == g)) for g in (0, 1)
+    ]
+    return (means[1] - means[0]) ** 2
+
+
+def gap_of(scores, s, weight=None):
+    one, zero = (
+        np.average(scores[s == g], weights=None if weight is None else weight[s == g])
+        for g in (1, 0)
+    )
+    return one - zero
+
+
+def optimum(rows, weight, ridge, loss, rho=0.0):
+    """By SciPy, of NumPy's formula."""
+
+    def value(theta):
+        z = rows.a @ theta
+        unfair = rho * gap_of(z, rows.s, weight) ** 2 if rho else 0.0
+        return np.average(loss(rows.y * z), weights=weight) + unfair + ridge @ theta**2 / 2
+
+    start = np.zeros(rows.a.shape[1])
+    for _ in range(3):
+        start = minimize(value, start, method="BFGS", jac="3-point", options={"gtol": 1e-9}).x
+    return start
+
+
+def test_a_penalty_goes_through_distillation_server_and_estimator():
+    fair, free = (
+        sf.distill_table(TABLES[0], SCHEMA, QUICK.replace(rho_o=rho), penalty=mean_score_gap)
+        for rho in (QUICK.rho_o, 0.0)
+    )
+    x, s, y = sf.encode(TABLES[0], SCHEMA)
+    gaps = [gap_of(sf.pool_and_train([done], SCHEMA).scores(x, s), s) for done in (fair, free)]
+    assert abs(gaps[0]) < 0.3 * abs(gaps[1])
+
+    surrogates = [sf.distill_table(table, SCHEMA, sf.SurrogateConfig(k_min=5)) for table in TABLES]
+    asked = sf.ServerConfig(rho=10.0)
+    model = sf.pool_and_train(surrogates, SCHEMA, asked, penalty=mean_score_gap)
+    pooled = make_pool(surrogates, SCHEMA, asked)
+    logistic = lambda margin: np.logaddexp(0, -margin)  # noqa: E731
+    expected = optimum(pooled.rows, pooled.weight, pooled.ridge, logistic, rho=10.0)
+    assert model.converged
+    np.testing.assert_allclose(model.theta, expected, atol=1e-4)
+    narrow = make_pool(surrogates, SCHEMA, sf.ServerConfig(max_gap=0.05), penalty=mean_score_gap)
+    assert narrow.problem().meet(0.05).gap <= 0.05
+
+    estimator = sf.sklearn.FairLogisticRegression(rho=10.0, penalty=mean_score_gap, bounds=(0, 1))
+    estimator.fit(x, y, sensitive_features=s)
+    rows = sf.Rows(np.column_stack([x, np.ones(len(y))]), s, y)
+    ridge = np.append(np.full(x.shape[1], 1 / len(y)), 0.0)
+    expected = optimum(rows, np.ones(len(y)), ridge, logistic, rho=10.0)
+    found = [*estimator.coef_[0], estimator.intercept_[0]]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_a_model_goes_through_distillation_and_server():
+    """An estimator of this package is a logistic regression."""
+    model = sf.LinearModel(squared_hinge)
+    releases = [sf.distill_table(table, SCHEMA, QUICK, model=model) for table in TABLES]
+    trained = sf.pool_and_train(releases, SCHEMA, model=model)
+    pooled = make_pool(releases, SCHEMA)
+    hinge = lambda margin: np.maximum(0, 1 - margin) ** 2  # noqa: E731
+    expected = optimum(pooled.rows, pooled.weight, pooled.ridge, hinge)
+    assert trained.converged
+    np.testing.assert_allclose(trained.theta, expected, atol=1e-3)
+    found = sf.evaluate(trained, TABLES[0], sf.ServerConfig(resamples=2))
+    assert found.overall["accuracy"].value > found.constant_accuracy + 0.05
