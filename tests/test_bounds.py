@@ -66,7 +66,7 @@ def rows(draw):
 def test_every_row_that_a_schema_allows_is_in_the_ball(made):
     schema, table = made
     encoded = encode(table, schema)
-    ball, both = feature_ball(schema), input_ball(schema)
+    ball, both = feature_ball(schema), input_ball(schema, group_input=True)
     indicators = np.arange(1, len(schema.groups)) == encoded.s[0]
     assert np.linalg.norm(encoded.x[0] - ball.centre) <= ball.radius + 1e-12
     together = np.concatenate([encoded.x[0], indicators])

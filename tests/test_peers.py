@@ -21,7 +21,9 @@ from benchmarks.speed.limits import (
 from benchmarks.speed.measure import Turns, take_turns, values_of
 from synthfair.data.encode import Encoded
 
-CONFIG = sf.DistillConfig(n_synthetic=24, steps=5, intercept=False, rho_o=10.0, start="normal")
+CONFIG = sf.DistillConfig(
+    n_synthetic=24, steps=5, intercept=False, rho_o=10.0, start="normal", group_input=True
+)
 
 
 def some_rows(n=60, d=3, seed=0):

@@ -213,7 +213,8 @@ def test_the_published_setting_is_that_of_the_paper():
     kept = {"penalty": "covariance", "lambda_theta": 1e-3, "lambda_x": 1e-4, "group_input": True}
     cell = TableCell("faithful", "single_shot", "dutch_gender", "small", 10.0)
     config = config_of(cell, n_synthetic=16)
-    assert kept | {"intercept": False, "rho_s": 0.0} <= config.model_dump()
+    kept_here = kept | {"intercept": False, "rho_s": 0.0}
+    assert kept_here.items() <= config.model_dump().items()
     files = [
         configs_folder() / f"{name}.toml"
         for name in ("dutch/gender", "law_school/race", "law_school/gender")
