@@ -364,7 +364,15 @@ def hard(name):
 @pytest.mark.parametrize("penalty", [CovariancePenalty, SelectionRatePenalty])
 @pytest.mark.parametrize(
     "name",
-    ["separable", "no ridge", "collinear", "one label in a group", "an empty group", "large units", "weights of zero"],
+    [
+        "separable",
+        "no ridge",
+        "collinear",
+        "one label in a group",
+        "an empty group",
+        "large units",
+        "weights of zero",
+    ],
 )
 def test_hard_cases_converge(name, penalty):
     a, s, y, weight, ridge = hard(name)
