@@ -29,6 +29,7 @@ from synthfair.fairness.penalties import (
     STRATA,
     SumPenalty,
     rate_differences,
+    sum_gaps,
 )
 
 SPARSE = 0.3
@@ -376,21 +377,6 @@ class FairObjective:
         others = np.full((k, 1), self.clients)
         others[list(compared)] -= 1
         return gradients + price.rho * without / np.maximum(others, 1)
-
-
-def sum_gaps(penalty: SumPenalty, shares: np.ndarray, sums: np.ndarray) -> np.ndarray:
-    """Return the gaps [..., C, m] of sums [..., K, G, m] by stratum and group, of weighted rows.
-
-    Args:
-        penalty: says what is compared.
-        shares: [..., K, G] sums of the weights.
-        sums: [..., K, G, m] of m terms, or derivatives of terms.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        total = shares.sum(axis=-1, keepdims=True)
-        means = np.moveaxis(sums, -1, 0) / total
-        gaps = penalty.compare(means, np.broadcast_to(shares / total, means.shape))
-    return np.moveaxis(gaps.reshape(*gaps.shape[:-2], -1), 0, -1)
 
 
 def _pull(gap: np.ndarray, slope: np.ndarray, free: float) -> np.ndarray:
