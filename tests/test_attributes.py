@@ -22,7 +22,7 @@ from synthfair.evaluation import evaluate_scores, evaluation_document
 from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.model import Rows
-from synthfair.privacy.fit import covariance_moments, rate_gaps
+from synthfair.privacy.fit import gaps_of
 from synthfair.release.format import write_release
 from synthfair.scoring import predict
 from synthfair.server.pooling import compared_groupings
@@ -151,9 +151,9 @@ def test_private_moments_are_of_the_same_groups_as_penalties(notion):
         covariance = CovariancePenalty(6, notion, by=BY)
         rate = SelectionRatePenalty(6, notion, 4.0, by=BY)
         expected = [np.ravel(one.gaps(rows.a @ theta, rows)) for one in (covariance, rate)]
-    found = covariance_moments(counts, inputs, covariance) @ theta
+    found = gaps_of(counts, inputs, covariance) @ theta
     np.testing.assert_allclose(np.sort(found), np.sort(expected[0]), atol=1e-6)
-    found = rate_gaps(counts, rates.reshape(6, 2), rate)
+    found = gaps_of(counts, rates.reshape(6, 2), rate)
     np.testing.assert_allclose(np.sort(found), np.sort(expected[1]), atol=1e-6)
 
 

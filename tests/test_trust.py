@@ -44,7 +44,7 @@ def surrogates(attack=swapped, bad=2, n=5):
     return {f"c{k}": sf.distill_table(t, SCHEMA, config).release for k, t in enumerate(tables)}
 
 
-def problem_of(a, s, y, weight=None, ridge=0.0, penalty=None):
+def problem_of(a, s, y, *, weight=None, ridge=0.0, penalty=None):
     weight = np.ones(len(y)) if weight is None else weight
     ridge = np.full(a.shape[1], ridge)
     return GlobalProblem(a, s, y, weight, penalty or CovariancePenalty(), ridge)

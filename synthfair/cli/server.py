@@ -54,8 +54,8 @@ def server(
             --test DIR/*_test.csv --output DIR/server
 
     On fair releases it trains an ordinary logistic model. On surrogates it trains one that is fair
-    over all clients, as often as you like. --max-gap 0.05 looks for the least weight of the penalty
-    that reaches that gap, --frontier shows accuracy and gap for many:
+    over all clients, as often as you like. --max-gap 0.05 looks for an accurate model
+    with that gap, --frontier shows accuracy and gap for many:
 
         python -m synthfair.server DIR/*.parquet --schema DIR/schema.json \
             --test DIR/*_test.csv --max-gap 0.05 --frontier --output DIR/server

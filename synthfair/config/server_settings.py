@@ -61,13 +61,13 @@ class ServerConfig(Settings):
 
     max_gap: float | None = Field(default=None, gt=0, lt=1)
     """Surrogates: largest difference between the groups' decision rates that is wanted on the
-    pooled rows, e.g. 0.05; the least rho that reaches it is looked for. penalty is then
+    pooled rows, e.g. 0.05; an accurate model within it is looked for. penalty is then
     selection_rate, if not given."""
 
     max_client_gap: float | None = Field(default=None, gt=0, lt=1)
     """Surrogates: the same of each client by itself, on its pooled rows, e.g. 0.1: each has a
-    penalty of its own, too, and the least rho is looked for that brings the largest gap of a client
-    to it. A client with few rows of some group (fewer than 30, or than min_group_rows) is left out,
+    penalty of its own, too, and a model is looked for that brings the largest gap of a client to
+    it. A client with few rows of some group (fewer than 30, or than min_group_rows) is left out,
     and named."""
 
     penalty: PenaltyName = "covariance"

@@ -158,6 +158,21 @@ class SumPenalty:
         return 0.5 * (self.gaps(scores, rows) ** 2).sum()
 
 
+def sum_gaps(penalty: SumPenalty, shares: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    """Return the gaps [..., C, m] of sums [..., K, G, m] by stratum and group, of weighted rows.
+
+    Args:
+        penalty: says what is compared.
+        shares: [..., K, G] sums of the weights.
+        sums: [..., K, G, m] of m terms, or derivatives of terms.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        total = shares.sum(axis=-1, keepdims=True)
+        means = np.moveaxis(sums, -1, 0) / total
+        gaps = penalty.compare(means, np.broadcast_to(shares / total, means.shape))
+    return np.moveaxis(gaps.reshape(*gaps.shape[:-2], -1), 0, -1)
+
+
 @dataclass(frozen=True)
 class CovariancePenalty(SumPenalty):
     """Half the sum of squared covariances of group and score: rho_o times it is Wu et al. (12).

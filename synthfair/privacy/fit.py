@@ -16,14 +16,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty, SumPenalty
+from synthfair.fairness.penalties import (
+    STRATA,
+    CovariancePenalty,
+    SelectionRatePenalty,
+    SumPenalty,
+    sum_gaps,
+)
 from synthfair.model import Params
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.queries import PrivateQueries
@@ -94,68 +99,35 @@ def private_fit(
     path, theta, hessian = [], np.zeros(n), base
     for _ in range(guarantee.mechanism("gradients").times):
         if isinstance(penalty, CovariancePenalty):
-            jacobian = covariance_moments(counts, inputs, penalty)
+            jacobian = gaps_of(counts, inputs, penalty)
             gaps = jacobian @ theta
         else:
             sums = queries.rates(theta, penalty.temperature)
-            gaps, jacobian = (rate_gaps(counts, one, penalty) for one in sums)
+            gaps, jacobian = (gaps_of(counts, one, penalty) for one in sums)
         hessian = base + rho_o * jacobian.T @ jacobian + ridge
         slope = queries.gradient(theta) / n_rows + rho_o * jacobian.T @ gaps + ridge @ theta
         theta = theta - np.linalg.solve(hessian, slope)
         path.append(theta)
     mean = np.mean(path[len(path) // 2 :], axis=0)
-    return PrivateFit(mean, hessian, covariance_moments(counts, inputs, penalty), counts)
+    return PrivateFit(mean, hessian, gaps_of(counts, inputs, penalty), counts)
 
 
-def cell_weights(penalty: SumPenalty) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs of cells that a penalty compares: two arrays [C, G, 2] of 0 and 1.
+def gaps_of(counts: np.ndarray, sums: np.ndarray, penalty: SumPenalty) -> np.ndarray:
+    """Return the gaps [C, ...] of sums over rows by group and label, as the penalty compares them.
 
-    The comparisons are those of :mod:`synthfair.fairness.penalties`: in each stratum of labels and
-    each grouping, a group with the rest; of two groups only group 1.
-    """
-    labels = {
-        "statistical_parity": [[1.0, 1.0]],
-        "equal_opportunity": [[0.0, 1.0]],
-        "equalized_odds": [[0.0, 1.0], [1.0, 0.0]],
-    }[penalty.notion]
-    member, rest = [], []
-    for grouping in map(np.array, penalty.by or (range(penalty.n_groups),)):
-        n = grouping.max() + 1
-        for label, g in product(labels, range(1 if n == 2 else 0, n)):
-            member.append(np.outer(grouping == g, label))
-            rest.append(np.outer((grouping != g) & (grouping >= 0), label))
-    return np.array(member), np.array(rest)
-
-
-def covariance_moments(counts: np.ndarray, inputs: np.ndarray, penalty: SumPenalty) -> np.ndarray:
-    """[C, n] vectors m with C_g(theta) = m'theta, the covariance of group and score.
-
-        m = (1/N) (sum_{s = g} a - share_g sum a)
-
-    over the rows of a stratum, N of them. Wu et al. (2024) eq. (2), (3).
+    Of sums of inputs they are vectors m with C_g(theta) = m'theta, of the covariance C_g of group
+    and score: Wu et al. (2024) eq. (2), (3).
 
     Args:
-        counts: [G, 2] numbers of rows by group and label, exact or with noise; positive.
-        inputs: [G, 2, n] sums of model inputs, likewise.
+        counts: [G, 2] numbers of rows, exact or with noise; positive.
+        sums: [G, 2, ...], likewise.
         penalty: says what is compared.
     """
-    member, rest = cell_weights(penalty)
-    (inside, total), (n_inside, n_total) = (
-        [np.tensordot(weights, values, axes=2) for weights in (member, member + rest)]
-        for values in (inputs, counts)
-    )
-    return (inside - (n_inside / n_total)[:, None] * total) / n_total[:, None]
-
-
-def rate_gaps(counts: np.ndarray, sums: np.ndarray, penalty: SumPenalty) -> np.ndarray:
-    """[C, ...] means over a group minus means over the rest, of what sums [G, 2, ...] add up."""
-
-    def mean(weights: np.ndarray) -> np.ndarray:
-        total, count = (np.tensordot(weights, part, axes=2) for part in (sums, counts))
-        return total / count.reshape(-1, *[1] * (sums.ndim - 2))
-
-    member, rest = cell_weights(penalty)
-    return mean(member) - mean(rest)
+    labels = np.array([[-1 in among, 1 in among] for among in STRATA[penalty.notion]], float)
+    total = np.einsum("kl,gl...->kg...", labels, sums)
+    shape = *total.shape[:2], -1
+    gaps = sum_gaps(penalty, labels @ counts.T, total.reshape(shape))
+    return gaps.reshape(-1, *sums.shape[2:])
 
 
 @cache

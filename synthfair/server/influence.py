@@ -36,6 +36,7 @@ from synthfair.release.format import Release
 from synthfair.run_files import Influence, Influences
 from synthfair.server.pooling import Pool, make_pool
 from synthfair.server.trust import LITTLE
+from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.objective import Price
 from synthfair.trained import TrainedModel
 
@@ -218,8 +219,10 @@ def _without(pooled: Pool, theta: np.ndarray, price: Price, model: LinearModel) 
     problem = pooled.problem(model)
     compared = [[*pooled.parts].index(name) for name in pooled.compared]
     gradients = problem.gradients_without(theta, price, pooled.owner, compared)
+    # A gap that is free with all releases may cost much without one.
+    named = {"is_charged": True} if isinstance(problem, GlobalProblem) else {}
     try:
-        return theta - np.linalg.solve(problem.hessian(theta, price)[1], gradients.T).T
+        return theta - np.linalg.solve(problem.hessian(theta, price, **named)[1], gradients.T).T
     except np.linalg.LinAlgError:  # of rows that are all alike, and large
         return np.full(gradients.shape, np.nan)
 

@@ -29,6 +29,7 @@ from synthfair.fairness.penalties import (
     STRATA,
     SumPenalty,
     rate_differences,
+    sum_gaps,
 )
 
 SPARSE = 0.3
@@ -269,7 +270,13 @@ class FairObjective:
         return total
 
     def hessian(
-        self, theta: np.ndarray, price: Price, z: np.ndarray | None = None, *, cut: bool = False
+        self,
+        theta: np.ndarray,
+        price: Price,
+        z: np.ndarray | None = None,
+        *,
+        cut: bool = False,
+        is_charged: bool = False,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the gradient [p] and the Hessian [p, p].
 
@@ -279,6 +286,7 @@ class FairObjective:
             z: [N] scores there.
             cut: whether the penalty may bend a row's part downwards by at most nine tenths of the
                 loss's own curvature, so that the Hessian is positive definite.
+            is_charged: whether gaps within what is free bend it, too.
         """
         z = self.inputs @ theta if z is None else z
         q = expit(-self.y * z)
@@ -290,8 +298,8 @@ class FairObjective:
         gap = self.charged(g, price)
         r = price.rho * self.w * (self.contrast.T @ gap)[self.cell]
         of_penalty = np.maximum(r * g2, -0.9 * bend) if cut else r * g2
-        is_charged = (gap != 0) | (self.free(price) == 0)
-        u = self.gap_slopes(g1) * is_charged[:, None]
+        bends = is_charged | (gap != 0) | (self.free(price) == 0)
+        u = self.gap_slopes(g1) * bends[:, None]
         gradient = self.transposed @ (r * g1 + pull) + self.ridge * theta
         return gradient, self.gram(bend + of_penalty) + price.rho * u.T @ u + ridge
 
@@ -376,21 +384,6 @@ class FairObjective:
         others = np.full((k, 1), self.clients)
         others[list(compared)] -= 1
         return gradients + price.rho * without / np.maximum(others, 1)
-
-
-def sum_gaps(penalty: SumPenalty, shares: np.ndarray, sums: np.ndarray) -> np.ndarray:
-    """Return the gaps [..., C, m] of sums [..., K, G, m] by stratum and group, of weighted rows.
-
-    Args:
-        penalty: says what is compared.
-        shares: [..., K, G] sums of the weights.
-        sums: [..., K, G, m] of m terms, or derivatives of terms.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        total = shares.sum(axis=-1, keepdims=True)
-        means = np.moveaxis(sums, -1, 0) / total
-        gaps = penalty.compare(means, np.broadcast_to(shares / total, means.shape))
-    return np.moveaxis(gaps.reshape(*gaps.shape[:-2], -1), 0, -1)
 
 
 def _pull(gap: np.ndarray, slope: np.ndarray, free: float) -> np.ndarray:
