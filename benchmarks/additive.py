@@ -180,7 +180,7 @@ def trained(setting: AdditiveSetting, seed: int) -> tuple[sf.TrainedModel, float
     rows = weighted(pooled(clients.train)).rows(n_groups=1)
     if setting.rows == REFINED:
         model, rho = trained(setting._replace(rows=EXACT), seed)
-        users = make_users(*map(np.asarray, rows[:3]), clients.user)
+        users = make_users(rows.a, rows.s, rows.y, clients.user)
         more = {"rho": rho, "c": C, "exchanges": EXCHANGES}
         return refine_model(model, users, PENALTIES[penalty], **more)[0], rho
     if setting.rows == CENTRAL:

@@ -30,7 +30,7 @@ from benchmarks.unlike.pages import Goal, difference
 from benchmarks.unlike.training import C, problem_of
 from synthfair.data.datasets import SOURCES
 from synthfair.server.pooling import make_pool, train_pool
-from synthfair.server.trust import LITTLE, PULL, RATE, STEPS
+from synthfair.server.trust import LITTLE, MOST_MEDIANS, PULL
 
 TABLES = ("dutch", "adult", "law_school_race")
 """Of :data:`TASKS`."""
@@ -293,7 +293,7 @@ def behind(setting: UnreliableSetting) -> tuple[object, ...]:
         TRUSTED,
         RHO,
         *own,
-        *((PULL, STEPS, RATE) * (setting.defence == "trusted")),
+        *((PULL, MOST_MEDIANS) * (setting.defence == "trusted")),
     )
 
 

@@ -103,9 +103,10 @@ def trained(name: str, seed: int, training: str, *, smoke: bool) -> ModelScores:
     if training != "CL":
         return in_rounds(rows, seed, private=training == "FL-DP-SGD", smoke=smoke)
     parts = [weighted(part).rows(n_groups=rows.n_groups) for part in (rows.train, rows.test)]
-    a, s, y, weight = parts[0]
+    a, s, y, _ = parts[0]
     ridge = np.full(a.shape[1], LAMBDA_THETA / a.shape[1] ** 2)
-    theta = GlobalProblem(a, s, y, weight, sf.CovariancePenalty(), ridge).solve(0.0).theta
+    problem = GlobalProblem(a, s, y, np.ones(len(y)), sf.CovariancePenalty(), ridge)
+    theta = problem.solve(0.0).theta
     return ModelScores(*(part.a @ theta for part in parts))
 
 
