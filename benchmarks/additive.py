@@ -28,7 +28,7 @@ from benchmarks.runs import NO_RUNS, Run, Runs
 from benchmarks.showing import COLORS, as_svg, legend, page, pair_text, panels, verdict
 from benchmarks.unlike.clients import CONFIGS, TASKS, accuracy_and_spd, weighted
 from benchmarks.unlike.pages import Goal, difference
-from benchmarks.unlike.training import LAMBDA_THETA, PENALTIES
+from benchmarks.unlike.training import PENALTIES, C
 from synthfair.compare import Federation, federate
 from synthfair.compare.federation import pooled
 from synthfair.data.datasets import ADDITIVE, SOURCES
@@ -37,6 +37,7 @@ from synthfair.federated import make_users
 from synthfair.federated.refine import refine_model
 from synthfair.release.format import name_of
 from synthfair.server.pooling import Pool, make_pool, train_pool
+from synthfair.surrogate.objective import ridge_of
 
 TABLES = ("dutch", "adult")
 """Of :data:`TASKS`."""
@@ -171,33 +172,26 @@ def ours(setting: AdditiveSetting, seed: int) -> tuple[np.ndarray, dict[str, Any
 
 @lru_cache(maxsize=8)
 def trained(setting: AdditiveSetting, seed: int) -> tuple[sf.TrainedModel, float]:
-    """A linear or additive model, and the weight of the penalty, as given or found.
-
-    Additive models have the ridge of scikit-learn's LogisticRegression with its C = 1: few rows
-    behind a step would else have scores so large that a covariance of all rows hangs on them.
-    """
+    """A linear or additive model, and the weight of the penalty, as given or found."""
     clients = split(setting.table, seed).clients[setting.learner]
     schema, n_groups = clients.schema, clients.n_groups
-    lambda_theta = LAMBDA_THETA
-    if setting.learner == "additive":
-        lambda_theta = (len(schema.encoded_names) + 1) ** 2 / len(clients.user)
     fixed = setting.asked in PENALTIES
     penalty = setting.asked if fixed else "selection_rate"
     rows = weighted(pooled(clients.train)).rows(n_groups=1)
     if setting.rows == REFINED:
         model, rho = trained(setting._replace(rows=EXACT), seed)
-        users = make_users(*map(np.asarray, rows[:3]), clients.user)
-        given: Any = PENALTIES[penalty]  # whose sums can be refined
-        more = {"rho": rho, "lambda_theta": lambda_theta, "exchanges": EXCHANGES}
-        return refine_model(model, users, given, **more)[0], rho
+        users = make_users(rows.a, rows.s, rows.y, clients.user)
+        more = {"rho": rho, "c": C, "exchanges": EXCHANGES}
+        return refine_model(model, users, PENALTIES[penalty], **more)[0], rho
     if setting.rows == CENTRAL:
         pool = Pool(
-            rows, {"all": slice(None)}, name_of(sf.LinearModel()), True, lambda_theta,
-            "statistical_parity", n_groups, PENALTIES[penalty],
+            rows, {"all": slice(None)}, name_of(sf.LinearModel()), True,
+            ridge_of(C, *rows.a.shape, intercept=True), "statistical_parity", n_groups,
+            PENALTIES[penalty],
         )  # fmt: skip
     else:
         releases, _ = upload((setting.table, seed), setting.learner, KINDS[setting.rows])
-        config = sf.ServerConfig.model_validate({"penalty": penalty, "lambda_theta": lambda_theta})
+        config = sf.ServerConfig.model_validate({"penalty": penalty})
         pool = make_pool(releases, schema, config)
 
     pool = pool._replace(
@@ -206,7 +200,7 @@ def trained(setting: AdditiveSetting, seed: int) -> tuple[sf.TrainedModel, float
     )
     model, point = train_pool(pool, schema)
     assert point
-    return model, point.rho
+    return model, point.price.rho
 
 
 # Other learners, on all rows in one place
@@ -420,7 +414,7 @@ def settings_of_all() -> Iterator[AdditiveSetting]:
 
 def behind(setting: AdditiveSetting) -> tuple[object, ...]:
     """The settings of surrogates and server."""
-    given = GAP, WEIGHT, LAMBDA_THETA
+    given = GAP, WEIGHT, C
     if setting.rows not in KINDS:
         return given
     config = CONFIGS[KINDS[setting.rows]]

@@ -30,7 +30,7 @@ from benchmarks.runs import NO_RUNS, Runs
 from benchmarks.showing import page, pair_text, verdict
 from benchmarks.unlike.clients import TASKS, accuracy_and_spd, weighted
 from benchmarks.unlike.pages import Difference, Goal, difference
-from benchmarks.unlike.training import LAMBDA_THETA, PENALTIES
+from benchmarks.unlike.training import PENALTIES, C, problem_of
 from synthfair.compare import Federation, federate
 from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES
@@ -177,12 +177,8 @@ def linear(
         config = sf.ServerConfig.model_validate({"penalty": name, "rho": rho})
         model = sf.pool_and_train(sent.releases, clients.schema, config)
         return (model.scores(test.x, test.s) > 0).astype(float), model.converged
-    train, tested = (weighted(part).rows(n_groups=1) for part in (pooled(clients.train), test))
-    problem = sf.surrogate.GlobalProblem(
-        train, PENALTIES[name], "statistical_parity", clients.n_groups, LAMBDA_THETA
-    )
-    point = problem.point(rho)
-    return (np.asarray(tested.a) @ point.theta > 0).astype(float), point.converged
+    point = problem_of(weighted(pooled(clients.train)), name).solve(rho)
+    return (weighted(test).rows(n_groups=1).a @ point.theta > 0).astype(float), point.converged
 
 
 def trees(clients: Federation, sent: Upload | None, *, smoke: bool) -> np.ndarray:
@@ -344,7 +340,7 @@ def behind(setting: RecordSetting) -> tuple[object, ...]:
     """The settings of surrogates and server."""
     config = CONFIGS.get(setting.rows)
     of_client = (surrogates_version(config.epsilon), config, config.k_min) if config else ()
-    return *of_client, RHO, MOST_VALUES, LAMBDA_THETA
+    return *of_client, RHO, MOST_VALUES, C
 
 
 def most_seeds(setting: RecordSetting) -> int:

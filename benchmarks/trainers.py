@@ -22,11 +22,11 @@ from benchmarks.harness import ROOT, Experiment, main
 from benchmarks.runs import AccuracySpd, Runs
 from benchmarks.showing import page, pair_text
 from benchmarks.unlike.clients import Cut, accuracy_and_spd, federation, weighted
-from benchmarks.unlike.training import LAMBDA_THETA
 from synthfair.compare.federation import pooled
 from synthfair.config.loading import WITHOUT_EPSILON, load_settings
 from synthfair.data.datasets import SOURCES
 
+LAMBDA_THETA = sf.DistillConfig().lambda_theta
 ROWS = ("fair releases", "real rows")
 RHO = 10.0
 

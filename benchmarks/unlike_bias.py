@@ -39,6 +39,7 @@ from synthfair.fairness.metrics import Scored
 from synthfair.release.format import name_of
 from synthfair.server.pooling import Pool, make_pool, train_pool
 from synthfair.surrogate import WeightedTable
+from synthfair.surrogate.objective import ridge_of
 
 TABLES = {
     "adult": ("sex", "race"),
@@ -197,16 +198,17 @@ def scores_of(pool: Pool, clients: Federation) -> Trained:
     model, point = train_pool(pool, clients.schema)
     assert point
     scores = [model.scores(part.x, part.s) for part in clients.test]
-    return scores, point.rho, point.converged
+    return scores, point.price.rho, point.converged
 
 
 def pool_of(parts: Sequence[sf.Encoded], max_gap: float | None) -> Pool:
     """Real rows in place of surrogates."""
-    rows, config, penalty = pooled(parts), sf.ServerConfig(), sf.SelectionRatePenalty()
+    rows = pooled(parts)
+    own = WeightedTable(*rows, np.ones(len(rows.y))).rows(n_groups=1)
+    ridge = ridge_of(sf.ServerConfig().C, *own.a.shape, intercept=True)
     return Pool(
-        WeightedTable(*rows, np.ones(len(rows.y))).rows(n_groups=1), {"all": slice(None)},
-        name_of(sf.LinearModel()), True, config.lambda_theta, "statistical_parity", 2, penalty,
-        max_gap=max_gap,
+        own, {"all": slice(None)}, name_of(sf.LinearModel()), True, ridge, "statistical_parity", 2,
+        sf.SelectionRatePenalty(), max_gap=max_gap,
     )  # fmt: skip
 
 

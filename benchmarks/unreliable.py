@@ -27,11 +27,10 @@ from benchmarks.runs import NO_RUNS, Runs
 from benchmarks.showing import COLORS, as_svg, legend, page, pair_text, panels, verdict
 from benchmarks.unlike.clients import TASKS, weighted
 from benchmarks.unlike.pages import Goal, difference
-from benchmarks.unlike.training import LAMBDA_THETA, PENALTIES
+from benchmarks.unlike.training import C, problem_of
 from synthfair.data.datasets import SOURCES
 from synthfair.server.pooling import make_pool, train_pool
-from synthfair.server.trust import LITTLE, PULL, RATE, STEPS
-from synthfair.surrogate import train_fair
+from synthfair.server.trust import LITTLE, MOST_MEDIANS, PULL
 
 TABLES = ("dutch", "adult", "law_school_race")
 """Of :data:`TASKS`."""
@@ -166,12 +165,10 @@ def run_unreliable(setting: UnreliableSetting, seed: int, *, smoke: bool) -> Unr
     x, s, y = here.test
     if defence in ("central", "constant"):
         rows = weighted(sf.encode(pd.concat(here.clients), here.schema))
-        model = sf.LinearModel()
         scores = np.full(len(y), rows.y.mean())
         if defence == "central":
-            given = rows.rows(n_groups=1), LAMBDA_THETA, RHO
-            theta = train_fair(*given, model=model, penalty=PENALTIES[ASKED[kind]]).params
-            scores = model.scores(theta, weighted(here.test).rows(n_groups=1).a)
+            theta = problem_of(rows, ASKED[kind]).solve(RHO).theta
+            scores = weighted(here.test).rows(n_groups=1).a @ theta
         values = {}
     else:
         sent = setting._replace(defence="")  # the same, whatever is done with them
@@ -289,14 +286,14 @@ def settings_of_all() -> Iterator[UnreliableSetting]:
 
 def behind(setting: UnreliableSetting) -> tuple[object, ...]:
     """The settings of releases, server and method."""
-    own = CONFIGS[setting.kind], surrogates_version(None), LAMBDA_THETA
+    own = CONFIGS[setting.kind], surrogates_version(None), C
     return (
         CLIENTS,
         ROWS,
         TRUSTED,
         RHO,
         *own,
-        *((PULL, STEPS, RATE) * (setting.defence == "trusted")),
+        *((PULL, MOST_MEDIANS) * (setting.defence == "trusted")),
     )
 
 

@@ -31,8 +31,8 @@ def predict(
     """Return score, probability and decision of each row; labels may be absent from the table.
 
     Columns that the schema does not know are left alone; so are those of groups, which may be
-    absent, unless the model reads them or decides by group. A UserWarning names each column of which
-    more than a twentieth lies outside the schema's bounds, and is clipped.
+    absent, unless the model reads them or decides by group. A UserWarning names each column of
+    which more than a twentieth lies outside the schema's bounds, and is clipped.
 
     Args:
         model: its schema encodes the table.

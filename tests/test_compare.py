@@ -164,7 +164,7 @@ def test_a_missing_package_is_reported_before_anything_runs(monkeypatch, tmp_pat
 def demonstration(tmp_path_factory):
     """In few steps, and what was shown."""
     folder, shown = tmp_path_factory.mktemp("demo") / "found", []
-    fair = sf.DistillConfig(rho_o=30.0, penalty="selection_rate", steps=40)
+    fair = sf.DistillConfig(rho_o=30.0, steps=40)
     found = demonstrate(folder, lambda *stage: shown.append(stage), fair=fair)
     return found, folder, shown
 

@@ -28,7 +28,7 @@ from synthfair.postprocess import (
     score_bins,
 )
 from synthfair.secure import GroupCounts, NoisyTotal, noisy_sum, score_histogram
-from synthfair.surrogate import train_fair
+from synthfair.surrogate import GlobalProblem
 
 # A table among the clients, and models of it
 
@@ -99,13 +99,15 @@ def split(name: str, seed: int) -> SplitTable:
 @lru_cache(maxsize=12)
 def trained(name: str, seed: int, training: str, *, smoke: bool) -> ModelScores:
     """Without anything for fairness; of CL all training rows in one place."""
-    rows, model = split(name, seed), sf.LinearModel()
+    rows = split(name, seed)
     if training != "CL":
         return in_rounds(rows, seed, private=training == "FL-DP-SGD", smoke=smoke)
     parts = [weighted(part).rows(n_groups=rows.n_groups) for part in (rows.train, rows.test)]
-    free = sf.CovariancePenalty()
-    params = train_fair(parts[0], LAMBDA_THETA, 0.0, model=model, penalty=free).params
-    return ModelScores(*(np.asarray(model.scores(params, part.a)) for part in parts))
+    a, s, y, _ = parts[0]
+    ridge = np.full(a.shape[1], LAMBDA_THETA / a.shape[1] ** 2)
+    problem = GlobalProblem(a, s, y, np.ones(len(y)), sf.CovariancePenalty(), ridge)
+    theta = problem.solve(0.0).theta
+    return ModelScores(*(part.a @ theta for part in parts))
 
 
 def in_rounds(

@@ -22,12 +22,13 @@ from benchmarks.unlike.clients import (
 from synthfair import compare
 from synthfair.compare import Federation
 from synthfair.compare.federation import pooled
-from synthfair.fairness.penalties import Penalty
+from synthfair.fairness.penalties import SumPenalty
 from synthfair.privacy.statement import GRID
-from synthfair.surrogate import WeightedTable, train_fair
+from synthfair.surrogate import GlobalProblem, WeightedTable
+from synthfair.surrogate.objective import ridge_of
 
-LAMBDA_THETA = sf.DistillConfig().lambda_theta
-PENALTIES: dict[str, Penalty] = {
+C = sf.ServerConfig().C
+PENALTIES: dict[str, SumPenalty] = {
     "covariance": sf.CovariancePenalty(),
     "selection_rate": sf.SelectionRatePenalty(temperature=sf.DistillConfig().temperature),
 }
@@ -115,17 +116,20 @@ def constant(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
     return Scores(np.full(sum(len(part.y) for part in clients.test), label))
 
 
+def problem_of(table: WeightedTable, penalty: str) -> GlobalProblem:
+    """Return the server's problem on weighted rows, of a model that does not read the group."""
+    a = table.rows(n_groups=1).a
+    ridge = ridge_of(C, float(table.weight.sum()), a.shape[1], intercept=True)
+    return GlobalProblem(a, table.s, table.y, table.weight, PENALTIES[penalty], ridge)
+
+
 def trained(table: WeightedTable, weight: Weight, clients: Federation) -> Scores:
     """The server's part on weighted rows."""
     test, start = pooled(clients.test), time.perf_counter()
-    model = sf.LinearModel()
-    rows, penalty = table.rows(n_groups=1), PENALTIES[weight.penalty]
-    solution = train_fair(rows, LAMBDA_THETA, weight.rho, model=model, penalty=penalty)
-    converged = bool(solution.converged)
+    point = problem_of(table, weight.penalty).solve(weight.rho)
     seconds = time.perf_counter() - start
-    a = weighted(test).rows(n_groups=1).a
-    scores = np.asarray(model.scores(solution.params, a))
-    return Scores(scores, seconds=seconds, converged=converged)
+    scores = weighted(test).rows(n_groups=1).a @ point.theta
+    return Scores(scores, seconds=seconds, converged=point.converged)
 
 
 def by_compare(cut: Cut, weight: Weight, *, smoke: bool, method: str) -> Scores:
@@ -259,4 +263,4 @@ def behind(setting: UnlikeSetting) -> tuple[object, ...] | None:
         return (GRID,)
     if (config := CONFIGS.get(setting.method)) is None:
         return None
-    return surrogates_version(config.epsilon), config, LAMBDA_THETA, config.k_min
+    return surrogates_version(config.epsilon), config, C, config.k_min

@@ -28,7 +28,7 @@ COLUMN = "suffolk"
 LENDERS = {"suburbs": "0", "city": "1"}
 """The lenders and their values of the column: 1 in Suffolk county, most of which is Boston."""
 
-FAIR = DistillConfig(rho_o=30.0, penalty="selection_rate")
+FAIR = DistillConfig(rho_o=30.0)
 """Settings of the fair releases."""
 
 SURROGATE = SurrogateConfig(k_min=10)

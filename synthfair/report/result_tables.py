@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from synthfair.postprocess import DecisionChoice, ScoreHistogram
     from synthfair.report.overview import Overview
     from synthfair.run_files import Influences
-    from synthfair.surrogate.frontier import FrontierPoint
+    from synthfair.surrogate.objective import FrontierPoint
     from synthfair.task.federation_file import FederationFile
     from synthfair.trained import TrainedModel
 
