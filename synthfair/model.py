@@ -20,8 +20,8 @@ class Rows(NamedTuple):
     """Rows as a model and a penalty see them, real or synthetic.
 
     Attributes:
-        a: [N, n] model inputs: features, indicators of the groups but the first, and a 1 with an
-            intercept.
+        a: [N, n] model inputs: features, indicators of the groups but the first where the model
+            reads them, and a 1 with an intercept.
         s: [N] group index, 0 to n_groups - 1.
         y: [N] label, -1 or +1.
         weight: [N] how much each row counts, at least 0; None: all alike.

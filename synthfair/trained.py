@@ -74,10 +74,10 @@ class TrainedModel(BaseModel):
 
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
-        >>> inputs = (*schema.encoded_names, "white=1", "(intercept)")
+        >>> inputs = (*schema.encoded_names, "(intercept)")
         >>> model = sf.TrainedModel(
         ...     schema=schema, version="0", loss="logistic", intercept=True, inputs=inputs,
-        ...     theta=(0.0,) * 38 + (1.0,), gradient_norm=None, converged=None,
+        ...     theta=(0.0,) * 37 + (1.0,), gradient_norm=None, converged=None,
         ... )
         >>> x, s, y = sf.encode(table, schema)
         >>> float(model.scores(x, s).min())
@@ -92,7 +92,7 @@ class TrainedModel(BaseModel):
     loss: str
     intercept: bool
     inputs: tuple[str, ...] = Field(strict=False)
-    group_input: bool = True
+    group_input: bool = False
     hidden: tuple[Layer, ...] = Field(default=(), strict=False, max_length=20)
     theta: tuple[float, ...] = Field(strict=False)
     gradient_norm: float | None
@@ -285,7 +285,7 @@ class TrainedModel(BaseModel):
         return to_pipeline(self)
 
 
-def input_names(schema: Schema, *, intercept: bool, group_input: bool = True) -> tuple[str, ...]:
+def input_names(schema: Schema, *, intercept: bool, group_input: bool = False) -> tuple[str, ...]:
     """Names of the model inputs, in the order of :func:`synthfair.data.batches.gather`."""
     groups = (
         [f"{schema.sensitive_name}={value}" for value in schema.groups[1:]] if group_input else []

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 MEASURED = (
     "epsilon", "delta", "relation", "private_steps", "clip", "penalty", "notion", "temperature",
-    "rho_o", "lambda_theta", "intercept",
+    "rho_o", "lambda_theta", "intercept", "group_input",
 )  # fmt: skip
 """Settings that the noisy numbers depend on; other settings change for free."""
 
@@ -140,7 +140,7 @@ class FairTask:
         if self.config.epsilon is None:
             require_rows(n_rows, source=str(data))
         rows = Encoded(*map(np.concatenate, zip(*parts, strict=True)))
-        real = gather(rows, n_groups=self._groups, intercept=self.config.intercept)
+        real = gather(rows, n_groups=self._groups_read, intercept=self.config.intercept)
         return FairRows(real, apart.rows if hold_out else None, sha256_of((content,)))
 
     def gather(self, rows: Encoded | RealRows, *, source: str = "table") -> FairRows:
@@ -148,7 +148,7 @@ class FairTask:
         if isinstance(rows, Encoded):
             if self.config.epsilon is None:  # before there are columns for nothing
                 check_rows(rows, self.schema, self.config, source=source)
-            rows = gather(rows, n_groups=self._groups, intercept=self.config.intercept)
+            rows = gather(rows, n_groups=self._groups_read, intercept=self.config.intercept)
         if rows.weight is not None and self.config.epsilon is not None:
             raise InputError(f"{source}: rows have weights, of which an epsilon does not know")
         return FairRows(rows)
@@ -163,7 +163,7 @@ class FairTask:
     @property
     def most_numbers(self) -> int:
         """That are measured."""
-        pairs, n = 2 * self._groups, len(self.schema.encoded_names) + self._groups
+        pairs, n = 2 * self._groups, len(self.schema.encoded_names) + self._groups_read
         return n * (n + 1 + pairs) + pairs
 
     def measure(self, rows: FairRows) -> FairRows | PrivateFit:
@@ -188,6 +188,7 @@ class FairTask:
             self.schema,
             guarantee,
             intercept=config.intercept,
+            group_input=config.group_input,
             loss=model.margin_loss,
             source=self.noise,
         )
@@ -232,7 +233,8 @@ class FairTask:
         release, theta = answer.release, np.asarray(answer.theta)
 
         def scores(some: Encoded) -> np.ndarray:
-            more = other_inputs(some.s, n_groups=self._groups, intercept=self.config.intercept)
+            intercept = self.config.intercept
+            more = other_inputs(some.s, n_groups=self._groups_read, intercept=intercept)
             return theta @ np.concatenate([some.x.T, more])
 
         synthetic, real = Encoded(release.x, release.s, release.y), rows.real.encoded
@@ -290,6 +292,10 @@ class FairTask:
     @property
     def _groups(self) -> int:
         return len(self.schema.groups)
+
+    @property
+    def _groups_read(self) -> int:
+        return self._groups if self.config.group_input else 1
 
     @property
     def _by(self) -> tuple[Grouping, ...]:

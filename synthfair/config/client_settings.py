@@ -71,7 +71,7 @@ class DistillConfig(ReleaseSettings):
     takes 50 steps. Where it is not given, penalty is then selection_rate."""
 
     rho_s: float = Field(default=0.0, ge=0)
-    """Weight of the fairness penalty on synthetic rows."""
+    """Weight of the fairness penalty on synthetic rows, which have groups with group_input."""
 
     notion: Notion = "statistical_parity"
     """Rows in which groups are compared: all, those with the positive label, those of each
@@ -93,13 +93,17 @@ class DistillConfig(ReleaseSettings):
     intercept: bool = True
     """The model has an intercept."""
 
+    group_input: bool = False
+    """The model reads the sensitive attribute. If it does not, the release holds no groups."""
+
     n_synthetic: int | None = Field(default=None, ge=1, le=MAX_ROWS)
-    """Number of synthetic rows; if not given, 200 for each pair of group and label, or, with labels
-    = copy, as many as there are real rows."""
+    """Number of synthetic rows; if not given, 200 for each pair of group and label of the schema,
+    or, with labels = copy, as many as there are real rows."""
 
     labels: Literal["balanced", "proportional", "copy"] = "balanced"
-    """Groups and labels of the synthetic rows: equally many of each pair; in the real rows'
-    proportions (disclosed); or the real rows' own (disclosed, row by row)."""
+    """Labels of the synthetic rows, and groups where the model reads them: equally many of each
+    pair; in the real rows' proportions (disclosed); or the real rows' own (disclosed, row by
+    row)."""
 
     start: Literal["range", "middle", "normal", "real"] = "range"
     """First synthetic features: uniform over the schema's range; or over its middle half, from
@@ -144,6 +148,12 @@ class DistillConfig(ReleaseSettings):
         if data.get("max_gap") is not None:
             data = {"penalty": "selection_rate", **data}
         return data if data.get("epsilon") is None else {"start": "middle", **data}
+
+    @model_validator(mode="after")
+    def _groups_of_synthetic_rows(self) -> DistillConfig:
+        if self.rho_s and not self.group_input:
+            raise ValueError("rho_s: synthetic rows have groups only with group_input = true")
+        return self
 
     @model_validator(mode="after")
     def _private_all_the_way(self) -> DistillConfig:

@@ -12,7 +12,7 @@ from synthfair.config.target import Target
 
 FOR_SURROGATES = (
     "rho", "max_gap", "max_client_gap", "penalty", "notion", "temperature", "C",
-    "intercept", "max_rows",
+    "intercept", "group_input", "max_rows",
 )  # fmt: skip
 """Settings that only surrogates leave to the server; in a fair release they are the client's."""
 
@@ -87,6 +87,9 @@ class ServerConfig(Settings):
 
     intercept: bool = True
     """Surrogates: the model has an intercept."""
+
+    group_input: bool = False
+    """Surrogates: the model reads the sensitive attribute."""
 
     max_rows: float | None = Field(default=None, gt=0)
     """Surrogates: most real rows that one client can have; public. One that claims more counts as

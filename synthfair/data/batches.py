@@ -181,11 +181,11 @@ def gather(
 
     Args:
         rows: at least one.
-        n_groups: number of groups.
+        n_groups: number of groups that the model reads; 1 where it reads none.
         intercept: whether the model has one.
         weight: [N] how much each row counts; all alike if None.
     """
-    order = content_order([*rows.x.T, rows.s, rows.y])
+    order = content_order([*rows.x.T, *[rows.s] * (n_groups > 1), rows.y])
     x, s, y = (field[order] for field in rows)
     columns = np.concatenate([x.T, other_inputs(s, n_groups=n_groups, intercept=intercept)])
     return RealRows(columns, s, y, x.shape[1], None if weight is None else weight[order])
@@ -195,7 +195,7 @@ def other_inputs(s: np.ndarray, *, n_groups: int, intercept: bool) -> np.ndarray
     """The model inputs [n - d, N] that are no features, of rows in groups s [N].
 
     Indicators of the groups 1 to n_groups - 1, which in the binary case are the column s of Wu et
-    al. (2024), and ones where the model has an intercept.
+    al. (2024), and ones where the model has an intercept. A blind model reads one group: none.
     """
     groups = s == np.arange(1, n_groups)[:, None]
     return np.concatenate([groups, np.ones((int(intercept), len(s)))])

@@ -31,7 +31,7 @@ from synthfair.files import parse_json, read_bytes, validated
 INTERCEPT = "(intercept)"
 """The name that models give the input that is always 1; no encoded column has it."""
 
-OWN_COLUMNS = "(group)", "(label)", "(weight)"
+OWN_COLUMNS: tuple[str, str, str] = "(group)", "(label)", "(weight)"
 """Names of a release's columns behind the features; the last of surrogates alone. No column of a
 schema has one of them."""
 

@@ -140,10 +140,10 @@ class Problem:
     Attributes:
         objective: F(theta).
         start: [d, N_s] the first x.
-        s: [N_s] groups of the synthetic rows, fixed.
+        s: [N_s] groups of the synthetic rows, fixed; all 0 where the model reads none.
         y: [N_s] labels of the synthetic rows, fixed.
         others: [n - d, N_s] model inputs of the synthetic rows other than the features, fixed:
-            indicators of the groups, and 1 where there is an intercept.
+            indicators of the groups where it reads them, and 1 where there is an intercept.
         rho_s: weight of the penalty on synthetic rows, at least 0; None where there is none.
         lambda_x: regularisation of x, at least 0.
         lambda_theta: regularisation of theta, positive.
@@ -435,7 +435,7 @@ def make_penalty(
 
 
 def make_rows(encoded: Encoded, *, n_groups: int, intercept: bool) -> Rows:
-    """Encoded rows as a model sees them, in their order."""
+    """Encoded rows as a model sees them, in their order; n_groups is 1 where it is blind."""
     others = other_inputs(encoded.s, n_groups=n_groups, intercept=intercept)
     columns = np.concatenate([encoded.x.T, others])
     columns, s, y = map(jax.device_put, (columns, encoded.s, encoded.y))
@@ -465,7 +465,8 @@ def make_problem(
         InputError: the synthetic rows cannot be chosen as the settings say.
     """
     if isinstance(real, Encoded):
-        real = gather(real, n_groups=n_groups, intercept=config.intercept)
+        n_read = n_groups if config.group_input else 1
+        real = gather(real, n_groups=n_read, intercept=config.intercept)
     rows = Rows(real.columns.T, real.s, real.y, real.weight)  # type: ignore[arg-type]
     if penalty is None and len(real.y) <= MOST_PADDED:
         rows = padded(rows, least=1)  # a step on few rows is short
@@ -499,7 +500,8 @@ def assemble(
         model: what is trained.
         penalty: for the rho_s term.
     """
-    others = other_inputs(start.s, n_groups=n_groups, intercept=config.intercept)
+    n_read = n_groups if config.group_input else 1
+    others = other_inputs(start.s, n_groups=n_read, intercept=config.intercept)
     # Unlike jnp.asarray, device_put compiles nothing.
     x, s, y, others = jax.device_put((np.ascontiguousarray(start.x.T), start.s, start.y, others))
     return Problem(

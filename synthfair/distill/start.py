@@ -23,7 +23,7 @@ class Start(NamedTuple):
 
     Attributes:
         x: [N_s, d] first features.
-        s: [N_s] groups.
+        s: [N_s] groups; all 0 where the model reads none.
         y: [N_s] labels.
     """
 
@@ -50,11 +50,15 @@ def choose_start(
         InputError: n_synthetic does not split as wanted.
     """
     rng, rows = np.random.default_rng(config.seed), cast(Encoded, real)
+    n_rows = config.n_synthetic or ROWS_PER_PAIR * counts.size
+    if not config.group_input:
+        counts = counts.sum(axis=0, keepdims=True)
+        rows = rows and rows._replace(s=np.zeros_like(rows.s))
     if config.labels == "copy":
         s, y = _copied_labels(rows, config)
     else:
         split = _even_counts if config.labels == "balanced" else _proportional_counts
-        per_pair = split(config.n_synthetic or ROWS_PER_PAIR * counts.size, counts.ravel())
+        per_pair = split(n_rows, counts)
         s = np.repeat(np.repeat(np.arange(len(counts)), 2), per_pair)
         y = np.repeat(np.tile([-1.0, 1.0], len(counts)), per_pair)
     shape = (len(s), d)
@@ -78,11 +82,11 @@ def _copied_labels(real: Encoded, config: DistillConfig) -> tuple[np.ndarray, np
 
 
 def _even_counts(n: int, real_counts: np.ndarray) -> np.ndarray:
-    parts = len(real_counts)
+    parts = real_counts.size
     if n % parts:
         raise InputError(
             f"n_synthetic = {n}: with balanced labels it must be a multiple of {parts},"
-            " the number of pairs of group and label"
+            f" the number of {'labels' if len(real_counts) == 1 else 'pairs of group and label'}"
         )
     return np.full(parts, n // parts)
 
@@ -92,8 +96,9 @@ def _proportional_counts(n: int, real_counts: np.ndarray) -> np.ndarray:
     if n < np.count_nonzero(real_counts):
         raise InputError(
             f"n_synthetic = {n}: must be at least {np.count_nonzero(real_counts)}, one row for"
-            " each pair of group and label"
+            f" each {'label' if len(real_counts) == 1 else 'pair of group and label'}"
         )
+    real_counts = real_counts.ravel()
     needed = (real_counts > 0).astype(int)
     quota = (n - needed.sum()) * real_counts / real_counts.sum()
     counts = needed + np.floor(quota).astype(int)
@@ -114,7 +119,7 @@ def _matching_rows(
         wanted = np.flatnonzero((s == pair[0]) & (y == pair[1]))
         pool = order[(real.s[order] == pair[0]) & (real.y[order] == pair[1])]
         if len(pool) == 0:
-            names = "group {} and label {:+g}".format(*pair)
+            names = f"group {pair[0]} and " * bool(s.any()) + f"label {pair[1]:+g}"
             raise InputError(f"start = 'real': no real row has {names}")
         chosen[wanted] = np.resize(pool, len(wanted))
     return chosen

@@ -212,7 +212,7 @@ def preview(
     together less than once in 100.
 
     Args:
-        release: the synthetic rows.
+        release: the synthetic rows; all of group 0 where they have no groups.
         real: the rows distilled.
         held_out: rows of the same table that were not; perhaps none.
         scores: of a model trained on the release, which anybody can train.
@@ -263,8 +263,8 @@ def preview(
                 *(-nearest(release.x, rows.x)[0] for rows in (members, others))
             ),
             "membership, by loss": area(*(rows.y * scores(rows) for rows in (members, others))),
-            "group of a row": _attribute(release, members, others),
-        },
+        }
+        | ({"group of a row": _attribute(release, members, others)} if release.s.any() else {}),
     )
 
 

@@ -397,9 +397,10 @@ def feature_ball(schema: Schema) -> Ball:
     )
 
 
-def input_ball(schema: Schema) -> Ball:
-    """The ball around features and indicators of groups 1 to n_groups - 1, as a model sees them."""
-    return _product([feature_ball(schema), _simplex_ball(len(schema.groups) - 1, zero=True)])
+def input_ball(schema: Schema, *, group_input: bool) -> Ball:
+    """Return the ball around a model's inputs: features, and where read, indicators of groups."""
+    groups = [_simplex_ball(len(schema.groups) - 1, zero=True)] * group_input
+    return _product([feature_ball(schema), *groups])
 
 
 def _product(balls: Iterable[Ball]) -> Ball:

@@ -34,6 +34,7 @@ class PrivateQueries:
         schema: theirs, public.
         guarantee: what may be asked, how often, and with how much noise.
         intercept: whether the model has one.
+        group_input: whether it reads the groups.
         loss: of the margin, elementwise.
         source: of the noise.
 
@@ -48,6 +49,7 @@ class PrivateQueries:
         guarantee: Guarantee,
         *,
         intercept: bool,
+        group_input: bool,
         loss: Callable[[jax.Array], jax.Array],
         source: RandomBytes,
     ) -> None:
@@ -56,7 +58,9 @@ class PrivateQueries:
         if jnp.result_type(float) != np.float64:
             raise InputError("epsilon: needs float64; jax.config.update('jax_enable_x64', True)")
         self._real, self._intercept, self._slope = real, intercept, _slope(loss)
-        self._n_groups, self._centre = len(schema.groups), input_ball(schema).centre
+        self._n_groups = len(schema.groups)
+        self._centre = input_ball(schema, group_input=group_input).centre
+        self._n_read = self._n_groups if group_input else 1
         k = len(self._centre)
         # Model inputs a = turn b of centred rows b = (x, groups, 1) - (centre, 0).
         self._turn = np.eye(k + int(intercept), k + 1)
@@ -137,8 +141,8 @@ class PrivateQueries:
         return np.column_stack([part.x - self._centre[: part.x.shape[1]], np.ones(len(part.y))])
 
     def _inputs(self, part: Encoded) -> np.ndarray:
-        """[N, k] centred features and groups, and a 1."""
-        groups = part.s[:, None] == np.arange(1, self._n_groups)
+        """[N, k] centred features, groups where they are read, and a 1."""
+        groups = part.s[:, None] == np.arange(1, self._n_read)
         rows = np.column_stack([part.x, groups]) - self._centre
         return np.column_stack([rows, np.ones(len(rows))])
 
@@ -150,7 +154,7 @@ class PrivateQueries:
         """[G, 2, n] sums of model inputs from sums [G, 2, d + 1] of centred features and 1."""
         ones = sums[..., -1:]
         x = sums[..., :-1] + ones * self._centre[: sums.shape[-1] - 1]
-        groups = ones * np.eye(self._n_groups)[:, None, 1:]
+        groups = ones * np.eye(self._n_groups)[:, None, 1 : self._n_read]
         return np.concatenate([x, groups, ones[..., : int(self._intercept)]], axis=-1)
 
 

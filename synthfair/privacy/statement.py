@@ -184,8 +184,9 @@ def term_bounds(
     bounds: dict[MechanismName, tuple[float, int]]
     if isinstance(config, DistillConfig):
         d = len(schema.encoded_names)
-        k = d + len(schema.groups)
-        features, inputs = feature_ball(schema).norm_with_one, input_ball(schema).norm_with_one
+        ball = input_ball(schema, group_input=config.group_input)
+        k, inputs = len(ball.centre) + 1, ball.norm_with_one
+        features = feature_ball(schema).norm_with_one
         bounds = {
             "moments": (features, d + 1),
             "curvature": (inputs**2, k),

@@ -76,6 +76,13 @@ class Header(BaseModel):
         return "surrogate" if isinstance(self.config, SurrogateConfig) else "fair"
 
     @property
+    def own_columns(self) -> tuple[str, ...]:
+        """The columns after the features; a fair release for a blind model has none of groups."""
+        if isinstance(self.config, SurrogateConfig):
+            return OWN_COLUMNS
+        return OWN_COLUMNS[:2] if self.config.group_input else OWN_COLUMNS[1:2]
+
+    @property
     def hides_pairs(self) -> bool:
         """Whether records of a surrogate have pairs of group and label that are made up."""
         return HIDDEN in self.privacy.discloses
@@ -105,7 +112,7 @@ class Release:
         names: [k] names of the columns of x.
         x: [N_s, k] synthetic features: of a fair release, encoded ones; of a surrogate, columns of
             the schema, as of :func:`synthfair.data.encode.encode_records`.
-        s: [N_s] groups.
+        s: [N_s] groups; of a fair release for a blind model, which holds none, all 0.
         y: [N_s] labels, -1 or +1.
         weight: [N_s] numbers of real rows that each row of a surrogate stands for; None in a fair
             release, whose rows count alike.
@@ -133,7 +140,8 @@ class Release:
     @cached_property
     def fingerprint(self) -> bytes:
         """sha256 of the rows, whatever the metadata: the same rows twice are the same release."""
-        return rows_digest(self.x, self.s, self.y, self.weight)
+        s = self.s if OWN_COLUMNS[0] in self.header.own_columns else None
+        return rows_digest(self.x, s, self.y, self.weight)
 
 
 class HasRelease(Protocol):
@@ -246,11 +254,11 @@ def disclosures(
     if has_epsilon:
         lines.append(SEEDED_NOISE)
     if config.labels == "proportional":
-        lines.append("The share of each pair of group and label among the real rows.")
+        part = "pair of group and label" if config.group_input else "label"
+        lines.append(f"The share of each {part} among the real rows.")
     if config.labels == "copy":
-        lines.append(
-            "The group and the label of every real row, in order, and the number of real rows."
-        )
+        part = "group and the label" if config.group_input else "label"
+        lines.append(f"The {part} of every real row, in order, and the number of real rows.")
     if config.start == "normal":
         lines.append("Traces of the mean and the variance of each real feature, where it started.")
     if config.start == "real":
@@ -281,7 +289,7 @@ def write_release(
         ...     sf.DistillConfig(), schema, model=sf.LinearModel(), penalty=sf.CovariancePenalty()
         ... )
         >>> x = np.full((2, len(schema.encoded_names)), 0.5)
-        >>> s, y = np.array([0, 1]), np.array([-1.0, 1.0])
+        >>> s, y = np.array([0, 0]), np.array([-1.0, 1.0])
         >>> release = sf.Release(header, schema.encoded_names, x, s, y)
         >>> folder = tempfile.TemporaryDirectory()
         >>> sha256 = sf.write_release(release, Path(folder.name) / "loans.parquet")
@@ -311,20 +319,22 @@ def file_bytes(release: Release) -> int:
 def _table(release: Release, key: Ed25519PrivateKey | None) -> pa.Table:
     import pyarrow as pa
 
-    columns = [*release.x.T.astype(float), release.s.astype("int32"), release.y.astype("int32")]
-    if release.weight is not None:
-        columns.append(release.weight.astype(float))
+    own = dict(zip(OWN_COLUMNS, (release.s, release.y, release.weight), strict=True))
+    columns = [*release.x.T, *(own[name] for name in release.header.own_columns)]
     header = release.header.model_dump_json().encode()
     signature = sign(content_digest(header, release.names, release.fingerprint), key)
     metadata = {HEADER_KEY: header, SIGNATURE_KEY: signature.model_dump_json().encode()}
-    schema = arrow_schema(release.names, weighted=release.weight is not None)
-    return pa.table(columns, schema=schema.with_metadata(metadata))
+    schema = arrow_schema(release.names, release.header)
+    arrays = [
+        np.asarray(c, t.to_pandas_dtype()) for c, t in zip(columns, schema.types, strict=True)
+    ]
+    return pa.table(arrays, schema=schema.with_metadata(metadata))
 
 
-def arrow_schema(names: tuple[str, ...], *, weighted: bool) -> pa.Schema:
-    """Columns of a release file with these features, and with weights in a surrogate."""
+def arrow_schema(names: tuple[str, ...], header: Header) -> pa.Schema:
+    """Return the columns of a release file with these features and this header."""
     import pyarrow as pa
 
-    types = [pa.float64()] * len(names) + [pa.int32()] * 2 + [pa.float64()] * weighted
-    every = (*names, *OWN_COLUMNS[: 2 + weighted])
-    return pa.schema([pa.field(*field) for field in zip(every, types, strict=True)])
+    types = dict(zip(OWN_COLUMNS, (pa.int32(), pa.int32(), pa.float64()), strict=True))
+    own = [pa.field(name, types[name]) for name in header.own_columns]
+    return pa.schema([*(pa.field(name, pa.float64()) for name in names), *own])

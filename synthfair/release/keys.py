@@ -5,9 +5,9 @@ The content is the header, the column names and the rows. Its digest is
     sha256(DOMAIN | sha256(header) | sha256(names) | sha256(rows))
 
 where the header is its bytes as they stand in the file, the names are a JSON list, and the rows
-are x in C order (float64), then s, then y (int32), all little-endian. The digests inside have one
-length each, so that no two contents share their bytes. What is signed is DOMAIN followed by the
-digest: a signature made for something else never fits.
+are x in C order (float64), then s where it holds groups, then y (int32), all little-endian. The
+digests inside have one length each, so that no two contents share their bytes. What is signed is
+DOMAIN followed by the digest: a signature made for something else never fits.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class Signature(BaseModel):
 
 
 def rows_digest(
-    x: np.ndarray, s: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
+    x: np.ndarray, s: np.ndarray | None, y: np.ndarray, weight: np.ndarray | None = None
 ) -> bytes:
-    """sha256 of rows x [N, d], s [N], y [N], and weight [N] if any, in the layout above."""
+    """Return sha256 of rows x [N, d], s [N] and weight [N] if any, y [N], in the layout above."""
     digest = hashlib.sha256(np.ascontiguousarray(x, "<f8").data)
-    for column in (s, y):
+    for column in (y,) if s is None else (s, y):
         digest.update(np.ascontiguousarray(column, "<i4").data)
     if weight is not None:
         digest.update(np.ascontiguousarray(weight, "<f8").data)

@@ -78,10 +78,9 @@ def read_release(
             # What the file says, its columns and number of rows, before the rows are read.
             layout = file.schema_arrow
             text, header, signature = _metadata(layout, source)
-            weighted = header.kind == "surrogate"
-            names = _feature_names(layout, source, weighted=weighted)
+            names = _feature_names(layout, source, header)
             # A server encodes the columns of a surrogate, which are more then.
-            encoded = len(schema.encoded_names) + 2 + weighted if schema else 0
+            encoded = len(schema.encoded_names) + len(header.own_columns) if schema else 0
             _check_rows(file.metadata.num_rows, max(len(layout), encoded), room, source)
             table = file.read(use_threads=False)
             table.validate(full=True)
@@ -93,10 +92,11 @@ def read_release(
     if any(column.null_count for column in table.columns):
         raise InputError(f"{source}: holds missing values; a release has none")
     arrays = [column.to_numpy() for column in table.columns]
-    weight = arrays.pop().copy() if weighted else None
-    *features, s, y = arrays
-    x, s, y = np.column_stack(features), s.copy(), y.astype(float)
-    release = Release(header, names, x, s, y, weight, signature=signature)
+    x = np.column_stack(arrays[: len(names)])
+    own = {name: table[name].to_numpy().copy() for name in header.own_columns}
+    group, label, weight = OWN_COLUMNS
+    s, y = own.get(group, np.zeros(len(x), "int32")), own[label].astype(float)
+    release = Release(header, names, x, s, y, own.get(weight), signature=signature)
     if schema is None:
         _check_values(release, header.table_schema, source)
     else:
@@ -128,12 +128,12 @@ def _metadata(columns: pa.Schema, source: str) -> tuple[bytes, Header, Signature
     return text, header, parse_as(metadata[SIGNATURE_KEY], Signature, source)
 
 
-def _feature_names(columns: pa.Schema, source: str, *, weighted: bool) -> tuple[str, ...]:
+def _feature_names(columns: pa.Schema, source: str, header: Header) -> tuple[str, ...]:
     """Return the names of the features, of columns that a release may have."""
-    own = OWN_COLUMNS[: 2 + weighted]
-    names = tuple(columns.names[: -len(own)])
-    if not names or tuple(columns.names[-len(own) :]) != own:
-        raise InputError(f"{source}: must have columns of features, then {', '.join(own)}")
+    names = tuple(name for name in columns.names if name not in OWN_COLUMNS)
+    if not names or (*names, *header.own_columns) != tuple(columns.names):
+        own = ", ".join(header.own_columns)
+        raise InputError(f"{source}: must have columns of features, then {own}, by its settings")
     if len(names) > MAX_COLUMNS or max(map(len, names)) > MAX_NAME:
         raise InputError(
             f"{source}: has {len(names)} features; at most {MAX_COLUMNS} are allowed, with names of"
@@ -141,7 +141,7 @@ def _feature_names(columns: pa.Schema, source: str, *, weighted: bool) -> tuple[
         )
     if len(set(names)) < len(names):
         raise InputError(f"{source}: a column's name is repeated")
-    for field, other in zip(arrow_schema(names, weighted=weighted), columns, strict=True):
+    for field, other in zip(arrow_schema(names, header), columns, strict=True):
         if field.type != other.type:
             raise InputError(
                 f"{source}: column {field.name!r} ({other.type}) must be {field.name!r}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from synthfair.config.client_settings import MIN_ROWS, DistillConfig
+from synthfair.data.schema import OWN_COLUMNS
 from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from synthfair.privacy.guarantee import Guarantee
     from synthfair.privacy.ledger import Ledger
     from synthfair.privacy.statement import PrivacyStatement
+    from synthfair.release.format import Release
     from synthfair.release.reading import Inspection
 
 MOST_COLUMNS = 100
@@ -83,9 +85,9 @@ def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
 def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) -> Table:
     """A table of a client's computation and of the file that it has written."""
     release, facts = outcome.release, {}
-    rows = f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y"
+    rows = _shape(release)
     if release.weight is not None:
-        rows += f", weight; for {release.weight.sum():,.0f} real rows"
+        rows += f"; for {release.weight.sum():,.0f} real rows"
     if release.weight is None:
         facts = _distillation_facts(cast("Distillation", outcome)) | {"rows": rows}
     else:
@@ -97,6 +99,12 @@ def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) ->
         }
     facts |= {"file": f"{receipt.path} ({receipt.size:,} bytes)", "sha256": receipt.sha256}
     return Table.of_facts(facts | statement_facts(release.header.privacy))
+
+
+def _shape(release: Release) -> str:
+    short = dict(zip(OWN_COLUMNS, ("s", "y", "weight"), strict=True))
+    own = ", ".join(short[name] for name in release.header.own_columns)
+    return f"{release.x.shape[0]} x {release.x.shape[1]} features, {own}"
 
 
 def _distillation_facts(distillation: Distillation) -> dict[str, str | None]:
@@ -323,7 +331,6 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         signer = client if inspection.client is None else repr(inspection.client)
         signature = f"valid, by {signer}, key {key}"
     fits = {None: "", True: "; fits the schema given", False: "; DOES NOT FIT the schema given"}
-    weighted = "" if release.weight is None else ", weight"
 
     from synthfair.release.reading import fitted
 
@@ -337,8 +344,14 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         if release.weight is not None:
             weight = release.weight[(release.s == s) & (release.y == y)].sum()
             stands = f", for {weight:,.0f} real ones"
-        name = names.pair(int(s), float(y))
+        label = f"{names.label}={names.decisions[int(y > 0)]}"
+        name = names.pair(int(s), y) if OWN_COLUMNS[0] in header.own_columns else label
         counts.append(f"{name}: {n} rows{stands}")
+    model = header.model
+    if isinstance(header.config, DistillConfig):
+        model += (
+            f"; {'reads' if header.config.group_input else 'does not read'} {names.sensitive_name}"
+        )
     # Ranges of the columns, the last of many in one line.
     parts = {name: release.x[:, i] for i, name in enumerate(release.names[:MOST_COLUMNS])}
     if (rest := len(release.names) - MOST_COLUMNS) > 0:
@@ -358,10 +371,10 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         "signature": signature,
         "schema": header.schema_hash + fits[inspection.fits],
         "kind": header.kind,
-        "rows": f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y{weighted}",
+        "rows": _shape(release),
         "pairs": counts,
         "range": ranges,
-        "model": header.model,
+        "model": model,
         "penalty": header.penalty,
         "setting": settings or "all the defaults",
     }

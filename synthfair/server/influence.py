@@ -112,18 +112,21 @@ def influence_in(
     bound = outlier_bound(scores)
 
     # SPD on test rows, or on those of the other releases.
-    sizes = np.bincount(rows.s, weight, pooled.n_groups)
+    x, s, counts = a, np.asarray(rows.s), weight
+    if tables:
+        x, s, _ = map(np.concatenate, zip(*encode_tests(tables, schema).values(), strict=True))
+        counts = np.ones(len(s))
+    sizes = np.bincount(s, counts, pooled.n_groups)
     grouping = np.array(schema.compared(None, sizes, FEW_ROWS)[schema.sensitive_name].grouping)
     spd, n_groups = np.full(len(parts), np.nan), max(grouping) + 1
     if tables:
-        x, s, _ = map(np.concatenate, zip(*encode_tests(tables, schema).values(), strict=True))
-        tested = trained.rows(x, s), grouping[s], np.ones(len(s)), n_groups
+        tested = trained.rows(x, s), grouping[s], counts, n_groups
         spd = _spd(theta, *tested) - np.array([_spd(each, *tested) for each in without])
     elif pooled.penalty is not None:
         for k, part in enumerate(parts):
             others = weight.copy()
             others[part] = 0.0
-            tested = a, grouping[np.asarray(rows.s)], others, n_groups
+            tested = a, grouping[s], others, n_groups
             spd[k] = _spd(theta, *tested) - _spd(without[k], *tested)
 
     alone = _alone(pooled, weight, schema)

@@ -209,6 +209,7 @@ class Pool(NamedTuple):
         estimated: (group, label) of cells that a release leaves out, by its name: their records are
             estimated, and a penalty by label does not compare them either.
         is_known: [N] the rows that a penalty by label may compare; None for all.
+        group_input: whether the model reads the groups.
     """
 
     rows: Rows
@@ -231,6 +232,7 @@ class Pool(NamedTuple):
     unpaired: tuple[str, ...] = ()
     estimated: Mapping[str, tuple[tuple[int, float], ...]] = {}
     is_known: np.ndarray | None = None
+    group_input: bool = False
 
     def problem(self, model: LinearModel | None = None) -> GlobalProblem | OwnProblem:
         """Return what is solved, with the loss of a model.
@@ -326,21 +328,24 @@ def _pool_fair(
     found = {}
     for name, release in releases.items():
         settings = cast(DistillConfig, release.header.config)
-        found[name] = release.header.model, settings.intercept, settings.lambda_theta
+        shared = settings.intercept, settings.group_input, settings.lambda_theta
+        found[name] = release.header.model, *shared
     first, problem = next(iter(found.items()))
     for name, other in found.items():
         if other != problem:
             raise InputError(
-                f"{name}: made for (model, intercept, lambda_theta) = {other}, but {first} for"
-                f" {problem}; clients must agree"
+                f"{name}: made for (model, intercept, group_input, lambda_theta) = {other}, but"
+                f" {first} for {problem}; clients must agree"
             )
-    model, intercept, lambda_theta = problem
+    model, intercept, group_input, lambda_theta = problem
     n_groups, (x, s, y) = len(schema.groups), pool(releases)
-    others = other_inputs(s, n_groups=n_groups, intercept=intercept)
+    others = other_inputs(s, n_groups=n_groups if group_input else 1, intercept=intercept)
     rows = Rows(np.column_stack([x, others.T]), s, y)
     n = rows.a.shape[1]
     ridge = np.full(n, lambda_theta / n**2)
-    return Pool(rows, parts, model, intercept, ridge, config.notion, n_groups)
+    return Pool(
+        rows, parts, model, intercept, ridge, config.notion, n_groups, group_input=group_input
+    )
 
 
 def _pool_surrogates(
@@ -373,7 +378,8 @@ def _pool_surrogates(
         paired = {name: part for name, part in parts.items() if name not in unpaired}
         compared = _clients_with_rows(table, paired, config, by or (tuple(range(n_groups)),))
     named = named_penalty(config.penalty, notion, config.temperature, n_groups=n_groups, by=by)
-    rows = table.rows(n_groups=n_groups, intercept=config.intercept)
+    n_read = n_groups if config.group_input else 1
+    rows = table.rows(n_groups=n_read, intercept=config.intercept)
     return Pool(
         rows,
         parts,
@@ -394,6 +400,7 @@ def _pool_surrogates(
         unpaired=unpaired,
         estimated=estimated,
         is_known=None if known.all() else known,
+        group_input=config.group_input,
     )
 
 
@@ -429,7 +436,8 @@ def _weighted(
                     f"trusted: has no row of {group} and {schema.label}={decision}; give"
                     " some of each group and label, and about 200 together"
                 )
-    others = other_inputs(trusted.s, n_groups=pooled.n_groups, intercept=pooled.intercept)
+    n_read = pooled.n_groups if pooled.group_input else 1
+    others = other_inputs(trusted.s, n_groups=n_read, intercept=pooled.intercept)
     a = np.column_stack([trusted.x, others.T])
     held = GlobalProblem(a, trusted.s, trusted.y, np.ones(len(a)), penalty, np.zeros(a.shape[1]))
     trust = learn_weights(
@@ -567,8 +575,8 @@ def pool_and_train(
             :func:`synthfair.distill_table` returned them; or a list of files.
         schema: the clients'.
         config: of surrogates: ``rho`` or ``max_gap`` and ``max_client_gap``, ``penalty``,
-            ``notion``, ``temperature``, ``C``, ``intercept`` and ``max_rows``; the
-            defaults if not given.
+            ``notion``, ``temperature``, ``C``, ``intercept``, ``group_input`` and ``max_rows``;
+            the defaults if not given.
         model: that the clients of fair releases distilled for, where it is not the linear model
             with logistic loss. Its params must be a vector [n] and its scores those of
             :class:`LinearModel`, as a trained model scores a'theta.
@@ -617,7 +625,9 @@ def train_pool(
     point = problem.meet(*wanted) if any(wanted) else problem.solve(pooled.rho)
     if not np.isfinite(point.theta).all():
         raise InputError("training on the pooled rows diverged: lower rho, or lower C")
-    trained = trained_model(point, schema, intercept=pooled.intercept, loss=pooled.model)
+    trained = trained_model(
+        point, schema, intercept=pooled.intercept, loss=pooled.model, group_input=pooled.group_input
+    )
     return trained, point if pooled.penalty is not None else None
 
 
@@ -627,7 +637,7 @@ def trained_model(
     *,
     intercept: bool,
     loss: str | None = None,
-    group_input: bool = True,
+    group_input: bool = False,
 ) -> TrainedModel:
     """Return the model of a point, with all that is needed to use it."""
     return TrainedModel(

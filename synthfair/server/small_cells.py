@@ -45,8 +45,8 @@ def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, 
     estimated, parts = [], []
     if not both.any():
         return release, ()
-    a = inputs(Encoded(encode_records(release.x, schema), release.s, release.y), len(schema.groups))
-    a = np.delete(a, np.s_[len(schema.encoded_names) : -1], axis=1)  # groups say nothing here
+    rows = Encoded(encode_records(release.x, schema), release.s, release.y)
+    a = inputs(rows, n_groups=1)  # groups say nothing here
     other, mass = both[release.s], cells[both].sum(axis=0)
     balanced = weight[other] / mass[(release.y[other] > 0).astype(int)] / 2
     theta = fair_model(a[other], release.s[other], release.y[other], balanced, rho=0.0, rates=True)

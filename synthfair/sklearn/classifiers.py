@@ -149,7 +149,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             problem = OwnProblem(problem, LinearModel(), self._own_penalty)
         most = fairness.max_gap
         point = problem.solve(0.0 if free else fairness.rho) if most is None else problem.meet(most)
-        self.model_ = trained_model(point, schema, intercept=True, group_input=False)
+        self.model_ = trained_model(point, schema, intercept=True)
         scored = Scored(rows.y, self.model_.scores(rows.x, rows.s), rows.s, n_groups)
         self._codebook, self.schema_ = codebook, schema
         self._labels, self.classes_ = fitted.classes, np.sort(fitted.classes)

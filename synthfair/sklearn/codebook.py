@@ -1,13 +1,10 @@
-"""A schema made from arrays, and the rows that it encodes; a model that does not read the group."""
+"""A schema made from arrays, and the rows that it encodes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from pydantic import ValidationError
@@ -21,7 +18,6 @@ from synthfair.data.draft import LEADING_ZEROS
 from synthfair.data.encode import MUCH, Clipping, Encoded, as_numbers, encode, encode_inputs, expand
 from synthfair.data.schema import MOST, Categorical, Numeric, Schema, repeated
 from synthfair.errors import InputError, refusal
-from synthfair.model import LinearModel, Rows
 from synthfair.sklearn.keywords import GROUP, Bounds, FairEstimator, as_pandas, group_column, warn
 
 LABEL = "y"
@@ -43,33 +39,6 @@ NO_GROUPS = np.array(["all", "none"])
 """Where there are no sensitive features: all rows are of the first."""
 
 
-@dataclass(frozen=True)
-class GroupBlind(LinearModel):
-    """The linear model without the indicators of the groups: predictions need no group.
-
-    Args:
-        margin_loss: see :class:`synthfair.model.LinearModel`.
-        n_features: d; in inputs [N, n] the d features come first.
-        n_groups: G; their G - 1 indicators come next, and count as 0.
-    """
-
-    n_features: int = 0
-    n_groups: int = 2
-
-    def blind(self, a: jax.Array) -> jax.Array:
-        """Inputs [N, n] with zeros for the indicators."""
-        i = jnp.arange(a.shape[1]) - self.n_features
-        return jnp.where((i >= 0) & (i < self.n_groups - 1), 0.0, a)
-
-    def scores(self, params: jax.Array, a: jax.Array) -> jax.Array:
-        """[N] a'theta of the other inputs."""
-        return super().scores(params, self.blind(a))
-
-    def hessian(self, params: jax.Array, rows: Rows) -> jax.Array:
-        """That of the linear model on the other inputs."""
-        return super().hessian(params, rows._replace(a=self.blind(rows.a)))
-
-
 class Codebook(NamedTuple):
     """The schema of arrays, and what of it was read off the rows.
 
@@ -81,12 +50,6 @@ class Codebook(NamedTuple):
 
     schema: Schema
     learned: tuple[str, ...]
-
-    @property
-    def model(self) -> GroupBlind:
-        """What is trained on rows of this schema."""
-        schema = self.schema
-        return GroupBlind(n_features=len(schema.encoded_names), n_groups=len(schema.groups))
 
     @property
     def numbers(self) -> dict[int, tuple[str, Numeric]]:
@@ -170,8 +133,7 @@ class TrainingRows(NamedTuple):
         """The rows with their weights, as they are distilled."""
         if self.count_alike:
             return self.rows
-        n_groups = len(self.codebook.schema.groups)
-        return gather(self.rows, n_groups=n_groups, intercept=True, weight=self.weight)
+        return gather(self.rows, n_groups=1, intercept=True, weight=self.weight)
 
 
 def read_arrays(

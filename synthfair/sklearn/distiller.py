@@ -22,14 +22,13 @@ class Distiller(FairEstimator):
     """Distils rows, Wu et al. (2024) algorithm 1, in the idiom of imbalanced-learn.
 
     Logistic regression on the synthetic rows gives a model that is accurate and fair on the real
-    ones, without reading the group:
+    ones. Neither the model nor the synthetic rows have the group:
 
         X_fair = argmin over x  F(theta(x)),   F = mean loss + rho penalty on the real rows,
         theta(x) = argmin (1/M) sum_i loss(theta; x_i, y_i) + lambda_theta / (2 n^2) ||theta||^2,
 
-    with features scaled to [0, 1] by their bounds, and n inputs: features, indicators of all groups
-    but one (which count as 0), and the intercept. No guarantee of privacy: the rows are a function
-    of the real ones without noise.
+    with features scaled to [0, 1] by their bounds, and n inputs: features and the intercept. No
+    guarantee of privacy: the rows are a function of the real ones without noise.
 
     Args:
         rho: weight of the fairness penalty, at least 0; not used with ``max_gap``.
@@ -52,7 +51,6 @@ class Distiller(FairEstimator):
     Attributes:
         classes_: the two labels, sorted.
         groups_: values of the sensitive features.
-        sensitive_features_: [M] group of each synthetic row.
         sample_weight_: [M] weights, all alike, with which ``LogisticRegression(C=1)`` regularises
             as the rows were made for: n^2 / (lambda_theta M).
         release_: the rows as a :class:`synthfair.Release`, scaled; what a client may send.
@@ -140,7 +138,6 @@ class Distiller(FairEstimator):
                 fitted.distilled,
                 codebook.schema,
                 config,
-                model=codebook.model,
                 penalty=self._own_penalty,
                 source="X",
             )
@@ -149,9 +146,8 @@ class Distiller(FairEstimator):
         if not self.converged_:
             warn("distillation has not converged: raise steps", ConvergenceWarning)
         self.schema_, self.encoder_ = codebook.schema, codebook.encoder(table)
-        self.sensitive_features_ = self.groups_[release.s]
         x = codebook.to_units(release.x)
-        n = x.shape[1] + len(self.groups_)  # d features, G - 1 indicators and the intercept
+        n = x.shape[1] + 1  # features and the intercept
         self.sample_weight_ = np.full(len(x), n**2 / (config.lambda_theta * len(x)))
         if isinstance(table, pd.DataFrame):
             x = pd.DataFrame(x, columns=list(self.schema_.encoded_names))

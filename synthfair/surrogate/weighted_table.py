@@ -35,7 +35,7 @@ class WeightedTable(NamedTuple):
     weight: np.ndarray
 
     def rows(self, *, n_groups: int, intercept: bool = True) -> Rows:
-        """The same as a model sees them."""
+        """Return the same as a model sees them, which reads so many groups; 1 where it is blind."""
         others = other_inputs(self.s, n_groups=n_groups, intercept=intercept)
         return Rows(np.column_stack([self.x, others.T]), self.s, self.y, self.weight)  # type: ignore[arg-type]
 
