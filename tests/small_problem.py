@@ -27,7 +27,8 @@ def mean_gap(scores, rows):
 
 def some_problem(n_groups=2, model=None, custom=None, **settings):
     real = encode(make_table(n_groups=n_groups), make_schema(n_groups))
-    settings = {"n_synthetic": 12 * n_groups, "rho_s": 0.7, "lambda_x": 0.1} | settings
+    settings = {"n_synthetic": 12 * n_groups, "lambda_x": 0.1, "group_input": True} | settings
+    settings = {"rho_s": 0.7 * settings["group_input"]} | settings
     config = DistillConfig(**settings)
     return make_problem(real, config, n_groups=n_groups, model=model, penalty=custom)
 

@@ -34,16 +34,19 @@ def check_against_central_differences(problem):
 
 
 @pytest.mark.parametrize(
-    ("n_groups", "penalty", "notion"),
+    ("n_groups", "penalty", "notion", "group_input"),
     [
-        (2, "covariance", "statistical_parity"),
-        (3, "covariance", "equalized_odds"),
-        (2, "selection_rate", "equal_opportunity"),
-        (3, "selection_rate", "statistical_parity"),
+        (2, "covariance", "statistical_parity", True),
+        (3, "covariance", "equalized_odds", False),
+        (2, "selection_rate", "equal_opportunity", False),
+        (3, "selection_rate", "statistical_parity", True),
     ],
 )
-def test_it_is_the_central_difference(n_groups, penalty, notion):
-    check_against_central_differences(some_problem(n_groups, penalty=penalty, notion=notion))
+def test_it_is_the_central_difference(n_groups, penalty, notion, group_input):
+    given = {"penalty": penalty, "notion": notion, "group_input": group_input}
+    problem = some_problem(n_groups, **given)
+    assert len(problem.others) == 1 + (n_groups - 1) * group_input
+    check_against_central_differences(problem)
 
 
 class NoHessian(LinearModel):

@@ -49,7 +49,7 @@ def test_it_shows_what_the_file_holds_and_claims(folder, capsys):
         "town=b with paid=yes: 1 rows",
         "income: 0.25 to 0.25",
         f"{SCHEMA.hash}; fits the schema given",
-        "linear, logistic loss",
+        "linear, logistic loss; it reads town",
         "rho_o = 3.0",
         "valid, by 'ada'",
         "not anonymous",
@@ -83,11 +83,13 @@ def test_all_that_does_not_fit_is_named(folder):
 
 
 def test_an_unsigned_release_is_said_to_be(folder, capsys):
-    write_release(some_release(), folder / "u.parquet")
+    write_release(some_release(group_input=False), folder / "u.parquet")
     assert inspect(folder, name="u.parquet") == 0
-    said = capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
     assert "none: anybody may have written this" in said
     assert "all the defaults" in said
+    assert f"2 x {len(SCHEMA.encoded_names)} features, y pairs paid=no: 1 rows" in said
+    assert "it does not read town" in said
 
 
 def test_an_altered_file_is_refused(folder, capsys):

@@ -32,9 +32,15 @@ class Recording(NoisySum):
 
 
 def ask(real, schema, config, *, source=silent, intercept=True):
-    guarantee = make_guarantee(config, schema)
+    guarantee, reads = make_guarantee(config, schema), config.group_input
     return PrivateQueries(
-        real, schema, guarantee, intercept=intercept, loss=logistic, source=source
+        real,
+        schema,
+        guarantee,
+        intercept=intercept,
+        group_input=reads,
+        loss=logistic,
+        source=source,
     ), guarantee
 
 
@@ -49,7 +55,8 @@ def exact_sums(real, schema, config, theta):
 
 
 def private(**settings):
-    return DistillConfig(epsilon=1.0, delta=1e-5, penalty="selection_rate", **settings)
+    settings = {"penalty": "selection_rate", "group_input": True} | settings
+    return DistillConfig(epsilon=1.0, delta=1e-5, **settings)
 
 
 numbers = st.floats(-1e3, 1e3) | st.sampled_from([1e200, np.inf, -np.inf, np.nan])
@@ -69,9 +76,13 @@ any_rows = st.integers(1, 4).flatmap(
     scale=st.floats(0, 100),
     relation=st.sampled_from(["add_or_remove", "replace"]),
     clip=st.sampled_from([0.1, 1.0]),
+    reads=st.booleans(),
 )
-def test_no_neighbour_changes_a_sum_by_more_than_its_sensitivity(rows, scale, relation, clip):
-    schema, config = make_schema(), private(relation=relation, clip=clip)
+def test_no_neighbour_changes_a_sum_by_more_than_its_sensitivity(
+    rows, scale, relation, clip, reads
+):
+    schema, config = make_schema(), private(relation=relation, clip=clip, group_input=reads)
+    theta = scale * THETA[: 8 + reads]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "NoisySum", Recording)
         whole = Encoded(*rows)
@@ -85,20 +96,22 @@ def test_no_neighbour_changes_a_sum_by_more_than_its_sensitivity(rows, scale, re
             )
             whole = base
         with np.errstate(all="ignore"):
-            first, limits = exact_sums(whole, schema, config, scale * THETA)
-            second, _ = exact_sums(neighbour, schema, config, scale * THETA)
+            first, limits = exact_sums(whole, schema, config, theta)
+            second, _ = exact_sums(neighbour, schema, config, theta)
     for a, b, limit in zip(first, second, limits, strict=True):
         assert np.linalg.norm((a - b).astype(float)) <= limit * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("n_groups", [2, 3])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_without_noise_the_answers_are_the_plain_sums(n_groups, intercept):
+@pytest.mark.parametrize("reads", [True, False])
+def test_without_noise_the_answers_are_the_plain_sums(n_groups, intercept, reads):
     schema = make_schema(n_groups)
     real = encode(make_table(500, n_groups=n_groups), schema)
-    rows = make_rows(real, n_groups=n_groups, intercept=intercept)
+    rows = make_rows(real, n_groups=n_groups if reads else 1, intercept=intercept)
     theta = np.random.default_rng(0).normal(size=rows.a.shape[1])
-    queries, _ = ask(real, schema, private(clip=4.0), intercept=intercept)
+    config = private(clip=4.0, group_input=reads)
+    queries, _ = ask(real, schema, config, intercept=intercept)
     a, z, model = np.asarray(rows.a), np.asarray(rows.a @ theta), LinearModel()
     counts, inputs = queries.moments()
     assert counts[1, 0] == np.sum((real.s == 1) & (real.y < 0))

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -29,7 +30,8 @@ OTHER = SCHEMA.document | {
 
 def some_release(x=None, **settings):
     x = np.full((2, len(SCHEMA.encoded_names)), 0.25) if x is None else x
-    header = make_header(DistillConfig(**settings), SCHEMA, model=LinearModel(), penalty="p")
+    config = DistillConfig(**{"group_input": True} | settings)
+    header = make_header(config, SCHEMA, model=LinearModel(), penalty="p")
     s, y = np.arange(len(x)) % 2, np.where(np.arange(len(x)) % 2, 1.0, -1.0)
     return Release(header, SCHEMA.encoded_names, x, s, y)
 
@@ -96,6 +98,8 @@ def test_a_release_holds_no_size_and_no_statistic_of_the_real_rows(path):
         ({}, "not anonymous"),
         ({"labels": "proportional"}, "share"),
         ({"labels": "copy"}, "group and the label of every real row"),
+        ({"labels": "copy", "group_input": False}, "The label of every real row"),
+        ({"labels": "proportional", "group_input": False}, "share of each label among"),
         ({"start": "normal"}, "mean"),
         ({"start": "real"}, "Real rows"),
     ],
@@ -152,6 +156,27 @@ def test_bad_releases_are_refused_with_the_reason(path, change, header, complain
         read_release(path, SCHEMA)
 
 
+def test_a_release_for_a_blind_model_holds_no_groups(tmp_path):
+    """Its bytes do not depend on them, and it is refused with a column of them."""
+    blind, other = some_release(group_input=False), some_release(group_input=False)
+    flipped = replace(other, s=1 - other.s)
+    one, two = (write_release(one, tmp_path / "r.parquet") for one in (blind, flipped))
+    assert one == two
+    assert pq.read_schema(tmp_path / "r.parquet").names == [*SCHEMA.encoded_names, "(label)"]
+    back = read_release(tmp_path / "r.parquet", SCHEMA)
+    assert (back.fingerprint, back.s.tolist()) == (blind.fingerprint, [0, 0])
+    own = "r.parquet: must have columns of features, then {}, by its settings"
+    rewrite(tmp_path / "r.parquet", lambda t: t.add_column(7, "(group)", pa.array([0, 1], "int32")))
+    for schema in (SCHEMA, None):
+        with pytest.raises(InputError, match=re.escape(own.format("(label)"))):
+            read_release(tmp_path / "r.parquet", schema)
+    write_release(some_release(), tmp_path / "r.parquet")
+    rewrite(tmp_path / "r.parquet", lambda t: t.drop_columns("(group)"))
+    for schema in (SCHEMA, None):
+        with pytest.raises(InputError, match=re.escape(own.format("(group), (label)"))):
+            read_release(tmp_path / "r.parquet", schema)
+
+
 @pytest.mark.parametrize("part", [b"synthfair", b"synthfair.release.signature"])
 def test_metadata_with_a_key_twice_is_refused(path, part):
     """Plain JSON has the last value of a key, and other readers the first."""
@@ -166,7 +191,7 @@ def test_metadata_with_a_key_twice_is_refused(path, part):
 
 def test_a_guarantee_that_schema_and_settings_do_not_imply_is_refused(tmp_path):
     """Of a smaller sensitivity: noise that is too small for it then looks large enough."""
-    config = DistillConfig(epsilon=1.0, delta=1e-5)
+    config = DistillConfig(epsilon=1.0, delta=1e-5, group_input=True)
     right = make_guarantee(config, SCHEMA)
     small = [m.model_copy(update={"sensitivity": m.sensitivity / 2}) for m in right.mechanisms]
     kinds = {"model": LinearModel(), "penalty": "p"}

@@ -83,7 +83,7 @@ def test_no_column_can_be_altered(tmp_path, column):
         {"version": "9"},
         {"model": "m"},
         {"penalty": "q"},
-        {"config": DistillConfig(rho_o=1.0).model_dump(mode="json")},
+        {"config": DistillConfig(rho_o=1.0, group_input=True).model_dump(mode="json")},
     ],
 )
 def test_no_entry_of_the_header_can_be_altered(tmp_path, header):

@@ -14,7 +14,8 @@ REAL = encode(make_table(), make_schema())
 
 def start(real=REAL, **settings):
     counts = np.bincount(2 * real.s + (real.y > 0), minlength=4).reshape(2, 2)
-    return choose_start(DistillConfig(**settings), counts, d=real.x.shape[1], real=real)
+    config = DistillConfig(**{"group_input": True} | settings)
+    return choose_start(config, counts, d=real.x.shape[1], real=real)
 
 
 def counts(s, y):
@@ -44,6 +45,20 @@ def test_copy_takes_the_real_groups_and_labels():
     chosen = start(labels="copy")
     np.testing.assert_array_equal(chosen.s, REAL.s)
     np.testing.assert_array_equal(chosen.y, REAL.y)
+
+
+@pytest.mark.parametrize("labels", ["balanced", "proportional", "copy"])
+@pytest.mark.parametrize("where", ["middle", "real"])
+def test_without_groups_as_inputs_the_start_does_not_depend_on_them(labels, where):
+    """Not even the order of labels does; as many rows as with them, half of each label."""
+    settings = {"labels": labels, "start": where, "group_input": False}
+    one, two = start(**settings), start(real=REAL._replace(s=1 - REAL.s), **settings)
+    for mine, theirs in zip(one, two, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert not one.s.any()
+    share = {"balanced": 0.5}.get(labels, np.mean(REAL.y > 0))
+    assert np.mean(one.y > 0) == pytest.approx(share, abs=1 / len(one.y))
+    assert len(one.y) == (len(REAL.y) if labels == "copy" else 800)
 
 
 @pytest.mark.parametrize(("where", "low", "high"), [("range", 0, 1), ("middle", 0.25, 0.75)])
@@ -85,6 +100,7 @@ def test_real_start_with_copied_labels_is_the_table():
     [
         ({"n_synthetic": 42}, "n_synthetic = 42.*multiple of 4"),
         ({"n_synthetic": 3, "labels": "proportional"}, "n_synthetic = 3.*at least 4"),
+        ({"n_synthetic": 41, "group_input": False}, "n_synthetic = 41.*of 2, the number of labels"),
         (
             {"n_synthetic": 8, "labels": "copy"},
             "n_synthetic = 8.*must be the number of real rows, 120",

@@ -187,7 +187,9 @@ def gather(
     """
     order = content_order([*rows.x.T, *[rows.s] * (n_groups > 1), rows.y])
     x, s, y = (field[order] for field in rows)
-    columns = np.concatenate([x.T, other_inputs(s, n_groups=n_groups, intercept=intercept)])
+    others = other_inputs(s, n_groups=n_groups, intercept=intercept)
+    columns = np.empty((x.shape[1] + len(others), len(y)))
+    np.concatenate([x.T, others], out=columns)  # which alone might keep each row together
     return RealRows(columns, s, y, x.shape[1], None if weight is None else weight[order])
 
 

@@ -35,7 +35,7 @@ tables no decision changed; at 2^-10, one in 4,000 did."""
 RISKS = {
     "copies": "Holds copies of real rows.",
     "near": "Holds more near copies of real rows than chance allows.",
-    "labels": "Holds the groups and labels of the real rows, in order.",
+    "labels": "Holds the groups or labels of the real rows, in order.",
     "single": "Points to single real rows more often than chance allows.",
 }
 """Reasons to stop a release, which say nothing else of the real rows."""

@@ -325,10 +325,7 @@ def _table(release: Release, key: Ed25519PrivateKey | None) -> pa.Table:
     signature = sign(content_digest(header, release.names, release.fingerprint), key)
     metadata = {HEADER_KEY: header, SIGNATURE_KEY: signature.model_dump_json().encode()}
     schema = arrow_schema(release.names, release.header)
-    arrays = [
-        np.asarray(c, t.to_pandas_dtype()) for c, t in zip(columns, schema.types, strict=True)
-    ]
-    return pa.table(arrays, schema=schema.with_metadata(metadata))
+    return pa.table(columns, schema=schema.with_metadata(metadata))
 
 
 def arrow_schema(names: tuple[str, ...], header: Header) -> pa.Schema:

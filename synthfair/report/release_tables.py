@@ -349,9 +349,8 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         counts.append(f"{name}: {n} rows{stands}")
     model = header.model
     if isinstance(header.config, DistillConfig):
-        model += (
-            f"; {'reads' if header.config.group_input else 'does not read'} {names.sensitive_name}"
-        )
+        reads = "reads" if header.config.group_input else "does not read"
+        model += f"; it {reads} {names.sensitive_name}"
     # Ranges of the columns, the last of many in one line.
     parts = {name: release.x[:, i] for i, name in enumerate(release.names[:MOST_COLUMNS])}
     if (rest := len(release.names) - MOST_COLUMNS) > 0:
