@@ -28,13 +28,10 @@ from benchmarks.showing import page, verdict
 from synthfair.data.partition import write_clients
 
 SETTINGS = {
-    "N_s = 800": ("", []),
-    "N_s = 8319": (
-        'labels = "copy"\nn_synthetic = 8319\n',
-        ["--hold-out", "0", "--accept-risk"],
-    ),
+    "N_s = 800": "",
+    "N_s = 8319": 'labels = "copy"\nn_synthetic = 8319\n',
 }
-"""Settings and flags. Copied labels stop a release whose risk is not accepted."""
+"""Settings of a release."""
 
 HELP = "python -m synthfair --help"
 GOALS = {"N_s = 800, cold": 4.5, "N_s = 800, warm": 3.0, HELP: 0.4}
@@ -91,13 +88,13 @@ def run_start(setting: StartSetting, seed: int, *, smoke: bool) -> Usage:
         return watch("synthfair", "--help")
     case, kind = setting.case.split(", ")
     folder = Path(_folder().name)
-    settings, flags = SETTINGS[case]
+    settings = SETTINGS[case]
     config = folder / "release.toml"
     config.write_text(settings + (ROOT.parent / "configs/law_school/race.toml").read_text())
     words = (
         "synthfair.client", "--force", "--again", "--config", config,
         "--data", folder / "client_0_train.csv", "--schema", folder / "schema.json",
-        "--output", folder / "release.parquet", *flags, *(["--steps", 5] if smoke else []),
+        "--output", folder / "release.parquet", *(["--steps", 5] if smoke else []),
     )  # fmt: skip
     cache_folder = folder / f"{case}-{seed}"
     if kind == "warm" and not cache_folder.exists():

@@ -6,13 +6,13 @@ import jax
 import numpy as np
 import pytest
 import scipy.optimize
+from synthfair.surrogate.frontier import WEIGHTS, FrontierPoint
 from weighted_rows import LAMBDA, covariance, objective, selection_rates, weighted_rows
 
 import synthfair as sf
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.model import Rows
 from synthfair.surrogate import GlobalProblem, frontier, least_weight
-from synthfair.surrogate.frontier import WEIGHTS, FrontierPoint
 
 ROWS = weighted_rows()
 

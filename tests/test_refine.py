@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_schema, make_table
+from synthfair.surrogate.fair_training import train_fair
 from weighted_rows import unlike_tables
 
 import synthfair as sf
@@ -26,7 +27,6 @@ from synthfair.federated.users import UserRows, make_users
 from synthfair.model import LinearModel, Rows
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys, read_signing_key
-from synthfair.surrogate.fair_training import train_fair
 
 NOTIONS = "statistical_parity", "equal_opportunity", "equalized_odds"
 KINDS = CovariancePenalty, SelectionRatePenalty

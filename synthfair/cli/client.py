@@ -64,9 +64,11 @@ def client(
             --schema DIR/schema.json --release surrogate \
             --without-epsilon --output DIR/client_0.parquet
 
-    With --epsilon 1 --delta 1e-6 a release of either kind is differentially private: private records
-    of the rows are bought once, and kept next to the ledger; a surrogate is these, a fair release
-    is distilled from them, and other settings cost nothing more. From version 1.0 on, --epsilon or --without-epsilon must be given; until then a warning says what that means.
+    With --epsilon 1 --delta 1e-6 a release of either kind is differentially private. What the
+    epsilon buys is private records of the table, which are kept next to the ledger: a surrogate is
+    these records, a fair release is distilled from them, and another of either, with the same
+    epsilon, delta and k_min, costs nothing. From version 1.0 on, --epsilon or --without-epsilon
+    must be given; until then a warning says what that means.
 
     After surrogates, --answer takes the question of python -m synthfair.server --refine and writes
     the sums over this table that it asks for, which no epsilon covers: whoever asks can find out

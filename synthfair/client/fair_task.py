@@ -117,33 +117,9 @@ class FairTask:
         row. Neighbouring relation: ``config.relation``.
         """
         if self.private:
-            return self.private.measure(cast(Batches, real), run)
+            run.on_stage("measuring")
+            return self.private.measure(cast(Batches, real), Run(run.source))
         return cast(RealRows, real)
-
-    def check(self, release: Release, real: RealRows, *, source: str) -> None:
-        """Refuse a release of real rows that holds some of them, or their labels without being asked.
-
-        Raises:
-            InputError: more synthetic rows equal a real one than chance explains, to the grid of a
-                release; or labels are those of the real rows, in order.
-        """
-        if self.config.labels != "copy" and np.array_equal(release.y, real.y):
-            raise InputError(f"{source}: not written: holds the labels of the real rows, in order")
-        made, there = (
-            content_digests(np.rint(column / GRID).astype(int) for column in columns)
-            for columns in (release.x.T, real.columns[: real.n_features])
-        )
-        if copies := int(np.isin(made, there).sum()):
-            from scipy.stats import binom  # takes a while
-
-            chance = min(1.0, len(there) * GRID**real.n_features)
-            if copies > binom.isf(CHANCE, len(made), chance):
-                safer = "start = range, " * (self.config.start == "real")
-                raise InputError(
-                    f"{source}: not written: {copies} of {len(made)} synthetic rows are copies of"
-                    f" real rows. Try {safer}a lower n_synthetic, or coarser columns (rounded"
-                    " numbers; fewer categories in the schema)"
-                )
 
     # From the rows, or from private records, to the release
 
@@ -198,6 +174,33 @@ def require_rows(n_rows: int, *, source: str) -> None:
         raise InputError(
             f"{source}: {n_rows} rows; a release needs at least {MIN_ROWS}. Make one release of"
             " your rows and another organisation's"
+        )
+
+
+def check_copies(release: Release, real: RealRows, *, source: str) -> None:
+    """Refuse a release that holds real rows, or their labels without being asked to.
+
+    Raises:
+        InputError: more synthetic rows equal a real one than chance explains, to the grid of a
+            release; or labels are those of the real rows, in order.
+    """
+    config = cast(DistillConfig, release.header.config)
+    if config.labels != "copy" and np.array_equal(release.y, real.y):
+        raise InputError(f"{source}: not written: it holds the labels of the real rows, in order")
+    made, there = (
+        content_digests(np.rint(column / GRID).astype(int) for column in columns)
+        for columns in (release.x.T, real.columns[: real.n_features])
+    )
+    if not (copies := int(np.isin(made, there).sum())):
+        return
+    from scipy.stats import binom  # takes a while
+
+    if copies > binom.isf(CHANCE, len(made), min(1.0, len(there) * GRID**real.n_features)):
+        safer = "start = range, " * (config.start == "real")
+        raise InputError(
+            f"{source}: not written: {copies} of {len(made)} synthetic rows are copies of real"
+            f" rows. Try {safer}a lower n_synthetic, or coarser columns (rounded numbers; fewer"
+            " categories in the schema)"
         )
 
 

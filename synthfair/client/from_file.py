@@ -6,7 +6,7 @@ import io
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from pydantic import ValidationError
@@ -109,8 +109,8 @@ def distill_file(
 
     Raises:
         BudgetError: the ledger does not allow it, see :mod:`synthfair.privacy.ledger`.
-        InputError: an input is refused, the release holds copies of real rows, or the output exists, is being written by another run, or
-            cannot be written.
+        InputError: an input is refused, the release holds copies of real rows, or the output
+            exists, is being written by another run, or cannot be written.
     """
     ledger = Ledger(options.ledger or Ledger.for_table(data).path, options.reserve, options.again)
     require_distinct(ledger.path, data, schema_path)
@@ -128,8 +128,9 @@ def distill_file(
         booking = _booking(task, output, fingerprint(rows.sha256, made_with))
 
         # What an epsilon buys is booked before it is spent, and kept.
+        measured: Any
         if booking.guarantee:
-            measured = _bought(cast("SurrogateTask", task.private), rows, booking, ledger, run)
+            measured = _bought(task, rows, booking, ledger, run)
             try:
                 answer = task.answer(measured, run)
             except InputError as error:
@@ -138,16 +139,19 @@ def distill_file(
         # Without one, what leaves is checked, and booked then.
         else:
             ledger.require_next(booking)
-            answer = task.answer(task.measure(rows.real, run), run)
+            measured = task.measure(rows.real, run)
+            answer = task.answer(measured, run)
             if task.private is None:
-                task.check(answer.release, rows.real, source=str(output))
+                from synthfair.client.fair_task import check_copies
+
+                check_copies(answer.release, rows.real, source=str(output))
             ledger.book(booking)
         sha256 = write_release(answer.release, output, key=options.key)
         return answer, Receipt(output, output.stat().st_size, sha256, clipping)
 
 
 def _bought(
-    task: SurrogateTask, rows: ReadRows, booking: Booking, ledger: Ledger, run: Run
+    task: FairTask | SurrogateTask, rows: ReadRows, booking: Booking, ledger: Ledger, run: Run
 ) -> Surrogate:
     """Return the private records of the rows, bought now, or before."""
     from synthfair.surrogate.make import Surrogate, TooFewRowsError, most_numbers
@@ -155,24 +159,24 @@ def _bought(
     def packed() -> bytes:
         content = io.BytesIO()
         try:
-            fields = task.measure(rows.real, run)._asdict()
+            fields: dict[str, Any] = task.measure(rows.real, run)._asdict()
         except TooFewRowsError as refused:  # an answer as well: no other noise is tried
             fields = {"refused": np.array(str(refused))}
         np.savez(content, **fields)
         return content.getvalue()
 
     store = AnswerStore(ledger.path.parent, ".records", f"{ledger.path.name}.", 16, ledger)
-    asked, room = task.purchase(rows.sha256), 8 * most_numbers(task.schema) + OVERHEAD
+    asked = cast("SurrogateTask", task.private).purchase(rows.sha256)
+    room = 8 * most_numbers(task.schema) + OVERHEAD
     with store.buy(asked, booking, packed, room=room) as file:
         content = io.BytesIO(file.read())
     try:
         with np.load(content, allow_pickle=False) as arrays:
-            fields = dict(arrays)
-    except (EOFError, ValueError, zipfile.BadZipFile) as error:
+            if "refused" in arrays:
+                raise TooFewRowsError(str(arrays["refused"]), "k_min")
+            return Surrogate(**arrays)
+    except (EOFError, TypeError, zipfile.BadZipFile) as error:
         raise store.damaged(asked) from error
-    if "refused" in fields:
-        raise TooFewRowsError(str(fields["refused"]), "k_min")
-    return Surrogate(**fields)
 
 
 def make_task(

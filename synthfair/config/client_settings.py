@@ -115,7 +115,8 @@ class DistillConfig(ReleaseSettings):
 
     start: Literal["range", "middle", "normal", "real"] = "range"
     """First synthetic features: uniform over the schema's range; or over its middle half, from
-    where pooled rows of unlike clients keep nearer to central training; normal with the real rows' mean and variance (disclosed); or real rows (disclosed)."""
+    where pooled rows of unlike clients keep nearer to central training; normal with the real rows'
+    mean and variance (disclosed); or real rows (disclosed)."""
 
     steps: int = Field(default=1000, ge=1, lt=2**31)
     """Steps of the optimizer; a search with max_gap may need fewer. The release has the synthetic

@@ -12,8 +12,6 @@ from synthfair.data.schema import OWN_COLUMNS
 from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.config.client_settings import SurrogateConfig
     from synthfair.data.encode import Clipping

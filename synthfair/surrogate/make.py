@@ -37,7 +37,6 @@ from synthfair.privacy.statement import PRIVATE_PROBLEMS, make_guarantee
 from synthfair.surrogate.anchors import self_play, smooth_rates
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.marginals import (
-    COARSE,
     FEWEST_ROWS,
     MOST_ROWS,
     Margins,

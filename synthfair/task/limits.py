@@ -69,8 +69,8 @@ class Limits(BaseModel):
             ledger holds so many; it is used up by the job that adds one.
         least_epsilon_left: of the ledger's limit, what must be left after a job; above 0, the
             ledger must have a limit (``python -m synthfair ledger``).
-        k_min: least rows that a sum in a surrogate, or in private records, is over, and of a group in exact sums that the
-            server sees.
+        k_min: least rows that a sum in a surrogate, or in private records, is over, and of a group
+            in exact sums that the server sees.
         value_rows: least rows that have a value of a column, unless none has it, in each set whose
             exact sums the server sees, see :mod:`synthfair.federated.single_rows`.
         most_rounds: of training in which a report may leave without noise of the site's own, over
