@@ -43,7 +43,6 @@ from synthfair.config.client_settings import ReleaseConfig
 from synthfair.data.datasets import SOURCES
 from synthfair.data.encode import encode_records
 from synthfair.data.schema import Numeric
-from synthfair.privacy import queries
 from synthfair.privacy.accounting import epsilon_of
 from synthfair.privacy.mechanism import GaussianMechanism, NoisySum
 from synthfair.privacy.noise import seeded, system_entropy
@@ -200,7 +199,7 @@ def run_private(setting: AuditSetting, seed: int, *, smoke: bool) -> PrivateValu
     others, target = drawn[1:], extreme() if setting.target == "extreme" else drawn[:1]
     config = setting.config.model_copy(update={"seed": seed})
     sums = quiet_sum if setting.quiet > 1 else NoisySum
-    with patch.object(queries, "NoisySum", sums), patch.object(make, "NoisySum", sums):
+    with patch.object(make, "NoisySum", sums):
         return attack(others, target, schema, config, files=8 if smoke else FILES)
 
 

@@ -4,8 +4,6 @@ import json
 from dataclasses import replace
 
 import fairlearn.metrics as fl
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,9 +18,6 @@ from synthfair.data.schema import Categorical, parse_schema
 from synthfair.errors import InputError
 from synthfair.evaluation import evaluate_scores, evaluation_document
 from synthfair.fairness.metrics import Scored
-from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
-from synthfair.model import Rows
-from synthfair.privacy.fit import gaps_of
 from synthfair.release.format import write_release
 from synthfair.scoring import predict
 from synthfair.server.pooling import compared_groupings
@@ -136,25 +131,6 @@ class TestMetrics:
         assert set(document["groupings"]["home"]["rates"]) == {
             "home=own", "home=rent", "home=other"
         }  # fmt: skip
-
-
-@pytest.mark.parametrize("notion", ["statistical_parity", "equal_opportunity", "equalized_odds"])
-def test_private_moments_are_of_the_same_groups_as_penalties(notion):
-    a = np.column_stack([ROWS.x, np.ones(len(ROWS.y))])
-    theta = np.random.default_rng(1).normal(size=a.shape[1])
-    cell = 2 * ROWS.s + (ROWS.y > 0)
-    counts = np.bincount(cell, minlength=12).reshape(6, 2).astype(float)
-    inputs = np.stack([a[cell == c].sum(axis=0) for c in range(12)]).reshape(6, 2, -1)
-    rates = np.stack([(1 / (1 + np.exp(-4 * a[cell == c] @ theta))).sum() for c in range(12)])
-    rows = Rows(jnp.array(a), jnp.array(ROWS.s), jnp.array(ROWS.y))
-    with jax.enable_x64(True):
-        covariance = CovariancePenalty(6, notion, by=BY)
-        rate = SelectionRatePenalty(6, notion, 4.0, by=BY)
-        expected = [np.ravel(one.gaps(rows.a @ theta, rows)) for one in (covariance, rate)]
-    found = gaps_of(counts, inputs, covariance) @ theta
-    np.testing.assert_allclose(np.sort(found), np.sort(expected[0]), atol=1e-6)
-    found = gaps_of(counts, rates.reshape(6, 2), rate)
-    np.testing.assert_allclose(np.sort(found), np.sort(expected[1]), atol=1e-6)
 
 
 def model_of(schema):

@@ -5,25 +5,42 @@ import pytest
 from conftest import make_schema, make_table, silent
 from scipy.stats import beta
 
-from synthfair.client.fair_task import FairTask
-from synthfair.config.client_settings import DistillConfig
+from synthfair.config.client_settings import SurrogateConfig
+from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded, encode
-from synthfair.privacy import mechanism, queries
+from synthfair.privacy import mechanism
 from synthfair.privacy.mechanism import NoisySum
 from synthfair.privacy.noise import system_entropy
+from synthfair.surrogate import make
 
 EPSILON, DELTA, RUNS, CONFIDENCE = 1.0, 1e-5, 80, 0.9995
 SCHEMA = make_schema()
 TABLE = encode(make_table(30), SCHEMA)
 CANARY = Encoded(np.full((1, 7), 5000.0), np.array([1]), np.array([-1.0]))  # far outside the schema
 WITH_CANARY = Encoded(*(np.concatenate(pair) for pair in zip(TABLE, CANARY, strict=True)))
-CONFIG = DistillConfig(epsilon=EPSILON, delta=DELTA, private_steps=3)
+CONFIG = SurrogateConfig(epsilon=EPSILON, delta=DELTA)
+
+
+class SeenError(Exception):
+    """The first noisy sums are there: all levels of all columns, and products of numbers."""
+
+
+@pytest.fixture(autouse=True)
+def _seen(monkeypatch):
+    def margins(_, sums):
+        raise SeenError(np.concatenate([sums.histograms.ravel(), sums.moments.ravel()]))
+
+    monkeypatch.setattr(make.Plan, "margins", margins)
 
 
 def outcomes(rows, noise, runs):
-    """[runs, k] all numbers of as many private fits."""
-    fits = (FairTask(SCHEMA, CONFIG, noise=noise).measure_fit(rows) for _ in range(runs))
-    return np.array([np.concatenate([fit.theta, *fit.moments, fit.counts.ravel()]) for fit in fits])
+    """[runs, k] the first sums of as many private records."""
+    found = []
+    for _ in range(runs):
+        with pytest.raises(SeenError) as seen:
+            make.read_sums(in_memory(rows), CONFIG, SCHEMA, noise=noise)
+        found.append(seen.value.args[0])
+    return np.array(found)
 
 
 def upper(errors, total):
@@ -82,7 +99,7 @@ def test_noise_left_out_is_caught():
 
 
 def test_noise_scaled_to_the_mean_is_caught(monkeypatch):
-    monkeypatch.setattr(queries, "NoisySum", TooQuiet)
+    monkeypatch.setattr(make, "NoisySum", TooQuiet)
     assert caught()
 
 

@@ -13,7 +13,7 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.client import Options, distill_file
+from synthfair.client import distill_file
 from synthfair.data.encode import Clipping, encode
 from synthfair.release.reading import read_release
 from synthfair.report.release_tables import clipping_table, real_rows_warnings
@@ -103,9 +103,9 @@ def folder(tmp_path):
     ids=["fair", "surrogate", "private"],
 )
 def test_every_release_counts_each_row_once_and_sends_nothing_of_it(config, folder):
-    output, options = folder / "out.parquet", Options(accept_risk=True, hold_out=0.2)
-    _, receipt = distill_file(folder / "rows", folder / "schema.json", output, config, options)
-    assert receipt.clipping.rows == 200  # held-out rows, too, and once however often they are read
+    output = folder / "out.parquet"
+    _, receipt = distill_file(folder / "rows", folder / "schema.json", output, config)
+    assert receipt.clipping.rows == 200  # once however often they are read
     assert receipt.clipping.columns["income"].above == 1
     assert "clip" not in read_release(output, SCHEMA).header.privacy.model_dump_json()
 
@@ -125,7 +125,7 @@ def test_it_is_known_before_anything_is_booked(kind, epsilon, folder):
 
     paths = folder / "rows", folder / "schema.json", folder / "out.parquet"
     with pytest.raises(KeyboardInterrupt):
-        distill_file(*paths, config, Options(hold_out=0.2), on_rows=stop)
+        distill_file(*paths, config, on_rows=stop)
     assert seen == [1.0]
     assert sorted(folder.rglob("*")) == before
 
@@ -135,7 +135,7 @@ def test_a_person_is_asked_before_epsilon_is_spent(folder, answer, code):
     """On a terminal; Enter stops. The ledger says whether anything was booked."""
     argv = [sys.executable, "-m", "synthfair", "client", "--data", "rows", "--schema"]
     argv += ["schema.json", "--output", "out.parquet", "--release", "surrogate"]
-    argv += ["--epsilon", "8", "--delta", "1e-3", "--k-min", "5", "--accept-risk"]
+    argv += ["--epsilon", "8", "--delta", "1e-3", "--k-min", "5"]
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         argv, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
@@ -177,7 +177,7 @@ def test_the_client_is_told_also_where_the_release_is_refused(folder, capsys):
     config = folder / "settings.toml"
     config.write_text("start = 'real'\nn_synthetic = 24\nsteps = 2\nlearning_rate = 1e-9")
     argv += ["--output", str(folder / "out.parquet"), "--config", str(config)]
-    code = main([*argv, "--hold-out", "0"])
+    code = main(argv)
     shown = capsys.readouterr()
     assert code == 2
     assert not (folder / "out.parquet").exists()
@@ -189,7 +189,7 @@ def test_a_table_below_the_minimum_makes_no_release(folder):
     paths = folder / "few.csv", folder / "schema.json", folder / "out.parquet"
     TABLE.head(40).to_csv(paths[0], index=False)
     with pytest.raises(sf.InputError, match=r"few.csv: 40 rows; .* at least 50"):
-        distill_file(*paths, QUICK, Options(hold_out=0.0))
+        distill_file(*paths, QUICK)
     with pytest.raises(
         sf.InputError, match=r"the 50 rows that k_min .*: town=a with paid=no has \d+, "
     ):

@@ -21,9 +21,7 @@ def training(sums=EVERYONE, epsilon=1.0, **changes):
 
 
 def release():
-    mechanism = GaussianMechanism(
-        name="moments", sensitivity=1.0, noise=5.0, times=1, grid=2.0**-34
-    )
+    mechanism = GaussianMechanism(name="pairs", sensitivity=1.0, noise=5.0, grid=2.0**-34)
     guarantee = Guarantee(
         epsilon=1.0,
         delta=1e-3,

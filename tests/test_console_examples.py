@@ -104,7 +104,6 @@ SHORTER = {
     "compare law_school --methods single_shot fedavg": "--weights 0 --seeds 1 --steps 2"
     " --methods fedsgd",
     "split law_school --sensitive race --clients 4": "--clients 2",
-    "client --data schools/": "--hold-out 0",
     "server schools/": "--max-gap 0.2",
 }
 """Flags behind the beginnings of commands that take minutes as they stand; of two alike, the last counts."""

@@ -94,7 +94,7 @@ def released(rows, config, folder, **options):
     rows.to_csv(folder / "rows.csv", index=False)
     (folder / "schema.json").write_text(SCHEMA.to_json())
     paths = folder / "rows.csv", folder / "schema.json", folder / "sent.parquet"
-    distill_file(*paths, config, Options(**({"hold_out": 0.0, "accept_risk": True} | options)))
+    distill_file(*paths, config, Options(**options))
     return paths[2].read_bytes()
 
 
@@ -105,7 +105,7 @@ def private(config):
 @pytest.mark.parametrize(
     ("config", "changes", "options"),
     [
-        (FAIR, [shuffled], {"hold_out": 0.1}),
+        (FAIR, [shuffled], {}),
         (private(FAIR), [shuffled], {"noise_seed": 3}),
         (SURROGATE, [shuffled, *FEW], {}),
         (private(SURROGATE), [shuffled], {"noise_seed": 3}),

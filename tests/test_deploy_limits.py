@@ -40,7 +40,7 @@ def channel(world):
         ({}, {"release": "surrogate", "k_min": 0}, "settings"),
         ({}, {"release": "other"}, "settings"),
         ({}, RELEASE | {"noise_seed": 1}, "settings"),
-        ({}, RELEASE | {"accept_risk": True}, "settings"),
+        ({"k_min": 60}, {"release": "fair", "epsilon": 1.0, "delta": 1e-6}, "k_min"),
         ({}, RELEASE | {"data": "/etc/passwd"}, "settings"),
     ],
 )

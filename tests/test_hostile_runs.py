@@ -44,7 +44,7 @@ def documents(tmp_path_factory):
         "config": {"a": surrogates, "b": surrogates},
         "server": ServerConfig().model_dump(mode="json"),
         "influence": {"outliers_above": None, "releases": {"a": MOVED, "b": MOVED}},
-        "privacy": {"a": {"guarantee": None, "discloses": ["a"], "accepted_risks": []}},
+        "privacy": {"a": {"guarantee": None, "discloses": ["a"]}},
         "signed_by": {"a": "b"}, "max_influence": 3.0, "max_spd_influence": 0.5, "rho": 10.0,
         "n_synthetic": 40, "warnings": ["w"], "seconds": None,
     }  # fmt: skip

@@ -19,9 +19,7 @@ from synthfair.task.answer_store import AnswerStore
 
 
 def guarantee(epsilon=1.0, relation="add_or_remove", noise=5.0):
-    mechanism = GaussianMechanism(
-        name="moments", sensitivity=1.0, noise=noise, times=1, grid=grid_for(noise)
-    )
+    mechanism = GaussianMechanism(name="pairs", sensitivity=1.0, noise=noise, grid=grid_for(noise))
     return Guarantee(
         epsilon=epsilon,
         delta=0.01,

@@ -1,7 +1,6 @@
 """An epsilon is booked once, and one answer leaves for it, wherever runs end."""
 
 import errno
-import io
 import json
 import os
 import signal
@@ -19,10 +18,9 @@ from two_sites import PRIVATE, World
 
 import synthfair as sf
 from synthfair.client import Options, distill_file
-from synthfair.client.from_file import OVERHEAD, make_task
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON
-from synthfair.data.encode import Encoded, encode_records
-from synthfair.data.schema import Numeric
+from synthfair.client.from_file import make_task
+from synthfair.data.batches import in_memory
+from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.federated import TrainConfig, TrainFiles, UserAssignment, assign_users, train_table
 from synthfair.files import claimed
@@ -37,13 +35,10 @@ from synthfair.task.answer_store import AnswerStore
 SCHEMA, RUN = make_schema(), "a" * 64
 BUDGET = {"epsilon": 20.0, "delta": 1e-5}
 CONFIGS = {
-    "fair": sf.DistillConfig(n_synthetic=24, steps=20, **BUDGET),
+    "fair": sf.DistillConfig(n_synthetic=24, steps=20, k_min=5, **BUDGET),
     "surrogate": sf.SurrogateConfig(k_min=5, **BUDGET),
 }
-MEASURED = {
-    "fair": "synthfair.client.fair_task.FairTask.measure",
-    "surrogate": "synthfair.client.surrogate_task.read_sums",
-}
+READ_SUMS = "synthfair.client.surrogate_task.read_sums"
 
 
 @pytest.fixture
@@ -217,7 +212,7 @@ def test_three_tries_on_a_full_disk_are_one_booking(paths, monkeypatch, kind):
     made, _ = distill_file(*paths, CONFIGS[kind])
     assert made.release.header.privacy.guarantee.epsilon == 20.0
     assert ledger.spent().releases == 1
-    assert not list(paths[2].parent.glob("*.fit"))
+    assert len(list(paths[2].parent.glob("*.records"))) == 1
 
 
 KILLED = """
@@ -243,20 +238,18 @@ def test_a_run_that_is_killed_between_booking_and_saving_is_one_booking(paths):
     distill_file(*paths, config)
     assert ledger.spent().releases == 1
     assert read_release(paths[2], SCHEMA).header.privacy.guarantee
-    distill_file(*paths, config, Options(force=True))
-    assert ledger.spent().releases == 2
 
 
 class EndedError(Exception):
     """A run ends."""
 
 
-STEPS = ["histograms", "column_moments", "tree", "pairs", "anchors", "saved"]
+STEPS = ["histograms", "column_moments", "tree", "pairs", "anchors", "records"]
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_wherever_a_surrogate_ends_it_is_booked_once(paths, monkeypatch, step):
-    """After one sum, one choice or another has been drawn, or all of them are saved."""
+    """After one sum, one choice or another has been drawn, or all of them."""
     from synthfair.privacy.mechanism import NoisySum, PrivateChoice
 
     config, ledger = CONFIGS["surrogate"], Ledger.for_table(paths[0])
@@ -273,7 +266,7 @@ def test_wherever_a_surrogate_ends_it_is_booked_once(paths, monkeypatch, step):
     with monkeypatch.context() as patch:
         patch.setattr(NoisySum, "release", end)
         patch.setattr(PrivateChoice, "choose", end)
-        if step == "saved":
+        if step == "records":
             patch.setattr("synthfair.client.surrogate_task.surrogate_of", end_late)
         for _ in range(2):
             with pytest.raises(EndedError):
@@ -294,7 +287,7 @@ def test_what_changes_a_surrogates_answer_is_another_purchase(paths, monkeypatch
         for files, change in enumerate(changes, start=1):
             with pytest.raises(OSError, match="No space"):
                 distill_file(*paths, config.model_copy(update=change), ledger)
-            assert len(list(folder.glob("*.fit"))) == files
+            assert len(list(folder.glob("*.records"))) == files
     make_table(300).sample(frac=1, random_state=1).to_parquet(folder / "again.parquet", index=False)
     distill_file(folder / "again.parquet", *paths[1:], config, ledger)
     assert Ledger(folder / "ledger").spent().releases == len(changes)
@@ -304,12 +297,12 @@ def test_what_changes_a_surrogates_answer_is_another_purchase(paths, monkeypatch
 def test_another_guarantee_of_the_same_settings_is_another_purchase(kind):
     """As where another version of synthfair splits a budget in another way."""
     task = make_task(CONFIGS[kind], SCHEMA)
-    before = task.measured_by()
+    before = task.private.purchase("rows")
     mechanisms = task.guarantee.mechanisms
     louder = mechanisms[0].model_copy(update={"noise": 2 * mechanisms[0].noise})
     other = task.guarantee.model_copy(update={"mechanisms": (louder, *mechanisms[1:])})
-    object.__setattr__(task, "guarantee", other)
-    assert task.measured_by() != before
+    object.__setattr__(task.private, "guarantee", other)
+    assert task.private.purchase("rows") != before
 
 
 def test_another_schema_of_the_same_rows_is_another_purchase(paths, monkeypatch):
@@ -326,56 +319,25 @@ def test_a_noisy_refusal_is_an_answer_and_not_drawn_again(paths, monkeypatch):
     """Else runs until one is not refused would be a choice among many draws of the noise."""
     few = CONFIGS["surrogate"].model_copy(update={"k_min": 250})
     for read_sums in (make.read_sums, None):
-        monkeypatch.setattr("synthfair.client.surrogate_task.read_sums", read_sums)
+        monkeypatch.setattr(READ_SUMS, read_sums)
         with pytest.raises(InputError, match="no pair of town and paid has a noisy number"):
             distill_file(*paths, few)
-        assert len(list(paths[2].parent.glob("*.fit"))) == 1
+        assert len(list(paths[2].parent.glob("*.records"))) == 1
     assert Ledger.for_table(paths[0]).spent().releases == 1
 
 
-class Repeated:
-    """Rows that are there so many times over, as far as whole sums go."""
-
-    def __init__(self, rows, times):
-        self.rows, self.times = rows, times
-
-    def sum(self, terms):
-        return terms(self.rows) * self.times
-
-
-def some_rows(schema, n=400):
-    rng = np.random.default_rng(0)
-    records = np.column_stack([
-        rng.choice([column.lower, column.upper, *rng.uniform(column.lower, column.upper, 9)], n)
-        if isinstance(column, Numeric)
-        else rng.integers(len(column.categories) + (column.missing == "category"), size=n)
-        for column in schema.features.values()
-    ]).astype(float)  # fmt: skip
-    groups, labels = rng.integers(len(schema.groups), size=n), rng.choice([-1.0, 1.0], n)
-    return Encoded(encode_records(records, schema), groups, labels)
-
-
-@pytest.mark.parametrize(
-    ("name", "epsilon"),
-    [
-        ("loanapp", LEAST_EPSILON),
-        ("adult", 1.0),
-        ("bank", LARGEST_EPSILON),
-        ("dutch", LEAST_EPSILON),
-        ("law_school", LARGEST_EPSILON),
-    ],
-)
-def test_there_is_room_for_the_answers_of_all_shipped_schemas(name, epsilon):
-    """Of tables so large that all cells are there, whatever the noise."""
-    schema = sf.read_schema(Path("configs/schemas") / f"{name}.json")
-    config = sf.SurrogateConfig(epsilon=epsilon, delta=1e-6)
-    sums = make.read_sums(Repeated(some_rows(schema), 10**7), config, schema)
-    assert len(sums.rates) == 2 * len(schema.groups)
-    numbers = sum(field.size for field in sums)
-    assert numbers <= make.most_numbers(schema) < 20 * numbers
-    content = io.BytesIO()
-    np.savez(content, **sums._asdict())
-    assert len(content.getvalue()) <= 8 * make.most_numbers(schema) + OVERHEAD
+@pytest.mark.parametrize("groups", [2, 4])
+def test_there_is_room_for_as_many_records_as_there_can_be(groups, monkeypatch):
+    """Of tables so large that every cell has its most records, whatever the noise."""
+    monkeypatch.setattr(make, "MOST_ROWS", 100)
+    schema, config = make_schema(groups), sf.SurrogateConfig(**BUDGET)
+    rows = encode(make_table(2000, n_groups=groups), schema)
+    made = make.surrogate_of(
+        make.read_sums(in_memory(rows), config, schema), make.Plan(config, schema)
+    )
+    numbers = sum(np.size(field) for field in made)
+    assert len(made.y) > 190 * groups
+    assert numbers <= make.most_numbers(schema) < 1.5 * numbers
 
 
 # Sites
@@ -385,7 +347,7 @@ def test_a_site_that_ended_after_booking_still_answers_within_its_limit(tmp_path
     world = World(tmp_path)
     world.bound("north", epsilon=1.2, delta=1e-6)
     with monkeypatch.context() as patch:
-        patch.setattr(MEASURED["surrogate"], lambda *_, **__: full())
+        patch.setattr(READ_SUMS, lambda *_, **__: full())
         assert world.code(world.ask(PRIVATE)) == "failed"
     ledger = Ledger.for_table(tmp_path / "north" / "rows.csv")
     assert ledger.spent().releases == 1

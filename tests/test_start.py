@@ -15,7 +15,7 @@ REAL = encode(make_table(), make_schema())
 def start(real=REAL, **settings):
     counts = np.bincount(2 * real.s + (real.y > 0), minlength=4).reshape(2, 2)
     config = DistillConfig(**{"group_input": True} | settings)
-    return choose_start(config, counts, d=real.x.shape[1], real=real)
+    return choose_start(config, counts, real)
 
 
 def counts(s, y):

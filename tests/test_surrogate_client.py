@@ -6,7 +6,7 @@ from conftest import make_schema, make_table
 from unlike_tables import unlike_tables
 
 import synthfair as sf
-from synthfair.client import Options, distill_file
+from synthfair.client import distill_file
 from synthfair.data.encode import encode, encode_records
 from synthfair.errors import InputError
 from synthfair.report.release_tables import fit_warnings
@@ -64,11 +64,10 @@ def test_a_stream_gives_the_release_of_a_table(folder):
     parts.mkdir()
     table[:250].to_csv(parts / "a.csv", index=False)
     table[250:].to_parquet(parts / "b.parquet")
-    made, receipt = distill_file(parts, folder / "schema.json", folder / "s.parquet", CONFIG)
+    made, _ = distill_file(parts, folder / "schema.json", folder / "s.parquet", CONFIG)
     whole = sf.distill_table(table, SCHEMA, CONFIG).release
     np.testing.assert_array_equal(made.release.x, whole.x)
     np.testing.assert_array_equal(made.release.weight, whole.weight)
-    assert receipt.preview is None
 
 
 def test_a_dask_cluster_of_two_processes_adds_up_the_same_sums(tables):
@@ -181,7 +180,6 @@ def test_a_penalty_under_which_all_get_one_decision_is_warned_of(folder):
         folder / "schema.json",
         folder / "f.parquet",
         config,
-        Options(accept_risk=True),
     )
     assert made.baseline.majority - 0.05 < made.baseline.accuracy <= made.baseline.majority
     assert any("of the more frequent label for everybody" in line for line in fit_warnings(made))

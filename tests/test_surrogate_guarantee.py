@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from synthfair.config.client_settings import DistillConfig, SurrogateConfig
+from synthfair.config.client_settings import SurrogateConfig
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.model import LinearModel
 from synthfair.privacy.accounting import mu_for
@@ -173,13 +173,12 @@ NAMES = r"must be \['histograms', 'tree', 'pairs', 'column_moments', 'anchors'\]
         (lambda said: said.mechanisms[:1], NAMES),
         (lambda said: altered(said, "pairs", name="tables"), NAMES),
         (lambda said: altered(said, "pairs", sensitivity=0.5), "pairs: sensitivity 0.5"),
-        (lambda said: altered(said, "tree", sensitivity=0.5), "tree: sensitivity 0.5, .* 1.00098"),
-        (lambda said: altered(said, "tree", sensitivity=1.0), "tree: sensitivity 1, .* 1.00098"),
-        (lambda said: altered(said, "tree", times=1), "tree: .* used 1 times; must be .* 2 times"),
+        (lambda said: altered(said, "tree", sensitivity=0.5), "tree: sensitivity 0.5; .* 1.00098"),
+        (lambda said: altered(said, "tree", sensitivity=1.0), "tree: sensitivity 1; .* 1.00098"),
+        (lambda said: altered(said, "tree", times=1), "tree: 1 choices; must be 2"),
         (lambda said: altered(said, "tree", epsilon=0.5), "delta = .* more than the 1e-05"),
         (lambda said: altered(said, "tree", epsilon=1e-9), "multiple of 2.-20"),
         (lambda said: altered(said, "anchors", name="tree"), "mechanisms.*tree.*epsilon"),
-        (lambda said: altered(said, "anchors", times=2, noise=2.0**10), "used 2 times"),
     ],
 )
 def test_a_reader_refuses_what_settings_and_schema_do_not_imply(schema, change, complaint):
@@ -189,11 +188,3 @@ def test_a_reader_refuses_what_settings_and_schema_do_not_imply(schema, change, 
     require_true(Guarantee(**said.model_dump()), config, schema)
     with pytest.raises(ValueError, match=complaint):
         require_true(Guarantee(**said.model_dump() | claimed), config, schema)
-
-
-def test_a_guarantee_of_one_kind_of_release_is_not_that_of_another(schema):
-    fair = DistillConfig(epsilon=1.0, delta=1e-5)
-    with pytest.raises(ValueError, match=NAMES):
-        require_true(make_guarantee(fair, schema), private(), schema)
-    with pytest.raises(ValueError, match="must be .'moments', 'curvature'"):
-        require_true(make_guarantee(private(), schema), fair, schema)

@@ -14,13 +14,11 @@ from synthfair.data.encode import ClippedColumn
 from synthfair.evaluation import Evaluation
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.files import write_json
-from synthfair.privacy.gate import Comparison, Preview
 from synthfair.report.gaps import estimate_tables, gap_table
 from synthfair.report.release_tables import (
     clipping_table,
     inspection_table,
     ledger_table,
-    preview_table,
 )
 from synthfair.report.result_tables import (
     NAMES,
@@ -44,19 +42,6 @@ EVALUATION = Evaluation(
 )
 SCHEMA = Any(label="paid", sensitive="race", groups=[g.split("=")[1] for g in GROUPS])
 GAP = {"first": GROUPS[0], "second": GROUPS[1], "value": -0.0123, "low": -0.5, "high": 0.4}
-
-
-def comparison(found=0.9876):
-    return Comparison(found, 0.0123, 0.0045)
-
-
-def previewed():
-    distances = Any(
-        held_out_median=1.234, median=1.321, close=comparison(), near=comparison(0.0),
-        single=comparison(), linkage=comparison(),
-    )  # fmt: skip
-    attacks = {"membership by the distance to the closest row": comparison()}
-    return Preview(800, 99, 1, 2, True, 1.234, distances, attacks)
 
 
 def booked():
@@ -114,7 +99,7 @@ def inspected():
     header = Any(
         format="synthfair/1", version="0.1", kind="surrogate", schema_hash="a" * 64, model="linear",
         penalty="covariance", config=synthfair.SurrogateConfig(k_min=25),
-        privacy=Any(guarantee=None, discloses=["exact counts"], accepted_risks=[]),
+        privacy=Any(guarantee=None, discloses=["exact counts"]),
         table_schema=Any(pair=lambda s, y: f"group {s} with paid={y:+.0f}"),
     )  # fmt: skip
     release = Any(
@@ -152,7 +137,6 @@ TABLES = {
     "demo": lambda: outcomes_table(outcomes()),
     "compare": lambda: overview_tables(overview()),
     "deploy": lambda: federation_table(federation()),
-    "client": lambda: preview_table(previewed()),
     "client, clipped": lambda: clipping_table(
         Any(clipped=lambda above: [(c, ClippedColumn(-1e5, 1.25e7, 0.123, 0.456)) for c in CLIENTS])
     ),

@@ -10,7 +10,7 @@ from synthfair.errors import InputError
 from synthfair.report.release_tables import COSTS
 
 KINDS = {
-    "fair": ["--steps", "20", "--hold-out", "0"],
+    "fair": ["--steps", "20"],
     "surrogate": ["--release", "surrogate", "--k-min", "10"],
 }
 DISCLOSED = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -16,21 +16,19 @@ from synthfair.cli.parameters import (
     check_inputs,
     with_settings,
 )
-from synthfair.config.client_settings import HOLD_OUT, DistillConfig, SurrogateConfig
+from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.config.loading import load_release_config
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
     from synthfair.data.encode import Clipping
-    from synthfair.privacy.gate import Preview
 
 _FAIR = ("rho_o", "max_gap", "penalty", "steps")
 
 
 @with_settings(
-    ("Settings", DistillConfig, ("epsilon", "delta")),
+    ("Settings", DistillConfig, ("epsilon", "delta", "k_min")),
     ("Settings of fair releases", DistillConfig, _FAIR),
-    ("Settings of surrogates", SurrogateConfig, ["k_min"]),
 )
 def client(
     *,
@@ -42,8 +40,6 @@ def client(
     release: Literal["fair", "surrogate"] | None = None,
     answer: Path | None = None,
     sign: Path | None = None,
-    hold_out: float = HOLD_OUT,
-    accept_risk: bool = False,
     ledger: LedgerFile | None = None,
     again: Again = False,
     without_epsilon: bool = False,
@@ -53,9 +49,9 @@ def client(
 
     A model trained on the few synthetic rows in it is accurate and fair on the real ones. The file
     written to --output is the only thing to send. Without --epsilon it is not anonymous: see what
-    it discloses at the end. Every release is booked in a ledger next to the table. A fair release
-    is checked before it is written: copies of real rows, in it or in a trial without some of the
-    rows, stop it. A surrogate is drawn from rounded sums, and no record of it is made from a row.
+    it discloses at the end. Every release is booked in a ledger next to the table. Copies of real
+    rows in a fair release stop it. A surrogate is drawn from rounded sums, and no record of it is
+    made from a row.
 
         python -m synthfair.client --data DIR/client_0_train.csv \
             --schema DIR/schema.json --output DIR/client_0.parquet
@@ -67,8 +63,11 @@ def client(
             --schema DIR/schema.json --release surrogate \
             --without-epsilon --output DIR/client_0.parquet
 
-    With --epsilon 1 --delta 1e-6 a release of either kind is differentially private. From version
-    1.0 on, --epsilon or --without-epsilon must be given; until then a warning says what that means.
+    With --epsilon 1 --delta 1e-6 a release of either kind is differentially private. What the
+    epsilon buys is private records of the table, which are kept next to the ledger: a surrogate is
+    these records, a fair release is distilled from them, and another of either, with the same
+    epsilon, delta and k_min, costs nothing. From version 1.0 on, --epsilon or --without-epsilon
+    must be given; until then a warning says what that means.
 
     After surrogates, --answer takes the question of python -m synthfair.server --refine and writes
     the sums over this table that it asks for, which no epsilon covers: whoever asks can find out
@@ -90,10 +89,6 @@ def client(
             also where they are unlike. Default: fair, or the configuration's.
         answer: A server's question: it is answered, and --output is JSON, no release.
         sign: Private key to sign with; python -m synthfair keygen makes one.
-        hold_out: Share of the rows that are held out of a trial of a fair release, up to 1,000 of
-            which are compared with it; the release that is written is then made of all rows. With
-            0, or with epsilon, there is no trial.
-        accept_risk: Write the release even if it holds copies of real rows; the file says so.
         without_epsilon: Makes a release without epsilon on purpose: nothing about a single row is
             guaranteed, and nothing warns of it. Also a key of the configuration, which --epsilon
             overrides.
@@ -110,9 +105,7 @@ def client(
     # All that could refuse the outputs, before any work is done.
     from synthfair.files import require_free
 
-    details = output.with_name(f"{output.stem}.checks.txt")
-    require_free(output, details, inputs=(data, schema, config, sign), force=True)
-    require_free(output, force=force)
+    require_free(output, inputs=(data, schema, config, sign), force=force)
     from synthfair.release.keys import read_signing_key
 
     key = read_signing_key(sign) if sign else None
@@ -144,57 +137,35 @@ def client(
         from synthfair.jax_setup import start_jax
 
         start_jax()
-    from synthfair.client import Options, RefusedReleaseError, distill_file
+    from synthfair.client import Options, distill_file
 
-    details.unlink(missing_ok=True)  # an earlier release's checks vouch for no other
-    options = Options(force, key, hold_out, accept_risk, ledger, again=again)
-    try:
-        with ExitStack() as bars:
-            show: Callable[..., None] = bars.enter_context(stage_bar())
+    options = Options(force, key, ledger, again=again)
+    with ExitStack() as bars:
+        show: Callable[..., None] = bars.enter_context(stage_bar())
 
-            def on_rows(clipping: Clipping) -> None:
-                nonlocal show
-                bars.close()
-                _tell_real_rows(clipping, settings_of_release)
-                show = bars.enter_context(stage_bar() if surrogate else distilling_bar())
+        def on_rows(clipping: Clipping) -> None:
+            nonlocal show
+            bars.close()
+            _tell_real_rows(clipping, settings_of_release)
+            show = bars.enter_context(stage_bar() if surrogate else distilling_bar())
 
-            def show_now(*now: Any) -> None:
-                show(*now)  # of the bar that is there now
+        def show_now(*now: Any) -> None:
+            show(*now)  # of the bar that is there now
 
-            outcome, receipt = distill_file(
-                data,
-                schema,
-                output,
-                settings_of_release,
-                options,
-                on_rows=on_rows,
-                progress=show_now,
-                on_stage=show_now,
-            )
-    except RefusedReleaseError as refused:
-        with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
-            _tell_checks(refused.preview, details, is_written=False)
-        raise
+        outcome, receipt = distill_file(
+            data,
+            schema,
+            output,
+            settings_of_release,
+            options,
+            on_rows=on_rows,
+            progress=show_now,
+            on_stage=show_now,
+        )
     say(release_table(outcome, receipt))
-    if receipt.preview:
-        _tell_checks(receipt.preview, details, is_written=True)
-    warn(receipt.no_trial)
     if sign:
         say(f"Signed with {sign}.")
     warn(*fit_warnings(outcome))
-
-
-def _tell_checks(preview: Preview, details: Path, *, is_written: bool) -> None:
-    """Says what the checks of a release found, and writes all that they did to a file."""
-    from rich.text import Text
-
-    from synthfair.cli.show import say
-    from synthfair.files import OWNER_ONLY, write_text
-    from synthfair.report.release_tables import checks_summary, preview_table
-    from synthfair.report.text_table import plain_text
-
-    write_text(details, plain_text(preview_table(preview)), mode=OWNER_ONLY)
-    say(Text(checks_summary(preview, details, is_written=is_written)))
 
 
 def _tell_real_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> None:

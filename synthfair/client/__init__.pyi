@@ -1,6 +1,6 @@
 from .distillation import Distillation
 from .fair_task import check_rows
-from .from_file import Options, Receipt, RefusedReleaseError, distill_file
+from .from_file import Options, Receipt, distill_file
 from .from_table import distill_table
 from .surrogate_task import SurrogateRelease
 
@@ -8,7 +8,6 @@ __all__ = [
     "Distillation",
     "Options",
     "Receipt",
-    "RefusedReleaseError",
     "SurrogateRelease",
     "check_rows",
     "distill_file",

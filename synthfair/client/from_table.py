@@ -72,7 +72,8 @@ def distill_table(
     server, over all clients, which may be unlike.
 
     Without ``config.epsilon`` no guarantee of privacy: the rows are a function of the real ones
-    without noise. With it, (epsilon, delta)-differential privacy of the release. Unit: one row.
+    without noise. With it, (epsilon, delta)-differential privacy of the release: a fair one is then
+    distilled from the records of a surrogate with this epsilon. Unit: one row.
     Neighbouring relation: ``config.relation``. Releases of one table add up, which only a
     :class:`~synthfair.privacy.ledger.Ledger` keeps account of.
 
@@ -81,16 +82,14 @@ def distill_table(
 
     Args:
         table: one row a person; for a fair release also its rows as :func:`encode` returns them,
-            or gathered with weights; for a surrogate also batches of rows that are read as a
-            stream, encoded by ``schema.plain``.
+            with epsilon by ``schema.plain``, or gathered with weights; for a surrogate also batches
+            of rows that are read as a stream, encoded by ``schema.plain``.
         schema: public; the same for all clients.
         config: settings; the defaults if not given.
         release: its kind; that of the settings if not given.
-        model: of a fair release, another than the linear model with the logistic loss; with
-            epsilon, a linear one.
+        model: of a fair release, another than the linear model with the logistic loss.
         penalty: of a fair release, another than ``config.penalty``: a name, or a function of scores
-            and rows. For a function ``config.notion`` only chooses the covariance that is shown;
-            with epsilon, it is one of those that come with synthfair.
+            and rows. For a function ``config.notion`` only chooses the covariance that is shown.
         optimizer: of a fair release's synthetic features, such as ``optax.adabelief(1e-2)``, in
             place of Adam with ``config.learning_rate``; clients of one process that are given the
             same object share a compilation.
@@ -110,6 +109,9 @@ def distill_table(
         >>> table, schema = sf.load_dataset("loanapp")
         >>> config = sf.DistillConfig(n_synthetic=40, steps=20)
         >>> sf.distill_table(table, schema, config).release.x.shape
+        (40, 37)
+        >>> private = config.replace(epsilon=1, delta=1e-6)
+        >>> sf.distill_table(table, schema, private).release.x.shape
         (40, 37)
         >>> made = sf.distill_table(table, schema, sf.SurrogateConfig())
         >>> round(made.release.weight.sum())  # 1,989 real rows, to a multiple of five
@@ -133,18 +135,18 @@ def distill_table(
             frame = cast("pd.DataFrame", table)
             rows = in_memory(encode_own(frame, schema.plain, source=source))
         wanted = SurrogateTask(schema, cast(SurrogateConfig, config or SurrogateConfig()), noise)
-        return wanted.answer(wanted.measure(rows), Run(source))
+        return wanted.answer(wanted.measure(rows, Run(source)), Run(source))
     from synthfair.client.fair_task import FairTask, require_rows  # loads JAX
 
     settings = cast(DistillConfig, config or DistillConfig())
     if isinstance(penalty, str):
         settings, penalty = settings.replace(penalty=penalty), None
-    real = table
+    real, run = table, Run(source, progress)
     if not isinstance(table, Encoded | RealRows):
-        real = encode_own(cast("pd.DataFrame", table), schema, source=source)
+        own = schema if settings.epsilon is None else schema.plain
+        real = encode_own(cast("pd.DataFrame", table), own, source=source)
         if settings.epsilon is None:
             require_rows(len(real.y), source=source)
     task = FairTask(schema, settings, model, penalty, noise)
     gathered = task.gather(cast("Encoded | RealRows", real), source=source)
-    problem = task.problem(task.measure(gathered), source=source)
-    return task.distill(problem, Run(source, progress), optimizer)
+    return task.distill(task.problem(task.measure(gathered, run), source=source), run, optimizer)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
     from synthfair.distill.problem import StepRecord
-    from synthfair.privacy.gate import Preview
 
 Progress = Callable[["StepRecord", int, int], None]
 """Called between chunks with the chunk's records, the steps taken, and the steps of a full run."""
@@ -30,21 +29,21 @@ class Run(NamedTuple):
     on_stage: Callable[[str], None] = lambda _: None
 
 
-class Trial(NamedTuple):
-    """What a release without some rows has shown. Private.
+class ReadRows(NamedTuple):
+    """A client's rows, as a task reads them. Private.
 
     Attributes:
-        preview: what the checks of it found; None where there was none.
-        note: why there was none, in words.
+        real: gathered for a model, or read as a stream.
+        sha256: their fingerprint.
     """
 
-    preview: Preview | None = None
-    note: str = ""
+    real: Any
+    sha256: str
 
 
-def fingerprint(rows_sha256: str, settings: str) -> str:
-    """Return the sha256 of rows and settings."""
-    return hashlib.sha256(f"{rows_sha256} {settings}".encode()).hexdigest()
+def fingerprint(*parts: object) -> str:
+    """Return the sha256 of texts: the fingerprint of rows, settings and the like."""
+    return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()
 
 
 def sha256_of(arrays: tuple[np.ndarray, ...]) -> str:

@@ -138,7 +138,8 @@ DEFAULT_ROUNDS = RoundOptions()
 
 def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
     """Distil on each client, pool, train once: Wu et al. (2024)."""
-    named = dict(zip(federation.names, federation.train, strict=True))
+    rows = federation.train if config.epsilon is None else federation.plain
+    named = dict(zip(federation.names, rows, strict=True))
     clients = tuple(
         distill_table(real, federation.schema, config, source=name) for name, real in named.items()
     )
@@ -188,7 +189,7 @@ def refine(
 def surrogate_settings(config: DistillConfig) -> SurrogateConfig:
     """With the seed of a comparison, and its settings of privacy."""
     return SurrogateConfig.model_validate(
-        config.model_dump(include={"epsilon", "delta", "relation", "seed"})
+        config.model_dump(include={"epsilon", "delta", "relation", "k_min", "seed"})
     )
 
 

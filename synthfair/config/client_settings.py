@@ -27,9 +27,6 @@ MIN_ROWS = 50
 """The fewest real rows of a fair release without an epsilon: rows distilled from fewer give them
 away. With one, a minimum would tell how many rows there are."""
 
-HOLD_OUT = 0.1
-"""Share of a client's rows that are held out of a trial release, to compare it with."""
-
 
 class ReleaseSettings(Settings):
     """Settings that releases of both kinds have."""
@@ -47,6 +44,13 @@ class ReleaseSettings(Settings):
     rows is protected, too; or with another row in place of one, which takes up to twice the
     noise."""
 
+    k_min: int = Field(default=50, ge=5)
+    """Least real rows of a sum, of surrogates and with epsilon. Where a pair of group and label has
+    fewer, sums by label and by group stand in its place, as its own would give a few rows away; in
+    tables of 60 times as many rows, and of groups or labels with fewer, it is left out. With
+    epsilon, a pair whose noisy count is below that, or below three times the standard deviation of
+    its noise, gets the number of rows that its label and its group suggest."""
+
     seed: int = Seed
 
     @model_validator(mode="after")
@@ -57,7 +61,11 @@ class ReleaseSettings(Settings):
 
 
 class DistillConfig(ReleaseSettings):
-    """Settings of one client's distillation. Symbols as in Wu et al. (2024)."""
+    """Settings of one client's distillation. Symbols as in Wu et al. (2024).
+
+    With epsilon, private records of the rows take the place of the real rows: they are those of a
+    surrogate with this epsilon, delta, relation and k_min.
+    """
 
     other_names: ClassVar[Mapping[str, str]] = {"rho": "rho_o"}
 
@@ -107,8 +115,8 @@ class DistillConfig(ReleaseSettings):
 
     start: Literal["range", "middle", "normal", "real"] = "range"
     """First synthetic features: uniform over the schema's range; or over its middle half, from
-    where pooled rows of unlike clients keep nearer to central training (the default with epsilon);
-    normal with the real rows' mean and variance (disclosed); or real rows (disclosed)."""
+    where pooled rows of unlike clients keep nearer to central training; normal with the real rows'
+    mean and variance (disclosed); or real rows (disclosed)."""
 
     steps: int = Field(default=1000, ge=1, lt=2**31)
     """Steps of the optimizer; a search with max_gap may need fewer. The release has the synthetic
@@ -129,25 +137,13 @@ class DistillConfig(ReleaseSettings):
     """Solver for the derivative of that model: cholesky forms the Hessian, conjugate_gradient
     only multiplies by it, which is faster from some 200 inputs on; auto chooses by their number."""
 
-    private_steps: int = Field(default=20, ge=2, le=10000)
-    """Noisy gradient steps by which theta is found where epsilon is given."""
-
-    clip: float = Field(default=1.0, gt=0)
-    """With epsilon, each row's gradient is clipped to so many times the largest norm of a row,
-    which the schema bounds; 1 leaves the logistic loss as it is."""
-
     @model_validator(mode="before")
     @classmethod
     def _other_defaults(cls, data: Any) -> Any:
-        """Choose the penalty of a search, which needs one near the gap itself.
-
-        Clients whose theta is noisy differ more, and pool better from the middle of the range.
-        """
-        if not isinstance(data, dict):
-            return data
-        if data.get("max_gap") is not None:
-            data = {"penalty": "selection_rate", **data}
-        return data if data.get("epsilon") is None else {"start": "middle", **data}
+        """Choose the penalty of a search, which needs one near the gap itself."""
+        if isinstance(data, dict) and data.get("max_gap") is not None:
+            return {"penalty": "selection_rate", **data}
+        return data
 
     @model_validator(mode="after")
     def _groups_of_synthetic_rows(self) -> DistillConfig:
@@ -155,19 +151,12 @@ class DistillConfig(ReleaseSettings):
             raise ValueError("rho_s: synthetic rows have groups only with group_input = true")
         return self
 
-    @model_validator(mode="after")
-    def _private_all_the_way(self) -> DistillConfig:
-        if self.epsilon is None:
-            return self
-        reading = {
-            "max_gap": self.max_gap is not None,
-            "labels = copy": self.labels == "copy",
-            f"start = {self.start}": self.start in ("normal", "real"),
-        }
-        for setting, reads in reading.items():
-            if reads:
-                raise ValueError(f"{setting} reads real rows without noise; not with epsilon")
-        return self
+    @property
+    def records(self) -> SurrogateConfig:
+        """The settings of the private records that take the place of the rows with epsilon."""
+        return SurrogateConfig(
+            epsilon=self.epsilon, delta=self.delta, relation=self.relation, k_min=self.k_min
+        )
 
     @property
     def asked(self) -> Target:
@@ -193,13 +182,6 @@ class SurrogateConfig(ReleaseSettings):
 
     release: Literal["surrogate"] = "surrogate"
     """Kind of the release."""
-
-    k_min: int = Field(default=50, ge=5)
-    """Least real rows of a sum. Where a pair of group and label has fewer, sums by label and by
-    group stand in its place, as its own would give a few rows away; in tables of 60 times as many
-    rows, and of groups or labels with fewer, it is left out. With epsilon, a pair whose noisy count
-    is below that, or below three times the standard deviation of its noise, gets the number of rows
-    that its label and its group suggest."""
 
 
 def _kind(config: Any) -> str:

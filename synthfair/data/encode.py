@@ -212,10 +212,10 @@ def content_order(columns: Iterable[np.ndarray]) -> np.ndarray:
     What leaves a site is computed from rows in this order, by a hash of each: so it cannot tell the
     order that they have in the site's table, not even by how floating-point sums are rounded.
     """
-    return np.argsort(_digests(columns), kind="stable")
+    return np.argsort(content_digests(columns), kind="stable")
 
 
-def _digests(columns: Iterable[np.ndarray]) -> np.ndarray:
+def content_digests(columns: Iterable[np.ndarray]) -> np.ndarray:
     """[N] a hash of each row, given by column."""
     digest = np.uint64(0)
     for column in columns:
@@ -229,19 +229,9 @@ def in_content_order(rows: Encoded) -> Encoded:
     return Encoded(*(field[order] for field in rows))
 
 
-def drawn_by_content(rows: Encoded, most: int) -> Encoded:
-    """Different rows, at most so many, that their content alone draws: those of smallest hash.
-
-    Of the rows that are drawn of parts of a table, the same are drawn as of the whole table.
-    """
-    digests = _digests([*rows.x.T, rows.s, rows.y])
-    _, first = np.unique(digests, return_index=True)
-    return Encoded(*(field[first[:most]] for field in rows))
-
-
 def content_sums(rows: Encoded) -> np.ndarray:
     """[3] uint64, that add up: a fingerprint of rows in whatever order, for those who have them."""
-    digests = _digests([*rows.x.T, rows.s, rows.y])
+    digests = content_digests([*rows.x.T, rows.s, rows.y])
     return np.array([len(digests), digests.sum(), (digests * digests).sum()], dtype=np.uint64)
 
 

@@ -68,8 +68,8 @@ def release_config(settings: dict[str, Any]) -> DistillConfig | SurrogateConfig:
 def answer_single_shot(request: Request) -> Work:
     """Answer at a site: the routine of ``python -m synthfair.client``, within the site's limits.
 
-    With an epsilon, the same question of the same rows gets the very same release, in any job, at
-    no cost; any other is booked anew.
+    With an epsilon, the same rows, epsilon, delta and k_min give the same private records, in any
+    job, of which any release is made at no cost; others are booked anew.
 
     Raises:
         RefusedError: the question's settings are none.
@@ -81,7 +81,7 @@ def answer_single_shot(request: Request) -> Work:
         "surrogate" if surrogate else "fair",
         config.epsilon,
         config.delta,
-        k_min=config.k_min if surrogate else None,
+        k_min=config.k_min if surrogate or config.epsilon else None,
     )
     return Work(claim, config.epsilon, lambda: _release(request, config))
 
@@ -104,16 +104,16 @@ def _release(request: Request, config: DistillConfig | SurrogateConfig) -> bytes
         if request.stopped():
             raise KeyboardInterrupt
 
-    settings, store = request.settings, request.store(RELEASES_FOLDER, ".fit")
+    settings, folder = request.settings, request.folder / RELEASES_FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
     options = Options(
         force=True,  # the same job, after a crash before its answer was traced
         key=read_signing_key(settings.key),
         ledger=request.ledger.path,
         reserve=request.ledger.reserve,
         again=request.ledger.again,
-        store=store,
     )
-    output = store.folder / f"{request.ask.job}.parquet"
+    output = folder / f"{request.ask.job}.parquet"
     paths = settings.data, settings.schema_path, output
     distill_file(*paths, config, options, on_rows=say, progress=stop, on_stage=stop)
     return output.read_bytes()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from synthfair.data.batches import RealRows, gather, other_inputs
 from synthfair.data.encode import Encoded
 from synthfair.distill.losses import mean_loss, regularized_hessian, regularized_loss, squared_norm
 from synthfair.distill.solvers import Function, Method, absolute_eigen
-from synthfair.distill.start import Start, choose_start
+from synthfair.distill.start import choose_start
 from synthfair.fairness.penalties import (
     CovariancePenalty,
     Grouping,
@@ -43,25 +43,6 @@ interrupt."""
 MOST_PADDED = 2**17
 """Most rows that are padded, so that tables of nearly one size share compiled code. More are used
 where they lie: a copy of them would take more than compiling does."""
-
-
-class Objective(Protocol):
-    """F(theta): what a model must achieve on the real rows. The only code that may hold them.
-
-    A pytree: its arrays are inputs of compiled code.
-    """
-
-    def __call__(self, params: Params) -> jax.Array:
-        """F(theta), a scalar to minimise."""
-        ...
-
-    def covariance(self, params: Params) -> jax.Array:
-        """The covariance of group and score to show while F falls; the largest, signed."""
-        ...
-
-    def gap(self, params: Params) -> jax.Array:
-        """The largest absolute gap between the groups' decision rates."""
-        ...
 
 
 @jax.tree_util.register_dataclass
@@ -151,7 +132,7 @@ class Problem:
         penalty: the same as in F.
     """
 
-    objective: Objective
+    objective: PenalizedLoss
     start: jax.Array
     s: jax.Array
     y: jax.Array
@@ -476,30 +457,9 @@ def make_problem(
     objective = PenalizedLoss(
         columns, s, y, weight, config.rho_o, model, penalty, config.notion, n_groups, by
     )
-    counts = np.bincount(2 * real.s + (real.y > 0), minlength=2 * n_groups).reshape(n_groups, 2)
-    start = choose_start(config, counts, d=real.n_features, real=real.encoded)
-    return assemble(objective, start, config, n_groups=n_groups, model=model, penalty=penalty)
-
-
-def assemble(
-    objective: Objective,
-    start: Start,
-    config: DistillConfig,
-    *,
-    n_groups: int,
-    model: Model,
-    penalty: Penalty,
-) -> Problem:
-    """The same for any objective, such as one that was measured privately, and a start.
-
-    Args:
-        objective: F(theta).
-        start: from :func:`synthfair.distill.start.choose_start`.
-        config: settings.
-        n_groups: number of groups.
-        model: what is trained.
-        penalty: for the rho_s term.
-    """
+    cells = 2 * real.s + (real.y > 0)
+    counts = np.bincount(cells, real.weight, minlength=2 * n_groups).reshape(n_groups, 2)
+    start = choose_start(config, counts, real.encoded)
     n_read = n_groups if config.group_input else 1
     others = other_inputs(start.s, n_groups=n_read, intercept=config.intercept)
     # Unlike jnp.asarray, device_put compiles nothing.

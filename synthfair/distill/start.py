@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,9 +32,7 @@ class Start(NamedTuple):
     y: np.ndarray
 
 
-def choose_start(
-    config: DistillConfig, counts: np.ndarray, *, d: int, real: Encoded | None = None
-) -> Start:
+def choose_start(config: DistillConfig, counts: np.ndarray, rows: Encoded) -> Start:
     """Groups, labels and first features as ``config.labels`` and ``config.start`` say.
 
     With balanced labels and a public start nothing is read but the numbers of groups and features.
@@ -42,18 +40,17 @@ def choose_start(
 
     Args:
         config: settings; the seed is theirs.
-        counts: [G, 2] numbers of real rows by group and label, or noisy ones, positive.
-        d: number of features.
-        real: the real rows, for settings that read them.
+        counts: [G, 2] numbers of rows by group and label.
+        rows: the rows, of which only some settings read more than the number of features.
 
     Raises:
         InputError: n_synthetic does not split as wanted.
     """
-    rng, rows = np.random.default_rng(config.seed), cast(Encoded, real)
+    rng = np.random.default_rng(config.seed)
     n_rows = config.n_synthetic or ROWS_PER_PAIR * counts.size
     if not config.group_input:
         counts = counts.sum(axis=0, keepdims=True)
-        rows = rows and rows._replace(s=np.zeros_like(rows.s))
+        rows = rows._replace(s=np.zeros_like(rows.s))
     if config.labels == "copy":
         s, y = _copied_labels(rows, config)
     else:
@@ -61,7 +58,7 @@ def choose_start(
         per_pair = split(n_rows, counts)
         s = np.repeat(np.repeat(np.arange(len(counts)), 2), per_pair)
         y = np.repeat(np.tile([-1.0, 1.0], len(counts)), per_pair)
-    shape = (len(s), d)
+    shape = (len(s), rows.x.shape[1])
     if config.start in PUBLIC:
         x = rng.uniform(*PUBLIC[config.start], size=shape)
     elif config.start == "normal":

@@ -1,4 +1,4 @@
-"""Formal privacy: mechanisms, accounting, the ledger, and the gate in front of a release."""
+"""Formal privacy: mechanisms, accounting, guarantees, and the ledger."""
 
 import lazy_loader
 

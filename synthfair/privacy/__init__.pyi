@@ -1,5 +1,4 @@
 from .accounting import SampledSums, delta_of, epsilon_of, mu_for
-from .gate import Preview, preview
 from .guarantee import Guarantee
 from .ledger import Booking, Ledger
 from .noise import discrete_gaussian, discrete_laplace
@@ -9,7 +8,6 @@ __all__ = [
     "Booking",
     "Guarantee",
     "Ledger",
-    "Preview",
     "PrivacyStatement",
     "SampledSums",
     "delta_of",
@@ -18,5 +16,4 @@ __all__ = [
     "epsilon_of",
     "make_guarantee",
     "mu_for",
-    "preview",
 ]

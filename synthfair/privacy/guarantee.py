@@ -56,9 +56,8 @@ MOST_NUMBERS = 2**32
 # The texts below stand in files and are compared when they are read: never change them.
 
 NOT_COVERED = (
-    "What was decided by looking at private data: settings tried before, the schema, whether the"
-    " checks before a release let it pass, that a table is refused for being empty or not fitting"
-    " the schema.",
+    "What was decided by looking at private data: settings tried before, the schema, that a table"
+    " is refused for being empty or not fitting the schema.",
     "The settings, delta among them: they are published, and must not be computed from the table.",
     "Timing, memory and files on the client's machine.",
     "Other releases about the same persons; the client's ledger adds up those that it knows of.",
@@ -213,7 +212,7 @@ class Guarantee(BaseModel):
         ...     sf.DistillConfig(epsilon=1.0, delta=1e-5), schema
         ... )
         >>> [mechanism.name for mechanism in guarantee.mechanisms]
-        ['moments', 'curvature', 'gradients']
+        ['histograms', 'tree', 'pairs', 'column_moments', 'anchors']
         >>> round(guarantee.mu, 3)
         0.268
     """

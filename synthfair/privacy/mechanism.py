@@ -8,7 +8,6 @@ is released depends on how a computer rounds a sum or a logarithm.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
@@ -16,30 +15,20 @@ import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config.rules import LARGEST_EPSILON, STRICT, Relation
-from synthfair.data.bases import Steps
-from synthfair.data.schema import Categorical, Numeric, Schema, encoded_as
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import CHOICES, LEAST_STEPS, mu_of_choice
 from synthfair.privacy.noise import RandomBytes, discrete_gaussian, exponential_choice
 
 SumName = Literal[
-    "moments",
-    "curvature",
-    "gradients",
-    "rates",
     "histograms",
     "pairs",
     "tables",
     "column_moments",
     "anchors",
 ]
-"""Names of the sums that mechanisms release.
-
-- Of fair releases: (x, 1) by group and label; b b' over model inputs b; the losses' gradients, in
-  each step; smooth selection rates and their gradients by group and label, in each step.
-- Of surrogates, by group and label: rows at each level of each column; at each pair of levels of
-  two columns, for those on a tree, or for all; products of numeric columns' scores, and their
-  values; smooth rates of models."""
+"""Names of the sums that mechanisms release, by group and label: rows at each level of each column;
+at each pair of levels of two columns, for those on a tree, or for all; products of numeric columns'
+scores, and their values; smooth rates of models."""
 
 NEVER_OPPOSED: frozenset[SumName] = frozenset({"histograms", "pairs", "tables"})
 """Sums in which the terms of any two rows have an inner product of at least 0: they are counts."""
@@ -49,7 +38,7 @@ SCORE_GRID = 2.0**-10
 
 
 class GaussianMechanism(BaseModel):
-    """One Gaussian mechanism: mu-GDP with mu = sqrt(times) sensitivity / noise.
+    """One Gaussian mechanism: mu-GDP with mu = sensitivity / noise.
 
     Nearly so, as the noise is discrete, see :func:`synthfair.privacy.accounting.discrete_delta_of`.
 
@@ -57,7 +46,6 @@ class GaussianMechanism(BaseModel):
         name: what it releases sums of.
         sensitivity: Euclidean norm by which a neighbour can change the sum, rounding included.
         noise: standard deviation of what is added to each entry; a whole number of steps.
-        times: how often it is used, at most.
         grid: the step, a power of 4, of which terms and noise are whole multiples.
     """
 
@@ -66,13 +54,12 @@ class GaussianMechanism(BaseModel):
     name: SumName
     sensitivity: float = Field(gt=0)
     noise: float = Field(gt=0)
-    times: int = Field(ge=1, le=10_000)
     grid: float = Field(gt=0)
 
     @property
     def mu(self) -> float:
-        """The mu of Gaussian differential privacy of all uses together."""
-        return math.sqrt(self.times) * self.sensitivity / self.noise
+        """The mu of Gaussian differential privacy."""
+        return self.sensitivity / self.noise
 
     @property
     def steps(self) -> Fraction:
@@ -169,21 +156,6 @@ class Terms(NamedTuple):
         longest = _before_rounding(self.bound, rows.shape[1], self.grid)
         return np.rint(clip_rows(rows, longest) / self.grid).astype(np.int64)
 
-    def squares(self, rows: np.ndarray) -> np.ndarray:
-        """[k, k] Python integers: the sum of b b' over rows b [N, k], shortened and rounded.
-
-        Exact and the same in any order: entries of b b' are whole numbers of at most bound / grid,
-        and as many of them are added in floating point as stay below 2^53.
-        """
-        step, k = math.sqrt(self.grid), rows.shape[1]
-        longest = _before_rounding(math.sqrt(self.bound), k, step) ** 2
-        b = np.rint(clip_squares(rows, longest) / step)
-        count, total = max(1, int(2**53 * self.grid / self.bound)), np.zeros((k, k), object)
-        for begin in range(0, len(b), count):
-            part = b[begin : begin + count]
-            total = total + exact_integers(part.T @ part)
-        return total
-
 
 def require_float64(x: np.ndarray) -> None:
     """Refuses features [N, d] of another precision.
@@ -195,37 +167,21 @@ def require_float64(x: np.ndarray) -> None:
         raise InputError(f"epsilon: needs features of float64; these are {x.dtype}")
 
 
-def exact_integers(numbers: np.ndarray) -> np.ndarray:
-    """Python integers, which do not overflow, from whole numbers."""
-    return numbers.astype(np.int64).astype(object)
+def rounded_norm(norm: float, size: int, grid: float) -> float:
+    """Return the largest norm of a term, of norm at most ``norm`` before it is rounded.
 
-
-def rounded_norm(name: SumName, norm: float, size: int, grid: float) -> float:
-    """Largest norm of a term, of norm at most ``norm`` before it is rounded.
-
-    Rounding moves each of k numbers by half a step at most, so a vector by step sqrt(k) / 2. The
-    terms of "curvature" are b b', where b is rounded to the grid's root, so that b b' is exact. The
-    root of :func:`square_norms` is a norm of b, at most the Euclidean one:
-
-        ((|b|_2^4 + |b|_4^4) / 2)^(1/4).
+    Rounding moves each of k numbers by half a step at most, so a vector by step sqrt(k) / 2.
 
     Args:
-        name: of the sum.
         norm: of the term.
-        size: k, of the numbers that a row adds to, or that b has.
-        grid: the step of terms; its root is that of b.
+        size: k, of the numbers that a row adds to.
+        grid: the step of terms.
     """
-    if name == "curvature":
-        return _after_rounding(math.sqrt(norm), size, math.sqrt(grid)) ** 2
-    return _after_rounding(norm, size, grid)
-
-
-def _after_rounding(norm: float, k: int, step: float) -> float:
-    return norm * _float_error(k) + step * math.sqrt(k) / 2
+    return norm * _float_error(size) + grid * math.sqrt(size) / 2
 
 
 def _before_rounding(norm: float, k: int, step: float) -> float:
-    """The inverse of :func:`_after_rounding`."""
+    """Return the norm of which :func:`rounded_norm` makes this one."""
     return (norm - step * math.sqrt(k) / 2) / _float_error(k)
 
 
@@ -238,9 +194,9 @@ def _float_error(k: int) -> float:
 
 
 class NoisySum:
-    """Releases a sum over rows with discrete Gaussian noise, as often as its mechanism says.
+    """Releases a sum over rows with discrete Gaussian noise, once.
 
-    Guarantee: that of the mechanism, all releases together, for sums of ``terms``. Unit: one row.
+    Guarantee: that of the mechanism, for sums of ``terms``. Unit: one row.
     Neighbouring relation: as given.
 
     Args:
@@ -256,7 +212,7 @@ class NoisySum:
         self, mechanism: GaussianMechanism, relation: Relation, source: RandomBytes
     ) -> None:
         """Makes the sum ready; nothing is released yet."""
-        self._mechanism, self._source, self._used = mechanism, source, 0
+        self._mechanism, self._source, self._used = mechanism, source, False
         self._variance, self.terms = mechanism.steps**2, mechanism.terms(relation)
 
     def release(self, total: np.ndarray) -> np.ndarray:
@@ -267,11 +223,11 @@ class NoisySum:
             more than 53 bits.
 
         Raises:
-            RuntimeError: it was used as often as its guarantee allows.
+            RuntimeError: it was released before.
         """
-        if self._used >= self._mechanism.times:
+        if self._used:
             raise RuntimeError(f"{self._mechanism.name}: the budget is spent")
-        self._used += 1
+        self._used = True
         noise = discrete_gaussian(self._variance, total.size, self._source).reshape(total.shape)
         return (total.astype(object) + noise.astype(object)).astype(float) * self.terms.grid
 
@@ -318,29 +274,6 @@ def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
     return np.where(np.isfinite(norms), shortened, 0.0)
 
 
-def clip_squares(rows: np.ndarray, bound: float) -> np.ndarray:
-    """Rows b [N, k], shortened until the upper triangle of b b' has at most the norm ``bound``.
-
-    See :func:`square_norms`; it grows with the square of b. A row without a finite one becomes 0.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        norms = square_norms(rows)[:, None]
-        shortened = rows * np.sqrt(bound / np.maximum(norms, bound))
-    return np.where(np.isfinite(norms), shortened, 0.0)
-
-
-def square_norms(rows: np.ndarray) -> np.ndarray:
-    """[N] Euclidean norms of the entries of b b' on and above the diagonal, for rows b [N, k].
-
-    All entries together have the square |b|^4, those on the diagonal sum_i b_i^4, and each of the
-    others stands there twice:
-
-        norm^2 = (|b|^4 + sum_i b_i^4) / 2.
-    """
-    squares = rows**2
-    return np.sqrt((squares.sum(axis=1) ** 2 + (squares**2).sum(axis=1)) / 2)
-
-
 def sensitivity(bound: float, relation: Relation, *, never_opposed: bool = False) -> float:
     """Largest change of a sum over rows whose terms have at most the norm ``bound``.
 
@@ -355,65 +288,3 @@ def sensitivity(bound: float, relation: Relation, *, never_opposed: bool = False
     if never_opposed and relation == "replace":
         return math.sqrt(2.0) * bound
     return bound if relation == "add_or_remove" else 2.0 * bound
-
-
-class Ball(NamedTuple):
-    """Holds every vector that some columns can encode to, as the public schema says.
-
-    Attributes:
-        centre: [k].
-        radius: at least 0.
-    """
-
-    centre: np.ndarray
-    radius: float
-
-    @property
-    def norm_with_one(self) -> float:
-        """Largest norm of (v - centre, 1), for v in the ball."""
-        return float(np.hypot(self.radius, 1.0))
-
-
-def feature_ball(schema: Schema) -> Ball:
-    """The ball around all features x [d] that the schema allows.
-
-    Columns are encoded independently, so that squared radii add up. Measured from the centre, a
-    row is half as long as from the origin, and so is its noise. The functions of a spline are never
-    negative, and sum to 1 at most, as do products of two such columns; steps fill a cube.
-    """
-    balls, summing = [], {}
-    for name, column in schema.features.items():
-        one_hot = (
-            isinstance(column, Categorical) and len(column.categories) > 2 and not column.unknown
-        )
-        summing[name] = not (isinstance(column, Numeric) and isinstance(column.basis, Steps))
-        balls.append((len(encoded_as(name, column)), summing[name], not one_hot))
-    for one, other in schema.interactions or ():
-        width = len(schema.encoded_blocks[f"{one} and {other}"])
-        balls.append((width, summing[one] and summing[other], True))
-    return _product(
-        _simplex_ball(k, zero=zero) if sums else Ball(np.full(k, 0.5), math.sqrt(k) / 2)
-        for k, sums, zero in balls
-    )
-
-
-def input_ball(schema: Schema, *, group_input: bool) -> Ball:
-    """Return the ball around a model's inputs: features, and where read, indicators of groups."""
-    groups = [_simplex_ball(len(schema.groups) - 1, zero=True)] * group_input
-    return _product([feature_ball(schema), *groups])
-
-
-def _product(balls: Iterable[Ball]) -> Ball:
-    centres, radii = zip(*balls, strict=True)
-    return Ball(np.concatenate(centres), math.sqrt(sum(radius**2 for radius in radii)))
-
-
-def _simplex_ball(k: int, *, zero: bool) -> Ball:
-    """The ball around the k unit vectors, and the origin where that is allowed.
-
-    A number in [0, 1] lies between the origin and a unit vector, so that this covers it as well.
-    The distance of t (1, ..., 1) to a unit vector is least at t = 1/k, where it is sqrt(1 - 1/k).
-    """
-    t = 1.0 / max(k, 2) if zero else 1.0 / k
-    farthest = max(k * t**2 if zero else 0.0, 1.0 - 2.0 * t + k * t**2)
-    return Ball(np.full(k, t), math.sqrt(farthest))

@@ -42,6 +42,9 @@ HIDDEN = (
 )
 """Of a surrogate with sums by label and by group, see :mod:`synthfair.surrogate.strata`."""
 
+DISTILLED = "The rows are distilled from private records, as a surrogate with these settings holds."
+"""Of a fair release with an epsilon."""
+
 SEEDED_NOISE = "The noise came from a fixed seed, for tests: anybody can subtract it."
 
 MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e9
@@ -49,7 +52,7 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e9
 
 
 class Header(BaseModel):
-    """The metadata of a release file: schema, public settings, and risks its sender accepted."""
+    """The metadata of a release file: schema, public settings, and what is said of privacy."""
 
     model_config = STRICT
 
@@ -220,22 +223,25 @@ def disclosures(
         hides_pairs: whether sums by label and by group stand in place of those of some pairs.
     """
     # Noise that protects bounds what can be learned, whatever the kind.
-    has_epsilon = config.epsilon is not None
-    if has_epsilon and (private or private is None):
-        return (
-            "What rows have in common; about any one row, at most what differential privacy with"
-            f" epsilon = {config.epsilon:g} and delta = {config.delta:g} allows.",
-        )
-    if isinstance(config, SurrogateConfig):
-        pairs = f"each pair of group and label with at least {config.k_min} real rows"
-        fewer = "Which pairs are missing: they have fewer rows, or none, or protect such a pair."
-        if has_epsilon:
+    is_surrogate = isinstance(config, SurrogateConfig)
+    made_of = () if is_surrogate else (DISTILLED,)
+    pairs = f"each pair of group and label with at least {config.k_min} real rows"
+    fewer = "Which pairs are missing: they have fewer rows, or none, or protect such a pair."
+    if config.epsilon is not None:
+        if private is False:
             return (
+                *made_of,
                 f"Of {pairs}, with noise: how many they are, how each column is distributed, and"
                 " about how columns depend on each other.",
                 SEEDED_NOISE,
                 fewer,
             )
+        return (
+            *made_of,
+            "What rows have in common; about any one row, at most what differential privacy with"
+            f" epsilon = {config.epsilon:g} and delta = {config.delta:g} allows.",
+        )
+    if is_surrogate:
         return (
             f"Of {pairs}: how many they are; how each column is distributed; two-way tables of as"
             " many pairs of columns as connect all of them; means and products of numbers; and"
@@ -251,8 +257,6 @@ def disclosures(
         " at least as much as publishing that model. No differential privacy is claimed; not"
         " anonymous."
     ]
-    if has_epsilon:
-        lines.append(SEEDED_NOISE)
     if config.labels == "proportional":
         part = "pair of group and label" if config.group_input else "label"
         lines.append(f"The share of each {part} among the real rows.")

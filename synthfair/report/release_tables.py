@@ -12,13 +12,10 @@ from synthfair.data.schema import OWN_COLUMNS
 from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.config.client_settings import SurrogateConfig
     from synthfair.data.encode import Clipping
     from synthfair.data.schema import Schema
-    from synthfair.privacy.gate import Comparison, Preview
     from synthfair.privacy.guarantee import Guarantee
     from synthfair.privacy.ledger import Ledger
     from synthfair.privacy.statement import PrivacyStatement
@@ -33,9 +30,6 @@ MOST_CLIPPED = 20
 
 SLACK = 0.005
 """The most that a gap may rise without a warning."""
-
-MORE = "  MORE THAN CHANCE"
-"""Marks what a check found."""
 
 COSTS = {
     "fair": "up to 0.4 points of accuracy and 1.6 of SPD (there with delta about 4e-5)",
@@ -109,12 +103,12 @@ def _shape(release: Release) -> str:
 
 def _distillation_facts(distillation: Distillation) -> dict[str, str | None]:
     history, end, config = distillation.history, distillation.reached, distillation.config
-    baseline, goal, gap, accuracy = distillation.baseline, config.max_gap, None, None
+    baseline, goal, accuracy = distillation.baseline, config.max_gap, None
+    rows = _distilled(config)
     if baseline:
-        accuracy = f"{baseline.accuracy:.4f} on training rows; the majority {baseline.majority:.4f}"
-    if not np.isnan(end.gap):  # known only where real rows are read in every step
-        gap = f"{history.gap[0]:.4f} -> {end.gap:.4f} on training rows"
-    if gap and goal is not None:
+        accuracy = f"{baseline.accuracy:.4f} on {rows}; the majority {baseline.majority:.4f}"
+    gap = f"{history.gap[0]:.4f} -> {end.gap:.4f} on {rows}"
+    if goal is not None:
         verdict = "met" if distillation.gap_met else "NOT MET"
         weight = f"with penalty weight {distillation.rho_o:.3g}"
         gap += f"; at most {goal:g} wanted: {verdict}, {weight}"
@@ -132,6 +126,11 @@ def _distillation_facts(distillation: Distillation) -> dict[str, str | None]:
         "accuracy": accuracy,
         "steps": f"{len(history.objective) - 1}",
     }
+
+
+def _distilled(config: DistillConfig) -> str:
+    """Return what a release is distilled from, in words."""
+    return "training rows" if config.epsilon is None else "private records"
 
 
 def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
@@ -169,6 +168,7 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
 def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
     """Warns of unsolved problems, a gap that is not reached, and a model that is no gain."""
     config, weights, baseline = distillation.config, distillation.tried, distillation.baseline
+    rows = _distilled(config)
     # Problems that are not solved.
     if not distillation.inner_converged:
         yield (
@@ -186,7 +186,7 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
     smallest = f"{distillation.reached.gap:.4f}, and the release has that"
     if distillation.gap_met is False and not distillation.search_ended:
         yield (
-            f"the steps ended before a gap of {config.max_gap:g} on the training rows was found;"
+            f"the steps ended before a gap of {config.max_gap:g} on the {rows} was found;"
             f" the smallest so far is {smallest}. Raise --steps: each weight of the penalty takes"
             " 50"
         )
@@ -199,29 +199,29 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
         )
         yield (
             f"none of the {len(weights)} weights tried, from {min(weights):g} to {max(weights):g},"
-            f" brought the gap on the training rows to {config.max_gap:g}; the smallest reached is"
+            f" brought the gap on the {rows} to {config.max_gap:g}; the smallest reached is"
             f" {smallest}. Try {remedy}"
         )
 
     # A model that is no gain over one without a penalty, or over one decision.
     if baseline and baseline.gap > baseline.plain_gap + SLACK:
         yield (
-            f"the gap on the training rows is {baseline.gap:.3f}, and without a penalty it would be"
+            f"the gap on the {rows} is {baseline.gap:.3f}, and without a penalty it would be"
             f" {baseline.plain_gap:.3f}: the penalty does not follow the gap here. Try --penalty"
             " selection_rate, or --release surrogate"
         )
     if baseline and baseline.accuracy <= baseline.majority:
         yield (
-            f"the accuracy on the training rows is {baseline.accuracy:.3f}, not above the"
+            f"the accuracy on the {rows} is {baseline.accuracy:.3f}, not above the"
             f" {baseline.majority:.3f} of the more frequent label for everybody. Lower --rho-o, or"
             " try --release surrogate"
         )
 
 
 def statement_facts(statement: PrivacyStatement) -> dict[str, Any]:
-    """A privacy statement in full: its guarantee, what it discloses, and risks accepted."""
+    """A privacy statement in full: its guarantee, and what it discloses."""
     facts = guarantee_facts(statement.guarantee) if statement.guarantee else {}
-    return facts | {"discloses": statement.discloses, "accepted": statement.accepted_risks}
+    return facts | {"discloses": statement.discloses}
 
 
 def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
@@ -229,68 +229,6 @@ def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
     budget = f"epsilon = {guarantee.epsilon:g}, delta = {guarantee.delta:g}"
     privacy = {"privacy": f"({budget})-differential privacy of {guarantee.unit}"}
     return privacy | guarantee.model_dump(exclude={"epsilon", "delta", "unit"})
-
-
-def preview_table(preview: Preview) -> Table:
-    """A table of a release against the real rows; what is more than chance is marked. Private."""
-    chance = f"{preview.copies_by_chance} at most" if preview.copies_by_chance else "none"
-    copies = f"{preview.copies} of {preview.n_synthetic}"
-    copies += MORE * (preview.copies > preview.copies_by_chance)
-    in_order = f"yes{MORE}" if preview.labels_copied else "no"
-    rows = [
-        ("copies of real rows", copies, chance),
-        ("real groups or labels, in order", in_order, "no"),
-    ]
-
-    def add(name: str, rate: Comparison, value: str, expected: str) -> None:
-        rows.append((name, value + MORE * rate.alarming, expected))
-
-    # Distances and attacks, where rows were held out to compare with.
-    if distances := preview.distances:
-        reference = f"{distances.held_out_median:.3g} of held-out rows"
-        rows.append(
-            ("distance to the closest real row, median", f"{distances.median:.3g}", reference)
-        )
-        rates = {
-            "rows nearly equal to a real one": distances.close,
-            "rows near a real one": distances.near,
-            "rows near one real one alone": distances.single,
-        }
-        for name, rate in rates.items():
-            add(name, rate, f"{rate.value:.1%}", f"{rate.expected:.1%} of held-out rows, or less")
-        rate = distances.linkage
-        add("closest row was distilled", rate, f"{rate.value:.1%}", f"{rate.expected:.1%}")
-    else:
-        remark = f"not checked: {preview.n_held_out} distinct rows held out"
-        rows.append(("distances and attacks", remark, ""))
-    for name, rate in preview.attacks.items():
-        value = f"{rate.value:.3f} ± {rate.error:.3f}"
-        add(f"attack: {name}", rate, value, f"{rate.expected:.3f}")
-    rows.append(("largest feature", f"{preview.largest:.3g}", "real ones lie in [0, 1]"))
-    caption = "Passing these checks proves nothing: only an epsilon is a guarantee."
-    title = "checks before the release (private)"
-    return Table(("check", "found", "expected"), rows, title, caption)
-
-
-SHOWN = ("distance to the closest real row, median", "distances and attacks", "largest feature")
-"""Lines of :func:`preview_table` that neither pass nor fail."""
-
-
-def checks_summary(preview: Preview, details: Path, *, is_written: bool) -> str:
-    """One line where a release passes its checks; else what they found, for who decides to send."""
-    rows = [row for row in preview_table(preview).cells if row[0] not in SHOWN]
-    where = f"details in {details}, which is private."
-    failed = [
-        f"{name}: {found.removesuffix(MORE)}, expected {expected}"
-        for name, found, expected in rows
-        if found.endswith(MORE)
-    ]
-    if failed:
-        decide = " The file is written: decide whether to send it." * is_written
-        return f"{len(failed)} of {len(rows)} checks failed, {'; '.join(failed)}; {where}{decide}"
-    if preview.distances is None:
-        return f"{len(rows)} checks found nothing; distances and attacks were not checked; {where}"
-    return f"Safe to send by {len(rows)} checks (only an epsilon guarantees it); {where}"
 
 
 def ledger_table(ledger: Ledger) -> Table:

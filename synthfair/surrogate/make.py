@@ -37,7 +37,6 @@ from synthfair.privacy.statement import PRIVATE_PROBLEMS, make_guarantee
 from synthfair.surrogate.anchors import self_play, smooth_rates
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.marginals import (
-    COARSE,
     FEWEST_ROWS,
     MOST_ROWS,
     Margins,
@@ -351,8 +350,8 @@ def read_sums(
         on_stage: called with what is done next, in a few words.
 
     Raises:
-        InputError: no cell has ``config.k_min`` rows, nor have two groups and both labels; or with
-            epsilon no cell's noisy number is large enough.
+        TooFewRowsError: no cell has ``config.k_min`` rows, nor have two groups and both labels; or
+            with epsilon no cell's noisy number is large enough.
     """
     plan, show = Plan(config, schema), on_stage or (lambda _: None)
     columns, n_groups = plan.columns, plan.n_groups
@@ -387,16 +386,13 @@ def read_sums(
     first += [column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
     found = [*map(answer, first, exact(*first)), NONE][:2]
     sums = Sums(*(values.reshape(2 * n_groups, -1) for values in found))
-    try:
+    margins = plan.margins(sums)
+    if len(margins.strata.tilted):
+        show("reading pairs of columns")
+        (crossed,) = exact(crossed_levels(columns, margins, n_groups))
+        size = len(columns) * (len(columns) + 1) // 2
+        sums = sums._replace(crossed=crossed.reshape(size, 2 * n_groups, -1))
         margins = plan.margins(sums)
-        if len(margins.strata.tilted):
-            show("reading pairs of columns")
-            (crossed,) = exact(crossed_levels(columns, margins, n_groups))
-            size = len(columns) * (len(columns) + 1) // 2
-            sums = sums._replace(crossed=crossed.reshape(size, 2 * n_groups, -1))
-            margins = plan.margins(sums)
-    except TooFewRowsError:
-        return sums  # the answer that was bought; its surrogate raises the same, however often
 
     # A tree over columns, by how far their two-way tables are from independence.
     if len(columns) > 1:
@@ -420,11 +416,8 @@ def read_sums(
 
 
 def most_numbers(schema: Schema) -> int:
-    """In the noisy sums of a schema's rows, at most."""
-    columns, cells = Columns.of(schema, private=True), 2 * len(schema.groups)
-    p, k, n = len(columns), len(columns.numbers), len(schema.encoded_names) + len(schema.groups)
-    by_cell = columns.ends[-1] + k * (k + 3) // 2 + p * COARSE**2 + 2 * PRIVATE_PROBLEMS
-    return int(cells * by_cell + 2 * p + PRIVATE_PROBLEMS * n)
+    """Return the most numbers that private records and what is known of them can have."""
+    return 2 * len(schema.groups) * (MOST_ROWS * (len(schema.features) + 3) + 4)
 
 
 def surrogate_of(sums: Sums, plan: Plan) -> Surrogate:

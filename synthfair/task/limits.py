@@ -39,7 +39,7 @@ class Claim(NamedTuple):
         kind: of the answer.
         epsilon: of the answer, or of a whole training; None where it claims none.
         delta: goes with it.
-        k_min: of a surrogate; None of others.
+        k_min: of a surrogate, or of private records; None of others.
         least_rows: rows of the smallest site that noise relies on; 0 where it relies on none.
         rounds: of a training, in all.
         width: of the widest hidden layer of a training's network; 0 of a linear model.
@@ -69,8 +69,8 @@ class Limits(BaseModel):
             ledger holds so many; it is used up by the job that adds one.
         least_epsilon_left: of the ledger's limit, what must be left after a job; above 0, the
             ledger must have a limit (``python -m synthfair ledger``).
-        k_min: least rows that a sum in a surrogate is over, and of a group in exact sums that the
-            server sees.
+        k_min: least rows that a sum in a surrogate, or in private records, is over, and of a group
+            in exact sums that the server sees.
         value_rows: least rows that have a value of a column, unless none has it, in each set whose
             exact sums the server sees, see :mod:`synthfair.federated.single_rows`.
         most_rounds: of training in which a report may leave without noise of the site's own, over

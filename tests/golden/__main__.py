@@ -159,9 +159,9 @@ def release() -> dict[str, Any]:
     toml("surrogate.toml", "release = 'surrogate'; k_min = 30")
     for kind in ("fair", "surrogate"):
         asked = f"--config {kind}.toml"
-        for client, trial in enumerate(["", "--hold-out 0"]):
+        for client in range(2):
             name = f"{kind}_{client}"
-            command = f"{CLIENT.format(client)} {asked} {trial} --output {name}.parquet"
+            command = f"{CLIENT.format(client)} {asked} --output {name}.parquet"
             kept[name] = step(command, f"{name}.parquet")
             # The same with noise of a seed.
             config, _ = load_release_config(Path(f"{kind}.toml"), epsilon=20.0, delta=1e-5)
