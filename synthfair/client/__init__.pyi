@@ -1,5 +1,5 @@
+from .comparable import check_rows
 from .distillation import Distillation
-from .fair_task import check_rows
 from .from_file import Options, Receipt, distill_file
 from .from_table import distill_table
 from .surrogate_task import SurrogateRelease

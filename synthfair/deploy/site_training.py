@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -103,7 +103,9 @@ class SiteTraining:
         if plan.algorithm.additive and agreement.config.get("epsilon") is None:
             limits, path = request.settings.limits, str(request.settings.data)
             least, own = (limits.k_min, limits.value_rows), training.users.rows_of(0)
-            of_rows = jax.jit(type(plan.algorithm).weights)  # compiled once for all rounds
+            of_rows = jax.jit(
+                type(cast(Any, plan.algorithm)).weights
+            )  # compiled once for all rounds
             weights = jax.device_get(of_rows(plan.algorithm, state, own))
             require_alike(weights, own, request.schema, source=path, least=least)
         if plan.secure:  # the round's sum, as the site plans it

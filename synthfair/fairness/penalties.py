@@ -111,6 +111,7 @@ def rate_differences(sums: Array, shares: Array, by: tuple[Grouping, ...]) -> Ar
 class SumPenalty:
     """Half the sum of squared gaps, each a linear combination of sums by stratum and group."""
 
+    convex: ClassVar[bool] = False
     n_groups: int
     notion: Notion
     by: tuple[Grouping, ...] = ()
@@ -226,7 +227,6 @@ class SelectionRatePenalty(SumPenalty):
         by: groupings, as of :class:`CovariancePenalty`.
     """
 
-    convex: ClassVar[bool] = False
     n_groups: int = 2
     notion: Notion = "statistical_parity"
     temperature: float = 4.0

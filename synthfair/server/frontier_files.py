@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def frontier_lines(
     if encoded:
         x, s, y = (np.concatenate(part) for part in zip(*encoded, strict=True))
         rows = model.rows(x, s), s, y
-    for point in frontier(pooled.problem()):
+    for point in frontier(cast(Any, pooled.problem())):
         accuracy = gap = np.nan
         if rows:
             a, s, y = rows

@@ -20,7 +20,7 @@ many are left to trusted rows, see :mod:`synthfair.server.trust`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -216,11 +216,11 @@ def _without(pooled: Pool, theta: np.ndarray, price: Price, model: LinearModel) 
 
     The penalty of a client's own rows goes with its release, as a whole.
     """
-    problem = pooled.problem(model)
+    problem: Any = pooled.problem(model)
     compared = [[*pooled.parts].index(name) for name in pooled.compared]
     gradients = problem.gradients_without(theta, price, pooled.owner, compared)
     # A gap that is free with all releases may cost much without one.
-    named = {"is_charged": True} if isinstance(problem, GlobalProblem) else {}
+    named: dict[str, Any] = {"is_charged": True} if isinstance(problem, GlobalProblem) else {}
     try:
         return theta - np.linalg.solve(problem.hessian(theta, price, **named)[1], gradients.T).T
     except np.linalg.LinAlgError:  # of rows that are all alike, and large

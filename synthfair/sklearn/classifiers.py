@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from synthfair.client.fair_task import check_rows
+from synthfair.client.comparable import check_rows
 from synthfair.data.schema import INTERCEPT
 from synthfair.errors import InputError
 from synthfair.evaluation import evaluate_scores

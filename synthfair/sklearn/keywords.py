@@ -65,7 +65,7 @@ class FairEstimator(BaseEstimator):
         if self.max_gap is None:
             given["rho"] = self.rho
         if hasattr(self, "C"):
-            given["C"] = self.C
+            given["C"] = vars(self)["C"]
         if self.penalty is None or self._own_penalty:
             del given["penalty"]
         if self._own_penalty and self.groups_by is not None:

@@ -183,7 +183,7 @@ class FairObjective:
         return self.sums(np.ones(len(self.s)))
 
     @cached_property
-    def contrast(self) -> sp.csr_matrix:
+    def contrast(self) -> Any:
         """The matrix C [gaps, cells], those of all rows first.
 
         The squares of clients' own gaps are averaged: these are divided by the root of their
@@ -195,7 +195,7 @@ class FairObjective:
         units = np.broadcast_to(units, (scopes, *units.shape))
         gaps = np.nan_to_num(sum_gaps(self.penalty, shares, units), posinf=0.0, neginf=0.0)
         gaps[1:] /= max(self.clients, 1) ** 0.5
-        blocks = sp.block_diag([*gaps])
+        blocks: Any = sp.block_diag([*gaps])
         return (blocks @ self.by_stratum).tocsr()
 
     @cached_property
@@ -397,7 +397,7 @@ def _dense(matrix: Any) -> np.ndarray:
     return matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
 
 
-def _products(a: sp.csr_matrix) -> sp.csc_matrix:
+def _products(a: Any) -> sp.csc_matrix:
     """Return the products [p p, N] a_ij a_ik, j <= k, of each row of [N, p]."""
     n, p = a.shape
     a.sort_indices()

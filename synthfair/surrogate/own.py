@@ -109,22 +109,23 @@ class OwnProblem:
         ends = [self.near(start, Price(float(rho))) for start in starts]
         return min(ends, key=lambda end: end.objective)
 
-    def meet(self, max_gap: float, max_client_gap: float | None = None) -> FrontierPoint:
+    def meet(self, max_gap: float | None, max_client_gap: float | None = None) -> FrontierPoint:
         """Return the model of about the least rho whose gap of decisions is at most ``max_gap``.
 
         Where none is, that of the least gap.
         """
         del max_client_gap  # as in gradients_without
+        limit = np.inf if max_gap is None else max_gap
         low, tried = self.near(self.problem.zero, Price(0.0)), []
         high, rho = low, 0.1
-        while high.gap > max_gap and rho <= LARGEST:
+        while high.gap > limit and rho <= LARGEST:
             low, high = high, self.near(high.theta, Price(rho))
             tried.append(high)
             rho *= GROWTH
-        if high.gap > max_gap:
+        if high.gap > limit:
             return min(tried, key=lambda point: point.gap)
         while low.price.rho and high.price.rho > PRECISION * low.price.rho:
             middle = (low.price.rho * high.price.rho) ** 0.5
             between = self.near((low.theta + high.theta) / 2, Price(middle))
-            low, high = (low, between) if between.gap <= max_gap else (between, high)
+            low, high = (low, between) if between.gap <= limit else (between, high)
         return high
