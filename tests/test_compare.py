@@ -320,7 +320,7 @@ class TestMethodsInRounds:
         gaps = [abs(one.evaluation.overall["spd"].value) for one in (fair, free)]
         assert gaps[1] > 0.08
         assert gaps[0] < 0.8 * gaps[1]  # rates of chances are held equal, and decisions follow
-        assert fair.evaluation.overall["accuracy"].value > 0.75
+        assert fair.evaluation.overall["accuracy"].value > 0.7
         p = federation.train[0].x.shape[1] + 1
         for outcome, numbers in ((fair, 3 * p + 6), (free, p + 2)):
             assert outcome.cost == (2, 600, 8 * numbers * 2 * 600)
