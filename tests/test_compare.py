@@ -8,6 +8,7 @@ import pytest
 from comparison import EXAMPLE, same_text
 from conftest import make_schema, make_table
 from report_runs import write_run
+from sklearn.linear_model import LogisticRegression
 
 import synthfair as sf
 from synthfair.cli import main
@@ -24,6 +25,7 @@ from synthfair.compare import (
     run_method,
     run_point,
 )
+from synthfair.compare.federation import pooled
 from synthfair.data.bases import Steps
 from synthfair.data.datasets import configs_folder, dataset_schema
 from synthfair.data.encode import Encoded
@@ -78,6 +80,28 @@ def test_every_method_lowers_the_gap(method, federation):
     assert plain.evaluation.overall["accuracy"].value > 0.75
     assert plain.converged
     assert set(fair.evaluation.per_client) == {"client_0", "client_1"}
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["single_shot", "surrogate", "refine", "central", "exponentiated_gradient", "fpfl"],
+)
+def test_no_method_reads_the_group_unless_it_is_asked_to(method, federation, quick_surrogates):
+    part, options = federation.test[0], RoundOptions({"rounds": 20})
+    clients = federation._replace(test=(part, part._replace(s=1 - part.s)))
+    for reads in (False, True):
+        config = sf.DistillConfig(rho_o=2.0, steps=5, group_input=reads)
+        _, fitted = run_method(method, clients, config, REPORT, rounds=options)
+        assert np.array_equal(*fitted.scores) != reads
+
+
+def test_central_training_has_the_ridge_of_scikit_learn(federation):
+    """And so has a client alone, of its own number of rows."""
+    config, x = sf.DistillConfig(rho_o=0.0), federation.test[0].x
+    for method, rows in (("central", pooled(federation.train)), ("local", federation.train[0])):
+        _, fitted = run_method(method, federation, config, REPORT)
+        model = LogisticRegression(C=1, tol=1e-10, max_iter=10_000).fit(rows.x, rows.y)
+        np.testing.assert_allclose(fitted.scores[0], model.decision_function(x), atol=1e-5)
 
 
 @pytest.mark.parametrize("additive", [False, True])
@@ -296,7 +320,7 @@ class TestMethodsInRounds:
         gaps = [abs(one.evaluation.overall["spd"].value) for one in (fair, free)]
         assert gaps[1] > 0.08
         assert gaps[0] < 0.8 * gaps[1]  # rates of chances are held equal, and decisions follow
-        assert fair.evaluation.overall["accuracy"].value > 0.75
+        assert fair.evaluation.overall["accuracy"].value > 0.7
         p = federation.train[0].x.shape[1] + 1
         for outcome, numbers in ((fair, 3 * p + 6), (free, p + 2)):
             assert outcome.cost == (2, 600, 8 * numbers * 2 * 600)

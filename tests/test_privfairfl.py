@@ -41,7 +41,7 @@ from synthfair.report.result_tables import training_table
 from synthfair.report.results import read_results
 from synthfair.report.text_table import plain_text
 
-QUICK = {"rounds": 2, "batch": 20, "local_epochs": 5.0, "bins": 21}
+QUICK = {"rounds": 2, "batch": 20, "local_epochs": 5.0, "bins": 21, "group_input": True}
 PRIVATE = {"clip": 1.0, "epsilon": 4.0, "delta": 1e-4}
 
 
@@ -234,10 +234,10 @@ def test_compare_measures_decisions_and_not_scores():
     options = RoundOptions(QUICK | {"randomized": True})
     report = sf.ServerConfig(resamples=1)
     free, fair = (
-        run_method(
-            "privfairfl_post", clients, sf.DistillConfig(rho_o=rho_o), report, rounds=options
-        )[0].evaluation.overall["spd"]
-        for rho_o in (0.0, 100.0)
+        run_method("privfairfl_post", clients, config, report, rounds=options)[
+            0
+        ].evaluation.overall["spd"]
+        for config in (sf.DistillConfig(rho_o=rho_o, group_input=True) for rho_o in (0.0, 100.0))
     )
     assert abs(fair.value) < 0.05
     assert abs(free.value) > 0.1

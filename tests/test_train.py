@@ -82,8 +82,21 @@ def test_the_model_file_decides_as_the_model_that_was_trained(tmp_path, method, 
     assert again.overall["accuracy"].value == evaluation.overall["accuracy"].value
 
 
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_model_decides_alike_whatever_the_group_unless_it_is_to_read_it(tmp_path, reads):
+    """By default it does not, and then needs no column of it."""
+    config = TrainConfig(method="fedavg", rounds=30, **({"group_input": True} if reads else {}))
+    model = run(tmp_path, config)[0].model
+    assert ("town=b" in model.inputs) == model.group_input == reads
+    table = make_table(300)
+    other = table.assign(town=table.town.map({"a": "b", "b": "a"}))
+    assert (model.predict(table) == model.predict(other)).all() != reads
+    if not reads:
+        assert (model.predict(table) == model.predict(table.drop(columns="town"))).all()
+
+
 def test_a_network_in_numpy_is_the_network_in_jax():
-    config = QUICK.model_copy(update={"hidden": (4, 3), "group_input": False})
+    config = QUICK.model_copy(update={"hidden": (4, 3)})
     data = user_data(config)
     plan = config.plan(data)
     state = plan.algorithm.init(jax.random.key(3))
