@@ -9,7 +9,7 @@ The runs of ``every`` have a file for each table, so that two processes can shar
     python -m benchmarks.privacy every --only table=law_school_race table=adult
 
 Law School by race and Dutch with the settings in configs/, delta = 1 / N^1.1 with N a client's
-training rows; private runs start in the middle of the range, as is the default with epsilon. Each
+training rows; private runs start in the middle of the range. Each
 client spends epsilon. For comparison: the constant classifier, the non-private run, and local
 randomisation of (s, y): each row's pair of group and label is replaced by a random one so that
 epsilon holds for the pair (k-ary randomised response), and the rows are then distilled without

@@ -274,11 +274,7 @@ def test_the_command_shows_and_limits(ledger, capsys):
     assert json.loads(ledger.path.read_text().splitlines()[0])["what"]["kind"] == "limit"
 
 
-def test_settings_that_read_rows_without_noise_do_not_go_with_epsilon():
-    budget = {"epsilon": 1.0, "delta": 1e-5}
-    for more in ({"labels": "copy"}, {"start": "real"}, {"start": "normal"}, {"max_gap": 0.1}):
-        with pytest.raises(ValueError, match="reads real rows without noise"):
-            DistillConfig(**budget, **more)
+def test_epsilon_and_delta_go_together():
     with pytest.raises(ValueError, match="go together"):
         DistillConfig(epsilon=1.0)
 

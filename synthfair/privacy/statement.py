@@ -199,7 +199,7 @@ def require_true(guarantee: Guarantee, config: ReleaseSettings, schema: Schema) 
         )
         if mechanism.name == "tree" and mechanism.times != edges(schema):
             raise ValueError(f"tree: {mechanism.times} choices; must be {edges(schema)}")
-        if abs(mechanism.sensitivity / right - 1) > 1e-9:
+        if abs(mechanism.sensitivity / right - 1) > 1e-12:
             raise ValueError(
                 f"mechanism {mechanism.name}: sensitivity {mechanism.sensitivity:g}; must be"
                 f" {right:g}"

@@ -40,7 +40,7 @@ CODES: dict[ServerCode, str] = {
     "budget": "its ledger has no limit, or one that would be passed, or too little of it left",
     "answered": "it has answered this before",
     "busy": "it works for another job",
-    "table": "its table is unreadable, or the checks of the release refused it",
+    "table": "its table is unreadable, or cannot make this release",
     "stopped": "the job was stopped meanwhile",
     "failed": "its own log says why",
     "late": "no answer in time",
