@@ -91,7 +91,6 @@ def run_budget(setting: BudgetSetting, seed: int, *, smoke: bool) -> AccuracySpd
     config = config_of(setting.task, seed=seed, **({"steps": 5} if smoke else {}))
     epsilon, train = setting.epsilon, clients.train
     if setting.method == "private":
-        # Settings that a file leaves open have other defaults with an epsilon.
         private = {"epsilon": epsilon, "delta": len(train[0].y) ** -1.1, "start": "middle"}
         config = sf.DistillConfig.model_validate(config.model_dump() | private)
     if setting.method == "randomised":

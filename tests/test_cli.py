@@ -186,7 +186,7 @@ def test_bad_flags_exit_with_2_and_leave_nothing(folder, capsys, flags, complain
 
 def test_synthetic_rows_that_no_balance_fits_are_refused(folder, capsys):
     assert run_client(folder, 0, n_synthetic=25) == 2
-    assert "multiple of 4" in capsys.readouterr().err
+    assert "multiple of 2" in capsys.readouterr().err
 
 
 def test_bad_rows_are_named(folder, capsys):

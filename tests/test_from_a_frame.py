@@ -158,7 +158,7 @@ def test_what_is_shown_is_a_line(sent, model):
     "config",
     [
         sf.DistillConfig(rho_o=3.0, steps=2, n_synthetic=8),
-        sf.DistillConfig(epsilon=1.0, delta=1e-6, start="range"),  # the default would be another
+        sf.DistillConfig(epsilon=1.0, delta=1e-6, k_min=5),
         sf.DistillConfig(max_gap=0.05, penalty="covariance"),
         sf.ServerConfig(max_gap=0.05),
         sf.SurrogateConfig(epsilon=1.0, delta=1e-6),

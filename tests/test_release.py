@@ -200,7 +200,7 @@ def test_a_guarantee_that_schema_and_settings_do_not_imply_is_refused(tmp_path):
         write_release(replace(some_release(), header=header), tmp_path / "r.parquet")
         if guarantee is right:
             assert read_release(tmp_path / "r.parquet", SCHEMA).header.privacy.guarantee == right
-    with pytest.raises(InputError, match="privacy.guarantee: mechanism moments: sensitivity"):
+    with pytest.raises(InputError, match="privacy.guarantee: mechanism histograms: sensitivity"):
         read_release(tmp_path / "r.parquet", SCHEMA)
 
 

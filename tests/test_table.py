@@ -100,7 +100,7 @@ def inspected():
         format="synthfair/1", version="0.1", kind="surrogate", schema_hash="a" * 64, model="linear",
         penalty="covariance", config=synthfair.SurrogateConfig(k_min=25),
         privacy=Any(guarantee=None, discloses=["exact counts"]),
-        table_schema=Any(pair=lambda s, y: f"group {s} with paid={y:+.0f}"),
+        table_schema=Any(label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
     )  # fmt: skip
     release = Any(
         header=header, x=np.ones((4, 2)), s=np.arange(4) % 2, y=np.ones(4), weight=np.ones(4) * 1e4,

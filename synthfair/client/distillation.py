@@ -59,8 +59,8 @@ class Distillation(NamedTuple):
         tried: gap on the real rows that each weight reached, with ``max_gap``. Private.
         search_ended: whether the search found nothing more to try; false where the steps were spent
             before.
-        baseline: what the release's model must not fall behind, on the training rows; only where
-            they are in a file, and read without noise.
+        baseline: what the release's model must not fall behind, on the rows, or records, that it is
+            distilled from; only of a table in a file.
     """
 
     release: Release

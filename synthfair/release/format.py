@@ -42,9 +42,6 @@ HIDDEN = (
 )
 """Of a surrogate with sums by label and by group, see :mod:`synthfair.surrogate.strata`."""
 
-DISTILLED = "The rows are distilled from private records, as a surrogate with these settings holds."
-"""Of a fair release with an epsilon."""
-
 SEEDED_NOISE = "The noise came from a fixed seed, for tests: anybody can subtract it."
 
 MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e9
@@ -224,7 +221,11 @@ def disclosures(
     """
     # Noise that protects bounds what can be learned, whatever the kind.
     is_surrogate = isinstance(config, SurrogateConfig)
-    made_of = () if is_surrogate else (DISTILLED,)
+    records = (
+        "The rows are distilled from private records: those of a surrogate with the same epsilon,"
+        f" delta and k_min = {config.k_min}."
+    )
+    made_of = () if is_surrogate else (records,)
     pairs = f"each pair of group and label with at least {config.k_min} real rows"
     fewer = "Which pairs are missing: they have fewer rows, or none, or protect such a pair."
     if config.epsilon is not None:
