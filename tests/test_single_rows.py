@@ -233,7 +233,7 @@ def question(tmp_path):
     """Asks for the sums at some params, as a server does."""
 
     def ask(schema, theta=0.0):
-        start = np.broadcast_to(theta, len(schema.encoded_names) + 2).tolist()
+        start = np.broadcast_to(theta, len(schema.encoded_names) + 1).tolist()
         asked = Question(
             exchange=1, answers=1, releases="0" * 64, schema_hash=schema.hash, rho=10.0,
             penalty="selection_rate", notion="statistical_parity", temperature=4.0,
