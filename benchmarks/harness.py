@@ -21,7 +21,6 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel
@@ -45,15 +44,16 @@ FOLDERS = {"figure3": "table2"}
 """The folder of a benchmark's results, where it has not the benchmark's name."""
 
 
-VERSIONS = {
-    "records of blocks without links by group": "records of rounded cells",
-    "problems with draws of their own": "records of levels with a floor",
-}
-"""The versions of surrogates, and those before them, whose runs stand until they are made anew."""
+SURROGATES = "records of blocks without links by group", "problems with draws of their own"
+"""The versions of surrogates: without epsilon, and with it."""
+
+BEFORE = "before"
+"""What stands in a file in place of all that a run was made with, where an earlier version made it:
+it stands until it is made anew."""
 
 MADE_BEFORE = (
-    "*Some of these surrogates were made before small cells were hidden better; their numbers will"
-    " be made anew.*"
+    "*An earlier version made some of these runs: its models read the group and had a weaker ridge,"
+    " and private fair releases were made of noisy gradients. They will be made anew.*"
 )
 
 Summary = Callable[[Runs], Mapping[str, str]]
@@ -104,16 +104,13 @@ class Experiment:
         seeds = None if self.seeds is None else 1
         return replace(self, settings=tuple(self.smoke), seeds=seeds, version=0)
 
-    def made_with(self, setting: Any, versions: Mapping[str, str] = MappingProxyType({})) -> str:
+    def made_with(self, setting: Any) -> str:
         """What a run depends on beside setting and seed; a run with anything else is made again.
 
-        This is the version, the sha256 of the files, and the fingerprint, in which ``versions``
-        stand in place of those of surrogates.
+        This is the version, the sha256 of the files, and the fingerprint.
         """
         files = [source.sha256[:8] for source in self.sources(setting)]
         behind = self.behind(setting)
-        if behind is not None:
-            behind = [versions.get(one, one) if isinstance(one, str) else one for one in behind]
         digest = [] if behind is None else [fingerprint(*behind)]
         return " ".join([f"v{self.version}", *files, *digest])
 
@@ -153,7 +150,7 @@ class Experiment:
     def current(self, runs: Sequence[Run], *, before: bool = True) -> Runs:
         """Return the runs that would come out the same today, in the order of the settings.
 
-        With ``before`` those too whose surrogates are of the version before.
+        With ``before`` those too that an earlier version made.
         """
         place = {setting: i for i, setting in enumerate(self.settings)}
         same = [
@@ -164,9 +161,8 @@ class Experiment:
         return Runs(sorted(same, key=lambda run: (place[run.setting], run.seed)))
 
     def waits(self, run: Run) -> bool:
-        """Return whether a run's surrogates are of the version before."""
-        today, before = (self.made_with(run.setting, versions) for versions in ({}, VERSIONS))
-        return run.made_with == before != today
+        """Return whether an earlier version made a run."""
+        return run.made_with == BEFORE
 
     def files(self, runs: Runs) -> dict[str, str]:
         """Return the texts of the summary, by name; pages say which runs will be made anew."""
@@ -250,7 +246,7 @@ def fingerprint(*settings: object) -> str:
 
 def surrogates_version(epsilon: float | None) -> str:
     """Return how surrogates are made, for :func:`fingerprint`; each change of bytes has its own."""
-    return [*VERSIONS][bool(epsilon)]
+    return SURROGATES[bool(epsilon)]
 
 
 def _changed(settings: Any) -> object:
