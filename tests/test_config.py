@@ -126,8 +126,10 @@ def test_settings_of_the_other_kind_are_refused(tmp_path):
     assert seeded == (sf.SurrogateConfig(seed=3), False)
     with pytest.raises(InputError, match="rho_o: not read for a surrogate release; fairness is"):
         load_release_config(file, rho_o=1.0)
-    with pytest.raises(InputError, match="k_min: not read for a fair release"):
-        load_release_config(None, k_min=3)
+    with pytest.raises(InputError, match="k_min: not read for a fair release without epsilon"):
+        load_release_config(None, k_min=30)
+    private = load_release_config(None, k_min=30, epsilon=1.0, delta=1e-6)[0]
+    assert private.records.k_min == 30
 
 
 def test_one_weight_or_one_gap_is_asked_for():

@@ -61,6 +61,8 @@ def load_release_config(
             + ("; fairness is chosen at the server" if kind == "surrogate" else "")
         )
     config = load_settings(RELEASES[kind], path, given, leave_out={"release", WITHOUT_EPSILON})
+    if kind == "fair" and config.epsilon is None and "k_min" in given:
+        raise InputError("flags: k_min: not read for a fair release without epsilon")
     key = settings.get(WITHOUT_EPSILON, False)
     if not isinstance(key, bool):
         raise InputError(f"{path}: {WITHOUT_EPSILON}: must be true or false; got {key!r}")

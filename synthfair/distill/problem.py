@@ -154,7 +154,7 @@ class Problem:
     def outer(self, theta: jax.Array, x: jax.Array) -> jax.Array:
         """F(theta) + rho_s synthetic penalty + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
         params, n_inputs = self.params(theta), len(x) + len(self.others)
-        ridge = self.lambda_x / (2 * (x.shape[1] * n_inputs) ** 2) * squared_norm(x)
+        ridge = self.lambda_x / (2.0 * (x.shape[1] * n_inputs) ** 2) * squared_norm(x)
         if self.rho_s is None:
             return self.objective(params) + ridge
         rows = self._rows(x)
