@@ -131,7 +131,7 @@ def show_rows(runs: Runs) -> dict[str, str]:
 
 ROWS = Experiment(
     name="rows",
-    version=2,  # with a trial release
+    version=2,
     settings=(
         *(ManyRows(n, "parquet") for n in (10_000, 100_000, 300_000, 1_000_000)),
         ManyRows(1_000_000, "csv"),

@@ -119,6 +119,6 @@ def test_help_fits_a_terminal_and_names_the_exit_codes(name, helps):
 
 def test_a_command_is_explained_by_its_docstring_and_a_group_by_its_commands(helps):
     assert "The release file to write. [required]" in " ".join(helps["client"].split())
-    assert "Settings of surrogates:" in helps["client"]
+    assert "Settings of fair releases:" in helps["client"]
     assert "Find the clients, epsilon or precision" in helps["gap"]
     assert isinstance(ALL["gap"], App)

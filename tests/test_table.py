@@ -11,6 +11,7 @@ from rich.console import Group
 import synthfair
 from synthfair.cli import deploy
 from synthfair.data.encode import ClippedColumn
+from synthfair.data.schema import OWN_COLUMNS
 from synthfair.evaluation import Evaluation
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.files import write_json
@@ -100,7 +101,7 @@ def inspected():
         format="synthfair/1", version="0.1", kind="surrogate", schema_hash="a" * 64, model="linear",
         penalty="covariance", config=synthfair.SurrogateConfig(k_min=25),
         privacy=Any(guarantee=None, discloses=["exact counts"]),
-        table_schema=Any(label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
+        own_columns=OWN_COLUMNS, table_schema=Any(label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
     )  # fmt: skip
     release = Any(
         header=header, x=np.ones((4, 2)), s=np.arange(4) % 2, y=np.ones(4), weight=np.ones(4) * 1e4,
