@@ -83,7 +83,13 @@ class SurrogateTask:
     def purchase(self, sha256: str) -> str:
         """Return the fingerprint of what an epsilon buys: all that :meth:`measure` depends on."""
         stated = self.guarantee and self.guarantee.model_dump_json()
-        return fingerprint(sha256, self.config.model_dump_json(), self.schema.hash, stated)
+        return fingerprint(sha256, self._measured.model_dump_json(), self.schema.hash, stated)
+
+    @property
+    def _measured(self) -> SurrogateConfig:
+        """The settings that records depend on; what an epsilon buys is the same with any seed."""
+        private = self.config.epsilon is not None
+        return self.config.model_copy(update={"seed": 0}) if private else self.config
 
     def measure(self, real: Batches, run: Run) -> Surrogate:
         """Return the records of sums over the rows: rounded, or with an epsilon noisy.
@@ -94,7 +100,7 @@ class SurrogateTask:
         Raises:
             TooFewRowsError: no pair of group and label has enough rows.
         """
-        config, schema = self.config, self.schema
+        config, schema = self._measured, self.schema
         try:
             sums = read_sums(real, config, schema, noise=self.noise, on_stage=run.on_stage)
             return surrogate_of(sums, Plan(config, schema))

@@ -88,9 +88,10 @@ def answer_single_shot(request: Request) -> Work:
 
 def _release(request: Request, config: DistillConfig | SurrogateConfig) -> bytes:
     """Return the release file, of what was bought before, or else of what is bought now."""
-    from synthfair.jax_setup import start_jax
+    if isinstance(config, DistillConfig):
+        from synthfair.jax_setup import start_jax
 
-    start_jax()
+        start_jax()
     from synthfair.client.from_file import Options, distill_file, make_task
 
     with refused_as("settings"):
@@ -150,9 +151,6 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
 
     query = Query("single_shot", 0, job.release, job.timeout)
     releases = [*federation.collect(query, stored, least=job.least_answers).values()]
-    from synthfair.jax_setup import start_jax
-
-    start_jax()
     from synthfair.server.routine import serve
 
     serve(

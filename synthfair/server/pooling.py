@@ -436,12 +436,22 @@ def _weighted(
                     f"trusted: has no row of {group} and {schema.label}={decision}; give"
                     " some of each group and label, and about 200 together"
                 )
-    n_read = pooled.n_groups if pooled.group_input else 1
-    others = other_inputs(trusted.s, n_groups=n_read, intercept=pooled.intercept)
-    a = np.column_stack([trusted.x, others.T])
+    # Exchanged groups of surrogates show in a model that reads them, whatever the server's does.
+    n_read = pooled.n_groups if pooled.group_input or pooled.penalty is not None else 1
+
+    def inputs(x: np.ndarray, s: np.ndarray) -> np.ndarray:
+        others = other_inputs(s, n_groups=n_read, intercept=pooled.intercept)
+        return np.column_stack([x, others.T])
+
+    a = inputs(trusted.x, trusted.s)
     held = GlobalProblem(a, trusted.s, trusted.y, np.ones(len(a)), penalty, np.zeros(a.shape[1]))
+    x, s = np.asarray(pooled.rows.a)[:, : len(schema.encoded_names)], np.asarray(pooled.rows.s)
+    ridge = np.append(np.full(a.shape[1] - 1, pooled.ridge[0]), pooled.ridge[-1])
+    weighed = pooled._replace(
+        rows=pooled.rows._replace(a=inputs(x, s)), ridge=ridge, penalty=None, compared=()
+    )
     trust = learn_weights(
-        cast(GlobalProblem, pooled._replace(penalty=None, compared=()).problem()),
+        cast(GlobalProblem, weighed.problem()),
         pooled.parts,
         held,
         rho=rho,

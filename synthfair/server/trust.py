@@ -119,7 +119,7 @@ def learn_weights(
     thetas = [train(m, shares, rows.zero)[1] for m, (rows, _) in enumerate(pairs)]
     alone = np.zeros(k)
     for m, (rows, _) in enumerate(pairs):
-        loss = np.array([outer(m, train(m, w, thetas[m])[1])[0] for w in np.eye(k)])
+        loss = np.array([outer(m, _alone(rows, owner == i, thetas[m]))[0] for i in range(k)])
         pair = 2 * owner + (rows.y > 0)
         both = (np.bincount(pair[rows.w > 0], minlength=2 * k).reshape(-1, 2) > 0).all(axis=1)
         others = loss[both].mean() if both.any() else 0.0
@@ -152,6 +152,12 @@ def learn_weights(
     options = {"maxiter": MOST_STEPS, "ftol": 1e-9}
     end = minimize(objective, np.log(target), jac=True, method="L-BFGS-B", options=options)
     return softmax(end.x) / shares
+
+
+def _alone(problem: GlobalProblem, part: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Return the solution [p] on a part of the rows."""
+    a, s, y, w = (of[part] for of in (problem.inputs, problem.s, problem.y, problem.w))
+    return replace(problem, a=a, s=s, y=y, weight=w).newton(start, FREE).theta
 
 
 def of_group(

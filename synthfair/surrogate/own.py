@@ -6,7 +6,7 @@ Value and slope come from ``jax.value_and_grad`` in the scores, and SciPy's L-BF
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -24,6 +24,30 @@ GROWTH, LARGEST = 4.0, 1e5
 
 PRECISION = 1.05
 """Ratio of a weight that meets a gap and one that does not, at which a search ends."""
+
+
+# Rows are arguments: what compiled code closes over is stored with it.
+
+
+def _objective(
+    z: jax.Array, rho: float, rows: Rows, model: LinearModel, penalty: Penalty | None
+) -> jax.Array:
+    """Return loss and penalty, without the ridge, of scores [N]."""
+    loss = mean_loss(model, z, rows)
+    return loss if penalty is None else loss + rho * penalty(z, rows)
+
+
+@partial(jax.jit, static_argnames=("model", "penalty"))
+def _sloped(z: jax.Array, rho: float, rows: Rows, **functions: Any) -> tuple[jax.Array, jax.Array]:
+    return jax.value_and_grad(_objective)(z, rho, rows, **functions)
+
+
+@partial(jax.jit, static_argnames=("model", "penalty"))
+def _hessian(theta: jax.Array, rho: float, rows: Rows, **functions: Any) -> jax.Array:
+    def of(theta: jax.Array) -> jax.Array:
+        return _objective(rows.a @ theta, rho, rows, **functions)
+
+    return jax.hessian(of)(theta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,41 +68,26 @@ class OwnProblem:
     def _dense(self) -> np.ndarray:
         return np.asarray(self.problem.a, dtype=float)
 
-    @cached_property
-    def _objective(self) -> Any:
-        """Loss and penalty, without the ridge, of scores [N], rho and weights [N]; compiled."""
-        a, s, y = self._dense, self.problem.s, self.problem.y
-
-        def objective(z: jax.Array, rho: jax.Array, weight: jax.Array) -> jax.Array:
-            rows = Rows(a, s, y, weight)
-            loss = mean_loss(self.model, z, rows)
-            return loss if self.penalty is None else loss + rho * self.penalty(z, rows)
-
-        return objective
-
-    @cached_property
-    def _sloped(self) -> Any:
-        return jax.jit(jax.value_and_grad(self._objective))
-
     def slope(
         self, theta: np.ndarray, price: Price, weight: np.ndarray | None = None
     ) -> tuple[float, np.ndarray]:
         """Return the objective and its gradient [p], of weights [N] in place of the problem's."""
-        weight = self.problem.w if weight is None else weight
         ridge = self.problem.ridge * theta
         with jax.enable_x64(True):
-            value, by_score = self._sloped(self._dense @ theta, price.rho, weight)
+            rows, z = self._rows(weight), self._dense @ theta
+            value, by_score = _sloped(z, price.rho, rows, model=self.model, penalty=self.penalty)
         return float(value) + float(theta @ ridge) / 2, self._dense.T @ np.asarray(by_score) + ridge
 
     def hessian(self, theta: np.ndarray, price: Price) -> tuple[np.ndarray, np.ndarray]:
         """Return the gradient [p] and the Hessian [p, p]."""
-
-        def of(theta: jax.Array) -> jax.Array:
-            return self._objective(self._dense @ theta, price.rho, self.problem.w)
-
         with jax.enable_x64(True):
-            bends = np.asarray(jax.jit(jax.hessian(of))(theta))
+            rows, functions = self._rows(), {"model": self.model, "penalty": self.penalty}
+            bends = np.asarray(_hessian(theta, price.rho, rows, **functions))
         return self.slope(theta, price)[1], bends + np.diag(self.problem.ridge)
+
+    def _rows(self, weight: np.ndarray | None = None) -> Rows:
+        weight = self.problem.w if weight is None else weight
+        return Rows(self._dense, self.problem.s, self.problem.y, weight)
 
     def gradients_without(
         self, theta: np.ndarray, price: Price, owner: np.ndarray, compared: tuple[int, ...] = ()

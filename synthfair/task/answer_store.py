@@ -74,10 +74,12 @@ class AnswerStore:
         path, ledger = self.path(digest), self.ledger
         with claimed(path, force=True):
             state, name = self._head(digest)
-            if state == "complete":
-                return self._open(digest)
             if booking:
                 booking = booking.model_copy(update={"purchase": name})
+            if state == "complete":
+                if ledger and booking:  # which was lost, if it does not hold the purchase
+                    ledger.book(booking)
+                return self._open(digest)
             # Room, if the ledger could book it: a full disk refuses before anything is spent.
             if not state:
                 if ledger and booking:
