@@ -83,7 +83,7 @@ class OwnProblem:
     def gradients_without(
         self, theta: np.ndarray, price: Price, owner: np.ndarray, compared: tuple[int, ...] = ()
     ) -> np.ndarray:
-        """Return the gradients [K, p], each without the rows of one owner, to first order in them."""
+        """Return the gradients [K, p], each without one owner, to first order in its weight."""
         del compared  # only penalties of the package have gaps of clients
         w, found = self.problem.w, []
         for k in range(int(owner.max()) + 1):
