@@ -148,16 +148,34 @@ def test_the_penalty_that_distillation_has_in_jax_is_the_same(case):
 
 
 @each_case
-def test_gradients_without_an_owner_are_those_of_the_formula_without_its_rows(case):
+def test_gradients_without_an_owner_are_those_of_the_formula_to_first_order_in_its_weight(case):
+    """With what is charged of a gap that is free with the owner's rows, and not without them."""
     own, theta = case.problem, np.random.default_rng(1).normal(size=17)
     owner = np.arange(case.n) % 3 if own.client is None else own.client + 1
-    compared = [1 + k for k in range(case.clients)]
+    compared, everyone = [1 + k for k in range(case.clients)], np.ones(case.n, bool)
+
+    def gaps(theta, weight):
+        return jnp.stack([*case.gaps(own.a @ theta, weight, everyone)])
+
     for price in PRICES[1:]:
         found = own.gradients_without(theta, price, owner, compared)
         for k in range(owner.max() + 1):
-            others = np.where(owner == k, 0.0, own.weight)
-            formula = lambda t, w=others, k=k, price=price: case.value(t, price, w, k - 1)  # noqa: E731
-            close(found[k], jax.jit(jax.grad(formula))(theta))
+            less = np.where(owner == k, -own.weight, 0.0)
+            less = less / (1 + less.sum() / own.weight.sum())
+            unpaid = price._replace(free=1e9), k - 1
+            of_weight = (
+                lambda w, unpaid=unpaid: jax.grad(case.value)(theta, unpaid[0], w, unpaid[1]),
+                lambda w: gaps(theta, w),
+                lambda w: jax.jacfwd(gaps)(theta, w),
+            )
+            (rest, change), (gap, moved), (slope, turned) = (
+                jax.jvp(of, (own.weight,), (less,)) for of in of_weight
+            )
+            after, before = (
+                np.sign(g) * np.maximum(np.abs(g) - price.free, 0) for g in (gap + moved, gap)
+            )
+            expected = rest + change + price.rho * (after @ slope + before @ turned)
+            np.testing.assert_allclose(found[k], expected, rtol=1e-6, atol=1e-7)
 
 
 @each_case

@@ -1,9 +1,9 @@
 """How far each release moves the pooled model, by the infinitesimal jackknife.
 
-With the Hessian H of the pool's objective at its optimum theta, and the objective F_k of the rows
-of all releases but k, the model without k is, to first order,
+With the objective F of the pool, its Hessian H at the optimum theta, and weights w_i of the rows,
+of which release k holds the share p, the model without k is, to first order,
 
-    theta_k = theta - H^-1 grad F_k(theta)
+    theta_k = theta + H^-1 sum_{i in k} w_i d(grad F)/dw_i / (1 - p)
 
 (Jaeckel 1972; Koh and Liang 2017): nothing is trained anew. Where the others' rows are few, or far
 from those of the release, the model without it may be further away than that.
@@ -212,7 +212,7 @@ def refuse_influence(
 
 
 def _without(pooled: Pool, theta: np.ndarray, price: Price, model: LinearModel) -> np.ndarray:
-    """Return theta [K, n] without each release: one step of Newton's method from theta.
+    """Return theta [K, n] without each release, to first order in the weights of its rows.
 
     The penalty of a client's own rows goes with its release, as a whole.
     """

@@ -17,7 +17,7 @@ from synthfair.distill.losses import mean_loss
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import LinearModel, Rows
 from synthfair.surrogate.fair import GlobalProblem
-from synthfair.surrogate.objective import FrontierPoint, Price
+from synthfair.surrogate.objective import SLIGHT, FrontierPoint, Price
 
 GROWTH, LARGEST = 4.0, 1e5
 """Factor of weights in a search for a gap, and the largest of them."""
@@ -92,11 +92,15 @@ class OwnProblem:
     def gradients_without(
         self, theta: np.ndarray, price: Price, owner: np.ndarray, compared: tuple[int, ...] = ()
     ) -> np.ndarray:
-        """Return the gradients [K, p], each without the rows of one owner."""
+        """Return the gradients [K, p], each without one owner, to first order in its weight."""
         del compared  # only penalties of the package have gaps of clients
-        w = self.problem.w
-        others = [np.where(owner == k, 0.0, w) for k in range(int(owner.max()) + 1)]
-        return np.stack([self.slope(theta, price, weight)[1] for weight in others])
+        w, found = self.problem.w, []
+        for k in range(int(owner.max()) + 1):
+            own = np.where(owner == k, w, 0.0)
+            less, more = (self.slope(theta, price, w + sign * SLIGHT * own)[1] for sign in (-1, 1))
+            rest = max(1 - own.sum(), np.finfo(float).tiny)
+            found.append((less + more) / 2 + (less - more) / (2 * SLIGHT * rest))
+        return np.stack(found)
 
     def near(self, start: np.ndarray, price: Price) -> FrontierPoint:
         """Return the optimum near a start, by L-BFGS."""
