@@ -29,6 +29,7 @@ from benchmarks.harness import ROOT, Experiment, main
 from benchmarks.runs import Runs
 from benchmarks.showing import page, verdict
 from synthfair.data.partition import write_clients
+from synthfair.release.reading import read_release
 
 METHODS = "LogisticRegression", "FairLogisticRegression", "ExponentiatedGradient"
 """Names in :mod:`benchmarks.alternatives.training`."""
@@ -325,7 +326,7 @@ def _server_words(folder: Path) -> list[object]:
 def _many(folder: Path, releases: int) -> list[Path]:
     """Return files of many surrogates, whose records are drawn from one."""
     schema = sf.Schema.model_validate_json((folder / "schema.json").read_text())
-    one, paths = sf.read_release(folder / "client_0.parquet", schema), []
+    one, paths = read_release(folder / "client_0.parquet", schema), []
     assert one.weight is not None
     for i in range(releases):
         chosen = np.random.default_rng(i).choice(len(one.y), OF_EACH, replace=False)

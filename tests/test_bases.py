@@ -210,7 +210,7 @@ def test_estimators_have_splines_and_interactions():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"a": rng.uniform(-1, 1, 800), "b": rng.uniform(-1, 1, 800)})
     middle, same = np.abs(table["a"]) < 0.5, table["a"] * table["b"] > 0
-    plain = sf.sklearn.FairLogisticRegression(rho=0, lambda_theta=1e-4)
+    plain = sf.sklearn.FairLogisticRegression(rho=0, C=1e3)
     for y, settings in ((middle, {"basis": "spline"}), (same, {"interactions": [("a", "b")]})):
         fitted = plain.set_params(basis=None, interactions=()).fit(table, y)
         assert fitted.score(table, y) < 0.7
