@@ -98,3 +98,14 @@ def test_a_model_goes_through_distillation_and_server():
     np.testing.assert_allclose(trained.theta, expected, atol=1e-3)
     found = sf.evaluate(trained, TABLES[0], sf.ServerConfig(resamples=2))
     assert found.overall["accuracy"].value > found.constant_accuracy + 0.05
+
+    # With surrogates the server chooses the loss.
+    records = [sf.distill_table(table, SCHEMA, sf.SurrogateConfig(k_min=5)) for table in TABLES]
+    asked = sf.ServerConfig(rho=0.0)
+    trained, pooled = (
+        sf.pool_and_train(records, SCHEMA, asked, model=model),
+        make_pool(records, SCHEMA, asked),
+    )
+    expected = optimum(pooled.rows, pooled.weight, pooled.ridge, hinge)
+    assert trained.loss == model.name
+    np.testing.assert_allclose(trained.theta, expected, atol=1e-4)

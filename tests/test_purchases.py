@@ -278,10 +278,10 @@ def test_wherever_a_surrogate_ends_it_is_booked_once(paths, monkeypatch, step):
 
 
 def test_what_changes_a_surrogates_answer_is_another_purchase(paths, monkeypatch):
-    """And what does not is none: the order of rows, the name of the table."""
+    """And what does not is none: the order of rows, the name of the table, and a seed."""
     config, folder = CONFIGS["surrogate"], paths[0].parent
     ledger = Options(ledger=folder / "ledger")
-    changes = {}, {"k_min": 6}, {"seed": 1}, {"delta": 2e-5}, {"epsilon": 19.0}
+    changes = {}, {"k_min": 6}, {"delta": 2e-5}, {"epsilon": 19.0}
     with monkeypatch.context() as patch:
         patch.setattr("synthfair.client.surrogate_task.surrogate_of", lambda *_: full())
         for files, change in enumerate(changes, start=1):
@@ -289,8 +289,13 @@ def test_what_changes_a_surrogates_answer_is_another_purchase(paths, monkeypatch
                 distill_file(*paths, config.model_copy(update=change), ledger)
             assert len(list(folder.glob("*.records"))) == files
     make_table(300).sample(frac=1, random_state=1).to_parquet(folder / "again.parquet", index=False)
-    distill_file(folder / "again.parquet", *paths[1:], config, ledger)
+    other = config.model_copy(update={"seed": 1})
+    distill_file(folder / "again.parquet", *paths[1:], other, ledger)
     assert Ledger(folder / "ledger").spent().releases == len(changes)
+    # A ledger that was lost is written again, before what it paid for leaves.
+    (folder / "ledger").unlink()
+    distill_file(folder / "again.parquet", *paths[1:], config, ledger._replace(force=True))
+    assert Ledger(folder / "ledger").spent().releases == 1
 
 
 @pytest.mark.parametrize("kind", CONFIGS)

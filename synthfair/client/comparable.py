@@ -31,7 +31,7 @@ def check_rows(
     if config.epsilon is not None:
         remedy = (
             f"These are private records: k_min = {config.k_min}, or the noise of epsilon ="
-            f" {config.epsilon:g}, may hide the others. Lower k_min, or raise epsilon"
+            f" {config.epsilon:g}, may hide the others; with other values they are bought anew"
         )
     schema.groupings_by(asked)
     for by in asked:

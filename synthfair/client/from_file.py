@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 OVERHEAD = 4096
 """Bytes of saved records, at most, that are no numbers."""
 
+SPENT = "The epsilon is spent on this answer; another k_min or epsilon is bought anew"
+"""What a refusal with noise has cost."""
+
 PAID = (
     "The private records are paid for: of them, other settings distil at no cost, and release ="
     " surrogate, with the same epsilon, delta and k_min, is these records"
@@ -173,7 +176,7 @@ def _bought(
     try:
         with np.load(content, allow_pickle=False) as arrays:
             if "refused" in arrays:
-                raise TooFewRowsError(str(arrays["refused"]), "k_min")
+                raise TooFewRowsError(f"{arrays['refused']}. {SPENT}", "k_min")
             return Surrogate(**arrays)
     except (EOFError, TypeError, zipfile.BadZipFile) as error:
         raise store.damaged(asked) from error

@@ -17,7 +17,7 @@ FOR_SURROGATES = (
 """Settings that only surrogates leave to the server; in a fair release they are the client's."""
 
 GAPS = "max_gap", "max_client_gap"
-"""Gaps that a weight is looked for."""
+"""Gaps that a model is searched for."""
 
 
 class ServerConfig(Settings):
@@ -109,7 +109,7 @@ class ServerConfig(Settings):
     def _one_weight(self) -> ServerConfig:
         for name in GAPS:
             if getattr(self, name) is not None and "rho" in self.model_fields_set:
-                raise ValueError(f"rho, {name}: give one; with {name} a weight is looked for")
+                raise ValueError(f"rho, {name}: give one; {name} has no weight")
         return self
 
     @model_serializer(mode="wrap")
@@ -120,7 +120,7 @@ class ServerConfig(Settings):
 
     @property
     def searches(self) -> bool:
-        """Whether a weight is looked for."""
+        """Whether a gap is asked for, in place of a weight."""
         return self.max_gap is not None or self.max_client_gap is not None
 
     def most_influence(self, *, surrogates: bool) -> float:

@@ -587,9 +587,9 @@ def pool_and_train(
         config: of surrogates: ``rho`` or ``max_gap`` and ``max_client_gap``, ``penalty``,
             ``notion``, ``temperature``, ``C``, ``intercept``, ``group_input`` and ``max_rows``;
             the defaults if not given.
-        model: that the clients of fair releases distilled for, where it is not the linear model
-            with logistic loss. Its params must be a vector [n] and its scores those of
-            :class:`LinearModel`, as a trained model scores a'theta.
+        model: of fair releases that for which their clients distilled, where it is not the linear
+            model with logistic loss; of surrogates any. Its params must be a vector [n] and its
+            scores those of :class:`LinearModel`, as a trained model scores a'theta.
         penalty: of surrogates, another than that of the settings: a name, or a function of scores
             and weighted rows, see :class:`synthfair.fairness.penalties.Penalty`.
         trusted: a small table of the server's own, of each group and label, about 200 rows. It is
@@ -624,7 +624,7 @@ def train_pool(
 ) -> tuple[TrainedModel, FrontierPoint | None]:
     """The model, and, of surrogates, the point of the frontier that it is. See pool_and_train."""
     model = model or LinearModel()
-    if name_of(model) != pooled.model:
+    if pooled.penalty is None and name_of(model) != pooled.model:
         raise InputError(
             f"{next(iter(pooled.parts))}: made for the model {pooled.model!r}, not"
             f" {name_of(model)!r}; pass that model to pool_and_train in Python"
@@ -634,9 +634,14 @@ def train_pool(
     problem, wanted = pooled.problem(model), (pooled.max_gap, pooled.max_client_gap)
     point = problem.meet(*wanted) if any(wanted) else problem.solve(pooled.rho)
     if not np.isfinite(point.theta).all():
-        raise InputError("training on the pooled rows diverged: lower rho, or lower C")
+        remedy = "" if pooled.penalty is None else ": lower rho, or lower C"
+        raise InputError(f"training on the pooled rows diverged{remedy}")
     trained = trained_model(
-        point, schema, intercept=pooled.intercept, loss=pooled.model, group_input=pooled.group_input
+        point,
+        schema,
+        intercept=pooled.intercept,
+        loss=name_of(model),
+        group_input=pooled.group_input,
     )
     return trained, point if pooled.penalty is not None else None
 
