@@ -109,7 +109,7 @@ class ServerConfig(Settings):
     def _one_weight(self) -> ServerConfig:
         for name in GAPS:
             if getattr(self, name) is not None and "rho" in self.model_fields_set:
-                raise ValueError(f"rho, {name}: give one; {name} has no weight")
+                raise ValueError(f"rho, {name}: give one; a search for {name} has no weight")
         return self
 
     @model_serializer(mode="wrap")
