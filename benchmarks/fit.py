@@ -245,7 +245,7 @@ LIMITS = Experiment(
     run=run_limit,
     summary=lambda runs: {"limits.md": page("fit/limits", runs, rows=limit_lines(runs))},
     smoke=(LimitSetting("law_school", "no", 0.05),),
-    seeds=5,
+    seeds=1,
 )
 
 

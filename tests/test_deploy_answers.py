@@ -135,7 +135,7 @@ def test_a_release_of_another_job_is_not_used_again(world, channel):
     later = InProcess(channel.sites, job="job-2")
     later.on_way = lambda name, m: m._replace(carried=old.carried) if name == "north" else m
     # The same settings would get the same release, which may be used again.
-    federation = world.run(later, settings=PRIVATE | {"seed": 1}, least_answers=1)
+    federation = world.run(later, settings=PRIVATE | {"k_min": 60}, least_answers=1)
     assert [booked.code for booked in federation.booked.values()] == ["signature", "ok"]
     assert [path.name for path in (world.folder / "private").iterdir()] == ["south.parquet"]
 

@@ -57,11 +57,11 @@ def test_epsilon_is_left_for_other_uses(world):
     ledger.set_limit(3.0, 1e-6)
     world.limit("north", least_epsilon_left=1.9)
     assert world.code(world.ask(PRIVATE)) == "ok"
-    assert world.code(world.ask(PRIVATE | {"seed": 1}, job="job-2"), job="job-2") == "budget"
+    assert world.code(world.ask(PRIVATE | {"k_min": 60}, job="job-2"), job="job-2") == "budget"
     assert ledger.spent().releases == 1
     assert world.site("north").trace.events()[0].epsilon == 1.0
     world.limit("north")
-    assert world.code(world.ask(PRIVATE | {"seed": 1}, job="job-2"), job="job-2") == "ok"
+    assert world.code(world.ask(PRIVATE | {"k_min": 60}, job="job-2"), job="job-2") == "ok"
 
 
 FAIR = {"release": "fair", "n_synthetic": 24, "steps": 20, "epsilon": 1.0, "delta": 1e-6}
@@ -70,7 +70,7 @@ FAIR = {"release": "fair", "n_synthetic": 24, "steps": 20, "epsilon": 1.0, "delt
 @pytest.mark.parametrize(
     ("settings", "change", "code"),
     [
-        (PRIVATE, {"seed": 1}, "budget"),
+        (PRIVATE, {"k_min": 60}, "budget"),
         (FAIR, {"steps": 21}, "ok"),
         (FAIR, {"k_min": 60}, "budget"),
     ],
