@@ -85,7 +85,7 @@ def test_a_trainer_is_measured_on_the_test_rows(monkeypatch, trainer):
     x, s = np.array([[0.0, 0, 0, 1, 0, 1, 1, 1]]).T, np.repeat([0, 1], 4)
     y = 2 * x[:, 0] - 1
     test = Encoded(x, s, y)
-    inputs = np.column_stack([x, s, np.ones(len(y))]), s, y
+    inputs = np.column_stack([x, np.ones(len(y))]), s, y
     rows = sf.Rows(*(np.tile(part, (20, 1)[: part.ndim]) for part in inputs))
     alone = Federation(make_schema(), (test,), (test,), ("only",), (test,))
     monkeypatch.setattr(trainers, "federation", lambda _: alone)
