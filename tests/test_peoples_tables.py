@@ -89,7 +89,7 @@ FILES = {
     "blanks": TEXT.replace(",", " , "),
     "separator": "sep=;\r\n" + TEXT.replace(",", ";").replace("\n", "\r\n"),
     "comments": "# exported 2026-11-01, by A, B\n# version 3\n" + TEXT,
-    "padded": "sep=;,,,,\n# exported;;;;\n" + TEXT.replace(",", ";"),
+    "padded": "sep=;,,,,\n# exported by A, B, C, and D;;;;\n" + TEXT.replace(",", ";"),
     "both": "\ufeffsep=,\n# exported\n\n" + TEXT,
     "trailing": LINES[0] + "\n" + "".join(f"{line},\n" for line in LINES[1:]),
     "trailing header": "".join(f"{line},\n" for line in LINES),

@@ -259,9 +259,9 @@ def _header(begin: bytes) -> tuple[int, int, bytes | None]:
     while begin[start : start + 1] == b"#":
         line, row = islice(_LINE.finditer(begin, start), 2)
         # A spreadsheet fills a comment with separators; a header may have one too many.
-        counts = [(line[0].count(one), row[0].count(one)) for one in _SEPARATORS]
-        inside = max(map(line[0].rstrip(b"\r\n,;\t|").count, _SEPARATORS))
-        if any(here == below > 0 and 0 < inside >= here - 1 for here, below in counts):
+        text = line[0].rstrip(b"\r\n,;\t|")
+        counts = ([part.count(one) for part in (line[0], text, row[0])] for one in _SEPARATORS)
+        if any(here == below and inside >= max(1, here - 1) for here, inside, below in counts):
             break
         start = line.end()
     return start, start + len(_record(begin[start:])), before[1]
