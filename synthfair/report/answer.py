@@ -447,6 +447,11 @@ def _group_sizes(subject: Summary) -> dict[str, float]:
     return {name: of.n for name, of in _rates(subject).items() if of.n >= least}
 
 
+def judged(subject: Summary, limit: float) -> Answer:
+    """Return whether the gap of runs is within a limit, or that their model is not usable."""
+    return "not usable" if one_label(_rates(subject)) else verdict(subject.gap_size, limit)
+
+
 def _rates(subject: Summary) -> Mapping[str, Rates]:
     """Return the rates of the groups that the first run speaks of."""
     first = subject.runs[0].metrics
