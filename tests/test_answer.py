@@ -352,6 +352,10 @@ def test_nobody_is_told_yes_for_a_model_that_selects_nobody(plain, fair, tmp_pat
     page = (tmp_path / "page.html").read_text()
     assert re.search(r'data-verdict="not usable">Not usable: it decides', page)
     assert "Yes, by this measure" not in page
+    assert re.search(r"<td[^>]*>\s*not usable\s*</td>", page)
+    lines = [line for tile in tiles(found, "spd") for line in tile.lines]
+    assert "Not usable" in lines
+    assert not any("the limit" in line for line in lines)
     assert asked([run, plain], 0.1).subject.runs[0].folder == plain  # the last choice
 
 

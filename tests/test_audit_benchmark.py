@@ -161,7 +161,7 @@ def test_the_sums_that_a_file_tells_are_those_that_it_was_made_of(epsilon):
         off = one.sums[: len(wanted)] - wanted
         errors = np.sqrt(np.diag(one.errors)[: len(wanted)])
         assert np.abs(off).max() < (5.5 * errors.max() if epsilon else 1e-3)
-        assert len(wanted) > (0 if epsilon else 5)
+        assert epsilon or len(wanted) > 5  # with noise, their number is drawn
 
 
 def test_with_epsilon_membership_stays_below_what_epsilon_allows():

@@ -89,7 +89,7 @@ FILES = {
     "blanks": TEXT.replace(",", " , "),
     "separator": "sep=;\r\n" + TEXT.replace(",", ";").replace("\n", "\r\n"),
     "comments": "# exported 2026-11-01, by A, B\n# version 3\n" + TEXT,
-    "padded": "sep=;,,,,\n# exported;;;;\n" + TEXT.replace(",", ";"),
+    "padded": "sep=;,,,,\n# exported by A, B, C, and D;;;;\n" + TEXT.replace(",", ";"),
     "both": "\ufeffsep=,\n# exported\n\n" + TEXT,
     "trailing": LINES[0] + "\n" + "".join(f"{line},\n" for line in LINES[1:]),
     "trailing header": "".join(f"{line},\n" for line in LINES),
@@ -126,12 +126,22 @@ def test_a_stream_is_read_so_too(name, sent):
     assert same_rows(encode(pd.concat(parts), SCHEMA), encode(LOANS, SCHEMA))
 
 
-@pytest.mark.parametrize("end", ["", ","])
-def test_a_first_name_may_begin_as_comments_do(tmp_path, end):
+@pytest.mark.parametrize(
+    "text",
+    ["#id,sex\n1,f\n2,m\n", "#id,sex,\n1,f,\n2,m,\n", "#id,sex\n1,f,\n2,m,\n",
+     '#id,sex\n1,"f, or m"\n2,m\n', "sep=;\n# by A, B\n#id;sex\n1;f\n2;m, or f\n"],
+)  # fmt: skip
+def test_a_first_name_may_begin_as_comments_do(tmp_path, text):
     """No first row becomes the header: it would be published."""
-    (tmp_path / "t.csv").write_text(f"#id,sex{end}\n1,f{end}\n2,m{end}\n")
+    (tmp_path / "t.csv").write_text(text)
     assert list(read_raw_table(tmp_path / "t.csv")) == ["#id", "sex"]
     assert len(read_raw_table(tmp_path / "t.csv")) == 2
+
+
+def test_a_header_with_a_field_more_than_the_rows_is_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("#id,sex,\n1,f\n2,m\n")
+    with pytest.raises(sf.InputError, match="row 1: Expected 3 columns, got 2"):
+        read_raw_table(tmp_path / "t.csv")
 
 
 def test_a_zipped_csv_is_read_and_a_spreadsheet_is_not(tmp_path):
@@ -305,8 +315,21 @@ def test_decisions_of_codes_and_of_names_are_written_side_by_side():
 def test_a_label_may_be_called_positive():
     values = ("negative", "positive", "unclear")
     schema = with_column(SCHEMA, "paid", categories=values)
-    schema = schema.model_copy(update={"positive": ("negative", "unclear")})
-    assert schema.decided == ("positive", "negative or unclear")
+    for positive, decided in (
+        (("unclear", "negative"), ("positive", "unclear or negative")),  # not called "positive"
+        (("positive", "unclear"), ("negative", "positive or unclear")),
+        (("positive",), ("negative or unclear", "positive")),
+    ):
+        assert schema.model_copy(update={"positive": positive}).decided == decided
+    plain = with_column(SCHEMA, "paid", categories=("no", "maybe", "positive"))
+    plain = plain.model_copy(update={"positive": ("positive",)})
+    assert plain.decided == ("negative", "positive")
+
+
+def test_a_column_that_takes_unknown_values_tells_no_group():
+    schema = with_column(SCHEMA, "flat", unknown="ignore")
+    with pytest.raises(sf.InputError, match="allows sex$"):
+        schema.with_sensitive("flat")
 
 
 def test_a_number_that_means_missing_is_missing_in_a_frame():

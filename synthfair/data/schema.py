@@ -487,8 +487,8 @@ class Schema(BaseModel):
     def decided(self) -> tuple[Value, Value]:
         """The decisions for y = -1 and y = +1: the value of the label, or a name of several."""
         of_name = {"negative": self.negatives, "positive": self.positives}
-        if of_name.keys() & {*self.label_values}:  # these words are values themselves
-            return self.decisions
+        if any(len(vs) > 1 and name in self.label_values for name, vs in of_name.items()):
+            return self.decisions  # a word for several values is a value itself
         no, yes = (vs[0] if len(vs) == 1 else name for name, vs in of_name.items())
         return (no, yes) if type(no) is type(yes) else (str(no), str(yes))
 

@@ -252,18 +252,20 @@ def _begin(path: Path) -> bytes:
 def _header(begin: bytes) -> tuple[int, int, bytes | None]:
     """Return where the first record begins and ends, and the separator that a line before names.
 
-    Lines before that begin with # are comments, unless they have a separator as often as the next.
+    Lines before that begin with # are comments, unless they have as many fields as the line below,
+    give or take empty ones at their ends.
     """
     before = cast(re.Match, _BEFORE.match(begin))  # it matches nothing, too
     start = before.end()
     while begin[start : start + 1] == b"#":
-        line, row = islice(_LINE.finditer(begin, start), 2)
-        # A spreadsheet fills a comment with separators; a header may have one too many.
-        counts = [(line[0].count(one), row[0].count(one)) for one in _SEPARATORS]
-        inside = max(map(line[0].rstrip(b"\r\n,;\t|").count, _SEPARATORS))
-        if any(here == below > 0 and 0 < inside >= here - 1 for here, below in counts):
-            break
-        start = line.end()
+        lines = [*islice(_LINE.finditer(begin, start), 2)]
+        line, row = (_unquoted(match[0]).rstrip(b"\r\n") for match in lines)
+        for mark in [before[1]] if before[1] else _SEPARATORS:
+            inside, below = line.rstrip(b",;\t|").count(mark), row.count(mark)
+            widths = {inside, min(line.count(mark), inside + 1)}
+            if inside and widths & {below, below - row.endswith(mark)}:
+                return start, start + len(_record(begin[start:])), before[1]
+        start = lines[0].end()
     return start, start + len(_record(begin[start:])), before[1]
 
 

@@ -246,7 +246,7 @@ def _range_check(
     if encoded:
         right = np.abs(values) <= MAX_ABSOLUTE
         return right, f"a finite number of at most {MAX_ABSOLUTE:g} in size"
-    if column is None:  # that the file's own schema does not name
+    if column is None:  # a column that the file's own schema does not name
         return ~np.isinf(values), "a finite number, or a missing one"
     missing, may_miss = np.isnan(values), column.missing == "category"
     if isinstance(column, Numeric):

@@ -415,25 +415,22 @@ def tiles(answer: Headline, metric: str) -> list[Tile]:
         return Tile(title, number, tuple(line for line in lines if line))
 
     more, sizes = rows_to_settle(subject.gap, limit, rows), _group_sizes(subject)
-    unusable = answer.verdict == "not usable"
-    side = "" if unusable else PLACES[verdict(gap, limit)]
-    if unusable:
-        settled = None
+    side, settled = PLACES[verdict(gap, limit)], None
+    place = f"{side} the limit of {limit:g}".capitalize() if side else "Not measured"
+    if answer.verdict == "not usable":
+        place = "Not usable"
     elif more == 0:
         settled = f"They show that the gap is {side} the limit."
     elif more is not None and more <= MOST_TIMES * rows:
         settled = f"If the true gap is this, {more:,} more would show it in 4 of 5 tests."
-    else:
-        many = f"More than {MOST_TIMES} times as many would be needed to tell for sure."
-        settled = many if side else None
+    elif side:
+        settled = f"More than {MOST_TIMES} times as many would be needed to tell for sure."
     small = min(sizes, key=lambda name: sizes[name], default=None)
     return [
         tile(
             f"Difference of {COMPARED[metric]}",
             gap,
-            f"{side} the limit of {limit:g}".capitalize()
-            if side
-            else f"Not {'usable' if unusable else 'measured'}",
+            place,
             f"Without a penalty: {plain.gap.value:.3f}" if plain else None,
         ),
         tile(
@@ -456,6 +453,11 @@ def _group_sizes(subject: Summary) -> dict[str, float]:
     first = subject.runs[0].metrics
     least = max(first.min_group_rows, FEW_ROWS if first.groups_by else 0)
     return {name: of.n for name, of in _rates(subject).items() if of.n >= least}
+
+
+def judged(subject: Summary, limit: float) -> Answer:
+    """Return whether the gap of runs is within a limit, or that their model is not usable."""
+    return "not usable" if one_label(_rates(subject)) else verdict(subject.gap_size, limit)
 
 
 def _rates(subject: Summary) -> Mapping[str, Rates]:

@@ -14,7 +14,7 @@ import synthfair
 from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, size, verdict
 from synthfair.files import read_as, require_free, write_text
 from synthfair.release.format import disclosures
-from synthfair.report.answer import COMPARED, IN_WORDS, answer, tiles
+from synthfair.report.answer import COMPARED, IN_WORDS, answer, judged, tiles
 from synthfair.report.figures import (
     MISSING,
     RATES,
@@ -157,9 +157,7 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
     records = []
     for s, record in zip(overview.summaries, overview_records(overview, gap), strict=True):
         first = {title: record[title] for title in ("method", "accuracy", gap)}
-        records.append(
-            first | {f"at most {lead.limit:g}?": verdict(s.gap_size, lead.limit)} | record
-        )
+        records.append(first | {f"at most {lead.limit:g}?": judged(s, lead.limit)} | record)
     points = Table(("model", "accuracy", f"difference of {COMPARED[overview.gap]}"), rows)
     return {
         "overview": overview,

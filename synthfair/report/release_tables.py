@@ -260,8 +260,8 @@ def ledger_table(ledger: Ledger) -> Table:
 def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Table:
     """Return a table of all that a release file holds and claims, and of what does not fit.
 
-    Groups and labels are called as in the schema, where one is given that fits; else as in the
-    file's own.
+    Groups and labels are called as in the schema, where one is given that fits; otherwise as in the
+    schema that the file holds.
     """
     release, header = inspection.release, inspection.release.header
     signature, client = "none: anybody may have written this", "somebody unknown here"

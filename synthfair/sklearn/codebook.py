@@ -321,10 +321,11 @@ def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
     table = x.set_axis(names, axis=1).reset_index(drop=True).infer_objects()
     for name in table:
         if _has_blanks(table[name]):
-            listed = getattr(table[name].dtype, "categories", None)  # that may have no row
             texts = table[name].astype(object).map(_stripped, na_action="ignore")
-            same = None if listed is None else dict.fromkeys(map(_stripped, listed))
-            table[name] = texts if same is None else pd.Categorical(texts, [*same])
+            listed = getattr(table[name].dtype, "categories", None)
+            if listed is not None:  # categories without a row stay, each once
+                texts = pd.Categorical(texts, [*dict.fromkeys(map(_stripped, listed))])
+            table[name] = texts
         values = table[name]
         present = values[~values.isna()]
         if _is_number(values.dtype) and not (finite := np.isfinite(as_numbers(present))).all():
