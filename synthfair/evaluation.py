@@ -274,9 +274,12 @@ def evaluate_scores(
         sizes = group_sizes(rows.grouped(together.grouping))
         return [LabelCounts(size.negative, size.positive) for size in sizes]
 
+    overall = metrics_of(everything)
     return Evaluation(
-        overall=metrics_of(everything),
-        per_client={name: metrics_of(rows) for name, rows in scored.items()},
+        overall=overall,
+        per_client={
+            name: metrics_of(rows) if len(scored) > 1 else overall for name, rows in scored.items()
+        },
         group_names=together.names,
         by_group=group_rates(by_group),
         group_sizes=group_sizes(by_group),

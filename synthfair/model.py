@@ -33,7 +33,7 @@ class Rows(NamedTuple):
     weight: Array | None = None
 
 
-LEAST_PADDED = 1024
+LEAST_PADDED = 2048
 """Rows that tables are padded to at least, where less time is spent on them than on compiling."""
 
 

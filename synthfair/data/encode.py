@@ -422,14 +422,17 @@ def tidied(table: Any, words: Collection[str], columns: Collection[str] = ()) ->
         raise InputError(f"column {twice[0]!r} appears more than once; rename it")
     table = table.set_axis(names, axis=1).reset_index(drop=True)
     numbers = as_numbers(pd.Series([*words], dtype="string"))
+    numbers = numbers[~np.isnan(numbers)]
     for name in set(columns).intersection(names):
         values, marks = table[name], numbers
         if pd.api.types.is_bool_dtype(values):
             continue
         if not pd.api.types.is_any_real_numeric_dtype(values):
             values, marks = values.astype("string").str.strip(), words
-        found = values.isin([*marks])
-        table[name] = values.mask(found) if found.any() else values
+        if len(marks):
+            found = values.isin([*marks])
+            values = values.mask(found) if found.any() else values
+        table[name] = values
     return table
 
 
@@ -521,6 +524,8 @@ def as_numbers(values: pd.Series) -> np.ndarray:
 
     Booleans are 0 and 1; texts may have a decimal comma.
     """
+    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":
+        return values.to_numpy(float)
     if pd.api.types.is_bool_dtype(values):
         values = values.astype("boolean").astype("Float64")
     if not pd.api.types.is_any_real_numeric_dtype(values):

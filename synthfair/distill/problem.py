@@ -450,7 +450,7 @@ def make_problem(
         real = gather(real, n_groups=n_read, intercept=config.intercept)
     rows = Rows(real.columns.T, real.s, real.y, real.weight)  # type: ignore[arg-type]
     if penalty is None and len(real.y) <= MOST_PADDED:
-        rows = padded(rows, least=1)  # a step on few rows is short
+        rows = padded(rows)
     model = model or LinearModel()
     penalty = penalty or make_penalty(config, n_groups=n_groups, by=by)
     columns, s, y, weight = jax.device_put((rows.a.T, *rows[1:]))

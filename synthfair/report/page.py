@@ -187,8 +187,9 @@ def _view(result: Result, max_gap: float | None) -> View:
     view.folds["Rates by group"] = Table(("group", "rows", *RATES.values()), rows)
     _add_attributes_and_clients(view, gap, max_gap)
     if result.model and not result.model.hidden:
-        title = "What each column adds to the score"
-        view.figures[title] = (f"{result.name}-shapes", ShapesFigure(result.model))
+        title, schema = "What each column adds to the score", result.model.schema_
+        if schema.encoded_names != schema.plain.encoded_names:  # else all curves are straight
+            view.figures[title] = (f"{result.name}-shapes", ShapesFigure(result.model))
         rows = list(result.model.coefficients.items())
         view.folds[title] = Table(("input", "coefficient"), rows, form="z.4f")
 

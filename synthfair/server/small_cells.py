@@ -44,8 +44,8 @@ def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, 
     np.add.at(cells, (release.s, (release.y > 0).astype(int)), weight)
     has = cells > 0
     both = np.asarray(has.all(axis=1))
-    estimated, parts = [], []
-    if not both.any():
+    alone = np.flatnonzero(has.sum(axis=1) == 1)
+    if not (both.any() and len(alone)):
         return release, ()
     a = np.column_stack([encode_records(release.x, schema), np.ones(len(release.y))])
     other, mass = both[release.s], cells[both].sum(axis=0)
@@ -56,7 +56,8 @@ def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, 
         ridge_of(1.0, weight[other].sum(), a.shape[1], intercept=True),
     )  # fmt: skip
     theta = problem.newton(problem.zero, Price(0.0)).theta
-    for group in np.flatnonzero(has.sum(axis=1) == 1):
+    estimated, parts = [], []
+    for group in alone:
         y, own = 1.0 - 2.0 * has[group, 1], release.s == group
         ratio = np.clip(np.exp(y * (a[own] @ theta)), 1 / MAX_RATIO, MAX_RATIO)
         share, odds = weight[own] * ratio, mass[int(y > 0)] / mass[int(y < 0)]
@@ -64,8 +65,6 @@ def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, 
         labels = np.full(own.sum(), y)
         parts.append((release.x[own], release.s[own], labels, share / share.sum() * rows))
         estimated.append((int(group), float(y)))
-    if not parts:
-        return release, ()
     old = release.x, release.s, release.y, weight
     x, s, y, w = (np.concatenate(fields) for fields in zip(old, *parts, strict=True))
     return replace(release, x=x, s=s, y=y, weight=w), tuple(estimated)

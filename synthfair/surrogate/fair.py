@@ -240,7 +240,7 @@ def _search(
         if (
             1 - SPARE <= e <= 1
             or (e > 1 and t == 0)
-            or (low and high and abs(high[0] - low[0]) < 1e-3)
+            or (low and high and abs(high[0] - low[0]) < SPARE / 4)
         ):
             break
         if low and high:

@@ -245,8 +245,12 @@ class FairObjective:
         z = self.inputs @ theta
         g, g1, _ = self.penalty.derivatives(z)
         gap, margin = self.charged(g, price), self.y * z
-        by_row = price.rho * (self.contrast.T @ gap)[self.cell] * g1 - self.y * expit(-margin)
-        value = self.w @ np.logaddexp(0.0, -margin) + price.rho / 2 * gap @ gap
+        # The loss and its slope of one exponential, which most of the time is spent on.
+        small = np.exp(-np.abs(margin))
+        loss = np.log1p(small) - np.minimum(margin, 0.0)
+        q = np.where(margin < 0, 1.0, small) / (1.0 + small)
+        by_row = price.rho * (self.contrast.T @ gap)[self.cell] * g1 - self.y * q
+        value = self.w @ loss + price.rho / 2 * gap @ gap
         ridge = self.ridge * theta
         return float(value + theta @ ridge / 2), self.transposed @ (self.w * by_row) + ridge
 
