@@ -30,7 +30,7 @@ from benchmarks.unlike.pages import Goal, difference
 from benchmarks.unlike.training import C, problem_of
 from synthfair.data.datasets import SOURCES
 from synthfair.server.pooling import make_pool, train_pool
-from synthfair.server.trust import LITTLE, MOST_MEDIANS, PULL
+from synthfair.server.trust import MAX_MEDIANS, MIN_TRUST, PRIOR_WEIGHT
 
 TABLES = ("dutch", "adult", "law_school_race")
 """Of :data:`TASKS`."""
@@ -187,7 +187,7 @@ def run_unreliable(setting: UnreliableSetting, seed: int, *, smoke: bool) -> Unr
         sums = [float(np.sum(weight[part])) for part in pool.parts.values()]
         values = {
             "bad_weight": round(sum(sums[: len(false)]) / sum(sums), 4),
-            "little": sum(one < LITTLE for one in [*pool.trust.values()][len(false) :]),
+            "little": sum(one < MIN_TRUST for one in [*pool.trust.values()][len(false) :]),
         }
     chosen = np.asarray(scores) > 0
     spd = chosen[s == 1].mean() - chosen[s == 0].mean()
@@ -202,7 +202,7 @@ def run_unreliable(setting: UnreliableSetting, seed: int, *, smoke: bool) -> Unr
 
 def show(runs: Runs) -> dict[str, str]:
     """All settings, the goals, and a plot."""
-    parts = {"lines": list(all_lines(runs)), "goals": list(goal_lines(runs)), "pull": PULL}
+    parts = {"lines": list(all_lines(runs)), "goals": list(goal_lines(runs)), "pull": PRIOR_WEIGHT}
     return {
         "unreliable.md": page("unreliable/unreliable", runs, **parts),
         "unreliable.svg": plot(runs),
@@ -293,7 +293,7 @@ def behind(setting: UnreliableSetting) -> tuple[object, ...]:
         TRUSTED,
         RHO,
         *own,
-        *((PULL, MOST_MEDIANS) * (setting.defence == "trusted")),
+        *((PRIOR_WEIGHT, MAX_MEDIANS) * (setting.defence == "trusted")),
     )
 
 

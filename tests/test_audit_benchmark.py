@@ -45,16 +45,16 @@ def least_epsilon(config, files=64):
     return audit.bounds(*audit.attack(TABLE, ROW, SCHEMA, config, files)[1:], confidence=0.999)[1]
 
 
-@pytest.mark.parametrize("config", [FAIR, SURROGATE], ids=["fair", "surrogate"])
-def test_the_attack_finds_noise_that_is_too_small(monkeypatch, config):
-    """As if sums over 400 rows were means."""
+def test_the_attack_finds_noise_that_is_too_small(monkeypatch):
+    """As if sums over 400 rows were means; a fair release tells less of them than its records."""
     monkeypatch.setattr(audit, "QUIET", 400)
     monkeypatch.setattr(make, "NoisySum", audit.quiet_sum)
-    assert least_epsilon(config) > 1
+    assert least_epsilon(SURROGATE) > 1
 
 
-def test_the_attack_does_not_pass_a_true_epsilon():
-    assert least_epsilon(FAIR) <= 1
+@pytest.mark.parametrize("config", [FAIR, SURROGATE], ids=["fair", "surrogate"])
+def test_the_attack_does_not_pass_a_true_epsilon(config):
+    assert least_epsilon(config) <= 1
 
 
 def test_bounds_without_an_error_are_those_of_the_rule_for_none_in_n():

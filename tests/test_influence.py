@@ -125,6 +125,8 @@ def test_of_surrogates_it_is_nearly_that_of_training_again(asked):
     pooled = make_pool(releases, SCHEMA, asks)
     trained, point = train_pool(pooled, SCHEMA)
     found = influence_in(pooled, trained, {}, price=point.price)
+    again = measure_influence(releases, trained, {}, config=asks).releases
+    assert [one.scores for one in again.values()] == [one.scores for one in found.releases.values()]
     for name in [*releases][:3]:
         rest = make_pool(without(releases, name), SCHEMA, asks).problem()
         again = rest.newton(point.theta, point.price).theta
@@ -235,8 +237,8 @@ def test_honest_unlike_clients_pass_with_the_defaults():
     tests = {f"c{i}": client.test for i, client in enumerate(clients)}
     for asked in ({"max_gap": 0.05}, {"penalty": "selection_rate", "rho": 10.0}):
         config = sf.ServerConfig(**asked)
-        trained, point = train_pool(make_pool(releases, schema, config), schema)
-        found = measure_influence(releases, trained, tests, config=config, price=point.price)
+        trained = sf.pool_and_train(releases, schema, config)
+        found = measure_influence(releases, trained, tests, config=config)
         cap = config.most_influence(surrogates=True)
         influence.refuse_influence(found, cap, config.max_spd_influence)
         assert max(moved.relative for moved in found.releases.values()) < cap / 2

@@ -302,12 +302,12 @@ def test_what_changes_a_surrogates_answer_is_another_purchase(paths, monkeypatch
 def test_another_guarantee_of_the_same_settings_is_another_purchase(kind):
     """As where another version of synthfair splits a budget in another way."""
     task = make_task(CONFIGS[kind], SCHEMA)
-    before = task.private.purchase("rows")
+    before = task.buyer.purchase("rows")
     mechanisms = task.guarantee.mechanisms
     louder = mechanisms[0].model_copy(update={"noise": 2 * mechanisms[0].noise})
     other = task.guarantee.model_copy(update={"mechanisms": (louder, *mechanisms[1:])})
-    object.__setattr__(task.private, "guarantee", other)
-    assert task.private.purchase("rows") != before
+    object.__setattr__(task.buyer, "guarantee", other)
+    assert task.buyer.purchase("rows") != before
 
 
 def test_another_schema_of_the_same_rows_is_another_purchase(paths, monkeypatch):

@@ -15,7 +15,7 @@ import synthfair as sf
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.model import Rows
 from synthfair.surrogate import GlobalProblem, fair, frontier
-from synthfair.surrogate.fair import SPARE
+from synthfair.surrogate.fair import GAP_TOLERANCE
 from synthfair.surrogate.objective import Price
 
 LABELS = {
@@ -305,7 +305,7 @@ def test_a_wanted_gap_is_met_and_hardly_more(n, penalty, limit):
     found, row = problem.meet(limit), 1 / np.bincount(problem.cell).min()
     assert problem.solve(0.0).gap > limit
     assert found.converged
-    assert (1 - SPARE) * limit - row <= found.gap <= limit
+    assert (1 - GAP_TOLERANCE) * limit - row <= found.gap <= limit
 
 
 def test_of_models_that_meet_it_the_most_accurate_is_returned(monkeypatch):

@@ -102,7 +102,7 @@ def test_exchanges_end_at_the_central_optimum(kind, rho):
     algorithm = refine(rows, penalty, start, rho=rho)
     end = run(algorithm, users, Cohorts.everyone(len(users)), rounds=22, seed=0)
     np.testing.assert_allclose(end.state.theta, central.theta, atol=1e-6)
-    assert end.history.gradient_norm[-1] < 1e-9
+    assert end.history.gradient_norm[-1] < 1e-7
     # No exchange is worse than the one before, and the first is at the start.
     assert (np.diff(end.history.objective) <= 0).all()
     assert end.history.step[0] == 0

@@ -22,7 +22,7 @@ from synthfair.report.text_table import plain_text
 from synthfair.run_files import MAX_BYTES, MetricsFile
 from synthfair.server import measure_influence, serve, trust
 from synthfair.server.pooling import make_pool
-from synthfair.server.trust import LITTLE, PULL, learn_weights
+from synthfair.server.trust import MIN_TRUST, PRIOR_WEIGHT, learn_weights
 from synthfair.surrogate import GlobalProblem
 
 SCHEMA = make_schema()
@@ -103,7 +103,7 @@ def test_weights_minimise_all_three_terms_and_have_their_gradient(penalty, group
 
     def objective(alpha):
         w = np.exp(alpha) / np.exp(alpha).sum()
-        mu = PULL / 50 + 3 * 4 / rows.weight.sum()
+        mu = PRIOR_WEIGHT / 50 + 3 * 4 / rows.weight.sum()
         return outer(rows.weight * (w / shares)[owner]) + w @ alone + mu * w @ np.log(w / target)
 
     asked = []
@@ -138,7 +138,7 @@ def test_a_client_of_one_group_or_label_keeps_its_weight(column):
     x, s, y = rows_of_clients(np.random.default_rng(3), 1.0)
     kept = (np.arange(1500) >= 300) | ((s if column == "s" else y > 0) == 1)
     weights = weigh(x[kept], s[kept], y[kept], kept[:300].sum())
-    assert weights[0] > LITTLE
+    assert weights[0] > MIN_TRUST
 
 
 def weigh(x, s, y, first=300, *, groupings=((0, 1),)):
@@ -155,7 +155,7 @@ def test_groups_show_in_surrogates_alone():
     """A model of the group sees exchanged groups, of which the label does not depend."""
     x, s, y = rows_of_clients(np.random.default_rng(2), 2.0, false=[0])
     weights = weigh(x, s, y)
-    assert weights[0] < LITTLE < 0.5 < min(weights[1:])
+    assert weights[0] < MIN_TRUST < 0.5 < min(weights[1:])
     assert weigh(x, s, y, groupings=())[0] > 0.5
 
 
@@ -181,7 +181,7 @@ def test_bad_clients_hardly_count(attack, bad):
     # A blind model is hardly moved by exchanged groups.
     config = sf.ServerConfig(rho=1.0, penalty="selection_rate", group_input=True)
     pooled = make_pool(heavy, SCHEMA, config, trusted=TRUSTED)
-    assert [weight < LITTLE for weight in pooled.trust.values()] == [k < bad for k in range(5)]
+    assert [weight < MIN_TRUST for weight in pooled.trust.values()] == [k < bad for k in range(5)]
     # The model is near that of the others alone, and their weights keep the sum of the rows.
     model = sf.pool_and_train(heavy, SCHEMA, config, trusted=TRUSTED)
     honest = {name: release for name, release in releases.items() if int(name[1:]) >= bad}
@@ -200,7 +200,7 @@ def test_bad_clients_hardly_count(attack, bad):
 def test_honest_clients_count_and_move_the_model_little():
     releases, config = surrogates(bad=0), sf.ServerConfig(rho=1.0, penalty="selection_rate")
     pooled = make_pool(releases, SCHEMA, config, trusted=TRUSTED)
-    assert min(pooled.trust.values()) > LITTLE
+    assert min(pooled.trust.values()) > MIN_TRUST
     test = {"test": make_table(4000, seed=5)}
     found = [
         sf.evaluate(sf.pool_and_train(releases, SCHEMA, config, trusted=trusted), test).overall
@@ -216,7 +216,7 @@ def test_a_fair_release_of_reversed_labels_hardly_counts(quick):
     tables[0] = reversed_labels(tables[0])
     releases = {f"c{k}": sf.distill_table(t, SCHEMA, config).release for k, t in enumerate(tables)}
     pooled = make_pool(releases, SCHEMA, trusted=TRUSTED)
-    assert [weight < LITTLE for weight in pooled.trust.values()] == [True, False, False, False]
+    assert [weight < MIN_TRUST for weight in pooled.trust.values()] == [True, False, False, False]
     thetas = [
         np.array(sf.pool_and_train(each, SCHEMA, trusted=trusted).theta)
         for each, trusted in [
@@ -253,7 +253,7 @@ def test_of_several_attributes_each_has_its_groups_and_exchanged_ones_show():
     }
     server = sf.ServerConfig(rho=1.0, penalty="selection_rate", groups_by=("town", "home"))
     pooled = make_pool(releases, schema, server, trusted=parts[4])
-    assert [weight < LITTLE for weight in pooled.trust.values()] == [True, False, False, False]
+    assert [weight < MIN_TRUST for weight in pooled.trust.values()] == [True, False, False, False]
     without = parts[4][parts[4].home != "other"]
     with pytest.raises(sf.InputError, match="no row of home=other and paid=no"):
         make_pool(releases, schema, server, trusted=without)
@@ -283,7 +283,7 @@ def test_files_say_what_counts(tmp_path):
     found = json.loads((tmp_path / "server" / "metrics.json").read_text())
     weights = {name: one["weight"] for name, one in found["influence"]["releases"].items()}
     assert weights == {n: one.weight for n, one in served.influences.releases.items()}
-    assert [weight < LITTLE for weight in weights.values()] == [True, True, False]
+    assert [weight < MIN_TRUST for weight in weights.values()] == [True, True, False]
     assert served.warnings[0].startswith(f"c0 ({weights['c0']:.2g}), c1 (")
     assert "counts for less than 0.1 rows" in served.warnings[0]
     # Records have the weights, and the table a column.

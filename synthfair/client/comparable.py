@@ -13,13 +13,26 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
+    from synthfair.config.server_settings import ServerConfig
     from synthfair.data.batches import RealRows
 
 
 def check_rows(
-    real: Encoded | RealRows, schema: Schema, config: DistillConfig, *, source: str
+    real: Encoded | RealRows,
+    schema: Schema,
+    config: DistillConfig | ServerConfig,
+    *,
+    source: str,
+    remedy: str = "merge small groups",
 ) -> None:
-    """Refuses tables in which groups cannot be compared.
+    """Refuse a table in which groups cannot be compared.
+
+    Args:
+        real: its rows.
+        schema: of the rows.
+        config: says which notion, penalty and attributes compare groups.
+        source: of the rows, for messages.
+        remedy: what to do, for messages.
 
     Raises:
         InputError: fewer rows than groups; only one label; or, among the rows that the fairness
@@ -27,23 +40,17 @@ def check_rows(
             the selection rate.
     """
     asked = config.groups_by or (schema.sensitive_name,)
-    remedy = "A surrogate (release = surrogate) takes a client of one label, or one group"
-    if config.epsilon is not None:
-        remedy = (
-            f"These are private records: k_min = {config.k_min}, or the noise of epsilon ="
-            f" {config.epsilon:g}, may hide the others; with other values they are bought anew"
-        )
     schema.groupings_by(asked)
     for by in asked:
         if len(real.y) < (n_groups := len(schema.groups_of(by))):
             raise InputError(
                 f"{source}: {len(real.y)} rows are fewer than the {n_groups} groups of"
-                f" {by!r}; merge small groups (in the schema, by 'unlisted')"
+                f" {by!r}; {remedy}"
             )
     if len(np.unique(real.y)) < 2:
         only = schema.decisions[int(real.y[0] > 0)]
         raise InputError(
-            f"{source}: column {schema.label!r} holds only {only!r}; needs both labels. {remedy}"
+            f"{source}: column {schema.label!r} holds only {only!r}; needs both labels; {remedy}"
         )
     negative, positive = (f"rows with {schema.label}={value}" for value in schema.decisions)
     compared = {
@@ -60,7 +67,6 @@ def check_rows(
             raise InputError(
                 f"{source}: column {by!r}, among {name}, holds only"
                 f" {[groups[g] for g in present]}; {config.notion} by {config.penalty} needs"
-                f" {needed} of {list(groups)}. {remedy}; or merge small groups (in the schema, by"
-                " 'unlisted')"
+                f" {needed} of {list(groups)}; {remedy}"
                 + (", or compare by each attribute (groups_by)" * (len(schema.attributes) > 1))
             )

@@ -52,7 +52,7 @@ class FairTask:
         model: another than the linear model with the logistic loss.
         penalty: another than that of the settings.
         noise: where its bytes come from; other than the system's, it protects nothing.
-        private: with an epsilon, the surrogate whose records take the place of the rows.
+        buyer: with an epsilon, the task that buys private records, which take the place of rows.
     """
 
     schema: Schema
@@ -60,20 +60,20 @@ class FairTask:
     model: Model | None = None
     penalty: Penalty | None = None
     noise: RandomBytes = field(default=system_entropy)
-    private: SurrogateTask | None = field(default=None, init=False)
+    buyer: SurrogateTask | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Works out what is guaranteed."""
         if self.config.epsilon is not None:
             from synthfair.client.surrogate_task import SurrogateTask  # SciPy takes a while
 
-            private = SurrogateTask(self.schema, self.config.records, self.noise)
-            object.__setattr__(self, "private", private)
+            surrogate = SurrogateTask(self.schema, self.config.records, self.noise)
+            object.__setattr__(self, "buyer", surrogate)
 
     @property
     def guarantee(self) -> Guarantee | None:
         """The guarantee of the release, known before a row is read; None where it has none."""
-        return self.private and self.private.guarantee
+        return self.buyer and self.buyer.guarantee
 
     # At the site, with its rows
 
@@ -83,8 +83,8 @@ class FairTask:
         Raises:
             InputError: the file cannot be read, has no rows, or does not fit the schema.
         """
-        if self.private:
-            return self.private.read(data, clipping)
+        if self.buyer:
+            return self.buyer.read(data, clipping)
         parts = [*from_files(data, self.schema, clipping=clipping).read()]
         rows = Encoded(*map(np.concatenate, zip(*parts, strict=True)))
         require_rows(len(rows.y), source=str(data))
@@ -99,7 +99,7 @@ class FairTask:
         Raises:
             InputError: with an epsilon, rows have weights, or are encoded otherwise.
         """
-        if self.private is None:
+        if self.buyer is None:
             return rows if isinstance(rows, RealRows) else self._gathered(rows)
         if isinstance(rows, RealRows):
             if rows.weight is not None:
@@ -118,9 +118,9 @@ class FairTask:
         Guarantee: (epsilon, delta)-differential privacy, as :attr:`guarantee` states. Unit: one
         row. Neighbouring relation: ``config.relation``.
         """
-        if self.private:
+        if self.buyer:
             run.on_stage("measuring")
-            return self.private.measure(cast(Batches, real), Run(run.source))
+            return self.buyer.measure(cast(Batches, real), Run(run.source))
         return cast(RealRows, real)
 
     # From the rows, or from private records, to the release
@@ -145,7 +145,17 @@ class FairTask:
         config, schema = self.config, self.schema
         if not isinstance(measured, RealRows):
             measured = self._gathered(measured.rows(schema), measured.weight)
-        check_rows(measured, schema, config, source=source)
+        remedy = (
+            "merge small groups (in the schema, by 'unlisted'), or make a surrogate (release ="
+            " surrogate), which a client of one label or one group can make"
+        )
+        if config.epsilon is not None:
+            remedy = (
+                f"these are private records: k_min = {config.k_min}, or the noise of epsilon ="
+                f" {config.epsilon:g}, may hide the others; with other values they are bought anew."
+                " A surrogate of them (release = surrogate) is paid for"
+            )
+        check_rows(measured, schema, config, source=source, remedy=remedy)
         return make_problem(
             measured,
             config,

@@ -144,7 +144,7 @@ def distill_file(
             ledger.require_next(booking)
             measured = task.measure(rows.real, run)
             answer = task.answer(measured, run)
-            if task.private is None:
+            if task.buyer is None:
                 from synthfair.client.fair_task import check_copies
 
                 check_copies(answer.release, rows.real, source=str(output))
@@ -169,7 +169,7 @@ def _bought(
         return content.getvalue()
 
     store = AnswerStore(ledger.path.parent, ".records", f"{ledger.path.name}.", 16, ledger)
-    asked = cast("SurrogateTask", task.private).purchase(rows.sha256)
+    asked = cast("SurrogateTask", task.buyer).purchase(rows.sha256)
     room = 8 * most_numbers(task.schema) + OVERHEAD
     with store.buy(asked, booking, packed, room=room) as file:
         content = io.BytesIO(file.read())

@@ -66,7 +66,7 @@ class SurrogateTask:
             object.__setattr__(self, "guarantee", make_guarantee(self.config, self.schema))
 
     @property
-    def private(self) -> SurrogateTask:
+    def buyer(self) -> SurrogateTask:
         """The task itself, as a fair one's has it."""
         return self
 

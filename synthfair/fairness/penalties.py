@@ -159,7 +159,7 @@ class SumPenalty:
         return 0.5 * (self.gaps(scores, rows) ** 2).sum()
 
 
-def sum_gaps(penalty: SumPenalty, shares: np.ndarray, sums: np.ndarray) -> np.ndarray:
+def sum_gaps(penalty: SumPenalty, shares: Array, sums: Array) -> Array:
     """Return the gaps [..., C, m] of sums [..., K, G, m] by stratum and group, of weighted rows.
 
     Args:
@@ -167,11 +167,12 @@ def sum_gaps(penalty: SumPenalty, shares: np.ndarray, sums: np.ndarray) -> np.nd
         shares: [..., K, G] sums of the weights.
         sums: [..., K, G, m] of m terms, or derivatives of terms.
     """
+    xp = sums.__array_namespace__()
     with np.errstate(divide="ignore", invalid="ignore"):
         total = shares.sum(axis=-1, keepdims=True)
-        means = np.moveaxis(sums, -1, 0) / total
-        gaps = penalty.compare(means, np.broadcast_to(shares / total, means.shape))
-    return np.moveaxis(gaps.reshape(*gaps.shape[:-2], -1), 0, -1)
+        means = xp.moveaxis(sums, -1, 0) / total
+        gaps = penalty.compare(means, xp.broadcast_to(shares / total, means.shape))
+    return xp.moveaxis(gaps.reshape(*gaps.shape[:-2], -1), 0, -1)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.fairness.penalties import Array, CovariancePenalty, SumPenalty, strata
+from synthfair.fairness.penalties import Array, CovariancePenalty, SumPenalty, strata, sum_gaps
 from synthfair.federated.single_rows import RowWeights
 from synthfair.federated.user_rows import UserRows
 from synthfair.surrogate.objective import Price
@@ -131,29 +131,26 @@ def derivatives(problem: Problem, theta: Array, sums: Sums) -> tuple[Array, Arra
     The sums are those of a single candidate, without the axis C.
     """
     xp, p, (penalty, price, c) = theta.__array_namespace__(), len(theta), problem
-    by_group = sums.rows[1:].reshape(-1, penalty.n_groups)
-    of_stratum = by_group.sum(axis=1, keepdims=True)
+    shares = sums.rows[1:].reshape(-1, penalty.n_groups)
 
     def gaps(terms: Array) -> Array:
-        """[..., K G'] linear combinations of the sums of terms [..., K G]."""
-        means = terms.reshape(*terms.shape[:-1], -1, penalty.n_groups) / of_stratum
-        compared = penalty.compare(means, by_group / of_stratum)
-        return compared.reshape(*compared.shape[:-2], -1)
+        """Return the gaps [C, m] of sums [K G, m]."""
+        return sum_gaps(penalty, shares, terms.reshape(*shares.shape, -1))
 
-    n, (loss, *terms), (pull, *slopes) = sums.rows[0], sums.values, sums.gradients
-    gap, slope = gaps(xp.stack(terms)), gaps(xp.stack(slopes).T)
+    n, loss, pull = sums.rows[0], sums.values[0], sums.gradients[0]
+    gap, slope = gaps(sums.values[1:])[:, 0], gaps(sums.gradients[1:])
     charged = xp.sign(gap) * xp.maximum(xp.abs(gap) - price.free, 0.0)
-    slope_charged = slope * ((charged != 0) | (price.free == 0))
+    bends = slope * ((charged != 0) | (price.free == 0))[:, None]
     upper = sums.curvatures[0] / n
     if len(sums.curvatures) > 1:
-        upper = upper + price.rho * gaps(sums.curvatures[1:].T) @ charged
+        upper = upper + price.rho * charged @ gaps(sums.curvatures[1:])
     position = np.zeros((p, p), int)  # of each entry among the upper half's
     position[np.triu_indices(p)] = np.arange(p * (p + 1) // 2)
     ridge = np.append(np.ones(p - 1), 0.0) / (c * n)
     objective = loss / n + price.rho / 2 * charged @ charged + theta @ (ridge * theta) / 2
-    gradient = pull / n + price.rho * slope @ charged + ridge * theta
+    gradient = pull / n + price.rho * charged @ slope + ridge * theta
     hessian = upper[np.maximum(position, position.T)] + ridge * np.eye(p)
-    return objective, gradient, hessian + price.rho * slope_charged @ slope_charged.T
+    return objective, gradient, hessian + price.rho * bends.T @ bends
 
 
 def next_state(problem: Problem, state: ExchangeState, total: Sums) -> tuple[ExchangeState, Array]:

@@ -157,10 +157,10 @@ def influence_table(
 
 def influence_summary(influences: Influences) -> Table | str:
     """One line where nothing is wrong with any release; else the table."""
-    from synthfair.server.trust import LITTLE  # loads JAX
+    from synthfair.server.trust import MIN_TRUST  # loads JAX
 
     releases = influences.releases
-    if any(one.outlier or one.alone or one.weight < LITTLE for one in releases.values()):
+    if any(one.outlier or one.alone or one.weight < MIN_TRUST for one in releases.values()):
         return influence_table(influences)
     name = max(releases, key=lambda name: releases[name].scores)
     none = "" if math.isnan(influences.outliers_above) else "No release stands out. "

@@ -34,8 +34,8 @@ from synthfair.fairness.penalties import Penalty
 from synthfair.model import LinearModel
 from synthfair.release.format import Release
 from synthfair.run_files import Influence, Influences
-from synthfair.server.pooling import Pool, make_pool
-from synthfair.server.trust import LITTLE
+from synthfair.server.pooling import Pool, make_pool, train_pool
+from synthfair.server.trust import MIN_TRUST
 from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.objective import Price
 from synthfair.trained import TrainedModel
@@ -54,7 +54,6 @@ def measure_influence(
     tables: Mapping[str, pd.DataFrame | Encoded],
     *,
     config: ServerConfig | None = None,
-    price: Price | None = None,
     model: LinearModel | None = None,
     penalty: Penalty | None = None,
     trusted: pd.DataFrame | Encoded | None = None,
@@ -66,9 +65,7 @@ def measure_influence(
         trained: by :func:`synthfair.pool_and_train`, on these releases.
         tables: test tables, by name; without any, the change of SPD is of surrogates on the rows of
             the others, by their weights, and of fair releases not-a-number.
-        config: as given to :func:`synthfair.pool_and_train`.
-        price: of a gap, that it was trained with, of surrogates; by the settings' rho if not given,
-            unless they ask for a search.
+        config: as given to :func:`synthfair.pool_and_train`; a search for a gap is made again.
         model: as given to :func:`synthfair.pool_and_train`.
         penalty: as given to :func:`synthfair.pool_and_train`.
         trusted: as given to :func:`synthfair.pool_and_train`.
@@ -77,12 +74,12 @@ def measure_influence(
         By the same names; none for a single release, which nothing can be compared with.
 
     Raises:
-        InputError: no release, a table that does not fit the schema, or no price after a search.
+        InputError: no release, or a table that does not fit the schema.
     """
     pooled = make_pool(releases, trained.schema_, config, penalty=penalty, trusted=trusted)
-    if price is None and config is not None and config.searches:
-        raise InputError("price: must be given, as it was searched for")
-    return influence_in(pooled, trained, tables, price=price, model=model)
+    searched = config is not None and config.searches
+    point = train_pool(pooled, trained.schema_, model=model)[1] if searched else None
+    return influence_in(pooled, trained, tables, price=point and point.price, model=model)
 
 
 def influence_in(
@@ -249,7 +246,7 @@ def _alone(pooled: Pool, weight: np.ndarray, schema: Schema) -> np.ndarray:
         s = np.array(schema.groupings[attribute])[np.asarray(pooled.rows.s)]
         pair = 2 * s + (np.asarray(pooled.rows.y) > 0)
         has = [
-            np.unique(pair[part][(weight[part] > 0) & (pooled.trust.get(name, 1.0) >= LITTLE)])
+            np.unique(pair[part][(weight[part] > 0) & (pooled.trust.get(name, 1.0) >= MIN_TRUST)])
             for name, part in pooled.parts.items()
         ]
         owners = np.bincount(np.concatenate(has))

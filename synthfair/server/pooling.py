@@ -35,7 +35,7 @@ from synthfair.release.format import HasRelease, Release, name_of
 from synthfair.release.keys import Keys
 from synthfair.release.reading import MAX_CELLS, fitted, read_release, require_fit
 from synthfair.server.small_cells import filled
-from synthfair.server.trust import LITTLE, learn_weights
+from synthfair.server.trust import MIN_TRUST, learn_weights
 from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.objective import FrontierPoint, ridge_of
 from synthfair.surrogate.weighted_table import WeightedTable
@@ -44,7 +44,7 @@ from synthfair.trained import TrainedModel, input_names
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synthfair.surrogate.own import OwnProblem
+    from synthfair.surrogate.custom import CustomProblem
 
 Releases = Mapping[str, Any] | Sequence[Release | HasRelease] | Sequence[str | PathLike[str]]
 """Releases, by name or in a list: themselves, what :func:`synthfair.distill_table` returned, or
@@ -234,7 +234,7 @@ class Pool(NamedTuple):
     is_known: np.ndarray | None = None
     group_input: bool = False
 
-    def problem(self, model: LinearModel | None = None) -> GlobalProblem | OwnProblem:
+    def problem(self, model: LinearModel | None = None) -> GlobalProblem | CustomProblem:
         """Return what is solved, with the loss of a model.
 
         Rows that are not compared are of a group of their own.
@@ -259,9 +259,9 @@ class Pool(NamedTuple):
         linear = model is None or model == LinearModel()
         if linear and (self.penalty is None or isinstance(self.penalty, SumPenalty)):
             return problem
-        from synthfair.surrogate.own import OwnProblem  # loads JAX
+        from synthfair.surrogate.custom import CustomProblem  # loads JAX
 
-        return OwnProblem(problem, model or LinearModel(), self.penalty)
+        return CustomProblem(problem, model or LinearModel(), self.penalty)
 
     @property
     def weight(self) -> np.ndarray:
@@ -461,7 +461,7 @@ def _weighted(
     weight = trust[pooled.owner] * pooled.weight
     by_name = dict(zip(pooled.parts, trust.tolist(), strict=True))
     # Each client that is compared by itself counts alike there: not those that hardly count here.
-    compared = tuple(name for name in pooled.compared if by_name[name] >= LITTLE)
+    compared = tuple(name for name in pooled.compared if by_name[name] >= MIN_TRUST)
     if pooled.compared and not compared:
         raise InputError("max_client_gap: no client that could be compared is trusted")
     rows = pooled.rows._replace(weight=weight)  # type: ignore[arg-type]

@@ -52,7 +52,7 @@ from synthfair.server.pooling import (
     signer,
     train_pool,
 )
-from synthfair.server.trust import LITTLE
+from synthfair.server.trust import MIN_TRUST
 from synthfair.surrogate.objective import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
 
@@ -287,14 +287,14 @@ def _without_penalty(
 def _hardly_count(pooled: Pool, names: Sequence[str]) -> tuple[str, ...]:
     """Says which releases hardly count, given trusted rows."""
     weights = zip(names, pooled.trust.values(), strict=False)  # none without trusted rows
-    if not (few := [f"{name} ({weight:.2g})" for name, weight in weights if weight < LITTLE]):
+    if not (few := [f"{name} ({weight:.2g})" for name, weight in weights if weight < MIN_TRUST]):
         return ()
     more = f" and {len(few) - 5} more" if len(few) > 5 else ""
     return (
-        f"{', '.join(few[:5])}{more}: a row counts for less than {LITTLE:g} rows, as the model does"
-        " better on the trusted rows without. Ask the sites whether groups, labels and units are"
-        " right; their people may also be others than those of the trusted rows, or their pairs of"
-        " group and label be made up (`inspect` says so)",
+        f"{', '.join(few[:5])}{more}: a row counts for less than {MIN_TRUST:g} rows, as the model"
+        " does better on the trusted rows without. Ask the sites whether groups, labels and units"
+        " are right; their people may also be others than those of the trusted rows, or their"
+        " pairs of group and label be made up (`inspect` says so)",
     )
 
 
@@ -344,7 +344,7 @@ def _surrogate_warnings(
             "the training without a penalty, which says what fairness costs, did not converge;"
             f" gradient norm {free.gradient_norm:.1e}"
         )
-    trusted = [name for name in pooled.parts if pooled.trust.get(name, 1.0) >= LITTLE]
+    trusted = [name for name in pooled.parts if pooled.trust.get(name, 1.0) >= MIN_TRUST]
     few = [n for n in trusted if n not in pooled.compared and n not in pooled.unpaired]
     if few and config.max_client_gap is not None:
         found.append(

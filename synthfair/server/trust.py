@@ -5,13 +5,13 @@ model. With m rows of its own, too few to train on, a server learns how much eac
 counts, by a bilevel problem:
 
     min over alpha   F(theta(w)) + sum_k w_k F(theta_k) + mu sum_k w_k log(w_k / share_k)
-    w = softmax(alpha),   mu = PULL/m + n/N
+    w = softmax(alpha),   mu = PRIOR_WEIGHT/m + n/N
     theta(w) = argmin over theta   sum_k w_k loss(theta; release k) + lambda/(2 n^2) ||theta||^2
 
 It is the distillation's problem with weights in place of synthetic features: the derivative of
 theta(w) takes one solve with the Hessian of the inner problem, and L-BFGS moves alpha. F is the
 mean loss on the trusted rows; theta_k is the model of release k alone; share_k is the release's
-share of all rows, where the search starts, and at most that of MOST_MEDIANS medians: who claims
+share of all rows, where the search starts, and at most that of MAX_MEDIANS medians: who claims
 more is not pulled towards it; N is the mean number of rows of a release.
 
 The first term asks whether the releases do well together. The second asks it of each by itself, as
@@ -47,17 +47,17 @@ from synthfair.fairness.penalties import Grouping
 from synthfair.surrogate.fair import SEARCH_ROWS, GlobalProblem
 from synthfair.surrogate.objective import Price
 
-PULL = 6.0
-"""Of the weights towards the shares of rows; chosen on simulated federations of honest clients."""
+PRIOR_WEIGHT = 6.0
+"""Weight of the prior, the releases' shares of rows; chosen on simulated honest federations."""
 
-MOST_MEDIANS = 3.0
-"""Medians of the releases' shares that a share may be, where weights are pulled towards it."""
+MAX_MEDIANS = 3.0
+"""The largest share in the prior, in medians of the releases' shares."""
 
-MOST_STEPS = 50
-"""Of L-BFGS."""
+MAX_STEPS = 50
+"""The largest number of steps of L-BFGS."""
 
-LITTLE = 0.1
-"""A release whose rows count less is named: of honest clients few fall so low by chance."""
+MIN_TRUST = 0.1
+"""The count of a row below which its release is named: few honest clients fall so low by chance."""
 
 FREE = Price(0.0)
 """Releases are weighed without a penalty on their own rows."""
@@ -129,8 +129,8 @@ def learn_weights(
             f"{[*parts][int(np.argmin(finite))]}: a model of its rows alone diverges; leave the"
             " release out"
         )
-    mu = PULL / len(trusted.y) + len(thetas[0]) * k / problem.weight.sum()
-    target = np.minimum(shares, MOST_MEDIANS * np.median(shares))
+    mu = PRIOR_WEIGHT / len(trusted.y) + len(thetas[0]) * k / problem.weight.sum()
+    target = np.minimum(shares, MAX_MEDIANS * np.median(shares))
     target /= target.sum()
 
     def objective(alpha: np.ndarray) -> tuple[float, np.ndarray]:
@@ -149,7 +149,7 @@ def learn_weights(
             value, by_w = value + weight * part, by_w - weight * np.bincount(owner, by_row, k)
         return float(value), w * (by_w - w @ by_w)
 
-    options = {"maxiter": MOST_STEPS, "ftol": 1e-9}
+    options = {"maxiter": MAX_STEPS, "ftol": 1e-9}
     end = minimize(objective, np.log(target), jac=True, method="L-BFGS-B", options=options)
     return softmax(end.x) / shares
 

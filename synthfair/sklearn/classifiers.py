@@ -132,22 +132,22 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             sensitive_features = x[sensitive_features]
         fitted = read_arrays(self, self._inputs(x), y, sensitive_features, sample_weight)
         codebook, schema, rows = fitted.codebook, fitted.codebook.schema, fitted.rows
-        config, n_groups = self._distillation(fairness), len(schema.groups)
+        n_groups = len(schema.groups)
         table, by = WeightedTable(*rows, fitted.weight), ()
         if not free and len(schema.attributes) > 1:
             by, _ = compared_groupings(table, schema, fairness)
         elif not free:
-            check_rows(rows, schema, config, source="X")
+            check_rows(rows, schema, fairness, source="X")
         a = np.column_stack([rows.x, np.ones(len(rows.y))])
         ridge = ridge_of(fairness.C, fitted.weight.sum(), a.shape[1], intercept=True)
         penalty = named_penalty(
-            config.penalty, fairness.notion, fairness.temperature, n_groups=n_groups, by=by
+            fairness.penalty, fairness.notion, fairness.temperature, n_groups=n_groups, by=by
         )
         problem: Any = GlobalProblem(a, rows.s, rows.y, fitted.weight, penalty, ridge)
         if self._own_penalty:
-            from synthfair.surrogate.own import OwnProblem  # loads JAX
+            from synthfair.surrogate.custom import CustomProblem  # loads JAX
 
-            problem = OwnProblem(problem, LinearModel(), self._own_penalty)
+            problem = CustomProblem(problem, LinearModel(), self._own_penalty)
         most = fairness.max_gap
         point = problem.solve(0.0 if free else fairness.rho) if most is None else problem.meet(most)
         self.model_ = trained_model(point, schema, intercept=True)

@@ -12,9 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from synthfair.client.from_table import distill_table
+from synthfair.config.client_settings import DistillConfig
 from synthfair.errors import InputError
 from synthfair.sklearn.codebook import read_arrays
-from synthfair.sklearn.keywords import FairEstimator, as_pandas, warn
+from synthfair.sklearn.keywords import SHARED, FairEstimator, as_pandas, warn
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -117,13 +118,16 @@ class Distiller(FairEstimator):
             raise InputError(
                 "sensitive_features: None; rows are made fair between groups: give them"
             )
-        config = self._distillation(
-            self._fairness(),
-            n_synthetic=self.n_synthetic,
-            lambda_theta=self.lambda_theta,
-            steps=self.steps,
-            seed=int(check_random_state(self.random_state).randint(2**31)),
-        )
+        fairness = self._fairness()
+        settings = {
+            **{name: getattr(fairness, name) for name in SHARED},
+            "rho_o": fairness.rho,
+            "n_synthetic": self.n_synthetic,
+            "lambda_theta": self.lambda_theta,
+            "steps": self.steps,
+            "seed": int(check_random_state(self.random_state).randint(2**31)),
+        }
+        config = self._checked(DistillConfig, settings)
         table = as_pandas(X)
         fitted = read_arrays(self, table, y, sensitive_features, sample_weight)
         codebook = fitted.codebook

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 
-from synthfair.config.client_settings import DistillConfig
 from synthfair.config.rules import Notion, PenaltyName
 from synthfair.config.server_settings import ServerConfig
 from synthfair.data.encode import in_pandas
@@ -29,7 +28,8 @@ Categories = Mapping[Any, Any]
 GROUP = "sensitive_features"
 """Column of the sensitive features in the schema."""
 
-_SHARED = "max_gap", "penalty", "notion", "temperature", "groups_by"
+SHARED = "max_gap", "penalty", "notion", "temperature", "groups_by"
+"""Settings of fairness that a server and a client have alike."""
 
 _Config = TypeVar("_Config", bound=BaseModel)
 
@@ -55,7 +55,7 @@ class FairEstimator(BaseEstimator):
 
     def _fairness(self) -> ServerConfig:
         """What is asked of a model. Raises InputError: a setting is not allowed."""
-        given = {name: getattr(self, name) for name in _SHARED}
+        given = {name: getattr(self, name) for name in SHARED}
         if self.groups_by is not None:
             if isinstance(self.groups_by, str):
                 raise InputError(f"groups_by = {self.groups_by!r}: must be a list of columns")
@@ -64,8 +64,8 @@ class FairEstimator(BaseEstimator):
             )
         if self.max_gap is None:
             given["rho"] = self.rho
-        if hasattr(self, "C"):
-            given["C"] = vars(self)["C"]
+        if "C" in self.get_params():
+            given |= {"C": self.get_params()["C"]}
         if self.penalty is None or self._own_penalty:
             del given["penalty"]
         if self._own_penalty and self.groups_by is not None:
@@ -76,11 +76,6 @@ class FairEstimator(BaseEstimator):
     def _own_penalty(self) -> Penalty | None:
         """The penalty, where it is a function."""
         return self.penalty if callable(self.penalty) else None
-
-    def _distillation(self, fairness: ServerConfig, **own: Any) -> DistillConfig:
-        """A client's distillation under it. Raises InputError: a setting is not allowed."""
-        shared = {name: getattr(fairness, name) for name in _SHARED}
-        return self._checked(DistillConfig, {**shared, "rho_o": fairness.rho, **own})
 
     def _checked(self, kind: type[_Config], settings: dict[str, Any]) -> _Config:
         try:

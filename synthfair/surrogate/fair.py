@@ -25,19 +25,23 @@ PATH = (0.0, *(0.1 * 4.0**k for k in range(11)))
 WEIGHTS = (0.0, *np.geomspace(0.1, 1e5, 37).tolist())
 """Values of rho of a frontier."""
 
-SPARE, SURE = 0.02, 1.2
-"""Share of a wanted gap that the search may leave; and how many times the limit the gap of a part
-of the rows is, at least, where no model of all rows without a penalty is looked for."""
+GAP_TOLERANCE = 0.02
+"""Share of a wanted gap by which a model may be fairer than asked for a search to end."""
 
-STEEP, MOST_TRIES, MAX_STARTS = 100.0, 12, 2
-"""Least weight of what is beyond a wanted gap, most models of a search, and most starts of one."""
+CLEAR_RATIO = 1.2
+"""Ratio of the gap of a part of the rows to the limit above which that part alone shows that a
+model without a penalty does not meet the limit."""
+
+MIN_RHO, MAX_TRIES, MAX_STARTS = 100.0, 12, 2
+"""Of a search: the least weight of what is beyond the wanted gap, and the largest numbers of models
+and of starts."""
 
 COVARIANCE = (10.0, 100.0, 1000.0)
 """Weights of the covariance whose solutions are starts of a penalty that is not convex."""
 
-TOLERANCE, ROUGH = 1e-12, 1e-6
-"""Decrement g'H^-1 g, twice what the objective is above the optimum, at which Newton's method ends;
-and where starts are compared."""
+TOLERANCE, START_TOLERANCE = 1e-12, 1e-6
+"""Decrements g'H^-1 g, about twice what the objective is above the optimum, at which Newton's
+method ends: for the result, and for starts that are compared."""
 
 PRECISION = 1e-4
 """Norm of the gradient, in coordinates in which the Hessian is about the identity, at which L-BFGS
@@ -115,7 +119,7 @@ class GlobalProblem(FairObjective):
         covariance = self.changed(penalty=CovariancePenalty(own.n_groups, own.notion, own.by))
         ends = [self.zero]
         for rho in COVARIANCE:
-            ends.append(covariance.newton(ends[-1], Price(rho), ROUGH).theta)
+            ends.append(covariance.newton(ends[-1], Price(rho), START_TOLERANCE).theta)
         return ends[1:]
 
     def near(self, theta: np.ndarray, price: Price) -> FrontierPoint:
@@ -123,7 +127,7 @@ class GlobalProblem(FairObjective):
         part = self.part_of_rows
         if part is self:
             return self.newton(theta, price, 1e-9)
-        return self.polish(part.newton(theta, price, ROUGH), part)
+        return self.polish(part.newton(theta, price, START_TOLERANCE), part)
 
     def finish(self, near: FrontierPoint) -> FrontierPoint:
         """Return the optimum near that of a part of the rows, to all digits."""
@@ -169,13 +173,13 @@ class GlobalProblem(FairObjective):
         rho. Of many rows, a part decides between the starts.
         """
         few, price = self.part(START_ROWS), Price(float(rho))
-        starts = [few.newton(few.zero, Price(0.0), ROUGH).theta]
+        starts = [few.newton(few.zero, Price(0.0), START_TOLERANCE).theta]
         if rho > 0 and not self.penalty.convex:
             for weight in (weight for weight in PATH if 0 < weight < rho):
-                starts[0] = few.newton(starts[0], Price(weight), ROUGH).theta
-            steep = few.newton(few.fair_by_covariance[-1], Price(16.0 * rho), ROUGH)
+                starts[0] = few.newton(starts[0], Price(weight), START_TOLERANCE).theta
+            steep = few.newton(few.fair_by_covariance[-1], Price(16.0 * rho), START_TOLERANCE)
             starts += [few.zero, *few.fair_by_covariance, steep.theta]
-        ends = [few.newton(start, price, ROUGH) for start in starts]
+        ends = [few.newton(start, price, START_TOLERANCE) for start in starts]
         return self.finish(min(ends, key=lambda end: end.objective))
 
     def meet(self, max_gap: float | None, max_client_gap: float | None = None) -> FrontierPoint:
@@ -188,18 +192,19 @@ class GlobalProblem(FairObjective):
         """
         limits = np.array([np.inf if most is None else most for most in (max_gap, max_client_gap)])
         few, more = self.part(START_ROWS), self.part(SEARCH_ROWS)
-        start = few.newton(few.zero, Price(0.0), ROUGH)
+        start = few.newton(few.zero, Price(0.0), START_TOLERANCE)
         free = more.newton(start.theta, Price(0.0))
-        if _excess(free, limits) <= SURE and _excess(free := self.finish(free), limits) <= 1:
+        if _excess(free, limits) <= CLEAR_RATIO and _excess(free := self.finish(free), limits) <= 1:
             return free
-        rho = max(STEEP, 10 / limits.min())
+        rho = max(MIN_RHO, 10 / limits.min())
         tried: list[FrontierPoint] = []
         for aim in (limits, limits / 2):
             price = Price(rho, *aim.tolist())
             firsts = [
-                few.newton(theta, price, ROUGH) for theta in (start.theta, *few.fair_by_covariance)
+                few.newton(theta, price, START_TOLERANCE)
+                for theta in (start.theta, *few.fair_by_covariance)
             ]
-            distinct = {round(first.objective / ROUGH): first.theta for first in firsts}
+            distinct = {round(first.objective / START_TOLERANCE): first.theta for first in firsts}
             ends: list[FrontierPoint] = []
             for _, theta in sorted(distinct.items())[:MAX_STARTS]:
                 ends += _search(few, theta, aim, rho)
@@ -208,7 +213,7 @@ class GlobalProblem(FairObjective):
                     best = _best(ends, limits)
                     ends = _search(stage, best.theta, aim, rho, best.price)
             tried += ends
-            if any(1 - SPARE <= _excess(end, limits) <= 1 for end in tried):
+            if any(1 - GAP_TOLERANCE <= _excess(end, limits) <= 1 for end in tried):
                 break
         return _best(tried, limits)
 
@@ -229,7 +234,7 @@ def _search(
     t = 1.0 if price is None else _share(price, limits)
     low: tuple[float, float, FrontierPoint] | None = None
     high, tries = low, []
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_TRIES):
         widths = t * np.minimum(limits, 1e9)
         near = problem.near(theta, Price(rho, *widths.tolist()))
         tries.append(near)
@@ -238,17 +243,17 @@ def _search(
             e = -e  # beyond the limit on the other side: t is too small
         low, high = ((t, e, near), high) if e <= 1 else (low, (t, e, near))
         if (
-            1 - SPARE <= e <= 1
+            1 - GAP_TOLERANCE <= e <= 1
             or (e > 1 and t == 0)
-            or (low and high and abs(high[0] - low[0]) < SPARE / 4)
+            or (low and high and abs(high[0] - low[0]) < GAP_TOLERANCE / 4)
         ):
             break
         if low and high:
-            share = np.clip((1 - SPARE / 2 - low[1]) / (high[1] - low[1]), 0.1, 0.9)
+            share = np.clip((1 - GAP_TOLERANCE / 2 - low[1]) / (high[1] - low[1]), 0.1, 0.9)
             t = low[0] + share * (high[0] - low[0])
             theta = min(low, high, key=lambda end: abs(end[1] - 1))[2].theta
         else:
-            t, theta = max(0.0, t + 1.2 * (1 - SPARE / 2 - e)), near.theta
+            t, theta = max(0.0, t + 1.2 * (1 - GAP_TOLERANCE / 2 - e)), near.theta
     return tries
 
 

@@ -32,15 +32,14 @@ from synthfair.fairness.penalties import (
     sum_gaps,
 )
 
-SPARSE = 0.3
+MAX_DENSITY = 0.3
 """Share of nonzero inputs below which they are kept sparse."""
 
 BLOCK_ROWS, MAX_PRODUCTS = 4096, 3e7
-"""Rows of a dense Gram matrix at a time, and most products of a sparse one that are kept."""
+"""Rows of a dense Gram matrix at a time, and the largest number of products of a sparse one."""
 
-
-SLIGHT = 1e-4
-"""Share of an owner's weight by which a derivative in it is taken."""
+WEIGHT_STEP = 1e-4
+"""Step of a finite difference in an owner's weight, as a share of it."""
 
 
 class Price(NamedTuple):
@@ -124,7 +123,7 @@ class FairObjective:
             return sp.csr_matrix(self.a, dtype=float)
         a = np.ascontiguousarray(self.a, dtype=float)
         some = a[:: max(1, len(a) // 2000)]
-        return a if np.count_nonzero(some) > SPARSE * some.size else sp.csr_matrix(a)
+        return a if np.count_nonzero(some) > MAX_DENSITY * some.size else sp.csr_matrix(a)
 
     @cached_property
     def transposed(self) -> Any:
@@ -380,9 +379,9 @@ class FairObjective:
         own = np.stack(parts, axis=1)  # [K, strata, groups, 2 + p]
         less, more = (
             np.nan_to_num(sum_gaps(self.penalty, sums[..., 0], sums[..., 1:]))
-            for sums in (own.sum(axis=0) - SLIGHT * own, own.sum(axis=0) + SLIGHT * own)
+            for sums in (own.sum(axis=0) - WEIGHT_STEP * own, own.sum(axis=0) + WEIGHT_STEP * own)
         )
-        gaps, change = (less + more) / 2, (less - more) / (2 * SLIGHT * rest[..., None])
+        gaps, change = (less + more) / 2, (less - more) / (2 * WEIGHT_STEP * rest[..., None])
         gap, slope = gaps[..., 0], gaps[..., 1:]
         gradients += price.rho * _pull(gap + change[..., 0], slope, price.free)
         gradients += price.rho * _pull(gap, change[..., 1:], price.free)

@@ -17,7 +17,7 @@ from synthfair.distill.losses import mean_loss
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import LinearModel, Rows
 from synthfair.surrogate.fair import GlobalProblem
-from synthfair.surrogate.objective import SLIGHT, FrontierPoint, Price
+from synthfair.surrogate.objective import WEIGHT_STEP, FrontierPoint, Price
 
 GROWTH, LARGEST = 4.0, 1e5
 """Factor of weights in a search for a gap, and the largest of them."""
@@ -51,7 +51,7 @@ def _hessian(theta: jax.Array, rho: float, rows: Rows, **functions: Any) -> jax.
 
 
 @dataclass(frozen=True, eq=False)
-class OwnProblem:
+class CustomProblem:
     """The problem of :class:`GlobalProblem` with another loss or penalty.
 
     Attributes:
@@ -97,9 +97,11 @@ class OwnProblem:
         w, found = self.problem.w, []
         for k in range(int(owner.max()) + 1):
             own = np.where(owner == k, w, 0.0)
-            less, more = (self.slope(theta, price, w + sign * SLIGHT * own)[1] for sign in (-1, 1))
+            less, more = (
+                self.slope(theta, price, w + sign * WEIGHT_STEP * own)[1] for sign in (-1, 1)
+            )
             rest = max(1 - own.sum(), np.finfo(float).tiny)
-            found.append((less + more) / 2 + (less - more) / (2 * SLIGHT * rest))
+            found.append((less + more) / 2 + (less - more) / (2 * WEIGHT_STEP * rest))
         return np.stack(found)
 
     def near(self, start: np.ndarray, price: Price) -> FrontierPoint:
