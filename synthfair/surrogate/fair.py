@@ -196,7 +196,7 @@ class GlobalProblem(FairObjective):
         free = more.newton(start.theta, Price(0.0))
         if _excess(free, limits) <= CLEAR_RATIO and _excess(free := self.finish(free), limits) <= 1:
             return free
-        rho = max(MIN_RHO, 10 / limits.min())
+        rho = float(max(MIN_RHO, 10 / limits.min()))
         tried: list[FrontierPoint] = []
         for aim in (limits, limits / 2):
             price = Price(rho, *aim.tolist())
@@ -235,8 +235,8 @@ def _search(
     low: tuple[float, float, FrontierPoint] | None = None
     high, tries = low, []
     for _ in range(MAX_TRIES):
-        widths = t * np.minimum(limits, 1e9)
-        near = problem.near(theta, Price(rho, *widths.tolist()))
+        widths = (t * limit if limit < np.inf else limit for limit in limits.tolist())
+        near = problem.near(theta, Price(rho, *map(float, widths)))
         tries.append(near)
         e = _excess(near, limits)
         if e > 1 and problem.is_flipped(near.theta):

@@ -418,11 +418,15 @@ def _products(a: Any) -> sp.csc_matrix:
     a.sort_indices()
     size = np.diff(a.indptr)
     most = int(size.max())
-    index, entry = np.zeros((n, most), np.int64), np.zeros((n, most))
-    there = np.arange(most) < size[:, None]
-    index[there], entry[there] = a.indices, a.data
     j, k = np.triu_indices(most)
-    first, second = np.minimum(index[:, j], index[:, k]), np.maximum(index[:, j], index[:, k])
-    begins = np.arange(n + 1) * len(j)
-    pairs = (entry[:, j] * entry[:, k]).ravel(), (first * p + second).ravel(), begins
-    return sp.csc_matrix(pairs, (p * p, n))
+    places, products = np.empty((n, len(j)), np.int32), np.empty((n, len(j)))
+    for begin in range(0, n, BLOCK_ROWS):
+        rows = slice(begin, min(begin + BLOCK_ROWS, n))
+        stored = slice(a.indptr[rows.start], a.indptr[rows.stop])
+        there = np.arange(most) < size[rows, None]
+        index, entry = np.zeros(there.shape, np.int32), np.zeros(there.shape)
+        index[there], entry[there] = a.indices[stored], a.data[stored]
+        first, second = np.minimum(index[:, j], index[:, k]), np.maximum(index[:, j], index[:, k])
+        places[rows], products[rows] = first * p + second, entry[:, j] * entry[:, k]
+    ends = np.arange(n + 1) * len(j)
+    return sp.csc_matrix((products.ravel(), places.ravel(), ends), (p * p, n))
