@@ -49,9 +49,9 @@ def client(
 
     A model trained on the few synthetic rows in it is accurate and fair on the real ones. The file
     written to --output is the only thing to send. Without --epsilon it is not anonymous: see what
-    it discloses at the end. Every release is booked in a ledger next to the table. Copies of real
-    rows in a fair release stop it. A surrogate is drawn from rounded sums, and no record of it is
-    made from a row.
+    it discloses at the end; and copies of real rows in a fair release stop it. Every release is
+    booked in a ledger next to the table. A surrogate is drawn from rounded sums, and no record of
+    it is made from a row.
 
         python -m synthfair.client --data DIR/client_0_train.csv \
             --schema DIR/schema.json --output DIR/client_0.parquet

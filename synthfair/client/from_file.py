@@ -92,10 +92,12 @@ def distill_file(
 ) -> tuple[Distillation | SurrogateRelease, Receipt]:
     """Distil a table into a release file, and return what it holds and what was written.
 
-    Without an epsilon, a fair release is checked before it is written: no synthetic row may equal
-    a real one. With an epsilon, private records of the rows are bought, and stay next to the
-    ledger: the guarantee is theirs, and any release is made of them. So whoever wants other
-    settings, or was stopped, makes it of the same records at no cost.
+    Without an epsilon, a fair release is checked before it is written: it is refused where more
+    synthetic rows equal a real one than chance explains, or where its labels are those of the real
+    rows in order, unless the setting ``labels`` asks for them. With an epsilon, private records of
+    the rows are bought, and stay next to the ledger: the guarantee is theirs, and any release is
+    made of them. So whoever wants other settings, or was stopped, makes it of the same records at
+    no cost.
 
     Args:
         data: the private table, CSV or Parquet; for a surrogate also a folder of such files. A

@@ -304,7 +304,7 @@ def train(
 
     Args:
         rows: real or synthetic.
-        lambda_theta: see :func:`synthfair.model.regularized_loss`.
+        lambda_theta: see :func:`synthfair.distill.losses.regularized_loss`.
         model: what is trained.
         tolerance: see :class:`InnerSolver`; that of :func:`default_tolerance` if not given.
         max_iterations: at most so many L-BFGS iterations.

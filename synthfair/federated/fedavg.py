@@ -114,7 +114,7 @@ class FedAvg:
         momentum: likewise.
         penalty: none if not given; each user can compute it of its own rows alone.
         rho: its weight, at least 0.
-        lambda_theta: at least 0, see :func:`synthfair.model.regularized_loss`.
+        lambda_theta: at least 0, see :func:`synthfair.distill.losses.regularized_loss`.
         by_rows: whether users count by their rows. If not, they count alike, and the sum of their
             changes is divided by the expected number of users, which no single user changes: take
             that where reports are clipped and noised.

@@ -219,7 +219,21 @@ class GlobalProblem(FairObjective):
 
 
 def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list[FrontierPoint]:
-    """Return the models for weights of the penalty."""
+    """Return the models for weights of the penalty.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> from synthfair.surrogate import GlobalProblem, frontier
+        >>> rng = np.random.default_rng(0)
+        >>> s = rng.integers(2, size=500)
+        >>> a = np.column_stack([rng.normal(s), np.ones(500)])
+        >>> y = np.where(a[:, 0] + rng.logistic(size=500) > 0.5, 1.0, -1.0)
+        >>> penalty = sf.CovariancePenalty(2)
+        >>> problem = GlobalProblem(a, s, y, np.ones(500), penalty, ridge=np.zeros(2))
+        >>> [point.gap > 0.1 for point in frontier(problem, [0.0, 1000.0])]
+        [True, False]
+    """
     return [problem.solve(rho) for rho in weights]
 
 
