@@ -1,8 +1,4 @@
-from .classifiers import FairLogisticRegression, expected_failed_checks
+from .classifiers import FairLogisticRegression
 from .distiller import Distiller
 
-__all__ = [
-    "Distiller",
-    "FairLogisticRegression",
-    "expected_failed_checks",
-]
+__all__ = ["Distiller", "FairLogisticRegression"]

@@ -214,25 +214,3 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         tags.input_tags.allow_nan = tags.input_tags.sparse = True
         tags.classifier_tags.multi_class = False
         return tags
-
-
-def expected_failed_checks(estimator: Any) -> dict[str, str]:
-    """The checks of scikit-learn that an estimator is known not to pass, by name, and why.
-
-    For ``sklearn.utils.estimator_checks.check_estimator`` and ``parametrize_with_checks``, which
-    take it as ``expected_failed_checks``. They give no sensitive features, so that only
-    ``FairLogisticRegression(rho=0)``, which needs none, can be checked.
-
-    Args:
-        estimator: one of this package.
-
-    Example:
-        >>> import synthfair as sf
-        >>> model = sf.sklearn.FairLogisticRegression(rho=0)
-        >>> list(sf.sklearn.expected_failed_checks(model))
-        ['check_sample_weight_equivalence_on_dense_data']
-    """
-    if not isinstance(estimator, FairLogisticRegression):
-        return {}
-    reason = "training ends at a tolerance above that of this check"
-    return {"check_sample_weight_equivalence_on_dense_data": reason}
