@@ -103,8 +103,7 @@ SHORTER = {
     "client --data lenders/": "--steps 100",
     "train adult": "--rounds 2",
     "train people.csv": "--rounds 2",
-    "compare law_school --methods single_shot fedavg": "--weights 0 --seeds 1 --methods"
-    " fedsgd",
+    "compare law_school --methods single_shot fedavg": "--weights 0 --seeds 1 --methods fedsgd",
     "split law_school --sensitive race --clients 4": "--clients 2",
     "server schools/": "--max-gap 0.2",
 }
