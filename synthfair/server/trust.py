@@ -38,13 +38,12 @@ from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Grouping
-from synthfair.surrogate.fair import SEARCH_ROWS, GlobalProblem
+from synthfair.surrogate.fair import SEARCH_ROWS, GlobalProblem, cholesky_solve
 from synthfair.surrogate.objective import Price
 
 PRIOR_WEIGHT = 6.0
@@ -141,7 +140,7 @@ def learn_weights(
             rows, thetas[m] = train(m, w, thetas[m])
             part, slope = outer(m, thetas[m])
             # -(dG/dw)' H^-1 F': the gradient of a row's loss, times its change of theta.
-            v = cho_solve(cho_factor(rows.hessian(thetas[m], FREE)[1]), slope)
+            v = cholesky_solve(rows.hessian(thetas[m], FREE)[1], slope)
             z = rows.inputs @ thetas[m]
             by_row = (
                 -rows.y * expit(-rows.y * z) * (rows.inputs @ v) * pairs[m][0].w / shares[owner]

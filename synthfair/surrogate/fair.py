@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_solve
 from scipy.optimize import minimize
 
 from synthfair.fairness.penalties import CovariancePenalty
@@ -65,7 +65,7 @@ class GlobalProblem(FairObjective):
         for steps in range(most + 1):
             gradient, hessian = self.hessian(theta, price, z)
             try:
-                step = cho_solve(cho_factor(hessian, lower=True), gradient)
+                step = cholesky_solve(hessian, gradient)
             except LinAlgError:
                 gradient, hessian = self.hessian(theta, price, z, cut=True)
                 step = _solve(hessian, gradient)
@@ -197,6 +197,9 @@ class GlobalProblem(FairObjective):
         if _excess(free, limits) <= CLEAR_RATIO and _excess(free := self.finish(free), limits) <= 1:
             return free
         rho = float(max(MIN_RHO, 10 / limits.min()))
+        # Where a model of all rows takes far longer than one of a part, the part is searched first.
+        larger = [more] if len(self.s) > 5 * SEARCH_ROWS else []
+        larger += [self] if few is not self else []
         tried: list[FrontierPoint] = []
         for aim in (limits, limits / 2):
             price = Price(rho, *aim.tolist())
@@ -208,10 +211,9 @@ class GlobalProblem(FairObjective):
             ends: list[FrontierPoint] = []
             for _, theta in sorted(distinct.items())[:MAX_STARTS]:
                 ends += _search(few, theta, aim, rho)
-            for stage in dict.fromkeys((few, more, self)):
-                if stage is not few:
-                    best = _best(ends, limits)
-                    ends = _search(stage, best.theta, aim, rho, best.price)
+            for stage in larger:
+                best = _best(ends, limits)
+                ends = _search(stage, best.theta, aim, rho, best.price)
             tried += ends
             if any(1 - GAP_TOLERANCE <= _excess(end, limits) <= 1 for end in tried):
                 break
@@ -289,10 +291,19 @@ def _excess(point: FrontierPoint, limits: np.ndarray) -> float:
     return float(np.fmax(point.gap / limits[0], point.client_gap / limits[1]))
 
 
+def cholesky_solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return H^-1 b by Cholesky. Raises LinAlgError: H is not positive definite.
+
+    NumPy factorises, as it makes Gram matrices: SciPy has threads of its own, and those of both
+    would wait for each other.
+    """
+    return cho_solve((np.linalg.cholesky(matrix), True), right)
+
+
 def _solve(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
     """Return H^-1 v, with absolute eigenvalues where rounding makes H indefinite."""
     try:
-        return cho_solve(cho_factor(matrix, lower=True), vector)
+        return cholesky_solve(matrix, vector)
     except LinAlgError:
         values, vectors = np.linalg.eigh(matrix)
     size = np.abs(values)
