@@ -1,6 +1,6 @@
 """How long a fair fit takes, how near it comes to its limit, and how long commands take.
 
-    python -m benchmarks.fit                      # ten minutes; --seeds 5 repeats times
+    python -m benchmarks.fit                      # twenty minutes
     python -m benchmarks.fit commands             # or times, or limits
 
 Times are of whole processes that take turns, on as many cores as there are.
@@ -172,7 +172,7 @@ TIMES = Experiment(
     run=run_fit,
     summary=show_fits,
     smoke=tuple(FitSetting("adult", method) for method in METHODS),
-    seeds=1,
+    seeds=3,
 )
 
 
@@ -245,7 +245,7 @@ LIMITS = Experiment(
     run=run_limit,
     summary=lambda runs: {"limits.md": page("fit/limits", runs, rows=limit_lines(runs))},
     smoke=(LimitSetting("law_school", "no", 0.05),),
-    seeds=1,
+    seeds=5,
 )
 
 
@@ -390,7 +390,7 @@ COMMANDS_RUN = Experiment(
     run=run_command,
     summary=show_commands,
     smoke=tuple(CommandSetting(name) for name in COMMANDS if not name.startswith("demo")),
-    seeds=1,
+    seeds=3,
     float64=False,
 )
 

@@ -100,9 +100,9 @@ def distill_table(
 
     Raises:
         InputError: the table does not fit the schema, or cannot be distilled with these settings,
-            or diverges. A fair release of a DataFrame needs 50 rows without epsilon, both labels
-            and all groups; a surrogate needs
-            ``config.k_min`` rows of one pair of them, or of two groups and both labels.
+            or diverges. A fair release of a DataFrame needs 50 rows without epsilon, both labels,
+            and two groups by the covariance, all by the selection rate; a surrogate needs
+            ``config.k_min`` rows of one pair of group and label, or of two groups and both labels.
 
     Example:
         >>> import synthfair as sf
