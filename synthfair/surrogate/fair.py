@@ -261,7 +261,7 @@ def _search(
         if (
             1 - GAP_TOLERANCE <= e <= 1
             or (e > 1 and t == 0)
-            or (low and high and abs(high[0] - low[0]) < GAP_TOLERANCE / 4)
+            or (low and high and abs(high[0] - low[0]) < 1e-3)
         ):
             break
         if low and high:
