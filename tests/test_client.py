@@ -149,8 +149,8 @@ def test_rows_that_are_encoded_give_what_their_table_gives():
 
 
 def test_clients_of_nearly_one_size_share_one_compilation(compilations):
-    """97 and 100 rows are padded to 112, and 120 to 128."""
-    tables = {n: encode(make_table(n, seed=n), SCHEMA) for n in (97, 100, 120)}
+    """97 and 100 rows are padded to 2,048, and 2,100 to 2,560."""
+    tables = {n: encode(make_table(n, seed=n), SCHEMA) for n in (97, 100, 2100)}
     jax.clear_caches()
     before, seen = compilations(), []
     for rows in tables.values():

@@ -127,7 +127,8 @@ def test_of_surrogates_it_is_nearly_that_of_training_again(asked):
     found = influence_in(pooled, trained, {}, price=point.price)
     again = measure_influence(releases, trained, {}, config=asks).releases
     assert [one.scores for one in again.values()] == [one.scores for one in found.releases.values()]
-    for name in [*releases][:3]:
+    steps = influence._without(pooled, point.theta, point.price, sf.LinearModel()) - point.theta
+    for name, step in zip([*releases][:3], steps, strict=False):
         rest = make_pool(without(releases, name), SCHEMA, asks).problem()
         again = rest.newton(point.theta, point.price).theta
         rows = np.asarray(pooled.rows.a).clip(0, 1)
@@ -137,6 +138,8 @@ def test_of_surrogates_it_is_nearly_that_of_training_again(asked):
         )
         expected = np.sqrt(share @ moved**2 / len(releases))
         assert found.releases[name].scores == pytest.approx(expected, rel=0.2)
+        exact = again - point.theta
+        assert np.linalg.norm(step - exact) < 0.25 * np.linalg.norm(exact)
 
 
 def test_two_releases_are_no_outliers_of_each_other():

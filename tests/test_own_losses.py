@@ -109,3 +109,32 @@ def test_a_model_goes_through_distillation_and_server():
     expected = optimum(pooled.rows, pooled.weight, pooled.ridge, hinge)
     assert trained.loss == model.name
     np.testing.assert_allclose(trained.theta, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
+def test_a_loss_of_ones_own_compares_the_rows_that_the_built_in_one_does(penalty):
+    records = [sf.distill_table(table, SCHEMA, sf.SurrogateConfig(k_min=5)) for table in TABLES]
+    asked = sf.ServerConfig(rho=30.0, notion="equal_opportunity", penalty=penalty)
+    pooled = make_pool(records, SCHEMA, asked)
+    pooled = pooled._replace(is_known=np.arange(len(pooled.rows.y)) % 4 > 0)
+    logistic = sf.LinearModel(lambda margin: jnp.logaddexp(0.0, -margin))
+    expected, found = (pooled.problem(model).solve(30.0) for model in (None, logistic))
+    assert found.objective == pytest.approx(expected.objective, abs=1e-6)
+    np.testing.assert_allclose(found.theta, expected.theta, atol=1e-3)
+
+
+def test_a_penalty_of_any_scale_is_searched():
+    records = [sf.distill_table(table, SCHEMA, sf.SurrogateConfig(k_min=5)) for table in TABLES]
+    gaps = []
+    for scale in (1.0, 1000.0):
+        own = lambda scores, rows, scale=scale: scale * mean_score_gap(scores, rows)  # noqa: E731
+        pooled = make_pool(records, SCHEMA, sf.ServerConfig(max_gap=0.02), penalty=own)
+        gaps.append(pooled.problem().meet(0.02).gap)
+    assert 0.01 < min(gaps) <= max(gaps) <= 0.02
+
+
+def test_limits_of_clients_take_the_built_in_loss():
+    records = [sf.distill_table(table, SCHEMA, sf.SurrogateConfig(k_min=5)) for table in TABLES]
+    asked, model = sf.ServerConfig(max_client_gap=0.03), sf.LinearModel(squared_hinge)
+    with pytest.raises(sf.InputError, match="max_client_gap takes the logistic loss"):
+        sf.pool_and_train(records, SCHEMA, asked, model=model)

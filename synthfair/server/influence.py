@@ -36,7 +36,6 @@ from synthfair.release.format import Release
 from synthfair.run_files import Influence, Influences
 from synthfair.server.pooling import Pool, make_pool, train_pool
 from synthfair.server.trust import MIN_TRUST
-from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.objective import Price
 from synthfair.trained import TrainedModel
 
@@ -216,10 +215,13 @@ def _without(pooled: Pool, theta: np.ndarray, price: Price, model: LinearModel) 
     problem: Any = pooled.problem(model)
     compared = [[*pooled.parts].index(name) for name in pooled.compared]
     gradients = problem.gradients_without(theta, price, pooled.owner, compared)
-    # A gap that is free with all releases may cost much without one.
-    named: dict[str, Any] = {"is_charged": True} if isinstance(problem, GlobalProblem) else {}
+    if pooled.penalty is not None:  # the ridge of surrogates is that of C and the rows there are
+        share = np.bincount(pooled.owner, pooled.weight) / pooled.weight.sum()
+        gradients += (share / np.maximum(1 - share, np.finfo(float).tiny))[:, None] * (
+            pooled.ridge * theta
+        )
     try:
-        return theta - np.linalg.solve(problem.hessian(theta, price, **named)[1], gradients.T).T
+        return theta - np.linalg.solve(problem.hessian(theta, price)[1], gradients.T).T
     except np.linalg.LinAlgError:  # of rows that are all alike, and large
         return np.full(gradients.shape, np.nan)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
@@ -261,7 +262,8 @@ class Pool(NamedTuple):
             return problem
         from synthfair.surrogate.custom import CustomProblem  # loads JAX
 
-        return CustomProblem(problem, model or LinearModel(), self.penalty)
+        own = penalty if isinstance(self.penalty, SumPenalty) else self.penalty
+        return CustomProblem(problem, model or LinearModel(), own)
 
     @property
     def weight(self) -> np.ndarray:
@@ -616,7 +618,13 @@ def pool_and_train(
         0.9
     """
     pooled = make_pool(releases, schema, config, penalty=penalty, trusted=trusted)
-    return train_pool(pooled, schema, model=model)[0]
+    trained, point = train_pool(pooled, schema, model=model)
+    if point and (
+        point.gap > (pooled.max_gap or np.inf)
+        or point.client_gap > (pooled.max_client_gap or np.inf)
+    ):
+        warnings.warn("no model that was tried meets the gap that is asked for", stacklevel=2)
+    return trained
 
 
 def train_pool(
@@ -631,6 +639,8 @@ def train_pool(
         )
     if model != LinearModel():
         _require_linear(model, pooled.rows.a.shape[1])
+        if pooled.max_client_gap is not None:
+            raise InputError(f"{name_of(model)}: max_client_gap takes the logistic loss")
     problem, wanted = pooled.problem(model), (pooled.max_gap, pooled.max_client_gap)
     point = problem.meet(*wanted) if any(wanted) else problem.solve(pooled.rho)
     if not np.isfinite(point.theta).all():

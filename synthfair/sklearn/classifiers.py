@@ -165,7 +165,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
 
         if not self.model_.converged:
             warn(
-                "training has not met its tolerance: lower rho, or lower C",
+                "training has not met its tolerance: ask for less fairness, or lower C",
                 ConvergenceWarning,
             )
         if most is not None and self.gap_ > most:

@@ -19,8 +19,8 @@ from synthfair.model import LinearModel, Rows
 from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.objective import WEIGHT_STEP, FrontierPoint, Price
 
-GROWTH, LARGEST = 4.0, 1e5
-"""Factor of weights in a search for a gap, and the largest of them."""
+FIRST, GROWTH, LEAST, LARGEST = 0.1, 4.0, 1e-5, 1e5
+"""Of a search for a gap: the first weight, the factor to the next, the least and the largest."""
 
 PRECISION = 1.05
 """Ratio of a weight that meets a gap and one that does not, at which a search ends."""
@@ -131,15 +131,20 @@ class CustomProblem:
         """
         del max_client_gap  # as in gradients_without
         limit = np.inf if max_gap is None else max_gap
-        low, tried = self.near(self.problem.zero, Price(0.0)), []
-        high, rho = low, 0.1
-        while high.gap > limit and rho <= LARGEST:
-            low, high = high, self.near(high.theta, Price(rho))
-            tried.append(high)
-            rho *= GROWTH
-        if high.gap > limit:
-            return min(tried, key=lambda point: point.gap)
-        while low.price.rho and high.price.rho > PRECISION * low.price.rho:
+        free = self.near(self.problem.zero, Price(0.0))
+        if free.gap <= limit:
+            return free
+        # Weights grow until one meets the gap, or shrink until one does not.
+        tried = [self.near(free.theta, Price(FIRST))]
+        grows = tried[0].gap > limit
+        while (tried[-1].gap > limit) == grows and LEAST < tried[-1].price.rho < LARGEST:
+            rho = tried[-1].price.rho * (GROWTH if grows else 1 / GROWTH)
+            tried.append(self.near(tried[-1].theta, Price(rho)))
+        low, high = tried[-2:] if grows else tried[:-3:-1]
+        if not low.gap > limit >= high.gap:
+            met = [point for point in tried if point.gap <= limit]
+            return met[-1] if met else min(tried, key=lambda point: point.gap)
+        while high.price.rho > PRECISION * low.price.rho:
             middle = (low.price.rho * high.price.rho) ** 0.5
             between = self.near((low.theta + high.theta) / 2, Price(middle))
             low, high = (low, between) if between.gap <= limit else (between, high)

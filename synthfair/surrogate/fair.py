@@ -36,6 +36,9 @@ MIN_RHO, MAX_TRIES, MAX_STARTS = 100.0, 12, 2
 """Of a search: the least weight of what is beyond the wanted gap, and the largest numbers of models
 and of starts."""
 
+START_SHARES = (1.0, 0.5)
+"""Shares of the limits that are free where searches begin: each leads to other optima."""
+
 COVARIANCE = (10.0, 100.0, 1000.0)
 """Weights of the covariance whose solutions are starts of a penalty that is not convex."""
 
@@ -200,24 +203,20 @@ class GlobalProblem(FairObjective):
         # Where a model of all rows takes far longer than one of a part, the part is searched first.
         larger = [more] if len(self.s) > 5 * SEARCH_ROWS else []
         larger += [self] if few is not self else []
-        tried: list[FrontierPoint] = []
-        for aim in (limits, limits / 2):
-            price = Price(rho, *aim.tolist())
+        ends: list[FrontierPoint] = []
+        for share in START_SHARES:
+            price = Price(rho, *(share * limits).tolist())
             firsts = [
                 few.newton(theta, price, START_TOLERANCE)
                 for theta in (start.theta, *few.fair_by_covariance)
             ]
             distinct = {round(first.objective / START_TOLERANCE): first.theta for first in firsts}
-            ends: list[FrontierPoint] = []
             for _, theta in sorted(distinct.items())[:MAX_STARTS]:
-                ends += _search(few, theta, aim, rho)
-            for stage in larger:
-                best = _best(ends, limits)
-                ends = _search(stage, best.theta, aim, rho, best.price)
-            tried += ends
-            if any(1 - GAP_TOLERANCE <= _excess(end, limits) <= 1 for end in tried):
-                break
-        return _best(tried, limits)
+                ends += _search(few, theta, limits, price)
+        for stage in larger:
+            best = _best(ends, limits)
+            ends = _search(stage, best.theta, limits, best.price)
+        return _best(ends, limits)
 
 
 def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list[FrontierPoint]:
@@ -240,19 +239,15 @@ def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list
 
 
 def _search(
-    problem: GlobalProblem,
-    theta: np.ndarray,
-    limits: np.ndarray,
-    rho: float,
-    price: Price | None = None,
+    problem: GlobalProblem, theta: np.ndarray, limits: np.ndarray, price: Price
 ) -> list[FrontierPoint]:
-    """Return the models of a search for the share t of the limits that is free."""
-    t = 1.0 if price is None else _share(price, limits)
+    """Return the models of a search for the share t of the limits that is free, from a price on."""
+    t = price[1 + (tightest := int(np.argmin(limits)))] / limits[tightest]
     low: tuple[float, float, FrontierPoint] | None = None
     high, tries = low, []
     for _ in range(MAX_TRIES):
         widths = (t * limit if limit < np.inf else limit for limit in limits.tolist())
-        near = problem.near(theta, Price(rho, *map(float, widths)))
+        near = problem.near(theta, Price(price.rho, *map(float, widths)))
         tries.append(near)
         e = _excess(near, limits)
         if e > 1 and problem.is_flipped(near.theta):
@@ -271,11 +266,6 @@ def _search(
         else:
             t, theta = max(0.0, t + 1.2 * (1 - GAP_TOLERANCE / 2 - e)), near.theta
     return tries
-
-
-def _share(price: Price, limits: np.ndarray) -> float:
-    which = int(np.argmin(limits))
-    return price[1 + which] / limits[which]
 
 
 def _best(points: Sequence[FrontierPoint], limits: np.ndarray) -> FrontierPoint:

@@ -283,7 +283,6 @@ class FairObjective:
         z: np.ndarray | None = None,
         *,
         cut: bool = False,
-        is_charged: bool = False,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the gradient [p] and the Hessian [p, p].
 
@@ -293,7 +292,6 @@ class FairObjective:
             z: [N] scores there.
             cut: whether the penalty may bend a row's part downwards by at most nine tenths of the
                 loss's own curvature, so that the Hessian is positive definite.
-            is_charged: whether gaps within what is free bend it, too.
         """
         z = self.inputs @ theta if z is None else z
         q = expit(-self.y * z)
@@ -305,7 +303,7 @@ class FairObjective:
         gap = self.charged(g, price)
         r = price.rho * self.w * (self.contrast.T @ gap)[self.cell]
         of_penalty = np.maximum(r * g2, -0.9 * bend) if cut else r * g2
-        bends = is_charged | (gap != 0) | (self.free(price) == 0)
+        bends = (gap != 0) | (self.free(price) == 0)
         u = self.gap_slopes(g1) * bends[:, None]
         gradient = self.transposed @ (r * g1 + pull) + self.ridge * theta
         return gradient, self.gram(bend + of_penalty) + price.rho * u.T @ u + ridge
