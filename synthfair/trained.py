@@ -164,7 +164,7 @@ class TrainedModel(BaseModel):
 
     @property
     def needs_groups(self) -> bool:
-        """Whether a decision takes the row's group: the model reads it, or decides by group."""
+        """Return whether a decision takes the group: the model reads it, or decides by group."""
         return self.group_input or self.decision is not None
 
     def encode(

@@ -8,10 +8,20 @@ import numpy as np
 from conftest import make_schema, make_table
 
 from synthfair.config.client_settings import DistillConfig
+from synthfair.data.batches import other_inputs
 from synthfair.data.encode import encode
 from synthfair.distill import problem as outer
 from synthfair.distill.problem import evaluate, make_problem
 from synthfair.distill.solvers import Cholesky, Method, Newton, adam, choose_method
+from synthfair.model import Rows
+
+
+def make_rows(encoded, *, n_groups, intercept):
+    """Encoded rows as a model sees them, in their order; n_groups is 1 where it is blind."""
+    others = other_inputs(encoded.s, n_groups=n_groups, intercept=intercept)
+    columns = np.concatenate([encoded.x.T, others])
+    columns, s, y = map(jax.device_put, (columns, encoded.s, encoded.y))
+    return Rows(columns.T, s, y)
 
 
 def squared_hinge(margin):

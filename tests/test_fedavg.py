@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
+from small_problem import make_rows
 
 from synthfair.data.encode import encode
 from synthfair.distill.losses import regularized_loss
-from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty
 from synthfair.federated.cohorts import Cohorts

@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_schema, make_table
+from small_problem import make_rows
 from unlike_tables import unlike_tables
 
 import synthfair as sf
 from synthfair.cli import main, make_app
 from synthfair.data.encode import encode
 from synthfair.distill.losses import mean_loss
-from synthfair.distill.problem import make_rows
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run

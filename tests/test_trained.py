@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
+from small_problem import make_rows
 
 import synthfair as sf
 from synthfair import trained
 from synthfair.cli import main
 from synthfair.data.encode import encode
-from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
 from synthfair.trained import Layer, TrainedModel, input_names, read_model, write_model

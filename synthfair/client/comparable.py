@@ -1,4 +1,4 @@
-"""Whether the groups of a table can be compared."""
+"""The check that the groups of a table can be compared."""
 
 from __future__ import annotations
 

@@ -152,8 +152,7 @@ class FairTask:
         if config.epsilon is not None:
             remedy = (
                 f"these are private records: k_min = {config.k_min}, or the noise of epsilon ="
-                f" {config.epsilon:g}, may hide the others; with other values they are bought anew."
-                " A surrogate of them (release = surrogate) is paid for"
+                f" {config.epsilon:g}, may hide the others; with other values they are bought anew"
             )
         check_rows(measured, schema, config, source=source, remedy=remedy)
         return make_problem(

@@ -34,13 +34,13 @@ OVERHEAD = 4096
 """Bytes of saved records, at most, that are no numbers."""
 
 SPENT = "The epsilon is spent on this answer; another k_min or epsilon is bought anew"
-"""What a refusal with noise has cost."""
+"""The end of a refusal with noise."""
 
 PAID = (
     "The private records are paid for: of them, other settings distil at no cost, and release ="
     " surrogate, with the same epsilon, delta and k_min, is these records"
 )
-"""What is left to whoever's records cannot be distilled."""
+"""The end of a refusal to distil private records."""
 
 
 class Receipt(NamedTuple):

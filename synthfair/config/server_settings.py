@@ -120,7 +120,7 @@ class ServerConfig(Settings):
 
     @property
     def searches(self) -> bool:
-        """Whether a gap is asked for, in place of a weight."""
+        """Return whether a gap is asked for, in place of a weight."""
         return self.max_gap is not None or self.max_client_gap is not None
 
     def most_influence(self, *, surrogates: bool) -> float:

@@ -107,5 +107,5 @@ def regularized_hessian(
 
 
 def derivative(function: Callable[[jax.Array], jax.Array], at: jax.Array) -> jax.Array:
-    """Of a function of each entry by itself."""
+    """Return the derivative of an elementwise function."""
     return jax.jvp(function, (at,), (jnp.ones_like(at),))[1]

@@ -415,14 +415,6 @@ def make_penalty(
     )
 
 
-def make_rows(encoded: Encoded, *, n_groups: int, intercept: bool) -> Rows:
-    """Encoded rows as a model sees them, in their order; n_groups is 1 where it is blind."""
-    others = other_inputs(encoded.s, n_groups=n_groups, intercept=intercept)
-    columns = np.concatenate([encoded.x.T, others])
-    columns, s, y = map(jax.device_put, (columns, encoded.s, encoded.y))
-    return Rows(columns.T, s, y)
-
-
 def make_problem(
     real: Encoded | RealRows,
     config: DistillConfig,

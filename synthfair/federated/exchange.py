@@ -41,7 +41,7 @@ class Sums(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What all sites and the server know of the global problem.
+    """The global problem as all sites and the server know it.
 
     Attributes:
         penalty: of the scores.

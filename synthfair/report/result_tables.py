@@ -157,7 +157,7 @@ def influence_table(
 
 def influence_summary(influences: Influences) -> Table | str:
     """One line where nothing is wrong with any release; else the table."""
-    from synthfair.server.trust import MIN_TRUST  # loads JAX
+    from synthfair.server.trust import MIN_TRUST  # SciPy takes a while
 
     releases = influences.releases
     if any(one.outlier or one.alone or one.weight < MIN_TRUST for one in releases.values()):
@@ -186,7 +186,7 @@ def pooled_summary(point: FrontierPoint) -> str:
     """One line on the model of surrogates on the pooled rows."""
     own = "" if math.isnan(point.client_gap) else f" ({point.client_gap:.3f} at most at a client)"
     found = f"n the pooled rows gap {point.gap:.3f}{own}, accuracy {point.accuracy:.3f}."
-    is_weighed = max(point.price[1:]) == 0  # and no gap was searched for
+    is_weighed = point.price.rho > 0 and max(point.price[1:]) == 0  # nothing was searched for
     return f"Penalty weight {point.price.rho:.3g}: o{found}" if is_weighed else f"O{found}"
 
 

@@ -77,7 +77,7 @@ class Result(NamedTuple):
 
     @property
     def reads_groups(self) -> bool:
-        """Whether a decision takes the group: the model reads it, or decides by group."""
+        """Return whether a decision takes the group: the model reads it, or decides by group."""
         return any(self.settings.get("group_input", ())) or self.metrics.decision is not None
 
     @property

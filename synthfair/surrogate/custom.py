@@ -20,7 +20,7 @@ from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.objective import WEIGHT_STEP, FrontierPoint, Price
 
 FIRST, GROWTH, LEAST, LARGEST = 0.1, 4.0, 1e-5, 1e5
-"""Of a search for a gap: the first weight, the factor to the next, the least and the largest."""
+"""The first weight of a search for a gap, the factor to the next, the least and the largest."""
 
 PRECISION = 1.05
 """Ratio of a weight that meets a gap and one that does not, at which a search ends."""
