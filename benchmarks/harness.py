@@ -44,7 +44,7 @@ FOLDERS = {"figure3": "table2"}
 """The folder of a benchmark's results, where it has not the benchmark's name."""
 
 
-SURROGATES = "records of blocks without links by group", "problems with draws of their own"
+SURROGATES = "records of blocks without links by group", "margins of histograms and tables"
 """The versions of surrogates: without epsilon, and with it."""
 
 BEFORE = "before"

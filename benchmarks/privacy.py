@@ -1,155 +1,285 @@
-"""Accuracy and SPD against epsilon.
+"""What epsilon costs: accuracy and SPD of both kinds of releases, and of other private ways.
 
-    python -m benchmarks.privacy                    # 10 seeds; goes on where it stopped
-    python -m benchmarks.privacy every              # all ways to one private and fair model
+    python -m benchmarks.privacy                    # 5 seeds; goes on where it stopped
 
-The runs of ``every`` have a file for each table, so that two processes can share the tables:
+The runs have a file for each table, so that two processes can share the tables:
 
-    python -m benchmarks.privacy every --only table=dutch
-    python -m benchmarks.privacy every --only table=law_school_race table=adult
+    python -m benchmarks.privacy --only table=dutch
+    python -m benchmarks.privacy --only table=law_school_race table=adult
 
-Law School by race and Dutch with the settings in configs/, delta = 1 / N^1.1 with N a client's
-training rows; private runs start in the middle of the range. Each
-client spends epsilon. For comparison: the constant classifier, the non-private run, and local
-randomisation of (s, y): each row's pair of group and label is replaced by a random one so that
-epsilon holds for the pair (k-ary randomised response), and the rows are then distilled without
-further noise. That protects neither the features nor whether a row is there at all. Noise comes
-from the system, so that a repetition differs within the errors shown.
+Four clients are alike, or unlike: cut by Dirichlet(0.3) on pairs of group and label. Each client
+spends epsilon. Ways that are not federated have all training rows in one place. Noise comes from
+the system, so that a repetition differs within the spread that is shown.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import synthfair as sf
-from benchmarks.findings import NOTHING, nothing_learned
-from benchmarks.harness import ROOT, Experiment, main
-from benchmarks.private_methods import EVERY
+from benchmarks.additive import GAP, boosted, by_thresholds
+from benchmarks.harness import Experiment, main, surrogates_version
 from benchmarks.runs import AccuracySpd, Runs
-from benchmarks.showing import accuracy_text, as_svg, over_epsilon, page, panels, verdict
-from synthfair.compare import federate, run_method
-from synthfair.config.loading import WITHOUT_EPSILON, load_settings
+from benchmarks.showing import accuracy_text, as_svg, legend, over_epsilon, page, panels, verdict
+from benchmarks.unlike.clients import (
+    TASKS,
+    Cut,
+    accuracy_and_spd,
+    federation,
+    surrogates,
+    weighted,
+)
+from benchmarks.unlike.one_noise import one_for_all
+from benchmarks.unlike.training import MAIN, METHODS, Scores, from_fair_releases, trained
+from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES
+from synthfair.federated import Cohorts, LogisticRegression, engine, make_users
+from synthfair.federated.algorithm import algorithm
+from synthfair.federated.dp_sgd import DpSgd
+from synthfair.federated.user_rows import UserRows
+from synthfair.model import Params
+from synthfair.privacy.accounting import mu_for
+from synthfair.surrogate import WeightedTable
 
-EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
-GOALS = {0.5: (0.010, 0.030), 1.0: (0.005, 0.020)}
-"""Largest loss of accuracy and change of SPD, by epsilon."""
+TABLES = ("law_school_race", "dutch", "adult")
+"""Of :data:`TASKS`."""
 
-METHODS = {
+SPLITS = {"alike": "alike", "unlike": "0.3"}
+"""How the four clients are cut, for :class:`Cut`."""
+
+EPSILONS, DELTA = (0.5, 1.0, 2.0, 5.0), 1e-6
+
+GOAL_EPSILON, GOAL_TABLES = 1.0, ("law_school_race", "dutch")
+MAX_LOST, MAX_MOVED = 0.02, 0.03
+"""Goal of fair releases of alike clients: accuracy lost, and SPD moved, next to no epsilon."""
+
+LOOKS = {
     "constant": ("constant classifier", "#CC79A7", ""),
-    "plain": ("not private", "0.4", ""),
-    "private": ("private fair releases", "#0072B2", "o"),
-    "randomised": ("local randomisation of (s, y)", "#D55E00", "s"),
+    "central": ("central, not private", "0.4", ""),
+    "unpenalised": ("central, not private, no penalty", "0.7", ""),
+    "surrogate": ("surrogates, each its own noise", "#0072B2", "o"),
+    "fair": ("fair releases", "#000000", "v"),
+    "for_all": ("surrogates, one noise for all", "#56B4E9", "D"),
+    "trees": ("boosted trees on surrogates, thresholds by group", "#009E73", "s"),
+    "dp_sgd": ("DP-SGD, central", "#E69F00", "^"),
 }
-"""Name, colour and marker of each; none of those without an epsilon."""
-
-TASKS = {
-    "law_school_race": ("law_school", "race", 2, "law_school/race.toml"),
-    "dutch_gender": ("dutch", "sex", 4, "dutch/gender.toml"),
-}
-"""Table, sensitive attribute, number of clients, and the file of configs/."""
+"""Name, colour and marker of each method; none of those without an epsilon."""
 
 
-class BudgetSetting(NamedTuple):
-    """A method with a budget; epsilon is infinite without one."""
+class PrivateSetting(NamedTuple):
+    """One of :data:`TABLES`, :data:`SPLITS` and :data:`LOOKS`; epsilon is infinite without one."""
 
-    task: str
+    table: str
+    clients: str
     method: str
     epsilon: float
 
 
-def randomised(real: sf.Encoded, epsilon: float, n_groups: int, seed: int) -> sf.Encoded:
-    """The rows with (s, y) unchanged with the odds exp(epsilon) against each other pair."""
-    pairs = 2 * real.s + (real.y > 0)
-    reported = randomised_response(pairs, 2 * n_groups, epsilon, np.random.default_rng(seed))
-    return sf.Encoded(real.x, reported // 2, np.where(reported % 2, 1.0, -1.0))
+def run_private(setting: PrivateSetting, seed: int, *, smoke: bool) -> AccuracySpd:
+    """One method on one split."""
+    cut = Cut(setting.table, 4, SPLITS[setting.clients], seed)
+    if setting.epsilon == np.inf:
+        chance = decisions(METHODS[setting.method].train(cut, MAIN, smoke=smoke))
+    else:
+        chance = PRIVATE[setting.method](cut, setting.epsilon, smoke=smoke)
+    accuracy, spd = accuracy_and_spd(federation(cut), chance)
+    return AccuracySpd(round(accuracy, 6), round(spd, 6))
 
 
-def randomised_response(
-    values: np.ndarray, k: int, epsilon: float, rng: np.random.Generator
-) -> np.ndarray:
-    """[N] values 0 to k - 1, unchanged with the odds exp(epsilon) against each other one."""
-    unchanged = rng.random(len(values)) < np.exp(epsilon) / (np.exp(epsilon) + k - 1)
-    others = (values + rng.integers(1, k, len(values))) % k
-    return np.where(unchanged, values, others)
+def decisions(found: Scores) -> np.ndarray:
+    """Return [N_test] chances of the decision +1, which are 0 and 1."""
+    return (found.scores > 0).astype(float)
 
 
-def config_of(task: str, **changes: int) -> sf.DistillConfig:
-    """Without an epsilon."""
-    path = ROOT.parent / "configs" / TASKS[task][-1]
-    changes |= {"group_input": False}
-    return load_settings(sf.DistillConfig, path, changes, leave_out={WITHOUT_EPSILON})
+# One upload of each client
 
 
-def run_budget(setting: BudgetSetting, seed: int, *, smoke: bool) -> AccuracySpd:
-    """One method with one budget on one seed."""
-    dataset, sensitive, n_clients, _ = TASKS[setting.task]
-    table, schema = sf.load_dataset(dataset, sensitive)
-    clients = federate(sf.partition(table, clients=n_clients, seed=seed), schema)
-    config = config_of(setting.task, seed=seed, **({"steps": 5} if smoke else {}))
-    epsilon, train = setting.epsilon, clients.train
-    if setting.method == "private":
-        private = {"epsilon": epsilon, "delta": len(train[0].y) ** -1.1, "start": "middle"}
-        config = sf.DistillConfig.model_validate(config.model_dump() | private)
-    if setting.method == "randomised":
-        noisy = (randomised(r, epsilon, clients.n_groups, seed + i) for i, r in enumerate(train))
-        clients = clients._replace(train=tuple(noisy))
-    method = "constant" if setting.method == "constant" else "single_shot"
-    row, _ = run_method(method, clients, config, sf.ServerConfig(resamples=1))
-    return AccuracySpd(*(row.evaluation.overall[name].value for name in AccuracySpd._fields))
+def private_config(epsilon: float) -> sf.SurrogateConfig:
+    """Return the defaults, with this epsilon."""
+    return sf.SurrogateConfig(epsilon=epsilon, delta=DELTA)
+
+
+def pool(cut: Cut, epsilon: float) -> WeightedTable:
+    """Return the clients' surrogates together, made once for all learners."""
+    return surrogates(cut, private_config(epsilon)).table
+
+
+def surrogate(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
+    """Return the decisions of the linear model on surrogates of the clients."""
+    return decisions(trained(pool(cut, epsilon), MAIN, federation(cut)))
+
+
+def trees(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
+    """Return the decisions of boosted trees on the same surrogates.
+
+    Their thresholds by group are chosen on rows that are drawn by weight.
+    """
+    clients, sent = federation(cut), pool(cut, epsilon)
+    learner = boosted(cut.seed, smoke=smoke).fit(sent.x, sent.y, sample_weight=sent.weight)
+    total, rng = sent.weight.sum(), np.random.default_rng(cut.seed)
+    drawn = rng.choice(len(sent.y), round(total), p=sent.weight / total)
+    test, scores = pooled(clients.test), learner.decision_function(sent.x)[drawn]
+    chosen_on = scores, sent.s[drawn], sent.y[drawn]
+    return by_thresholds(clients, chosen_on, (learner.decision_function(test.x), test.s))
+
+
+def for_all(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
+    """Return the decisions of the linear model on a surrogate of the clients' secure sums."""
+    return decisions(trained(one_for_all(cut, private_config(epsilon)), MAIN, federation(cut)))
+
+
+def fair(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
+    """Return the decisions that Wu et al. (2024) lead to, each client with this epsilon."""
+    return decisions(from_fair_releases(cut, MAIN, smoke=smoke, epsilon=epsilon, delta=DELTA))
+
+
+# DP-SGD on all rows
+SGD_RATE, SGD_CLIP, SGD_STEPS = 4.0, 1.0, 200
+"""Between 8 and 100 steps and 4 and 400, the best of ten on training rows of Law School and Dutch.
+Each step is on all rows: all releases are Gaussian mechanisms, whose composition is exact."""
+
+MOMENT = 0.1
+"""The share of mu^2 that the covariance's moment takes; the gradients have the rest."""
+
+
+@algorithm
+class FairDpSgd(DpSgd):
+    """DP-SGD in which each step is followed by the proximal step of the covariance penalty.
+
+    The penalty is rho/2 (m'theta)^2. Once m is released with noise, it is a public function.
+    """
+
+    moment: jax.Array | None = None
+
+    def noisy_gradient(self, params: Params, rows: UserRows, key: jax.Array) -> Params:
+        """The gradient by which both steps are one."""
+        assert self.moment is not None
+        slope, m = super().noisy_gradient(params, rows, key), self.moment
+        after = m @ (params - self.learning_rate * slope)
+        return slope + MAIN.rho * after / (1 + self.learning_rate * MAIN.rho * m @ m) * m
+
+
+def noise_of_parts(epsilon: float) -> tuple[float, float]:
+    """The noise of the moment and of a step's gradient, in units of their sensitivities."""
+    mu = mu_for(epsilon, DELTA)
+    return 1 / (MOMENT**0.5 * mu), (SGD_STEPS / (1 - MOMENT)) ** 0.5 / mu
+
+
+def dp_sgd(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
+    """The package's DP-SGD, one client with all rows; the noise follows from the split's seed."""
+    clients, (of_moment, of_gradient) = federation(cut), noise_of_parts(epsilon)
+    real = weighted(pooled(clients.train)).rows(n_groups=1)
+    a, s, y = map(np.asarray, real[:3])
+    # Sums of inputs by group. A column adds at most 1 to a row's square, as do group and intercept.
+    longest = (len(clients.schema.features) + 2) ** 0.5
+    by_group = np.stack([a[s == group].sum(0) for group in range(2)])
+    noise = np.random.default_rng(cut.seed).normal(size=by_group.shape)
+    by_group += longest * of_moment * noise
+    share = by_group[1, -1] / by_group[:, -1].sum()
+    method = FairDpSgd(
+        LogisticRegression(a.shape[1]), batch=len(y), local_steps=1 if smoke else SGD_STEPS,
+        noise=of_gradient, learning_rate=SGD_RATE, clip=SGD_CLIP,
+        moment=jnp.asarray((by_group[1] - share * by_group.sum(0)) / len(y)),
+    )  # fmt: skip
+    users = make_users(a, s, y, np.zeros(len(y)))
+    done = engine.run(method, users, Cohorts.everyone(1), rounds=1, seed=cut.seed)
+    test = weighted(pooled(clients.test)).rows(n_groups=1)
+    return (np.asarray(test.a @ method.params(done.state)) > 0).astype(float)
+
+
+PRIVATE = {
+    "surrogate": surrogate, "fair": fair, "for_all": for_all, "trees": trees, "dp_sgd": dp_sgd,
+}  # fmt: skip
+"""Of a cut, an epsilon and smoke: [N_test] chances of the decision +1."""
+
+
+# The page
 
 
 def show(runs: Runs) -> dict[str, str]:
-    """All means next to the non-private run, and a plot for each task."""
-    lines = []
-    for (task, method, epsilon), own in runs.by().items():
-        plain, constants = (runs.select(task=task, method=name) for name in ("plain", "constant"))
-        accuracy, spd, differences = own.mean("accuracy"), own.mean("spd"), " |  | "
-        if plain:
-            lost = plain.mean("accuracy").mean - accuracy.mean
-            changed, goal = spd.mean - plain.mean("spd").mean, ""
-            if method == "private" and epsilon in GOALS:
-                most = GOALS[epsilon]
-                met = verdict(lost <= most[0] and abs(changed) <= most[1])
-                met = NOTHING if nothing_learned(own, constants) else met
-                goal = f"{most[0]:g} and {most[1]:g}: {met}"
-            differences = f"{lost:.4f} | {changed:+.4f} | {goal}"
-        both = f"{accuracy_text(own, constants, error=True)} | {spd.text(error=True)}"
-        lines.append((task, METHODS[method][0], epsilon, both, differences))
-    plots = {f"{task}.svg": plot(own) for task, own in runs.by("task").items()}
-    return {"privacy.md": page("privacy/privacy", runs, rows=lines)} | plots
+    """Return the page of all means, and a plot for each table."""
+    numbers = {
+        "rho": MAIN.rho, "gap": GAP, "clip": SGD_CLIP, "steps": SGD_STEPS, "moment": MOMENT,
+        "lost": MAX_LOST, "moved": MAX_MOVED, "goal": GOAL_EPSILON,
+    }  # fmt: skip
+    text = page("privacy/privacy", runs, rows=lines(runs), goals=goals(runs), **numbers)
+    return {"privacy.md": text} | {
+        f"{name}.svg": plot(own) for name, own in runs.by("table").items()
+    }
+
+
+def lines(runs: Runs) -> Iterator[tuple[object, ...]]:
+    """Yield a row a setting."""
+    for (name, clients, method, epsilon), own in runs.by().items():
+        constants = runs.select(table=name, clients=clients, method="constant")
+        both = accuracy_text(own, constants), own.mean("spd").text("+.4f")
+        yield name, clients, LOOKS[method][0], epsilon, own.n_seeds, *both
+
+
+def goals(runs: Runs) -> Iterator[tuple[object, ...]]:
+    """Yield, for each table with a goal, what a fair release of alike clients loses by epsilon."""
+    for name in GOAL_TABLES:
+        own = runs.select(table=name, clients="alike", method="fair")
+        exact, private = own.select(epsilon=np.inf), own.select(epsilon=GOAL_EPSILON)
+        if exact and private:
+            lost, moved = exact.less(private, "accuracy"), private.less(exact, "spd")
+            met = verdict(lost.mean <= MAX_LOST and abs(moved.mean) <= MAX_MOVED)
+            yield name, lost.text(), moved.text("+.4f"), met
 
 
 def plot(runs: Runs) -> str:
-    """Accuracy and SPD over epsilon, with the non-private run as a band."""
-    figure, both = panels(1, 2, 8, 3.2)
-    for axes, field in zip(both, ("accuracy", "spd"), strict=True):
-        over_epsilon(axes, runs, field, METHODS, error=True)
-    both[0].legend(frameon=False, fontsize=8)
+    """Return accuracy and SPD over epsilon, with standard deviations, for both splits."""
+    splits = runs.by("clients")
+    figure, each = panels(len(splits), 2, 9, 3.6 * len(splits) + 1)
+    for (clients, own), both in zip(
+        splits.items(), zip(each[::2], each[1::2], strict=True), strict=True
+    ):
+        for axes, field in zip(both, AccuracySpd._fields, strict=True):
+            over_epsilon(axes, own, field, LOOKS)
+            axes.set_title(f"{clients} clients", fontsize=9)
+    legend(figure, 2)
     return as_svg(figure)
 
 
-BUDGETS = Experiment(
-    name="runs",
-    settings=tuple(
-        BudgetSetting(task, method, epsilon)
-        for task in TASKS
-        for method, (_, _, marker) in METHODS.items()
-        for epsilon in (EPSILONS if marker else (np.inf,))
-    ),
-    run=run_budget, summary=show,
-    smoke=(
-        BudgetSetting("law_school_race", "plain", np.inf),
-        BudgetSetting("law_school_race", "private", 1.0),
-        BudgetSetting("law_school_race", "randomised", 1.0),
-    ),
-    seeds=10, sources=lambda setting: SOURCES[TASKS[setting.task][0]],
-    behind=lambda setting: (config_of(setting.task),), parallel=True,
-)  # fmt: skip
+def settings_of_all() -> Iterator[PrivateSetting]:
+    """Yield an epsilon's settings one after the other, so that surrogates are made once."""
+    for name, clients in product(TABLES, SPLITS):
+        methods = PRIVATE if clients == "unlike" else ("surrogate", "fair")
+        for method in ("constant", "central", "unpenalised", "surrogate", "fair"):
+            yield PrivateSetting(name, clients, method, np.inf)
+        for epsilon, method in product(EPSILONS, methods):
+            yield PrivateSetting(name, clients, method, epsilon)
 
-EXPERIMENTS = (BUDGETS, EVERY)
+
+def behind(setting: PrivateSetting) -> tuple[object, ...]:
+    """Return the settings of each method."""
+    private = setting.epsilon < np.inf
+    of_surrogates = surrogates_version(1.0 if private else None), sf.SurrogateConfig().k_min
+    own: Mapping[str, tuple[object, ...]] = {
+        "dp_sgd": (SGD_RATE, SGD_CLIP, SGD_STEPS, MOMENT),
+        "fair": of_surrogates * private,
+        **dict.fromkeys(("surrogate", "for_all", "trees"), of_surrogates),
+    }
+    return MAIN.rho, DELTA, *own.get(setting.method, ())
+
+
+EXPERIMENTS = (
+    Experiment(
+        name="runs", settings=tuple(settings_of_all()), run=run_private, summary=show,
+        smoke=tuple(
+            one for one in settings_of_all()
+            if one.table == TABLES[0] and one.clients == "unlike" and one.epsilon in (1.0, np.inf)
+        ),
+        seeds=5, file="{table}.csv", sources=lambda setting: SOURCES[TASKS[setting.table][0]],
+        behind=behind,
+    ),
+)  # fmt: skip
 
 if __name__ == "__main__":
     main(__doc__, "privacy", *EXPERIMENTS)

@@ -27,9 +27,10 @@ from benchmarks import unlike_bias as biased_clients
 from benchmarks import unreliable as clients_at_fault
 from benchmarks.audit import CONFIDENCE, DELTA, OpenValues, bounds
 from benchmarks.disclosure import disclosure_lines
-from benchmarks.findings import NO, NOTHING, YES, nothing_learned, of_learned, verdict_of
+from benchmarks.findings import NO, NOTHING, YES, of_learned, verdict_of
 from benchmarks.harness import MADE_BEFORE, ROOT, committed, experiment_of, written
-from benchmarks.records import EXACT, PRIVATE, any_learner_lines
+from benchmarks.privacy import EPSILONS
+from benchmarks.records import any_learner_lines
 from benchmarks.reproduction import reproduction_pages
 from benchmarks.runs import NO_RUNS, Runs
 from benchmarks.showing import mark, page, pair_text
@@ -39,7 +40,7 @@ from benchmarks.table2.covariance import covariance_lines
 from benchmarks.trainers import trainers_lines
 from benchmarks.two_phase import whole_wide
 from benchmarks.unlike.one_noise import one_noise_lines
-from benchmarks.unlike.training import PENALTIES
+from benchmarks.unlike.training import MAIN
 from synthfair.files import write_text
 from synthfair.privacy.accounting import discrete_mu_for
 
@@ -129,50 +130,48 @@ def table2(runs: Runs) -> Parts:
 
 
 def epsilon(runs: Runs) -> Parts:
-    """Private fair releases."""
-    lines, nothing = [], []
-    for task, own in runs.by("task").items():
-        constants, name = own.select(method="constant"), task.replace("_", " ")
-        private = {e: own.select(method="private", epsilon=e) for e in (1.0, 0.5, 0.1)}
-        cells = (own.select(method="plain"), *private.values(), constants)
-        lines.append((name, *(pair_text(some, constants=constants, error=True) for some in cells)))
-        for e, some in private.items():
-            nothing += [f"{name} at ε = {e:g}"] * (bool(some) and nothing_learned(some, constants))
-    words = (
-        "Not more accurate than the constant classifier by two standard errors, so that gaps say"
-        f" nothing: {', '.join(nothing)}."
-    )
-    return {"rows": lines, "nothing": words * bool(nothing)}
-
-
-def decision(surrogates: Runs, fair: Runs) -> list[object]:
-    """What epsilon = 1 costs each kind of release, next to the same release without it.
-
-    It is the most over settings, of means over seeds: of the accuracy that is lost, and of the size
-    of the SPD's change. ``COSTS`` of the package has the same words.
-    """
-    settings = {
-        "fair": [
-            (own.select(method="plain"), own.select(method="private", epsilon=1.0))
-            for own in fair.by("task").values()
-        ],
-        "surrogate": [
-            (own.select(rows=EXACT), own.select(rows=PRIVATE))
-            for (_, _, learner), own in surrogates.by("table", "encoding", "learner").items()
-            if learner in PENALTIES
-        ],
-    }
+    """Return both kinds of releases against epsilon, with central training and the constant."""
     lines = []
-    for kind, each in settings.items():
+    for (name, clients), own in runs.by("table", "clients").items():
+        constants = own.select(method="constant")
+        central = own.select(method="central")
+        for method, word in {"surrogate": "surrogates", "fair": "fair releases"}.items():
+            of = own.select(method=method)
+            each = [of.select(epsilon=one) for one in (np.inf, *EPSILONS[::-1])]
+            cells = (short_pair(some, constants) for some in (*each, central, constants))
+            lines.append((f"{name.replace('_', ' ')}, {clients}", word, *cells))
+    return {"rows": lines, "rho": MAIN.rho}
+
+
+def short_pair(runs: Runs, constants: Runs) -> str:
+    """Return mean accuracy / mean SPD to three digits, without spreads."""
+    if not runs:
+        return ""
+    accuracy = runs.mean("accuracy")
+    worse = "" if runs == constants else mark(accuracy, constants.mean("accuracy"))
+    return f"{accuracy.mean:.3f}{worse} / {runs.mean('spd').mean:.3f}"
+
+
+def decision(runs: Runs) -> list[object]:
+    """Return what epsilon = 1 costs each kind of release, next to the same release without it.
+
+    It is the most over tables of alike clients, of means over seeds: of the accuracy that is lost,
+    and of the size of the SPD's change. ``COSTS`` of the package has the same words.
+    """
+    lines = []
+    for kind in ("fair", "surrogate"):
+        own = runs.select(method=kind, clients="alike")
+        each = [
+            (some.select(epsilon=np.inf), some.select(epsilon=1.0))
+            for some in own.by("table").values()
+        ]
         if pairs := [(exact, private) for exact, private in each if exact and private]:
             lost = [100 * exact.less(private, "accuracy").mean for exact, private in pairs]
             moved = [100 * np.abs(np.diff(exact.pairs(private, "spd"))).mean()
                      for exact, private in pairs]  # fmt: skip
-            tables = {exact[0].setting[0] for exact, _ in pairs}
             cost = f"up to {max(lost):.1f} points of accuracy and {max(moved):.1f} of SPD"
-            cost += " (there with delta about 4e-5)" * (kind == "fair")
-            lines.append((kind, cost, len(tables)))
-    return lines if len(lines) == len(settings) else []
+            lines.append((kind, cost, len(pairs)))
+    return lines
 
 
 def audit(private: Runs, exact: Runs, members: Runs) -> Parts:
@@ -418,7 +417,7 @@ def deploy(runs: Runs) -> Iterator[str]:
 
 BLOCKS: dict[str, tuple[Any, ...]] = {
     "table2": (table2, "table2 table2"), "covariance": (covariance_lines, "table2 covariance"),
-    "epsilon": (epsilon, "privacy"), "decision": (decision, "records", "privacy"),
+    "epsilon": (epsilon, "privacy"), "decision": (decision, "privacy"),
     "disclosure": (disclosure_lines, "disclosure"),
     "audit": (audit, "audit private", "audit open", "audit membership"),
     "trainers": (trainers_lines, "trainers"), "any_learner": (any_learner_lines, "records"),

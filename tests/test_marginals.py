@@ -20,6 +20,7 @@ from synthfair.surrogate.marginals import (
     dependence,
     draw,
     few_levels,
+    halve,
     james_stein,
     make_margins,
     project,
@@ -240,6 +241,38 @@ def test_a_level_keeps_what_noise_may_have_taken(lost, expected, least, most):
     columns = Columns.of(ONE, private=True)
     margins = make_margins(first, strata_of(first, columns), columns, step=0.0, sd=20.0)
     assert least <= margins.rows[0][3, 2] <= most
+
+
+@pytest.mark.parametrize(
+    ("sd_tables", "share"), [(1.0, 0.75), (3.0, 0.25), (1e-6, 1.0), (1e9, 0.0)]
+)
+def test_margins_of_a_histogram_and_of_a_table_are_averaged_by_inverse_variance(sd_tables, share):
+    """An entry of the histogram has the variance 9, and one of three levels' sum 3 sd_tables^2."""
+    two = ("c0", "c1", "s", "y")
+    schema = CHAIN.model_copy(update={"columns": {k: CHAIN.columns[k] for k in two}})
+    columns = Columns.of(schema, private=True)
+    rows = np.array([[9e6, 4e6, 2e6], [2e6, 7e6, 3e6], [3e6, 2e6, 8e6], [5e6, 8e6, 1e6]])
+    of_table = rows + np.array([[6e4, -5e4, -1e4], [-3e4, 1e4, 2e4]] * 2)
+    table = of_table[:, :, None] * np.array([0.5, 0.3, 0.2])
+    first = np.hstack([rows, table.sum(axis=1)])
+    margins = make_margins(
+        first, strata_of(first, columns), columns, step=0.0, sd=3.0,
+        tables={(0, 1): table}, sd_tables=sd_tables,
+    )  # fmt: skip
+    np.testing.assert_allclose(margins.rows[0], rows + share * (of_table - rows), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("at", "level"), [(19, 16), (31, 28), (9, 8)])
+def test_many_rows_at_one_level_are_kept_where_the_noise_of_a_half_is_larger(at, level):
+    """A level of 5 sd, and no other rows but at level 2; one of 2 sd is what noise gives."""
+    counts = np.zeros(32)
+    counts[[2, at]] = 3000, 50
+    found = halve(counts, 3050.0, 10.0)
+    assert found.sum() == pytest.approx(3050)
+    assert found[level : level + 4].sum() == pytest.approx(50)
+    assert found[at] == found.max(initial=0, where=np.arange(32) > 2)
+    counts[at] = 20
+    assert halve(counts, 3020.0, 10.0)[level : level + 4].sum() == 0
 
 
 def test_numbers_that_one_row_has_change_no_record():

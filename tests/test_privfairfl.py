@@ -10,13 +10,13 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from benchmarks import findings as rules
-from benchmarks.privacy import randomised_response
 from benchmarks.privfairfl import pages, times
 from benchmarks.privfairfl.comparison import (
     FairSetting,
     FairValues,
     SplitTable,
     measured,
+    randomised_response,
     responses,
 )
 from benchmarks.runs import Run, Runs

@@ -13,7 +13,6 @@ import pandas as pd
 
 import synthfair as sf
 from benchmarks.harness import Experiment
-from benchmarks.privacy import randomised_response
 from benchmarks.privfairfl.pages import LOCAL, POST, show
 from benchmarks.unlike.clients import weighted
 from synthfair.config.rules import WeightMethod
@@ -211,6 +210,15 @@ def counted(
         total = responses(total, epsilon, np.random.default_rng(seed))
     # Nothing is refused here for its noise: the baselines are published without such a rule.
     return score_histogram(what, NoisyTotal(total, 0.0, {}))
+
+
+def randomised_response(
+    values: np.ndarray, k: int, epsilon: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Return [N] values 0 to k - 1, unchanged with the odds exp(epsilon) against each other one."""
+    unchanged = rng.random(len(values)) < np.exp(epsilon) / (np.exp(epsilon) + k - 1)
+    others = (values + rng.integers(1, k, len(values))) % k
+    return np.where(unchanged, values, others)
 
 
 def responses(total: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:

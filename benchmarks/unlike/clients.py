@@ -113,10 +113,10 @@ class Surrogates(NamedTuple):
 
 
 @lru_cache(maxsize=3)
-def surrogates(cut: Cut, kind: str) -> Surrogates:
-    """Of one of :data:`CONFIGS`, made once for all penalties; clients have the same public seed."""
+def surrogates(cut: Cut, config: sf.SurrogateConfig) -> Surrogates:
+    """Return what these settings give, once for all penalties; clients have the split's seed."""
     clients = federation(cut)
-    config = CONFIGS[kind].model_copy(update={"seed": cut.seed})
+    config = config.model_copy(update={"seed": cut.seed})
     parts, rows_out, start = [], 0, time.perf_counter()
     for real in clients.plain:
         try:

@@ -221,9 +221,24 @@ class Plan:
                     "k_min",
                 )
             margins = make_margins(sums.histograms, strata, self.columns, step=self.step, sd=sd)
+            if not self.step and len(sums.pairs):  # their noise is another than the histograms'
+                return make_margins(
+                    sums.histograms, strata, self.columns, step=0.0, sd=sd,
+                    tables=self.tables(sums, margins), sd_tables=self.sd("pairs"),
+                )  # fmt: skip
             if not self._tells(margins, sums):
                 return margins
             least += 1
+
+    def tables(self, sums: Sums, margins: Margins) -> dict[tuple[int, int], np.ndarray]:
+        """Return the two-way table [C, K_i, K_j] of each edge of the tree."""
+        sizes, edges = margins.sizes, [(int(i), int(j)) for i, j in sums.edges]
+        shapes = [(len(margins.n), sizes[i], sizes[j]) for i, j in edges]
+        parts = np.split(sums.pairs, np.cumsum([int(np.prod(shape)) for shape in shapes]))
+        return {
+            edge: part.reshape(shape)
+            for edge, part, shape in zip(edges, parts, shapes, strict=False)
+        }
 
     def _noisy(self, rows: np.ndarray) -> Strata:
         """Return the strata of noisy numbers of rows: each cell is a set of its own.
@@ -274,15 +289,10 @@ class Plan:
 
     def records(self, sums: Sums, margins: Margins) -> Surrogate:
         """Records as one-way tables and the tree have them; those of a set have equal weights."""
-        strata, sizes, c = margins.strata, margins.sizes, len(margins.n)
-        edges = [(int(i), int(j)) for i, j in sums.edges]
-        shapes = [(c, sizes[i], sizes[j]) for i, j in edges]
-        parts = np.split(sums.pairs, np.cumsum([int(np.prod(shape)) for shape in shapes]))
-        tables = {
-            edge: part.reshape(shape)
-            for edge, part, shape in zip(edges, parts, shapes, strict=False)
-        }
-        tables = associations(tables, margins, step=self.step, sd=self.sd("pairs"))
+        strata, c = margins.strata, len(margins.n)
+        tables = associations(
+            self.tables(sums, margins), margins, step=self.step, sd=self.sd("pairs")
+        )
         rng = np.random.default_rng(own_seed(self.config.seed, margins))
         # The records of a label of the block stand once for each of its groups.
         where = places(strata.drawn)[strata.cells]
@@ -405,6 +415,7 @@ def read_sums(
         edges = chow_liu(scores, choose)
         pairs = answer(question, np.concatenate([part(*edge).ravel() for edge in edges]))
         sums = sums._replace(edges=np.array(edges), pairs=pairs)
+        margins = plan.margins(sums)
 
     # Smooth rates of models that the server's may be like.
     show("choosing models whose rates must agree")

@@ -76,11 +76,25 @@ class Margins(NamedTuple):
 
 
 def make_margins(
-    histograms: np.ndarray, strata: Strata, columns: Columns, *, step: float, sd: float
+    histograms: np.ndarray,
+    strata: Strata,
+    columns: Columns,
+    *,
+    step: float,
+    sd: float,
+    tables: Mapping[tuple[int, int], np.ndarray] | None = None,
+    sd_tables: float = 0.0,
 ) -> Margins:
-    """From a histogram of each column in each cell.
+    """Return the margins that a histogram of each column in each cell gives.
 
-    What noise hides in a set of cells is that of all sets together: see :func:`james_stein`.
+    A two-way table that has noise of its own tells the margins of its two columns again: y_0 of the
+    histogram and y_e of each table are averaged by inverse variance.
+
+        y = v (y_0 / v_0 + sum_e y_e / v_e),      1 / v = 1 / v_0 + sum_e 1 / v_e
+
+    where v_0 is sd^2 times the fine levels in a coarse one, and v_e is sd_tables^2 times the levels
+    of the table's other column. What noise hides in a set of cells is that of all sets together:
+    see :func:`james_stein`.
 
     Args:
         histograms: [2 G, L] numbers of rows; levels of one column after the other.
@@ -88,6 +102,8 @@ def make_margins(
         columns: public.
         step: numbers of rows are used as rounded to multiples of this; 0 if they have noise.
         sd: standard deviation of the error of each.
+        tables: [C, K_i, K_j] noisy two-way tables, by pair of columns.
+        sd_tables: standard deviation of the error of each of their entries.
     """
     parts = np.split(histograms, columns.ends[1:-1], axis=1)
     drawn = strata.drawn
@@ -97,7 +113,7 @@ def make_margins(
     most = max(
         2, min(COARSE, int((2 * MOST_ENTRIES / (len(histograms) * len(columns) ** 2)) ** 0.5))
     )
-    for column, part in zip(columns, parts, strict=True):
+    for j, (column, part) in enumerate(zip(columns, parts, strict=True)):
         h = drawn @ part
         pooled, noise, used = h.sum(axis=0), sd * errors.sum() ** 0.5, np.ones(h.shape[1], bool)
         if column.whole:  # between whole numbers: hardly any rows, or noise
@@ -117,25 +133,19 @@ def make_margins(
         coarse = _coarse(cut, bool(column.categories), column.missing, most, noise)
         size = coarse.max() + 1
         summed = np.stack([np.bincount(coarse, one, minlength=size) for one in h])
-        summed = round_to(summed, step)
-        together = project(summed.sum(axis=0), 1.0)
-        fine = np.bincount(coarse).mean() ** 0.5 if step == 0 else 1.0
-        base = np.outer(count, together)
-        if not step:  # what noise hides is as in the cells of the same label, and of the same group
-            for c in np.flatnonzero(strata.hidden[strata.cells]):
-                kin = np.array([strata.cells % 2, strata.cells // 2])
-                for own in kin == kin[:, [c]]:
-                    expected = np.outer(count[own], together).sum(axis=0)
-                    noise_of = sd * fine * own.sum() ** 0.5
-                    all_of = james_stein(summed[own].sum(axis=0), expected, noise_of)
-                    base[c] *= project(all_of, 1.0) / np.maximum(together, 1e-9)
-                base[c] = project(base[c], count[c])
+        summed, variance = round_to(summed, step), np.full((len(h), size), sd**2)
+        if not step:
+            variance *= np.outer(errors, np.maximum(np.bincount(coarse, used, minlength=size), 1))
+        summed, variance = _averaged(j, summed, variance, tables, sd_tables)
+        base = np.outer(count, project(summed.sum(axis=0), 1.0))
+        if not step:
+            base = _bases_of_hidden(base, summed, variance, count, strata)
         rows = []
-        for own, expected, n, k in zip(summed, base, count, errors, strict=True):
-            shrunk = 1.0 if step else SHRUNK**0.5
-            moved = project(james_stein(own, expected, shrunk * sd * fine * k**0.5), n)
+        for own, expected, n, v in zip(summed, base, count, variance, strict=True):
+            shrunk = 1.0 if step else SHRUNK
+            moved = project(james_stein(own, expected, (shrunk * v.mean()) ** 0.5), n)
             if not step:
-                explained = np.maximum(own, 0.0) + 2 * sd * fine * k**0.5
+                explained = np.maximum(own, 0.0) + 2 * v**0.5
                 moved = np.maximum(moved, np.minimum(LEAST_SHARE * expected, explained))
             rows.append(project(moved, n))
         within = _within(
@@ -143,6 +153,41 @@ def make_margins(
         )
         found.append((coarse, np.array(rows).reshape(len(drawn), size), within))
     return Margins(strata, count, *zip(*found, strict=True))
+
+
+def _averaged(
+    j: int,
+    rows: np.ndarray,
+    variance: np.ndarray,
+    tables: Mapping[tuple[int, int], np.ndarray] | None,
+    sd: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a column's rows [C, K] averaged with those that two-way tables have; and variances."""
+    for edge, table in (tables or {}).items():
+        if j in edge:
+            other = 2 - edge.index(j)
+            weight = variance / np.maximum(variance + sd**2 * table.shape[other], 1e-300)
+            rows = rows + weight * (table.sum(axis=other) - rows)
+            variance = variance * (1 - weight)
+    return rows, variance
+
+
+def _bases_of_hidden(
+    base: np.ndarray, rows: np.ndarray, variance: np.ndarray, count: np.ndarray, strata: Strata
+) -> np.ndarray:
+    """Return what is expected [C, K], of cells that noise hides as in those of the same label.
+
+    And as in those of the same group.
+    """
+    expected, together = base.copy(), base.sum(axis=0) / count.sum()
+    kin = np.array([strata.cells % 2, strata.cells // 2])
+    for c in np.flatnonzero(strata.hidden[strata.cells]):
+        for own in kin == kin[:, [c]]:
+            noise = variance[own].sum(axis=0).mean() ** 0.5
+            shares = project(james_stein(rows[own].sum(axis=0), base[own].sum(axis=0), noise), 1.0)
+            expected[c] *= shares / np.maximum(together, 1e-9)
+        expected[c] = project(expected[c], count[c])
+    return expected
 
 
 def few_levels(margins: Margins, columns: Columns) -> Margins:
@@ -205,16 +250,31 @@ def halve(counts: np.ndarray, total: float, sd: float) -> np.ndarray:
 
     From the whole down, an interval's rows are divided between its halves (Hay et al. 2010). A half
     that noise may explain has none; where it may explain both, all levels of the interval are
-    alike. Else the noise of many empty levels would look like many rows.
+    alike. Else the noise of many empty levels would look like many rows. A half keeps the rows of
+    its :func:`peaks`, which the noise of the empty levels beside them would hide.
     """
     size = len(counts)
     half = size // 2
     noise = 2 * sd * (half * (1 - half / size)) ** 0.5
-    if total <= noise or not half:
+    least = np.array([peaks(part, sd) for part in (counts[:half], counts[half:])])
+    if not half or (total <= noise and not least.any()):
         return np.full(size, total / size)
+    least *= min(1.0, total / max(least.sum(), 1e-300))
     left = counts[:half].sum() + (total - counts.sum()) * half / size
     left = 0.0 if left < noise else total if total - left < noise else left
+    left = min(max(left, least[0]), total - least[1])
     return np.concatenate([halve(counts[:half], left, sd), halve(counts[half:], total - left, sd)])
+
+
+def peaks(counts: np.ndarray, sd: float) -> float:
+    """Return the number of rows in dyadic intervals of levels that noise cannot explain.
+
+    Such an interval has more than 3 sd sqrt(length) rows; the larger of its own rows and those of
+    its halves counts.
+    """
+    half, rows = len(counts) // 2, float(counts.sum())
+    rows = rows if rows > 3 * sd * len(counts) ** 0.5 else 0.0
+    return max(rows, peaks(counts[:half], sd) + peaks(counts[half:], sd)) if half else rows
 
 
 def _coarse(

@@ -260,6 +260,7 @@ def _exchanges(plan: Plan) -> Generator[tuple[Question, ...], list[np.ndarray], 
         edges = chow_liu(dependence(part, few, clear))
         (pairs,) = yield (two_way_tables(columns, margins, edges),)
         sums = sums._replace(edges=np.array(edges), pairs=pairs)
+        margins = plan.margins(sums)
     thetas = plan.models(sums, margins)
     (rates,) = yield (anchor_rates(thetas, margins.strata, plan.schema),)
     return sums._replace(thetas=thetas, rates=rates.reshape(len(margins.n), -1))
