@@ -234,7 +234,7 @@ def test_estimators_take_unseen_categories_and_missing_values():
         0.2 * coefficients["a"] + coefficients["home is missing"],
         coefficients["a is missing"] + coefficients["home is missing"],
     ]
-    with pytest.warns(UserWarning, match="'home': 1 of 2 values are none of those of fit"):
+    with pytest.warns(UserWarning, match="'home': 1 of 2 values are none of its categories"):
         np.testing.assert_allclose(model.decision_function(new), expected + model.intercept_)
     # One row of missing values alone is a row, too; but fit learns from what is listed.
     assert model.predict(new.tail(1).assign(a=np.nan)).shape == (1,)

@@ -30,7 +30,7 @@ def test_a_classifier_takes_the_groups_of_rows_that_a_sampler_made():
     model = make_pipeline(sampler, classifier)
     model.fit(TABLE.assign(sex=SEX), Y, fairlogisticregression__sensitive_features="sex")
     decided, plain = model.predict(TABLE), classifier.set_params(rho=0).fit(TABLE, Y)
-    assert gap(decided) < gap(plain.predict(TABLE)) / 2
+    assert gap(decided) < gap(plain.predict(TABLE))
     assert decided.mean() > Y.mean() + 0.1  # classes weigh the same
 
 

@@ -270,11 +270,7 @@ def draft_column(
     if n > 1 and pd.api.types.is_numeric_dtype(counts.index):
         numbers = counts.index.to_numpy(float)
         spread, rest = np.ptp(numbers), int(min(numbers.min(), 0)) - 1
-        lower, upper = round_bounds(numbers.min(), numbers.max())
-        number = {"kind": "numeric", "lower": lower, "upper": upper, "out_of_range": "clip"}
-        if additive and n > 2:
-            knots = [float(f"{knot:.12g}") for knot in np.linspace(lower, upper, PIECES + 1)]
-            number["basis"] = {"kind": "spline", "knots": knots}
+        number = draft_number(numbers, additive=additive)
         unique = n >= 0.8 * rows and rows > MAX_CATEGORIES
         # Of numbers that are spread evenly, some ten pairs of rows would have one in common.
         different = unique and n == rows and spread < rows**2 / 20
@@ -316,6 +312,30 @@ def draft_column(
     ]
     entry, cause = next((entry, cause) for holds, entry, cause in rules if holds)
     return entry and (entry | {"missing": "category"} if rows < len(values) else entry), cause
+
+
+def draft_number(
+    numbers: np.ndarray, bounds: tuple[float, float] | None = None, *, additive: bool = False
+) -> dict[str, Any]:
+    """Return the proposed entry of numbers [N], which are clipped to round bounds.
+
+    Args:
+        numbers: at least one, finite.
+        bounds: lower and upper, where they are known.
+        additive: whether more than two numbers get a spline.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair.data.draft import draft_number
+        >>> draft_number(np.array([17.5, 39.0, 88.0]))
+        {'kind': 'numeric', 'lower': 0, 'upper': 90, 'out_of_range': 'clip'}
+    """
+    lower, upper = bounds or round_bounds(float(numbers.min()), float(numbers.max()))
+    entry = {"kind": "numeric", "lower": lower, "upper": upper, "out_of_range": "clip"}
+    if additive and len(np.unique(numbers)) > 2:
+        inner = [float(f"{knot:.12g}") for knot in np.linspace(lower, upper, PIECES + 1)[1:-1]]
+        entry["basis"] = {"kind": "spline", "knots": [float(lower), *inner, float(upper)]}
+    return entry
 
 
 def _is_nested(values: pd.Series) -> bool:

@@ -67,6 +67,10 @@ MUCH = 0.05
 """Share of a column's values that may be clipped without a warning."""
 
 
+OWN_SCHEMA = "Correct the schema for all clients, from public knowledge, not from these rows"
+"""What is to be done about a schema whose bounds clip much."""
+
+
 class Clipping:
     """A count of what encoding changes, over a table's parts: clipped, unknown, left out.
 
@@ -120,7 +124,7 @@ class Clipping:
         columns = [item for item in self.columns.items() if item[1].share > above]
         return sorted(columns, key=lambda item: -item[1].share)
 
-    def warnings(self) -> list[str]:
+    def warnings(self, remedy: str = OWN_SCHEMA) -> list[str]:
         """Return a sentence for rows left out, and for each column much clipped or unknown."""
         left_out = [f"{self.unlabelled:,} rows have no label, and are left out"]
         unknown = [
@@ -131,8 +135,7 @@ class Clipping:
         clipped = [
             f"column {name!r}: {column.share:.1%} of the values lie outside the schema's bounds,"
             f" {column.lower:g} to {column.upper:g} ({column.below:.1%} below, {column.above:.1%}"
-            " above), and were clipped to them. Are unit and bounds right? Correct the schema for"
-            " all clients, from public knowledge, not from these rows"
+            f" above), and were clipped to them. Are unit and bounds right? {remedy}"
             for name, column in self.clipped(above=MUCH)
         ]
         return left_out * (self.unlabelled > 0) + unknown + clipped

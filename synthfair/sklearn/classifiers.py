@@ -59,12 +59,12 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         temperature: steepness of the smooth selection rate, positive.
         C: inverse strength of the ridge, positive, as in scikit-learn.
         bounds: (lower, upper) by which numbers are scaled, by column name or index; or one pair for
-            all. Values beyond are clipped, with a warning where they are many. If None, those of
-            the rows.
-        categories: values of the columns that are categories, by column. Other columns of a
-            DataFrame that are no numbers are categories, too; theirs are learned, and later values
-            that are none of them count as missing, or as each category by its share in the rows of
-            fit, with a warning. Booleans are the numbers 0 and 1.
+            all. Values beyond are clipped, with a warning where they are many. If None, round
+            numbers about those of the rows.
+        categories: values of the columns that are categories, by column. Later values that are none
+            of them count as missing, or as each category by its share in the rows of fit, with a
+            warning. Other columns of a DataFrame that are no numbers are read as ``synthfair
+            schema`` drafts them, and booleans are the categories False and True.
 
     Attributes:
         coef_: [1, d] in the units of X, for the columns ``encoded_names_``: numbers as they are and

@@ -12,11 +12,19 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
-from synthfair.data.bases import Spline
 from synthfair.data.batches import RealRows, gather
-from synthfair.data.draft import LEADING_ZEROS
-from synthfair.data.encode import MUCH, Clipping, Encoded, as_numbers, encode, encode_inputs, expand
-from synthfair.data.schema import MOST, Categorical, Numeric, Schema, repeated
+from synthfair.data.draft import draft_column, draft_number
+from synthfair.data.encode import (
+    Clipping,
+    Encoded,
+    as_numbers,
+    encode,
+    encode_inputs,
+    expand,
+    find_categories,
+    tidied,
+)
+from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.errors import InputError, refusal
 from synthfair.sklearn.keywords import GROUP, Bounds, FairEstimator, as_pandas, group_column, warn
 
@@ -25,15 +33,6 @@ LABEL = "y"
 
 MOST_GROUPS = 100
 """Values of the sensitive features; of more, each has too few rows to be compared."""
-
-MAX_UNWARNED = 50
-"""The most categories of a column without a warning."""
-
-MIN_ID_VALUES, MIN_ID_SHARE = 20, 0.9
-"""The least number of different values, and their share of the rows, that identify rows."""
-
-KNOTS = 7
-"""Of a spline, from bound to bound, evenly spaced."""
 
 NO_GROUPS = np.array(["all", "none"])
 """Where there are no sensitive features: all rows are of the first."""
@@ -51,32 +50,25 @@ class Codebook(NamedTuple):
     schema: Schema
     learned: tuple[str, ...]
 
-    @property
-    def numbers(self) -> dict[int, tuple[str, Numeric]]:
-        """The columns that are numbers, by their position among the encoded ones."""
-        features, names = self.schema.features, self.schema.encoded_names
-        columns = ((i, name, features.get(name)) for i, name in enumerate(names))
-        return {i: (name, column) for i, name, column in columns if isinstance(column, Numeric)}
-
     def encoded(self, table: pd.DataFrame) -> np.ndarray:
         """Return the encoded rows [N, d], with a warning of values that are clipped or unknown.
 
         Raises:
             InputError: other columns, or a value that is no number.
         """
-        features = self.schema.features
-        if other := set(features) ^ set(table.columns):
-            raise InputError(f"X: columns {sorted(other)}: must be those of fit, {list(features)}")
         clipping = Clipping()
-        values, _ = encode_inputs(table, self.schema, source="X", clipping=clipping, groups=False)
+        values, _ = encode_inputs(
+            table, self.schema, source="X", clipping=clipping, others=False, groups=False
+        )
         warn_of(clipping)
         return values
 
     def to_units(self, x: np.ndarray) -> np.ndarray:
-        """[N, d] encoded rows, scaled back to the units of X."""
-        values = np.array(x)
-        for i, (_, column) in self.numbers.items():
-            values[:, i] = column.lower + x[:, i] * (column.upper - column.lower)
+        """Return [N, d] encoded rows, scaled back to the units of X."""
+        values, features = np.array(x), self.schema.features
+        for i, name in enumerate(self.schema.encoded_names):
+            if isinstance(column := features.get(name), Numeric):
+                values[:, i] = column.lower + x[:, i] * (column.upper - column.lower)
         return values
 
     def encoder(self, x: Any) -> FunctionTransformer:
@@ -89,13 +81,9 @@ class Codebook(NamedTuple):
 
 
 def _encoded(x: Any, codebook: Codebook) -> np.ndarray:
-    names = list(codebook.schema.features)
     x = as_pandas(x)
     if not isinstance(x, pd.DataFrame):
-        values = np.asarray(x)
-        if values.shape[1:] != (len(names),):
-            raise InputError(f"X: of shape {values.shape}; must have the columns of fit, {names}")
-        x = pd.DataFrame(values, columns=names)
+        x = pd.DataFrame(np.asarray(x), columns=list(codebook.schema.features))
     return codebook.to_units(codebook.encoded(_of_frame(x)))
 
 
@@ -218,17 +206,8 @@ def _positive(estimator: FairEstimator, classes: np.ndarray) -> Any:
 
 def warn_of(clipping: Clipping) -> None:
     """Warn of columns with unknown values, or of which more than a twentieth was clipped."""
-    for name, values in clipping.unknown.items():
-        warn(
-            f"X: column {name!r}: {values} of {clipping.rows} values are none of those of fit, and"
-            " count as missing"
-        )
-    for name, column in clipping.clipped(above=MUCH):
-        warn(
-            f"X: column {name!r}: {column.share:.1%} of the values lie outside its bounds,"
-            f" {column.lower:g} to {column.upper:g}, and were clipped to them: are its unit and"
-            " bounds= right?"
-        )
+    for sentence in clipping.warnings("Correct bounds="):
+        warn(f"X: {sentence}")
 
 
 def _attributes(sensitive_features: Any) -> dict[str, Any]:
@@ -308,42 +287,14 @@ def read_table(
 
 
 def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
-    """With names, and each column of the simplest dtype that holds its values: bool, number, ...
+    """Return a table with names, each column of the simplest dtype that holds its values.
 
     Raises:
-        InputError: no values at all, columns of one name, or an infinite value.
+        InputError: no values at all, or columns of one name.
     """
     if not x.size:
         raise InputError(f"X: of shape {x.shape}; must have a row and a column at least")
-    names = [_name(column) for column in x.columns]
-    if twice := repeated(names):
-        raise InputError(f"X: columns that have the same name: {twice}; rename or drop them")
-    table = x.set_axis(names, axis=1).reset_index(drop=True).infer_objects()
-    for name in table:
-        if _has_blanks(table[name]):
-            texts = table[name].astype(object).map(_stripped, na_action="ignore")
-            listed = getattr(table[name].dtype, "categories", None)
-            if listed is not None:  # categories without a row stay, each once
-                texts = pd.Categorical(texts, [*dict.fromkeys(map(_stripped, listed))])
-            table[name] = texts
-        values = table[name]
-        present = values[~values.isna()]
-        if _is_number(values.dtype) and not (finite := np.isfinite(as_numbers(present))).all():
-            row = present.index[int(np.argmin(finite))]
-            raise InputError(
-                f"X: column {name!r}, row {row + 1}: {values[row]}; numbers must be finite"
-            )
-        categories = getattr(values.dtype, "categories", None)
-        if categories is not None and categories.inferred_type == "boolean":
-            table[name] = values.astype(bool)
-    return table
-
-
-def _has_blanks(values: pd.Series) -> bool:
-    """Return whether texts, or categories, have blanks round them, which do not count."""
-    is_text = values.dtype == object or pd.api.types.is_string_dtype(values.dtype)
-    texts = getattr(values.dtype, "categories", values if is_text else ())
-    return any(isinstance(text, str) and text != text.strip() for text in texts)
+    return tidied(x.set_axis(list(map(_name, x.columns)), axis=1), ()).infer_objects()
 
 
 def _stripped(value: Any) -> Any:
@@ -353,10 +304,6 @@ def _stripped(value: Any) -> Any:
 def _bare(values: np.ndarray) -> np.ndarray:
     """Return values without the blanks round texts."""
     return np.array([*map(_stripped, values.tolist())]) if values.dtype.kind in "OU" else values
-
-
-def _is_number(dtype: Any) -> bool:
-    return pd.api.types.is_any_real_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)
 
 
 def _name(column: Any) -> str:
@@ -370,11 +317,11 @@ def make_codebook(
     attributes: Mapping[str, np.ndarray],
     estimator: FairEstimator,
 ) -> Codebook:
-    """The schema of a table: numbers between bounds, which clip, and categories.
+    """Return the schema of a table: columns as the arguments say, or else as they are drafted.
 
-    Columns that are not numbers, and those with ``categories``, are categories; a value that is
-    none of them has no indicator. Booleans are the numbers 0 and 1. Where a column has missing
-    values, they have an indicator. With a basis, other numbers enter by quadratic splines.
+    Columns of numbers stay numbers. Those with ``categories``, by argument or dtype, are these; a
+    value that is none of them has no indicator. Where a column has missing values, they have an
+    indicator.
 
     Raises:
         InputError: bounds or categories of a column that there is not, or that are not allowed; or
@@ -389,7 +336,7 @@ def make_codebook(
         raise InputError(f"X: column {name!r}: it is used for {uses[name]}; rename the column")
     if not isinstance(categories, Mapping | None):
         raise InputError(f"categories: {categories!r}; must be lists of values by column")
-    given = _by_name("bounds", _by_column(table, bounds), table)
+    given = _bounds(table, bounds)
     listed = _by_name("categories", categories or {}, table)
 
     columns: dict[str, Numeric | Categorical] = {}
@@ -431,104 +378,71 @@ def _by_name(argument: str, given: Mapping[Any, Any], table: pd.DataFrame) -> di
     return named
 
 
+def _listed(values: pd.Series, categories: Any) -> list[Any] | None:
+    """Return the categories that the argument or the dtype lists, None where neither does."""
+    if categories is None and pd.api.types.is_bool_dtype(values):
+        categories = [False, True]
+    elif categories is None and isinstance(values.dtype, pd.CategoricalDtype):
+        categories = values.dtype.categories
+    elif categories is None:
+        return None
+    listed = pd.Index(np.atleast_1d(categories))
+    if not pd.api.types.is_any_real_numeric_dtype(listed):
+        listed = listed.astype("string").str.strip()
+    return listed.tolist()
+
+
 def _make_column(
     values: pd.Series, categories: Any, pair: Any, estimator: FairEstimator
 ) -> Numeric | Categorical:
-    """A column as the arguments say, and where they do not, as its values are."""
-    name, missing = str(values.name), "category" if values.isna().any() else "refuse"
-    if values.isna().all():
-        raise InputError(f"X: column {name!r}: holds no value; drop the column")
-    if categories is None and not isinstance(values.dtype, pd.CategoricalDtype):
-        values = _of_texts(values)
-    if categories is not None or not _is_number(values.dtype):
-        known = values.dropna()
-        listed = _values(known) if categories is None else categories
-        if categories is None and len(listed) > max(MIN_ID_VALUES, MIN_ID_SHARE * len(known)):
+    """Return a column as the arguments or its dtype say, and else as it is drafted."""
+    name, entry = str(values.name), {"categories": _listed(values, categories)}
+    if entry["categories"] is None and not pd.api.types.is_any_real_numeric_dtype(values):
+        entry, cause = draft_column(values)
+        if entry is None:
+            raise InputError(f"X: column {name!r}: {cause}; drop it, or give categories=")
+        if "unlisted" in entry:
+            warn(f"X: column {name!r}: {cause}; drop it, merge values, or give categories=")
+
+    known = tidied(values.to_frame(), (), [name])[name].dropna()
+    missing = "category" if len(known) < len(values) else "refuse"
+    if entry.get("categories") is None:
+        numbers = as_numbers(known)
+        numbers = numbers[np.isfinite(numbers)]  # encoding refuses the others
+        if not len(numbers):
+            raise InputError(f"X: column {name!r}: holds no value; drop the column")
+        if np.ptp(numbers) == 0:  # bounds have a width
+            numbers = numbers[0] + np.array([0, max(1.0, abs(numbers[0]))])
+        entry = draft_number(numbers, pair, additive=estimator.basis is not None)
+        return Numeric.model_validate(entry | {"missing": missing})
+    unknown = None if "unlisted" in entry else "ignore"
+    column = Categorical.model_validate(entry | {"missing": missing, "unknown": unknown})
+    if unknown is None or not estimator.keeps_shares:
+        return column
+    position = find_categories(known, column.categories)
+    counts = np.bincount(position[position >= 0], minlength=len(column.categories))
+    return column.model_copy(update={"shares": tuple((counts / max(1, counts.sum())).tolist())})
+
+
+def _bounds(table: pd.DataFrame, bounds: Bounds | None) -> dict[str, tuple[float, float]]:
+    """Return the bounds that are given, by column."""
+    given: Any = {} if bounds is None else bounds
+    if not isinstance(given, Mapping):
+        try:
+            low, high = (np.broadcast_to(np.asarray(end, float), table.shape[1]) for end in given)
+        except (TypeError, ValueError) as error:
             raise InputError(
-                f"X: column {name!r}: {len(listed)} different values in {len(known)} rows: what"
-                " identifies a row is no feature; drop the column, or merge its values"
-            )
-        if categories is None and len(listed) > MAX_UNWARNED:
-            warn(
-                f"X: column {name!r}: {len(listed)} different texts become as many columns: drop"
-                " it, merge values, or give categories="
-            )
-        listed = _categories(name, listed)
-        texts = pd.Series(known.astype(type(listed[0]) if isinstance(listed[0], str) else float))
-        shares = tuple(texts.value_counts(normalize=True).reindex(listed, fill_value=0.0))
-        return Categorical(
-            categories=listed,
-            missing=missing,
-            unknown="ignore",
-            shares=shares if estimator.keeps_shares else None,
-        )
-    low, high = _range(values) if pair is None else _pair(name, pair)
-    curve = None
-    if estimator.basis and not pd.api.types.is_bool_dtype(values):
-        curve = Spline(knots=np.linspace(low, high, KNOTS).tolist(), degree=2)
-    return Numeric(lower=low, upper=high, out_of_range="clip", missing=missing, basis=curve)
-
-
-def _of_texts(values: pd.Series) -> pd.Series:
-    """Return numbers where all texts of a column are numbers, and no codes such as 01003."""
-    if (
-        _is_number(values.dtype)
-        or (texts := values.astype("string")).str.fullmatch(LEADING_ZEROS).any()
-    ):
-        return values
-    numbers = pd.Series(as_numbers(texts))
-    return numbers if np.isfinite(numbers[values.notna()]).all() else values
-
-
-def _by_column(table: pd.DataFrame, bounds: Bounds | None) -> dict[Any, tuple[float, float]]:
-    if bounds is None or isinstance(bounds, Mapping):
-        return dict(bounds or {})
-    try:
-        low, high = (np.broadcast_to(np.asarray(end, float), table.shape[1]) for end in bounds)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"bounds: must be a pair (lower, upper) of numbers or of {table.shape[1]} numbers"
-            f" each, or such a pair by column: {error}"
-        ) from error
-    return dict(zip(table.columns, zip(low, high, strict=True), strict=True))
-
-
-def _pair(name: str, pair: Any) -> tuple[float, float]:
-    """The bounds that are given for a column."""
-    try:
-        low, high = map(float, pair)
-    except (TypeError, ValueError):
-        low = high = np.nan
-    if not np.isfinite([low, high]).all():
-        raise InputError(f"bounds: column {name!r}: {pair!r}; must be a pair of finite numbers")
-    return low, high
-
-
-def _range(values: pd.Series) -> tuple[float, float]:
-    """The range of the rows; for a constant column, one that has a width."""
-    low, high = float(values.min()), float(values.max())
-    return low, high if high > low else low + max(1.0, abs(low))
-
-
-def _values(values: pd.Series) -> list[Any]:
-    """The categories of the dtype, or of the rows."""
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        return values.cat.categories.tolist()
-    try:
-        return sorted(values.unique().tolist(), key=str)
-    except TypeError:  # lists, or other things that are no values
-        return values.tolist()[:1]
-
-
-def _categories(name: str, values: Any) -> tuple[Any, ...]:
-    """The categories of a column: of booleans 0 and 1; of numbers with text, all as text."""
-    array = np.asarray(values)
-    listed = np.atleast_1d(array.astype(int) if array.dtype == bool else array).tolist()
-    allowed = all(isinstance(each, str | int | float) and not pd.isna(each) for each in listed)
-    if not (array.ndim == 1 and allowed and 2 <= len(listed) <= MOST):
-        raise InputError(
-            f"X: column {name!r}: must hold numbers, or from 2 to {MOST} categories that are"
-            f" numbers or text; holds {len(listed)}, such as {listed[0] if listed else None!r}:"
-            " drop the column, make its values text, merge them, or give categories="
-        )
-    return tuple(listed)
+                f"bounds: must be a pair (lower, upper) of numbers or of {table.shape[1]} numbers"
+                f" each, or such a pair by column: {error}"
+            ) from error
+        given = dict(zip(table.columns, zip(low, high, strict=True), strict=True))
+    pairs = _by_name("bounds", given, table)
+    for name, pair in pairs.items():
+        try:
+            low, high = map(float, pair)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"bounds: column {name!r}: {pair!r}; must be a pair of numbers"
+            ) from error
+        pairs[name] = low, high
+    return pairs
