@@ -23,7 +23,7 @@ from benchmarks.runs import AccuracySpd, Runs
 from benchmarks.showing import page, pair_text
 from benchmarks.unlike.clients import Cut, accuracy_and_spd, federation, weighted
 from synthfair.compare.federation import pooled
-from synthfair.config.loading import WITHOUT_EPSILON, load_settings
+from synthfair.config.loading import load_settings
 from synthfair.data.datasets import SOURCES
 
 LAMBDA_THETA = sf.DistillConfig().lambda_theta
@@ -81,7 +81,7 @@ def distill_config(seed: int, **changes: int) -> sf.DistillConfig:
     """That of configs/ for Dutch."""
     path = ROOT.parent / "configs/dutch/gender.toml"
     settings: dict[str, float] = {**changes, "seed": seed, "rho_o": RHO, "group_input": False}
-    return load_settings(sf.DistillConfig, path, settings, leave_out={WITHOUT_EPSILON})
+    return load_settings(sf.DistillConfig, path, settings)
 
 
 def trainers_lines(runs: Runs) -> list[tuple[str, ...]]:

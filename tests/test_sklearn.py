@@ -372,7 +372,7 @@ def test_rows_without_weight_say_nothing():
     model = FairLogisticRegression(rho=0)
     fitted = read_arrays(model, outlier, Y, S, weight)
     assert len(fitted.rows.y) == N - 1
-    assert fitted.codebook.schema.columns["x0"].upper < 1e3
+    assert fitted.schema.columns["x0"].upper < 1e3
 
 
 class OfTwoGroups(FairLogisticRegression):

@@ -5,7 +5,7 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.config.loading import WITHOUT_EPSILON, load_release_config, load_settings
+from synthfair.config.loading import load_release_config, load_settings
 from synthfair.errors import InputError
 from synthfair.report.release_tables import COSTS
 
@@ -87,7 +87,7 @@ def test_the_decision_is_a_flag_or_a_key_that_an_epsilon_overrides(
     config, found = load_release_config(file, **given)
     assert found is is_decided
     settings = {key: value for key, value in given.items() if key != "without_epsilon"}
-    assert config == load_settings(sf.DistillConfig, file, settings, leave_out={WITHOUT_EPSILON})
+    assert config == load_settings(sf.DistillConfig, file, settings)
 
 
 @pytest.mark.parametrize(

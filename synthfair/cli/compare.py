@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from synthfair.cli.first_steps import ALIKE, Clients, Sensitive, Table, own_table
 from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
 from synthfair.config.client_settings import DistillConfig
-from synthfair.config.loading import WITHOUT_EPSILON, load_settings
+from synthfair.config.loading import load_settings
 from synthfair.config.server_settings import ServerConfig
 from synthfair.errors import InputError
 from synthfair.files import open_file
@@ -62,7 +62,7 @@ def compare(
         output: Folder to write to.
         min_group_rows: Gaps leave out groups with fewer test rows.
     """
-    distill = load_settings(DistillConfig, config, settings, leave_out={WITHOUT_EPSILON})
+    distill = load_settings(DistillConfig, config, settings)
     least = load_settings(ServerConfig, None, {"min_group_rows": min_group_rows}).min_group_rows
     if distill.max_gap is not None:
         raise InputError(f"{config}: max_gap: compare runs the weights that --weights gives")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from synthfair.config.client_settings import DistillConfig, SurrogateConfig
+from synthfair.config.client_settings import DistillConfig, ReleaseSettings, SurrogateConfig
 from synthfair.config.rules import Settings
 from synthfair.errors import InputError, refusal
 from synthfair.files import read_bytes
@@ -48,7 +48,8 @@ def load_release_config(
             the decision against one.
     """
     settings = {} if path is None else read_toml(path)
-    kind = release or settings.get("release", "fair")
+    key, in_file = settings.pop(WITHOUT_EPSILON, False), settings.pop("release", "fair")
+    kind = release or in_file
     if not isinstance(kind, str) or kind not in RELEASES:
         raise InputError(
             f"{path or 'settings'}: release: {kind!r} is not allowed; must be"
@@ -60,10 +61,9 @@ def load_release_config(
             f"flags: {', '.join(wrong)}: not read for a {kind} release"
             + ("; fairness is chosen at the server" if kind == "surrogate" else "")
         )
-    config = load_settings(RELEASES[kind], path, given, leave_out={"release", WITHOUT_EPSILON})
+    config = _over(settings, RELEASES[kind], path, given)
     if kind == "fair" and config.epsilon is None and "k_min" in given:
         raise InputError("flags: k_min: not read for a fair release without epsilon")
-    key = settings.get(WITHOUT_EPSILON, False)
     if not isinstance(key, bool):
         raise InputError(f"{path}: {WITHOUT_EPSILON}: must be true or false; got {key!r}")
     is_decided = without_epsilon or (key and "epsilon" not in given)
@@ -76,29 +76,30 @@ def load_release_config(
     return config, is_decided
 
 
-def load_settings(
-    kind: type[_Config],
-    path: Path | None,
-    overrides: dict[str, Any],
-    *,
-    leave_out: Collection[str] = (),
-) -> _Config:
+def load_settings(kind: type[_Config], path: Path | None, overrides: Mapping[str, Any]) -> _Config:
     """Return a TOML file's settings (or the defaults), with overrides that are not None on top.
 
     Args:
-        kind: of the settings.
+        kind: of the settings; those of a release's file may decide against an epsilon.
         path: of the file.
         overrides: settings by their names.
-        leave_out: keys of the file that are no settings of that kind.
 
     Raises:
         InputError: unreadable file, unknown key, or a value that is not allowed.
     """
     settings = {} if path is None else read_toml(path)
-    settings = kind.named({k: v for k, v in settings.items() if k not in leave_out})
+    if issubclass(kind, ReleaseSettings):
+        settings.pop(WITHOUT_EPSILON, None)
+    return _over(settings, kind, path, overrides)
+
+
+def _over(
+    settings: dict[str, Any], kind: type[_Config], path: Path | None, overrides: Mapping[str, Any]
+) -> _Config:
+    """Return the settings that a file holds, with overrides that are not None on top."""
     flags = {key: value for key, value in overrides.items() if value is not None}
     try:
-        return kind.model_validate(settings | kind.named(flags))
+        return kind.model_validate(kind.named(settings) | kind.named(flags))
     except ValidationError as error:
         from_flags = path is None or all(
             problem["loc"][:1] and problem["loc"][0] in flags for problem in error.errors()

@@ -143,6 +143,4 @@ class Settings(BaseModel):
         given = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
         return f"{type(self).__name__}({given})"
 
-    def __str__(self) -> str:
-        """Return the same."""
-        return repr(self)
+    __str__ = __repr__

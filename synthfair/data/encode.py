@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -79,6 +79,7 @@ class Clipping:
     Attributes:
         rows: number of rows so far.
         unlabelled: number of rows without a label, which are left out and not among ``rows``.
+        unknown: numbers of values that are none of a column's categories, where there are any.
 
     Example:
         >>> import pandas as pd
@@ -95,21 +96,12 @@ class Clipping:
         """Makes an empty count."""
         self.rows = self.unlabelled = 0
         self._counts: dict[str, tuple[Numeric, np.ndarray]] = {}
-        self._unknown: Counter[str] = Counter()
+        self.unknown: Counter[str] = Counter()
 
     def add(self, name: str, column: Numeric, numbers: np.ndarray) -> None:
         """Counts a column of a part of the table; not-a-number where a value is missing."""
         beyond = np.array([np.sum(numbers < column.lower), np.sum(numbers > column.upper)])
         self._counts[name] = column, beyond + (self._counts[name][1] if name in self._counts else 0)
-
-    @property
-    def unknown(self) -> dict[str, int]:
-        """Numbers of values that are none of a column's categories, where there are any."""
-        return {name: n for name, n in self._unknown.items() if n}
-
-    def add_unknown(self, name: str, values: int) -> None:
-        """Count values of a column that are none of its categories."""
-        self._unknown[name] += values
 
     @property
     def columns(self) -> dict[str, ClippedColumn]:
@@ -273,18 +265,24 @@ def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
     A number is in its own unit, not-a-number where it is missing; a category is its position, and
     a missing one is one more than the last.
     """
-    features = schema.plain.features
-    x, start = np.zeros((len(records), len(schema.plain.encoded_names))), 0
-    for values, (name, column) in zip(records.T, features.items(), strict=True):
-        block = x[:, start : start + len(encoded_as(name, column))]
+    x = np.zeros((len(records), len(schema.plain.encoded_names)))
+    for values, (_, column, block) in zip(records.T, _blocks(x, schema.plain), strict=True):
         if isinstance(column, Numeric):
-            scaled = (values - column.lower) / (column.upper - column.lower)
-            block[:, 0] = np.where(np.isnan(values), 0.0, np.clip(scaled, 0.0, 1.0))
-            block[:, 1:] = np.isnan(values)[:, None]
+            _fill_scaled(block, values, column)
         else:
             _fill_one_hot(block, values.astype(int), column)
-        start += block.shape[1]
     return expand(x, schema)
+
+
+def _blocks(
+    x: np.ndarray, plain: Schema
+) -> Iterator[tuple[str, Numeric | Categorical, np.ndarray]]:
+    """Yield the features of a schema without bases, each with its columns of x [N, d], a view."""
+    start = 0
+    for name, column in plain.features.items():
+        end = start + len(encoded_as(name, column))
+        yield name, column, x[:, start:end]
+        start = end
 
 
 def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
@@ -302,7 +300,7 @@ def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
         >>> expand(x, schema).shape[1] == len(schema.encoded_names)
         True
     """
-    plain, blocks, start = schema.plain, {}, 0
+    plain, features, blocks = schema.plain, schema.features, {}
     if plain is schema:
         return x
     if x.shape[1] != len(plain.encoded_names):
@@ -310,16 +308,12 @@ def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
             f"rows of {x.shape[1]} encoded columns; must have the {len(plain.encoded_names)} of the"
             " plain schema, as bases and interactions are computed from these"
         )
-    for (name, column), names in zip(
-        schema.features.items(), plain.encoded_blocks.values(), strict=True
-    ):
-        block = x[:, start : start + len(names)]
-        start += len(names)
+    for name, _, block in _blocks(x, plain):
+        blocks[name], column = block, features[name]
         if isinstance(column, Numeric) and column.basis:
             # All are 0 at the lower bound, and so where the number is missing, which is 0 as well.
             functions = column.basis.functions(block[:, 0], column.lower, column.upper)
-            block = np.hstack([functions, block[:, 1:]])
-        blocks[name] = block
+            blocks[name] = np.hstack([functions, block[:, 1:]])
     products = [
         (blocks[one][:, :, None] * blocks[other][:, None]).reshape(len(x), -1)
         for one, other in schema.interactions or ()
@@ -366,10 +360,9 @@ def _inputs(
     """Return features and groups of a tidied table."""
     # Features side by side: numbers scaled to [0, 1], categories one-hot.
     refuse, plain = partial(_refuse, source, rows_before), schema.plain
-    x, start = np.zeros((len(table), len(plain.encoded_names))), 0
-    blocks = plain.encoded_blocks.values()
-    for (name, column), names in zip(schema.features.items(), blocks, strict=True):
-        block, values = x[:, start : start + len(names)], table[name]
+    x, features = np.zeros((len(table), len(plain.encoded_names))), schema.features
+    for name, _, block in _blocks(x, plain):
+        column, values = features[name], table[name]
         if isinstance(column, Numeric):
             missing, numbers = _missing(values, column, refuse), as_numbers(values)
             refuse(values, ~missing & ~np.isfinite(numbers), "a finite number")
@@ -378,18 +371,12 @@ def _inputs(
                 refuse(values, outside, f"from {column.lower:g} to {column.upper:g}")
             elif clipping is not None:
                 clipping.add(name, column, numbers)
-            scaled = (np.clip(numbers, column.lower, column.upper) - column.lower) / (
-                column.upper - column.lower
-            )
-            block[:, 0] = np.where(missing, 0.0, scaled)
-            if column.missing == "category":
-                block[:, 1] = missing
+            _fill_scaled(block, numbers, column)
         else:
             position = _positions(values, column, refuse)
-            if clipping is not None and column.unknown:
-                clipping.add_unknown(name, int(np.sum(position < 0)))
+            if clipping is not None and column.unknown and (n := int(np.sum(position < 0))):
+                clipping.unknown[name] += n
             _fill_one_hot(block, position, column)
-        start += block.shape[1]
 
     if clipping is not None:
         clipping.rows += len(table)
@@ -470,6 +457,14 @@ def _tidied_rows(
     if len(table) == 0:
         raise InputError(f"{source}: has no rows")
     return table
+
+
+def _fill_scaled(block: np.ndarray, numbers: np.ndarray, column: Numeric) -> None:
+    """Write numbers, not-a-number where missing, as 0 to 1; the last column is for missing ones."""
+    missing, width = np.isnan(numbers), column.upper - column.lower
+    scaled = (np.clip(numbers, column.lower, column.upper) - column.lower) / width
+    block[:, 0] = np.where(missing, 0.0, scaled)
+    block[:, 1:] = missing[:, None]
 
 
 def _fill_one_hot(block: np.ndarray, position: np.ndarray, column: Categorical) -> None:

@@ -144,7 +144,7 @@ class Categorical(BaseModel):
         return categories
 
     @model_validator(mode="after")
-    def _unlisted_is_listed(self) -> Categorical:
+    def _values_are_listed(self) -> Categorical:
         if self.unlisted is not None and self.unlisted not in self.categories:
             raise ValueError(f"unlisted is {self.unlisted!r}, which must be one of the categories")
         if self.missing == "unlisted" and self.unlisted is None:
@@ -154,10 +154,6 @@ class Categorical(BaseModel):
         each = len(self.categories) if self.unknown else 0
         if self.shares is not None and len(self.shares) != each:
             raise ValueError("shares: must be one of each category, and go with unknown")
-        return self
-
-    @model_validator(mode="after")
-    def _labels_are_of_categories(self) -> Categorical:
         values = [*map(str, self.categories)]
         if unlisted := [name for name in self.labels or () if name not in values]:
             raise ValueError(f"labels: {unlisted[0]!r} must be one of {shown(values)}")
@@ -260,7 +256,10 @@ class Schema(BaseModel):
         for role, name in (("label", self.label), *(("sensitive", a) for a in attributes)):
             column = self.columns.get(name)
             if not isinstance(column, Categorical):
-                raise ValueError(f"{role} is {name!r}, which must be a categorical column")  # noqa: TRY004
+                allowed = [n for n, c in self.columns.items() if isinstance(c, Categorical)]
+                raise ValueError(  # noqa: TRY004
+                    f"{role} is {name!r}, which must be a categorical column: {shown(allowed)}"
+                )
             if column.missing != "refuse" and (name == self.label or column.missing == "category"):
                 raise ValueError(f"{role} column {name!r} must refuse missing values")
             if column.unknown:
@@ -337,9 +336,7 @@ class Schema(BaseModel):
             f" sensitive {self.sensitive_name})"
         )
 
-    def __str__(self) -> str:
-        """The same."""
-        return repr(self)
+    __str__ = __repr__
 
     @property
     def features(self) -> dict[str, Numeric | Categorical]:
@@ -562,26 +559,11 @@ class Schema(BaseModel):
                 twice.
         """
         names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
-        able = [
-            column_name
-            for column_name, column in self.columns.items()
-            if isinstance(column, Categorical)
-            and column.missing != "category"
-            and not column.unknown
-            and column_name != self.label
-        ]
-        for name in names:
-            if name not in able or names.count(name) > 1:
-                allowed = ", ".join(able)
-                once = ", each once" if name in able else ""
-                raise InputError(
-                    f"sensitive attribute {name!r}: {self.name} allows {allowed}{once}"
-                )
         changed = {"sensitive": names[0] if len(names) == 1 else names}
         try:
             return Schema.model_validate(self.model_dump() | changed)
         except ValidationError as error:
-            raise refusal(f"sensitive {names}", error) from error
+            raise refusal(f"sensitive attribute {sensitive!r} of {self.name}", error) from error
 
     def to_json(self) -> str:
         """Readable JSON; :func:`parse_schema` reads it back."""

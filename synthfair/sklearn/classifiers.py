@@ -21,7 +21,7 @@ from synthfair.fairness.metrics import METRIC_OF, Metric, Scored
 from synthfair.fairness.penalties import named_penalty
 from synthfair.model import LinearModel
 from synthfair.server.pooling import compared_groupings, trained_model
-from synthfair.sklearn.codebook import read_arrays, read_table
+from synthfair.sklearn.codebook import encoded, read_arrays, read_table
 from synthfair.sklearn.keywords import FairEstimator, as_pandas, warn
 from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.objective import ridge_of
@@ -131,7 +131,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
                 raise InputError(f"sensitive_features: X has no column {sensitive_features!r}")
             sensitive_features = x[sensitive_features]
         fitted = read_arrays(self, self._inputs(x), y, sensitive_features, sample_weight)
-        codebook, schema, rows = fitted.codebook, fitted.codebook.schema, fitted.rows
+        schema, rows = fitted.schema, fitted.rows
         n_groups = len(schema.groups)
         table, by = WeightedTable(*rows, fitted.weight), ()
         if not free and len(schema.attributes) > 1:
@@ -152,7 +152,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         point = problem.solve(0.0 if free else fairness.rho) if most is None else problem.meet(most)
         self.model_ = trained_model(point, schema, intercept=True)
         scored = Scored(rows.y, self.model_.scores(rows.x, rows.s), rows.s, n_groups)
-        self._codebook, self.schema_ = codebook, schema
+        self.schema_ = schema
         self._labels, self.classes_ = fitted.classes, np.sort(fitted.classes)
         self._sign = 1.0 if self._labels[1] == self.classes_[1] else -1.0
         self.groups_ = fitted.groups
@@ -188,7 +188,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         Raises ValueError: rows that do not fit those of fit.
         """
         check_is_fitted(self)
-        x = self._codebook.encoded(read_table(self, self._inputs(X), reset=False)[0])
+        x = encoded(read_table(self, self._inputs(X), reset=False)[0], self.schema_)
         return self._sign * self.model_.scores(x, np.zeros(len(x), int))
 
     def predict(self, X: Any) -> np.ndarray:

@@ -38,65 +38,55 @@ NO_GROUPS = np.array(["all", "none"])
 """Where there are no sensitive features: all rows are of the first."""
 
 
-class Codebook(NamedTuple):
-    """The schema of arrays, and what of it was read off the rows.
+def encoded(table: pd.DataFrame, schema: Schema) -> np.ndarray:
+    """Return the encoded rows [N, d], with a warning of values that are clipped or unknown.
 
-    Attributes:
-        schema: with y and the sensitive features as columns LABEL and GROUP; of several sensitive
-            features see :func:`synthfair.sklearn.keywords.group_column`.
-        learned: what is not public, such as ``bounds of 'income'``.
+    Raises:
+        InputError: other columns, or a value that is no number.
     """
-
-    schema: Schema
-    learned: tuple[str, ...]
-
-    def encoded(self, table: pd.DataFrame) -> np.ndarray:
-        """Return the encoded rows [N, d], with a warning of values that are clipped or unknown.
-
-        Raises:
-            InputError: other columns, or a value that is no number.
-        """
-        clipping = Clipping()
-        values, _ = encode_inputs(
-            table, self.schema, source="X", clipping=clipping, others=False, groups=False
-        )
-        warn_of(clipping)
-        return values
-
-    def to_units(self, x: np.ndarray) -> np.ndarray:
-        """Return [N, d] encoded rows, scaled back to the units of X."""
-        values, features = np.array(x), self.schema.features
-        for i, name in enumerate(self.schema.encoded_names):
-            if isinstance(column := features.get(name), Numeric):
-                values[:, i] = column.lower + x[:, i] * (column.upper - column.lower)
-        return values
-
-    def encoder(self, x: Any) -> FunctionTransformer:
-        """A transformer of rows like X to their columns in the units of X; pandas where X is."""
-        encoder = FunctionTransformer(
-            _encoded, kw_args={"codebook": self}, feature_names_out=_encoded_names
-        )
-        encoder.fit(x)
-        return encoder.set_output(transform="pandas") if isinstance(x, pd.DataFrame) else encoder
+    clipping = Clipping()
+    given: Any = {"source": "X", "clipping": clipping, "others": False, "groups": False}
+    values, _ = encode_inputs(table, schema, **given)
+    warn_of(clipping)
+    return values
 
 
-def _encoded(x: Any, codebook: Codebook) -> np.ndarray:
+def to_units(x: np.ndarray, schema: Schema) -> np.ndarray:
+    """Return [N, d] encoded rows, scaled back to the units of X."""
+    values, features = np.array(x), schema.features
+    for i, name in enumerate(schema.encoded_names):
+        if isinstance(column := features.get(name), Numeric):
+            values[:, i] = column.lower + x[:, i] * (column.upper - column.lower)
+    return values
+
+
+def encoder_of(x: Any, schema: Schema) -> FunctionTransformer:
+    """Return a transformer of rows like X to columns in the units of X; pandas where X is."""
+    encoder = FunctionTransformer(
+        _transform, kw_args={"schema": schema}, feature_names_out=_encoded_names
+    )
+    encoder.fit(x)
+    return encoder.set_output(transform="pandas") if isinstance(x, pd.DataFrame) else encoder
+
+
+def _transform(x: Any, schema: Schema) -> np.ndarray:
     x = as_pandas(x)
     if not isinstance(x, pd.DataFrame):
-        x = pd.DataFrame(np.asarray(x), columns=list(codebook.schema.features))
-    return codebook.to_units(codebook.encoded(_of_frame(x)))
+        x = pd.DataFrame(np.asarray(x), columns=list(schema.features))
+    return to_units(encoded(_of_frame(x), schema), schema)
 
 
 def _encoded_names(encoder: FunctionTransformer, _names: object) -> np.ndarray:
-    codebook = encoder.get_params()["kw_args"]["codebook"]
-    return np.array(codebook.schema.encoded_names, dtype=object)
+    return np.array(encoder.get_params()["kw_args"]["schema"].encoded_names, dtype=object)
 
 
 class TrainingRows(NamedTuple):
     """What fit reads from its arguments.
 
     Attributes:
-        codebook: of the table.
+        schema: with y and the sensitive features as columns LABEL and GROUP; of several sensitive
+            features see :func:`synthfair.sklearn.keywords.group_column`.
+        learned: what of the schema is not public, such as ``bounds of 'income'``.
         rows: encoded; without those that weigh 0.
         weight: [N] of the rows, positive.
         classes: the two labels; the second is y = +1, that of ``pos_label``.
@@ -104,7 +94,8 @@ class TrainingRows(NamedTuple):
             position is group index.
     """
 
-    codebook: Codebook
+    schema: Schema
+    learned: list[str]
     rows: Encoded
     weight: np.ndarray
     classes: np.ndarray
@@ -126,7 +117,7 @@ class TrainingRows(NamedTuple):
 def read_arrays(
     estimator: FairEstimator, x: Any, y: Any, sensitive_features: Any, sample_weight: Any = None
 ) -> TrainingRows:
-    """Checks what fit is given, makes the codebook, and encodes the rows.
+    """Return the rows that fit is given, checked and encoded by a schema of them.
 
     Without sensitive features, all rows are of one group; without weights, all count alike. There
     is a UserWarning where more than a twentieth of a column lies outside of its bounds.
@@ -140,9 +131,7 @@ def read_arrays(
     y = _one_each(y, "y", x)
     check_classification_targets(y)
     _warn_of_index(sample_weight, "sample_weight", x)
-    weight = _check_sample_weight(sample_weight, table, dtype=np.float64)
-    if (weight < 0).any():
-        raise InputError("sample_weight: negative; weights must be at least 0")
+    weight = _check_sample_weight(sample_weight, table, dtype=np.float64, ensure_non_negative=True)
     counted = weight > 0
     classes, labels = np.unique(y[counted], return_inverse=True)
     if len(classes) > 2:
@@ -177,17 +166,16 @@ def read_arrays(
     # The schema of these columns, and the rows by it.
     table = table[counted]
     listed = {name: groups for name, (groups, _) in attributes.items()}
-    codebook = make_codebook(table, classes, listed, estimator)
+    schema, learned = make_schema(table, classes, listed, estimator)
     roles = {name: groups.astype(str)[s] for name, (groups, s) in attributes.items()}
     roles[LABEL] = classes.astype(str)[labels]
     clipping = Clipping()
-    schema = codebook.schema
     # A value that is not listed is refused, which the schema itself allows for later rows.
     plain = encode(table.assign(**roles), schema.plain, source="X", clipping=clipping)
     rows = plain._replace(x=expand(plain.x, schema))
     warn_of(clipping)
     groups = listed[GROUP] if GROUP in listed else np.array(schema.groups)
-    return TrainingRows(codebook, rows, weight[counted], classes, groups)
+    return TrainingRows(schema, learned, rows, weight[counted], classes, groups)
 
 
 def _positive(estimator: FairEstimator, classes: np.ndarray) -> Any:
@@ -263,24 +251,16 @@ def read_table(
 
     Raises:
         ValueError: as scikit-learn's checks do.
-        InputError: columns of one name, text in an array, or a value that is infinite.
+        InputError: no values at all, or columns of one name.
     """
     x = as_pandas(x)
     if isinstance(x, pd.DataFrame):
         table = _of_frame(x)
         validate_data(estimator, cast(Any, x), y, reset=reset, skip_check_array=True)
         return table, y
-    try:
-        checked = validate_data(
-            estimator, cast(Any, x), y, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
-        )
-    except ValueError as error:
-        if any(isinstance(value, str) for value in np.asarray(x, dtype=object).flat):
-            raise InputError(
-                "X: an array that holds text; give a DataFrame, whose columns of text become"
-                " categories"
-            ) from error
-        raise
+    checked = validate_data(
+        estimator, cast(Any, x), y, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
+    )
     values, y = (checked, y) if isinstance(y, str) else checked
     table = pd.DataFrame(values, columns=getattr(estimator, "feature_names_in_", None))
     return table.set_axis(list(map(_name, table.columns)), axis=1), y
@@ -297,13 +277,11 @@ def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
     return tidied(x.set_axis(list(map(_name, x.columns)), axis=1), ()).infer_objects()
 
 
-def _stripped(value: Any) -> Any:
-    return value.strip() if isinstance(value, str) else value
-
-
 def _bare(values: np.ndarray) -> np.ndarray:
     """Return values without the blanks round texts."""
-    return np.array([*map(_stripped, values.tolist())]) if values.dtype.kind in "OU" else values
+    if values.dtype.kind not in "OU":
+        return values
+    return np.array([each.strip() if isinstance(each, str) else each for each in values.tolist()])
 
 
 def _name(column: Any) -> str:
@@ -311,17 +289,17 @@ def _name(column: Any) -> str:
     return column.strip() if isinstance(column, str) else f"x{column}"
 
 
-def make_codebook(
+def make_schema(
     table: pd.DataFrame,
     classes: np.ndarray,
     attributes: Mapping[str, np.ndarray],
     estimator: FairEstimator,
-) -> Codebook:
-    """Return the schema of a table: columns as the arguments say, or else as they are drafted.
+) -> tuple[Schema, list[str]]:
+    """Return the schema of a table, and what of it was learned from the rows.
 
-    Columns of numbers stay numbers. Those with ``categories``, by argument or dtype, are these; a
-    value that is none of them has no indicator. Where a column has missing values, they have an
-    indicator.
+    Columns are as the arguments say, or else as they are drafted; those of numbers stay numbers,
+    and those with ``categories``, by argument or dtype, are these. A value that is none of them has
+    no indicator. Where a column has missing values, they have an indicator.
 
     Raises:
         InputError: bounds or categories of a column that there is not, or that are not allowed; or
@@ -367,7 +345,7 @@ def make_codebook(
         )
     except ValidationError as error:
         raise refusal("X, y and sensitive_features", error) from error
-    return Codebook(schema, tuple(learned))
+    return schema, learned
 
 
 def _by_name(argument: str, given: Mapping[Any, Any], table: pd.DataFrame) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from synthfair.client.from_table import distill_table
 from synthfair.config.client_settings import DistillConfig
 from synthfair.errors import InputError
-from synthfair.sklearn.codebook import read_arrays
+from synthfair.sklearn.codebook import encoder_of, read_arrays, to_units
 from synthfair.sklearn.keywords import SHARED, FairEstimator, as_pandas, warn
 
 
@@ -130,17 +130,16 @@ class Distiller(FairEstimator):
         config = self._checked(DistillConfig, settings)
         table = as_pandas(X)
         fitted = read_arrays(self, table, y, sensitive_features, sample_weight)
-        codebook = fitted.codebook
         self.classes_, self.groups_ = np.sort(fitted.classes), fitted.groups
-        if codebook.learned:
+        if fitted.learned:
             warn(
-                f"{', '.join(codebook.learned)}: learned from the rows, and so not public: what is"
+                f"{', '.join(fitted.learned)}: learned from the rows, and so not public: what is"
                 " made of the rows discloses them; give bounds= and categories= from a codebook"
             )
         with jax.enable_x64(True):
             client = distill_table(
                 fitted.distilled,
-                codebook.schema,
+                fitted.schema,
                 config,
                 penalty=self._own_penalty,
                 source="X",
@@ -149,8 +148,8 @@ class Distiller(FairEstimator):
         self.converged_ = client.converged
         if not self.converged_:
             warn("distillation has not converged: raise steps", ConvergenceWarning)
-        self.schema_, self.encoder_ = codebook.schema, codebook.encoder(table)
-        x = codebook.to_units(release.x)
+        self.schema_, self.encoder_ = fitted.schema, encoder_of(table, fitted.schema)
+        x = to_units(release.x, fitted.schema)
         n = x.shape[1] + 1  # features and the intercept
         self.sample_weight_ = np.full(len(x), n**2 / (config.lambda_theta * len(x)))
         if isinstance(table, pd.DataFrame):
