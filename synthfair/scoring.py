@@ -10,6 +10,7 @@ import numpy as np
 
 from synthfair.data.encode import Clipping, tidied
 from synthfair.data.schema import Schema, shown
+from synthfair.data.tables import take_names, with_starts
 from synthfair.errors import InputError
 from synthfair.trained import TrainedModel
 
@@ -113,7 +114,7 @@ def predict_parts(
         InputError: as there, at the part; also where there are no rows.
     """
     clipping, known = Clipping(), {*model.schema_.columns, *model.schema_.ignored, id_column, *keep}
-    for rows_before, part in _with_starts(parts, source):
+    for rows_before, part in with_starts(parts, source):
         if not rows_before and (
             extra := [name for name in part.columns if name.strip() not in known]
         ):
@@ -142,22 +143,11 @@ def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: s
         InputError: a part does not fit the model's schema, or there are no rows.
     """
     total, rows = np.zeros(len(model.theta)), 0
-    for rows_before, part in _with_starts(parts, source):
+    for rows_before, part in with_starts(parts, source):
         encoded = model.encode(part, source=source, rows_before=rows_before, clipping=Clipping())
         total += model.rows(*encoded).sum(axis=0)
         rows += len(part)
     return total / rows
-
-
-def _with_starts(parts: Iterable[pd.DataFrame], source: str) -> Iterator[tuple[int, pd.DataFrame]]:
-    """The parts that have rows, each with the number of rows before it; at least one."""
-    rows = 0
-    for part in parts:
-        if len(part):
-            yield rows, part
-            rows += len(part)
-    if rows == 0:
-        raise InputError(f"{source}: has no rows")
 
 
 def take_ids(
@@ -172,10 +162,5 @@ def take_ids(
         raise InputError(
             f"id column {column!r}: is a column of the schema; ids must say whose a row is"
         )
-    if column not in table.columns:
-        raise InputError(f"{source}: id column {column!r}: the table has no such column")
-    names = table[column].astype("string")
-    if names.isna().any():
-        row = rows_before + int(np.argmax(names.isna())) + 1
-        raise InputError(f"{source}: id column {column!r}, row {row}: missing; each needs one")
-    return names.tolist(), table.drop(columns=column)
+    names, rest = take_names(table, column, source=f"{source}: id column", rows_before=rows_before)
+    return names.tolist(), rest

@@ -145,11 +145,11 @@ def test_one_client_for_each_value():
 @pytest.mark.parametrize(
     ("column", "settings", "said"),
     [
-        ("hospital", {}, "hospital = 'tiny': 1 row cannot be split into training and test rows"),
+        ("hospital", {}, "client 'tiny': 1 row cannot be split into training and test rows"),
         (
             "i",
             {},
-            r"i = '0': 1 row cannot .* \(nor those of 35 more\); merge values, or .*min_rows",
+            r"client '0': 1 row cannot .* \(nor those of 35 more\); take fewer .*min_rows",
         ),
         ("ward", {}, "column 'ward': the table has none of this name; it has hospital, i"),
         ("hospital", {"min_rows": 21}, "no client has as many; the largest has 20"),

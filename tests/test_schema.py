@@ -70,12 +70,12 @@ def test_with_sensitive_turns_the_old_one_into_a_feature():
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_another_sensitive_attribute_must_be_categorical(name):
-    with pytest.raises(InputError, match="'height'.*allows"):
+    with pytest.raises(InputError, match="'height' .* must be a categorical column: "):
         dataset_schema(name, "height")
 
 
 def test_a_column_that_may_miss_values_makes_no_groups():
-    with pytest.raises(InputError, match="'workclass': adult allows education, .*, sex$"):
+    with pytest.raises(InputError, match="'workclass' must refuse missing values"):
         dataset_schema("adult", "workclass")
 
 
@@ -83,7 +83,7 @@ def test_a_column_that_may_miss_values_makes_no_groups():
     ("text", "complaint"),
     [
         ("{", "not JSON"),
-        ("[1]", "object; got"),
+        ("[1]", "must hold a JSON object"),
         (edited(draft={"warning": "x"}), "still marked a draft"),
         (edited(color="red"), "color: unknown key"),
         (edited(label="income"), "label is 'income', which must be a categorical column"),

@@ -216,7 +216,9 @@ def test_categories_are_one_hot_and_coefficients_have_names():
     scores = np.hstack([x[["income", "age"]], hot]) @ model.coef_[0] + model.intercept_[0]
     np.testing.assert_allclose(model.decision_function(x), scores)
     distiller = Distiller(bounds={"income": (0, 100), "age": (18, 90)}, **QUICK)
-    with pytest.warns(UserWarning, match="^categories of 'home': learned from the rows"):
+    with pytest.warns(
+        UserWarning, match="^X: columns .'home'.: bounds or categories are learned from the rows"
+    ):
         made, _ = distiller.fit_resample(x, y, sensitive_features=s)
     coded = distiller.encoder_.transform(x)
     names = list(distiller.encoder_.get_feature_names_out())
@@ -240,7 +242,7 @@ def test_codes_in_an_array_can_be_categories():
 
 
 def test_learned_bounds_are_a_warning_where_something_is_released():
-    with pytest.warns(UserWarning, match=r"bounds of 'x0', bounds of 'x1': learned .* not public"):
+    with pytest.warns(UserWarning, match=r"columns .'x0', 'x1'.: .* learned .* not public"):
         Distiller(**QUICK).fit_resample(X, Y, sensitive_features=S)
 
 
@@ -277,7 +279,7 @@ def test_a_fitted_model_is_pickled(fair):
         ({"rho": -1.0}, r"FairLogisticRegression: rho: .* greater than or equal to 0; got -1.0"),
         ({"max_gap": 2.0}, "max_gap: .* less than 1; got 2.0"),
         ({"notion": "fair"}, "notion: .*got 'fair'"),
-        ({"bounds": (1, 0)}, r"column 'x0': upper: must be above lower"),
+        ({"bounds": (1, 0)}, r"column 'x0': upper is 0.0; it must be above lower"),
         ({"bounds": ([0] * 3, [1] * 3)}, "bounds: must be a pair .* of 2 numbers"),
         ({"bounds": {"age": (0, 1)}}, "bounds: X has no column 'age'"),
         ({"categories": {7: [0, 1]}}, "categories: X has no column 'x7'"),
@@ -332,12 +334,8 @@ def test_which_label_is_positive_is_said_or_warned_of():
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"y": 1.0}, "column 'y': it is used for y; rename the column"),
-        (
-            {"sensitive_features": 1.0},
-            "column 'sensitive_features': it is used for sensitive features",
-        ),
-        ({"s": 1.0}, "column 's': it is used for sensitive features"),
+        ({"y": 1.0}, "column 'y': y or sensitive features are called so; rename"),
+        ({"sensitive_features": 1.0}, "column 'sensitive_features': y or sensitive"),
         ({"home": "own"}, "column 'home': holds only 'own'; list .*; drop it, or give categories="),
         ({"day": pd.Timestamp("2020-01-01")}, "column 'day': holds only '2020-01-01'"),
         ({"trend": np.nan, "home": ["own", "rent"] * 150}, "column 'trend': holds no value"),

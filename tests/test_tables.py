@@ -166,8 +166,8 @@ def _small_parts(monkeypatch):
     real = csv.open_csv
 
     def small_blocks(path, read_options=None, **options):
-        blocks = csv.ReadOptions(block_size=256, use_threads=read_options.use_threads)
-        return real(path, read_options=blocks, **options)
+        read_options.block_size = 256
+        return real(path, read_options=read_options, **options)
 
     monkeypatch.setattr(csv, "open_csv", small_blocks)
     monkeypatch.setattr(tables, "CHUNK_ROWS", 7)

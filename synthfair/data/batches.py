@@ -14,7 +14,7 @@ import numpy as np
 
 from synthfair.data.encode import Clipping, Encoded, content_order, encode
 from synthfair.data.schema import Schema
-from synthfair.data.tables import read_chunks
+from synthfair.data.tables import read_chunks, with_starts
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,16 +78,14 @@ def from_files(
     """
 
     def read() -> Iterator[Encoded]:
-        source, rows, empty = str(path), 0, True
-        for part in read_chunks(Path(path), schema):
-            if len(part):
-                some = encode(part, schema, source=source, rows_before=rows, clipping=clipping)
-                rows += len(part)
-                if len(some.y):
-                    empty = False
-                    yield some
+        source, empty = str(path), True
+        for before, part in with_starts(read_chunks(Path(path), schema), source):
+            rows = encode(part, schema, source=source, rows_before=before, clipping=clipping)
+            if len(rows.y):
+                empty = False
+                yield rows
         if empty:
-            raise InputError(f"{path}: has no rows{' with a label' * bool(rows)}")
+            raise InputError(f"{path}: has no rows with a label")
 
     return BatchesInOrder(read)
 

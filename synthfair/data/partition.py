@@ -105,9 +105,8 @@ def partition(
             mixed, shares = rng.permutation(rows), rng.dirichlet(np.full(clients, skew))
             pieces.append(np.split(mixed, (np.cumsum(shares) * len(rows)).astype(int)[:-1]))
         parts = [rng.permutation(np.concatenate(some)) for some in zip(*pieces, strict=True)]
-    remedy = "take fewer clients, or another seed or a larger skew where they are unlike"
-    limits = test_fraction, min_rows, "client ", remedy
-    return [*_clients(table, dict(enumerate(parts)), *limits, alike=skew is None).values()]
+    named = dict(enumerate(parts))
+    return [*_clients(table, named, test_fraction, min_rows, alike=skew is None).values()]
 
 
 def partition_by(
@@ -149,7 +148,7 @@ def partition_by(
         )
     names = table[column].astype("string").fillna(NO_VALUE).to_numpy(object)
     parts = {name: rng.permutation(rows) for name, rows in _rows_by(names).items()}
-    return _clients(table, parts, test_fraction, min_rows, f"{column} = ", "merge values")
+    return _clients(table, parts, test_fraction, min_rows)
 
 
 @dataclass(frozen=True)
@@ -220,13 +219,11 @@ def _generator(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def _clients(  # noqa: PLR0917 - the last two are for errors
+def _clients(
     table: pd.DataFrame,
     parts: Mapping[Any, np.ndarray],
     test_fraction: float,
     min_rows: int,
-    kind: str,
-    remedy: str,
     *,
     alike: bool = False,
 ) -> dict[Any, ClientTable]:
@@ -245,10 +242,10 @@ def _clients(  # noqa: PLR0917 - the last two are for errors
     if small:
         n_rows = sizes[small[0]]
         raise InputError(
-            f"{kind}{small[0]!r}: {n_rows} {'row' if n_rows == 1 else 'rows'} cannot be split into"
+            f"client {small[0]!r}: {n_rows} {'row' if n_rows == 1 else 'rows'} cannot be split into"
             f" training and test rows at test fraction = {test_fraction}"
-            f"{f' (nor those of {len(small) - 1} more)' if small[1:] else ''}; {remedy}, or leave"
-            " small clients out by min_rows",
+            f"{f' (nor those of {len(small) - 1} more)' if small[1:] else ''}; take fewer clients,"
+            " another seed or a larger skew, or leave small clients out by min_rows",
             "min_rows",
         )
     rows = {name: table.iloc[parts[name]] for name in sizes}

@@ -26,7 +26,7 @@ from pydantic import (
 from synthfair.config.rules import STRICT
 from synthfair.data.bases import Basis
 from synthfair.errors import InputError, refusal
-from synthfair.files import parse_json, read_bytes, validated
+from synthfair.files import parse_as, read_bytes
 
 INTERCEPT = "(intercept)"
 """The name that models give the input that is always 1; no encoded column has it."""
@@ -89,17 +89,13 @@ class Numeric(BaseModel):
     missing: Literal["refuse", "category"] = "refuse"
     basis: Basis | None = None
 
-    @field_validator("upper")
-    @classmethod
-    def _above_lower(cls, upper: float, info) -> float:  # noqa: ANN001
-        if "lower" in info.data and not LEAST_WIDTH <= upper - info.data["lower"] <= MOST_WIDTH:
-            raise ValueError(
-                f"must be above lower = {info.data['lower']}, by {LEAST_WIDTH:g} to {MOST_WIDTH:g}"
-            )
-        return upper
-
     @model_validator(mode="after")
-    def _basis_fits(self) -> Numeric:
+    def _bounds_fit(self) -> Numeric:
+        if not LEAST_WIDTH <= self.upper - self.lower <= MOST_WIDTH:
+            raise ValueError(
+                f"upper is {self.upper}; it must be above lower = {self.lower}, by"
+                f" {LEAST_WIDTH:g} to {MOST_WIDTH:g}"
+            )
         if self.basis is not None:
             self.basis.require_between(self.lower, self.upper)
         return self
@@ -239,6 +235,15 @@ class Schema(BaseModel):
     ignored: tuple[Text, ...] = Field((), max_length=MOST, strict=False)
     missing_values: tuple[Text, ...] = Field(MISSING_VALUES, strict=False)
     interactions: Annotated[tuple[Pair, ...], Field(strict=False, max_length=MOST)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reviewed(cls, document: object) -> object:
+        if isinstance(document, dict) and "draft" in document:
+            raise ValueError(
+                "still marked a draft; review it as its 'draft' block says, then delete that block"
+            )
+        return document
 
     @field_validator("columns", mode="before")
     @classmethod
@@ -652,16 +657,7 @@ def parse_schema(text: str | bytes, *, source: str) -> Schema:
     Raises:
         InputError: not JSON, not a schema, or still marked a draft.
     """
-    document = parse_json(text, source)
-    if isinstance(document, dict) and "draft" in document:
-        raise InputError(
-            f"{source}: still marked a draft; review it as its 'draft' block says, then delete that"
-            " block"
-        )
-    try:
-        return validated(Schema, document)
-    except ValidationError as error:
-        raise refusal(source, error) from error
+    return parse_as(text, Schema, source)
 
 
 def read_schema(path: str | PathLike[str]) -> Schema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader, BytesIO
 from itertools import islice
@@ -46,7 +46,7 @@ _BEFORE = re.compile(
 )
 """The bytes before a header: a byte order mark, empty lines, and Excel's line ``sep=;``."""
 
-_LINE, _LINE_END = re.compile(rb"[^\r\n]*[\r\n]*"), re.compile(rb"\r\n?|\n")
+_LINE = re.compile(rb"[^\r\n]*[\r\n]*")
 
 _PACKED = "it is a spreadsheet, or a zip of other things than one CSV file; save as CSV or Parquet"
 
@@ -69,8 +69,8 @@ _Choice = Callable[[list[str]], list[str]]
 """Picks some of a file's columns."""
 
 _ROW, _COLUMN = re.compile(r"Row #(\d+)"), re.compile(r"In CSV column #(\d+)")
-"""Patterns of Arrow's errors, which count lines that are skipped as rows, and columns from 0. Here
-row 1 is the first after the header; a row may have several lines, and empty lines are none."""
+"""Patterns of Arrow's errors, which count columns from 0. Row 1 is the first after the header; a
+row may have several lines, and empty lines are none."""
 
 _VALUES = re.compile(r"(Expected \d+ columns, got \d+|invalid value).*", re.DOTALL)
 """The values of a private row, which Arrow quotes behind what it says of the row."""
@@ -117,12 +117,11 @@ def read_raw_table(path: str | PathLike[str]) -> pd.DataFrame:
 
 
 def _read(path: Path, text: _Choice, schema: Schema | None = None) -> pd.DataFrame:
-    with _errors_of(path) as rows_before, open_file(path) as file:
+    with _errors_of(path), open_file(path) as file:
         if _is_parquet(file):
             return _frame(_with_texts(_parquet(file, schema).read(), schema))
-        options = _csv_options(_begin(path), text, schema)
-        rows_before[0] -= options["read_options"].skip_rows
-        return _frame(csv.read_csv(_open_text(path), **options))
+        rows, options = _open_rows(path, text, schema)
+        return _frame(csv.read_csv(rows, **options))
 
 
 def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
@@ -137,19 +136,16 @@ def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iter
         InputError: as :func:`read_table` does, or a folder holds no table; when it gets there.
     """
     for name in files_of(path):
-        with _errors_of(name) as rows_before, open_file(name) as file:
+        with _errors_of(name), open_file(name) as file:
             if _is_parquet(file):
                 parquet = _parquet(file, schema)
                 columns = _used_columns(schema, text)(parquet.schema_arrow.names)
                 batches = parquet.iter_batches(batch_size=CHUNK_ROWS, columns=columns)
             else:
-                options = _csv_options(
-                    _begin(name), _used_columns(schema, text), schema, alone=True
-                )
-                rows_before[0] -= options["read_options"].skip_rows
-                batches = csv.open_csv(_open_text(name), **options)
-            for rows in _chunks(batches):
-                yield _frame(_with_texts(rows, schema))
+                rows, options = _open_rows(name, _used_columns(schema, text), schema, alone=True)
+                batches = csv.open_csv(rows, **options)
+            for chunk in _chunks(batches):
+                yield _frame(_with_texts(chunk, schema))
             pa.default_memory_pool().release_unused()
 
 
@@ -203,9 +199,10 @@ def read_stream(
     if not records:
         return
     with _errors_of("standard input"):
-        options = _csv_options(records, _used_columns(schema, text), schema, alone=True)
+        end, options = _csv_options(records, _used_columns(schema, text), schema, alone=True)
+    records = records[end:]
     while records:
-        with _errors_of("standard input", rows - options["read_options"].skip_rows):
+        with _errors_of("standard input", rows):
             for _ in range(MOST_LINES):
                 if _unquoted(records).endswith(b"\n"):
                     break
@@ -213,7 +210,6 @@ def read_stream(
             else:
                 raise ValueError(f"a row has more than {MOST_LINES} lines; is a quote not closed?")
             part = _frame(csv.read_csv(BytesIO(records), **options))
-        options["read_options"].skip_rows = 0
         rows += len(part)
         if len(part):
             yield part
@@ -243,10 +239,15 @@ def _open_text(path: Path) -> pa.NativeFile:
         raise ValueError(_PACKED) from error
 
 
-def _begin(path: Path) -> bytes:
-    """Return the first bytes of a file of CSV text."""
+def _open_rows(
+    path: Path, columns: _Choice, schema: Schema | None, *, alone: bool = False
+) -> tuple[pa.NativeFile, dict[str, Any]]:
+    """Return a file of CSV text behind its header, and the options of :func:`_csv_options`."""
     with _open_text(path) as file:
-        return file.read(LONGEST_HEADER)
+        end, options = _csv_options(file.read(LONGEST_HEADER), columns, schema, alone=alone)
+    file = _open_text(path)
+    file.read(end)
+    return file, options
 
 
 def _header(begin: bytes) -> tuple[int, int, bytes | None]:
@@ -294,9 +295,11 @@ def _frame(rows: pa.Table) -> pd.DataFrame:
 
 
 def _csv_options(
-    begin: bytes, columns: _Choice, schema: Schema | None = None, *, alone: bool = False
-) -> dict[str, Any]:
-    """Options with which Arrow reads CSV text: its own guesses at types may fail after a block.
+    begin: bytes, columns: _Choice, schema: Schema | None, *, alone: bool
+) -> tuple[int, dict[str, Any]]:
+    """Return where a header ends, and options by which Arrow reads the rows behind it.
+
+    Its own guesses at types may fail after a block.
 
     Args:
         begin: of the text, up to LONGEST_HEADER bytes.
@@ -315,8 +318,8 @@ def _csv_options(
         raise ValueError(f"its first line is longer than {LONGEST_HEADER} bytes, as no header is")
 
     # What stands most often in the header, outside quotes, separates the columns.
-    counts = {one: _unquoted(header).count(one) for one in [separator] if one}
-    counts = counts or {one: _unquoted(header).count(one) for one in _SEPARATORS}
+    allowed = [separator] if separator else _SEPARATORS
+    counts = {one: _unquoted(header).count(one) for one in allowed}
     most = max(counts.values())
     separators = [separator for separator, count in counts.items() if count == most]
     if most == 0:
@@ -344,12 +347,8 @@ def _csv_options(
     names = [*names[:-1], names[-1] or _TRAILING]
     _check_names(names)
     texts = columns(names)
-    return {
-        "read_options": csv.ReadOptions(
-            use_threads=False,  # errors then name the row
-            skip_rows=len(_LINE_END.findall(begin[:end])) + 1,
-            column_names=names,
-        ),
+    return end, {
+        "read_options": csv.ReadOptions(use_threads=False, column_names=names),  # errors name rows
         "parse_options": parse_options,
         "convert_options": csv.ConvertOptions(
             column_types=dict.fromkeys(texts, pa.string()),
@@ -417,13 +416,12 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 @contextmanager
-def _errors_of(source: Path | str, rows_before: int = 0) -> Iterator[list[int]]:
-    """Turn errors of the libraries into one that names the file; yield what rows' numbers lack."""
-    lack = [rows_before]
+def _errors_of(source: Path | str, rows_before: int = 0) -> Iterator[None]:
+    """Turn errors of the libraries into one that names the file, and the row in the whole of it."""
     try:
-        yield lack
+        yield
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
-        message = _ROW.sub(lambda row: f"row {lack[0] + int(row[1])}", reason(error))
+        message = _ROW.sub(lambda row: f"row {rows_before + int(row[1])}", reason(error))
         message = _COLUMN.sub(lambda column: f"column {int(column[1]) + 1}", message)
         message = _VALUES.sub(r"\1", message)
         if "utf-8" in message.lower().replace("utf8", "utf-8") and message not in _NOT_CSV.values():
@@ -431,19 +429,42 @@ def _errors_of(source: Path | str, rows_before: int = 0) -> Iterator[list[int]]:
         raise InputError(f"{source}: cannot read as CSV or Parquet: {message}") from error
 
 
-def take_users(table: pd.DataFrame, column: str) -> tuple[np.ndarray, pd.DataFrame]:
-    """[N] the user of each row, as text, and the table without that column.
+def with_starts(parts: Iterable[pd.DataFrame], source: str) -> Iterator[tuple[int, pd.DataFrame]]:
+    """Yield the parts that have rows, each with the number of rows before it.
 
     Raises:
-        InputError: no such column, or a row without a user.
+        InputError: there are none; at the end.
+    """
+    rows = 0
+    for part in parts:
+        if len(part):
+            yield rows, part
+            rows += len(part)
+    if rows == 0:
+        raise InputError(f"{source}: has no rows")
+
+
+def take_names(
+    table: pd.DataFrame, column: str, *, source: str, rows_before: int = 0
+) -> tuple[np.ndarray, pd.DataFrame]:
+    """Return whose each row [N] is, as text, and the table without that column.
+
+    Args:
+        table: some rows.
+        column: of the names.
+        source: what to call table and column in errors, such as "user column".
+        rows_before: number of rows before these, for errors.
+
+    Raises:
+        InputError: no such column, or a row without a name.
     """
     if column not in table.columns:
-        raise InputError(f"user column {column!r}: the table has no such column")
-    names = table[column]
+        raise InputError(f"{source} {column!r}: the table has no such column")
+    names = table[column].astype("string")
     if names.isna().any():
-        row = int(names.isna().to_numpy().argmax()) + 1
-        raise InputError(f"user column {column!r}, row {row}: missing; each row needs a user")
-    return names.astype("string").to_numpy(object), table.drop(columns=column)
+        row = rows_before + int(np.argmax(names.isna())) + 1
+        raise InputError(f"{source} {column!r}, row {row}: missing; each row needs one")
+    return names.to_numpy(object), table.drop(columns=column)
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:

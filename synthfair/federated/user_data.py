@@ -14,7 +14,7 @@ from synthfair.data.batches import other_inputs
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.partition import partition
 from synthfair.data.schema import Schema
-from synthfair.data.tables import take_users
+from synthfair.data.tables import take_names
 from synthfair.errors import InputError
 from synthfair.federated.users import Users, make_users
 from synthfair.postprocess.weights import RowWeights
@@ -156,7 +156,7 @@ def assign_users(
         tables = {f"client_{i}": part.test for i, part in enumerate(parts)}
         return AssignedTable(pd.concat([part.train for part in parts]), user, tables, assignment)
     if assignment.user_column is not None:
-        user, table = take_users(table, assignment.user_column)
+        user, table = take_names(table, assignment.user_column, source="user column")
         units = user  # a user's rows are all tested, or none
     else:
         user = assignment.row_users(len(table), seed=seed)

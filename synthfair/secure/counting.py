@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from synthfair.data.encode import Clipping, content_order, encode, labelled
-from synthfair.data.tables import take_users
+from synthfair.data.tables import take_names
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import count_scores, score_bins
 from synthfair.privacy.guarantee import Guarantee
@@ -81,7 +81,7 @@ def count_table(
     # The rows that count.
     user = None
     if user_column is not None:
-        user, table = take_users(labelled(table, schema), user_column)
+        user, table = take_names(labelled(table, schema), user_column, source="user column")
     x, s, y = rows = encode(table, schema, source=source, clipping=clipping)
     if user is not None:
         # Of each user the same rows count, whatever their order in the table.

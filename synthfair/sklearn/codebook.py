@@ -86,7 +86,7 @@ class TrainingRows(NamedTuple):
     Attributes:
         schema: with y and the sensitive features as columns LABEL and GROUP; of several sensitive
             features see :func:`synthfair.sklearn.keywords.group_column`.
-        learned: what of the schema is not public, such as ``bounds of 'income'``.
+        learned: names of the columns whose bounds or categories are of the rows.
         rows: encoded; without those that weigh 0.
         weight: [N] of the rows, positive.
         classes: the two labels; the second is y = +1, that of ``pos_label``.
@@ -308,10 +308,10 @@ def make_schema(
     bounds, categories = estimator.bounds, estimator.categories
     if estimator.basis not in (None, "spline"):
         raise InputError(f"basis: {estimator.basis!r}; must be 'spline' or None")
-    uses = {LABEL: "y", **dict.fromkeys([*attributes, "s"], "sensitive features")}
-    if taken := uses.keys() & set(table.columns):
-        name = min(taken)
-        raise InputError(f"X: column {name!r}: it is used for {uses[name]}; rename the column")
+    if taken := {LABEL, *attributes} & set(table.columns):
+        raise InputError(
+            f"X: column {min(taken)!r}: y or sensitive features are called so; rename the column"
+        )
     if not isinstance(categories, Mapping | None):
         raise InputError(f"categories: {categories!r}; must be lists of values by column")
     given = _bounds(table, bounds)
@@ -325,8 +325,7 @@ def make_schema(
         except ValidationError as error:
             raise refusal(f"X: column {name!r}", error) from error
         if name not in listed and name not in given:
-            kind = "bounds" if isinstance(columns[name], Numeric) else "categories"
-            learned.append(f"{kind} of {name!r}")
+            learned.append(name)
 
     pairs = tuple((_name(one), _name(other)) for one, other in estimator.interactions)
     labels = tuple(map(str, classes))

@@ -133,8 +133,9 @@ class Distiller(FairEstimator):
         self.classes_, self.groups_ = np.sort(fitted.classes), fitted.groups
         if fitted.learned:
             warn(
-                f"{', '.join(fitted.learned)}: learned from the rows, and so not public: what is"
-                " made of the rows discloses them; give bounds= and categories= from a codebook"
+                f"X: columns {fitted.learned}: bounds or categories are learned from the rows, and"
+                " so not public: what is made of the rows discloses them; give bounds= and"
+                " categories= from a codebook"
             )
         with jax.enable_x64(True):
             client = distill_table(
