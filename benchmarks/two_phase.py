@@ -177,7 +177,7 @@ def _trained(
 
     def in_four_rounds(algorithm: Algorithm, users: Users) -> Params:
         everyone = Cohorts(len(users), len(users))
-        end = run(algorithm, users, everyone, rounds=4, seed=seed, chunk=4)
+        end = run(algorithm, users, everyone, rounds=4, seed=seed)
         return algorithm.params(end.state)
 
     if setting.method in ("B1", "B2"):

@@ -242,8 +242,8 @@ def path(protection=UNPROTECTED, **settings):
     algorithm = Fpfl(MODEL, Parity("equal_opportunity"), learning_rate=0.5, **settings)
     seen = [engine.start(algorithm, USERS, 3)]
     engine.run(
-        algorithm, USERS, Cohorts(40, 20), rounds=12, seed=3, protection=protection, chunk=1,
-        on_chunk=seen.append,
+        algorithm, USERS, Cohorts(40, 20), rounds=12, seed=3, protection=protection,
+        on_round=seen.append,
     )  # fmt: skip
     return seen
 

@@ -75,7 +75,7 @@ class TestWithoutNoise:
         whole, begun = run(), engine.start(SumOneByOne(), users, 5)
         part = engine.run(
             SumOneByOne(), users, Cohorts(9, 3, "poisson"), rounds=4, seed=5,
-            protection=sums, progress=begun, chunk=2,
+            protection=sums, progress=begun,
         )  # fmt: skip
         np.testing.assert_allclose(whole.state, run(progress=part).state, atol=1e-8)
 

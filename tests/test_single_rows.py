@@ -368,8 +368,6 @@ def test_honest_refinements_of_public_tables_are_answered(name):
                 algorithm.weights(state, own), own, schema, source=name, least=(50, LEAST_ROWS)
             )
         everyone = Cohorts.everyone(4)
-        progress = run(
-            algorithm, data.users, everyone, rounds=rounds, seed=0, progress=progress, chunk=1
-        )
+        progress = run(algorithm, data.users, everyone, rounds=rounds, seed=0, progress=progress)
         state = progress.state
     assert state.decrement < 1e-3

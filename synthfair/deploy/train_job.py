@@ -146,10 +146,9 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
         rounds=config.rounds,
         seed=progress.seed,
         protection=plan.protection,
-        sites=_Sites(federation, job, agreement, setup, checkpoint.path, seed=progress.seed),
+        totals=_Sites(federation, job, agreement, setup, checkpoint.path, seed=progress.seed).total,
         progress=progress,
-        chunk=1,
-        on_chunk=save,
+        on_round=save,
     )
 
     # The model, and what it does on test tables.
@@ -243,7 +242,7 @@ class _Sites:
         salt = federation.job if self._plan.guarantee is None else seed
         self._label = f"{agreement.run(federation.schema)} {salt}"
 
-    def total(self, state: Any, cohort: Any, t: int) -> tuple[np.ndarray, float]:  # noqa: ARG002
+    def total(self, state: Any, t: int) -> tuple[np.ndarray, float]:
         """[k] the sum of the reports of a round, and the number of sites that it counts as of.
 
         A site that is missing must not make the step shorter. With an epsilon it does, as the

@@ -15,11 +15,11 @@ OVERFLOW_CHANCE = 1e-12
 """Chance with which a cohort drawn user by user is larger than the room first made for it."""
 
 
-class Draw(NamedTuple):
-    """Cohorts of some rounds, padded to one length."""
+class Block(NamedTuple):
+    """Some users of a cohort, padded to a length that all blocks have."""
 
-    users: np.ndarray | jax.Array  # [T, m'] indices
-    present: np.ndarray | jax.Array  # [T, m'] False for padding, which stands at the end
+    users: np.ndarray | jax.Array  # [b] indices
+    present: np.ndarray | jax.Array  # [b] False for padding, which stands at the end
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,8 @@ class Cohorts:
 
     Example:
         >>> import synthfair as sf
-        >>> draw = sf.federated.Cohorts(1000, 5, "fixed").draw(seed=0, first=0, rounds=3)
-        >>> draw.users.shape, bool(draw.present.all())
-        ((3, 5), True)
+        >>> len(sf.federated.Cohorts(1000, 5, "fixed").draw(seed=0, t=3))
+        5
     """
 
     population: int
@@ -57,23 +56,21 @@ class Cohorts:
         """Draws all users in every round."""
         return cls(population, population)
 
-    def draw(self, seed: int, first: int, rounds: int) -> Draw:
-        """The cohorts of the rounds first, first + 1, ...; each depends on seed and round alone."""
-        cohorts = [self._cohort(seed, t) for t in range(first, first + rounds)]
-        room = self.size
-        if self.sampling == "poisson":  # so large that all rounds have one shape
-            from scipy.stats import binom
+    @property
+    def room(self) -> int:
+        """The number of users for whom a cohort needs room, but once in 1e12 rounds."""
+        if self.sampling == "fixed":
+            return self.size
+        from scipy.stats import binom
 
-            rate = self.size / self.population
-            room = int(binom.isf(OVERFLOW_CHANCE, self.population, rate)) + 1
-        sizes = np.array([len(cohort) for cohort in cohorts])
-        users = np.zeros((rounds, max(room, *sizes)), np.int32)
-        for row, cohort in zip(users, cohorts, strict=True):
-            row[: len(cohort)] = cohort
-        return Draw(users, np.arange(users.shape[1]) < sizes[:, None])
+        rate = self.size / self.population
+        return int(binom.isf(OVERFLOW_CHANCE, self.population, rate)) + 1
 
-    def _cohort(self, seed: int, t: int) -> np.ndarray:
-        """Draws from the third of a seed's independent keys, see ``engine.key_from``."""
+    def draw(self, seed: int, t: int) -> np.ndarray:
+        """The users of round t; they depend on the seed and the round alone.
+
+        They are drawn from the third of a seed's independent keys, see ``engine.key_from``.
+        """
         if self.sampling == "fixed" and self.size == self.population:
             return np.arange(self.population)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3, t)))
@@ -81,3 +78,11 @@ class Cohorts:
         if self.sampling == "poisson":
             size = rng.binomial(self.population, self.size / self.population)
         return rng.choice(self.population, size, replace=False, shuffle=False)
+
+    def blocks(self, seed: int, t: int, at_once: int) -> list[Block]:
+        """The users of round t in blocks of one length; none where nobody was drawn."""
+        cohort = self.draw(seed, t)
+        users = np.zeros((-(-len(cohort) // at_once), at_once), np.int32)
+        users.flat[: len(cohort)] = cohort
+        present = np.arange(users.size).reshape(users.shape) < len(cohort)
+        return list(map(Block, users, present))

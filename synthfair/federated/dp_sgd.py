@@ -48,7 +48,7 @@ class NoisyPassSettings(PassSettings, PrivacySettings):
             sums = algorithm.sums(users, self.rounds)
             guarantee = training_guarantee({"gradients": (sums, clip)}, **budget)
             algorithm = replace(algorithm, noise=guarantee.samples[0].noise / clip)
-        return TrainingPlan(algorithm, Cohorts.everyone(len(users)), guarantee=guarantee, chunk=1)
+        return TrainingPlan(algorithm, Cohorts.everyone(len(users)), guarantee=guarantee)
 
 
 class DpSgdSettings(NoisyPassSettings):

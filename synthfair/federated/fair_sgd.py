@@ -72,7 +72,7 @@ class FairSgdSettings(FairPassSettings):
         numbers = self.numbers(FairSgd) | {"batch": batch, "local_steps": steps}
         parity = Parity(self.notion, data.groups)
         algorithm = FairSgd(self.trainable(data), parity, slack=self.alpha, **numbers)
-        return TrainingPlan(algorithm, Cohorts.everyone(len(data.users)), chunk=1)
+        return TrainingPlan(algorithm, Cohorts.everyone(len(data.users)))
 
 
 class FairState(NamedTuple):

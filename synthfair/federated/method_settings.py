@@ -17,7 +17,7 @@ from synthfair.config.target import Target
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord
 from synthfair.federated.cohorts import Cohorts
-from synthfair.federated.engine import CHUNK, UNPROTECTED, Protection, report_size
+from synthfair.federated.engine import UNPROTECTED, Protection, report_size
 from synthfair.federated.networks import LogisticRegression, Perceptron, Trainable
 from synthfair.federated.secure_sums import SecureSums, make_secure_sums
 from synthfair.federated.user_data import UserData
@@ -47,7 +47,6 @@ class TrainingPlan(NamedTuple):
         cohorts: which users take part.
         protection: of what users send; sums by shares, if so.
         guarantee: of privacy, if the settings ask for one.
-        chunk: rounds between two looks at the progress; few where a round takes long.
         prepare: what happens once, on the users' side, before the rounds: of users, the seed and
             their numbers among all users, the same users with the labels that they learn.
     """
@@ -56,7 +55,6 @@ class TrainingPlan(NamedTuple):
     cohorts: Cohorts
     protection: Protection | SecureSums = UNPROTECTED
     guarantee: Guarantee | None = None
-    chunk: int = CHUNK
     prepare: Callable[[Users, int, Sequence[int]], Users] | None = None
 
     @property

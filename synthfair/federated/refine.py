@@ -93,8 +93,7 @@ class RefineSettings(UserPrivacySettings):
             self.penalty, self.notion, self.temperature, n_groups=len(data.schema.groups)
         )
         start = jnp.asarray(self.start or np.zeros(n_inputs), data.users.a.dtype)
-        refine = Refine(start, penalty, self.rho, self.C)
-        return self.in_cohorts(refine, data)._replace(chunk=1)
+        return self.in_cohorts(Refine(start, penalty, self.rho, self.C), data)
 
     def progress(self, history: RefineRecord) -> str:
         """Shows the objective and its gradient."""

@@ -40,7 +40,7 @@ SECRET_BITS = 128
 """Length of the seed of noise that protects."""
 
 OnRounds = Callable[[int, int, str], None]
-"""Called after each chunk: rounds done, rounds in all, and the state in words."""
+"""Called after each round: rounds done, rounds in all, and the state in words."""
 
 
 class Training(NamedTuple):
@@ -137,7 +137,7 @@ def train_table(
         files: where to write.
         source: name of the table, for error messages.
         weights: of rows, by group and label; of :func:`synthfair.postprocess.make_weights`.
-        on_rounds: called after each chunk of rounds.
+        on_rounds: called after each round.
 
     Raises:
         InputError: rows, settings or budget are refused, or a file exists or cannot be written.
@@ -240,7 +240,7 @@ def train_rounds(
         plan: of ``config.plan(data)``, if there is one already.
         progress: of an interrupted run, see :func:`read_progress`; of privfairfl_pre, whose weights
             have noise that is drawn anew, only before the first round.
-        on_rounds: called after each chunk of rounds.
+        on_rounds: called after each round.
         checkpoint: where a run is saved if it is interrupted. The file holds the seed of the noise:
             whoever reads it can undo the privacy of the run.
 
@@ -274,7 +274,7 @@ def train_rounds(
         users = plan.prepare(users, first.seed, range(len(users)))
 
     # The rounds, which Ctrl-C interrupts and a checkpoint continues.
-    def on_chunk(after: RunProgress) -> None:
+    def on_round(after: RunProgress) -> None:
         nonlocal progress
         progress = after
         if on_rounds is not None:
@@ -289,8 +289,7 @@ def train_rounds(
             seed=first.seed,
             protection=plan.protection,
             progress=first,
-            chunk=plan.chunk,
-            on_chunk=on_chunk,
+            on_round=on_round,
         )
     except KeyboardInterrupt as stop:
         if checkpoint is None or progress.rounds == 0:

@@ -83,9 +83,7 @@ class TwoPhaseSettings(FairPassSettings, PrivacySettings):
             guarantee = training_guarantee(sums, condition=condition, **budget)
             method = method.with_noise(guarantee.samples[-1].noise / clip)
         everyone = Cohorts.everyone(len(users))
-        return TrainingPlan(
-            method.student, everyone, guarantee=guarantee, chunk=1, prepare=method.teach
-        )
+        return TrainingPlan(method.student, everyone, guarantee=guarantee, prepare=method.teach)
 
 
 # A private teacher
