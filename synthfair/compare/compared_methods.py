@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -95,8 +96,7 @@ class RoundOptions(NamedTuple):
         Raises:
             InputError: the method does not know the notion, or other settings of the comparison.
         """
-        own, free = ROUND_METHODS[method], _is_free(config)
-        given = self.given
+        own, given, tolerance = ROUND_METHODS[method], self.given, _tolerance(config)
         if given is None:
             given = {} if own.local_passes else {"rounds": 1000, "learning_rate": 1.0}
         if given.get("also"):
@@ -107,10 +107,10 @@ class RoundOptions(NamedTuple):
             **given,
             "method": method,
             "notion": config.notion,
-            "alpha": 0.5 if free else 1.0 / config.rho_o,
+            "alpha": tolerance.amounts[0] if tolerance.amounts else 0.5,
             "group_input": config.group_input,
             "seed": config.seed,
-            **(own.unconstrained if free else {}),
+            **({} if tolerance.amounts else own.unconstrained),
         }
         own = ROUND_METHODS[changed["method"]]  # without a constraint it may be another's
         try:
@@ -119,14 +119,9 @@ class RoundOptions(NamedTuple):
             raise refusal(f"method {method}", error) from error
 
 
-def _is_free(config: DistillConfig) -> bool:
-    """Whether methods with a tolerance, which is 1 / rho_o, are to train without a constraint."""
-    return config.rho_o <= 1
-
-
 def _tolerance(config: DistillConfig) -> Target:
-    amounts = () if _is_free(config) else (1.0 / config.rho_o,)
-    return Target(by="tolerance", amounts=amounts)
+    """Return what methods with a tolerance are asked for: 1 / rho_o, and nothing up to 1."""
+    return Target(by="tolerance", amounts=(1.0 / config.rho_o,) if config.rho_o > 1 else ())
 
 
 DEFAULT_ROUNDS = RoundOptions()
@@ -136,7 +131,7 @@ DEFAULT_ROUNDS = RoundOptions()
 # One upload
 
 
-def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
+def single_shot(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """Distil on each client, pool, train once: Wu et al. (2024)."""
     rows = federation.train if config.epsilon is None else federation.plain
     named = dict(zip(federation.names, rows, strict=True))
@@ -151,7 +146,11 @@ def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
 
 
 def surrogate(
-    federation: Federation, config: DistillConfig, shared: SurrogateCache | None = None
+    federation: Federation,
+    config: DistillConfig,
+    *,
+    shared: SurrogateCache | None = None,
+    **_: Any,
 ) -> Fitted:
     """Surrogate releases, and the penalty at the server over all of them."""
     settings, shared = surrogate_settings(config), {} if shared is None else shared
@@ -166,13 +165,11 @@ def surrogate(
     return train_on_surrogates(shared[key][0], federation, config)._replace(seconds_before=before)
 
 
-def refine(
-    federation: Federation, config: DistillConfig, shared: SurrogateCache | None = None
-) -> Fitted:
+def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted:
     """Surrogates, and then exchanges of exact sums, see :mod:`synthfair.federated.refine`."""
     if config.epsilon is not None:
         raise InputError("refine: its sums are exact, and no epsilon covers them; leave it out")
-    near = surrogate(federation, config, shared)
+    near = surrogate(federation, config, **more)
     model, sent = refine_model(
         cast(TrainedModel, near.model),
         _users(federation, config),
@@ -228,14 +225,14 @@ def _uploaded(
 # The ceiling, and what must be beaten
 
 
-def central(federation: Federation, config: DistillConfig) -> Fitted:
+def central(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """The server's problem on all clients' real rows in one place: the ceiling."""
     theta, converged = _trained(pooled(federation.train), federation, config)
     cost = _all_rows(federation, config)
     return _linear([theta] * len(federation.test), converged, cost, federation, config)
 
 
-def local(federation: Federation, config: DistillConfig) -> Fitted:
+def local(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """Each client alone: trained on its own rows, used on its own test rows."""
     thetas, converged = zip(
         *(_trained(part, federation, config) for part in federation.train), strict=True
@@ -244,7 +241,7 @@ def local(federation: Federation, config: DistillConfig) -> Fitted:
     return _linear(thetas, all(converged), cost, federation, config)
 
 
-def constant(federation: Federation, config: DistillConfig) -> Fitted:  # noqa: ARG001
+def constant(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:  # noqa: ARG001
     """The more frequent label for everybody: no gap, and what any other method must beat."""
     label = 1.0 if pooled(federation.train).y.mean() > 0 else -1.0
     scores = tuple(np.full(len(part.y), label) for part in federation.test)
@@ -252,7 +249,7 @@ def constant(federation: Federation, config: DistillConfig) -> Fitted:  # noqa: 
     return Fitted(scores, None, cost, Target(by="nothing"))
 
 
-def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fitted:
+def exponentiated_gradient(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """Agarwal et al. (2018) as fairlearn implements it, on all real rows in one place.
 
     It has no rho but a tolerance eps, by which a group's rate may differ from the overall one, and
@@ -343,7 +340,7 @@ def _all_rows(federation: Federation, config: DistillConfig) -> Communication:
 # Rounds
 
 
-def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted:
+def federated_averaging(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """FedAvg with the same model, loss and penalty, and momentum on the server (FedAvgM).
 
     The ridge is the server's, but for holding the intercept, too.
@@ -367,17 +364,22 @@ def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted
 
 
 def in_rounds(
-    method: str, federation: Federation, config: DistillConfig, options: RoundOptions
+    method: str,
+    federation: Federation,
+    config: DistillConfig,
+    *,
+    rounds: RoundOptions = DEFAULT_ROUNDS,
+    **_: Any,
 ) -> Fitted:
     """A method of ``synthfair.federated``, with the notion of the other methods.
 
     Raises:
         InputError: the settings do not fit the clients.
     """
-    settings, rows = options.settings(method, config), pooled(federation.train)
+    settings, rows = rounds.settings(method, config), pooled(federation.train)
     user = federation.user
-    if options.assignment is not None:
-        user = options.assignment.row_users(len(rows.y), seed=config.seed)
+    if rounds.assignment is not None:
+        user = rounds.assignment.row_users(len(rows.y), seed=config.seed)
     training = train_rounds(make_user_data(rows, user, federation.schema, settings), settings)
     model, tests = training.model, federation.test
     scores = tuple(model.scores(part.x, part.s) for part in tests)
@@ -386,12 +388,14 @@ def in_rounds(
         model.converged,
         training.cost,
         _tolerance(config) if ROUND_METHODS[method].reads("alpha") else settings.asked,
-        guarantee=training.guarantee,
         probabilities=tuple(
             model.probabilities(score, part.s) for score, part in zip(scores, tests, strict=True)
         ),
     )
 
+
+IN_ROUNDS = [name for name in ROUND_METHODS if name not in ("fedavg", "refine")]
+"""Methods that train as ``synthfair.federated`` has them, by name."""
 
 METHODS: dict[str, Callable[..., Fitted]] = {
     "single_shot": single_shot,
@@ -402,18 +406,11 @@ METHODS: dict[str, Callable[..., Fitted]] = {
     "fedavg": federated_averaging,
     "constant": constant,
     "exponentiated_gradient": exponentiated_gradient,
+    **{name: partial(in_rounds, name) for name in IN_ROUNDS},
 }
-"""Those with a penalty, or with a tolerance of their own, by name."""
+"""All methods, by name; they take what :func:`run_method` takes."""
 
-ALL_METHODS = (*METHODS, *(name for name in ROUND_METHODS if name not in METHODS))
-"""All names; those not in :data:`METHODS` train as ``synthfair.federated`` has them."""
-
-
-UNWEIGHTED = tuple(
-    name
-    for name in ALL_METHODS
-    if name == "constant" or (name not in METHODS and not ROUND_METHODS[name].reads("alpha"))
-)
+UNWEIGHTED = ["constant", *(name for name in IN_ROUNDS if not ROUND_METHODS[name].reads("alpha"))]
 """Those that read nothing of rho_o: one run a seed, whatever the weights."""
 
 
@@ -423,8 +420,8 @@ def require_method(name: str) -> None:
     Raises:
         InputError: no such method, or it needs a package that is not installed.
     """
-    if name not in ALL_METHODS:
-        raise InputError(f"method {name!r}: must be one of {', '.join(ALL_METHODS)}")
+    if name not in METHODS:
+        raise InputError(f"method {name!r}: must be one of {', '.join(METHODS)}")
     if name == "exponentiated_gradient":
         require("fairlearn", f"method {name}", "compare")
 
@@ -475,12 +472,7 @@ def run_method(
     """
     require_method(method)
     start = time.perf_counter()
-    if method in ("surrogate", "refine"):
-        fitted = METHODS[method](federation, config, shared)
-    elif method in METHODS:
-        fitted = METHODS[method](federation, config)
-    else:
-        fitted = in_rounds(method, federation, config, rounds)
+    fitted = METHODS[method](federation, config, rounds=rounds, shared=shared)
     seconds = time.perf_counter() - start + fitted.seconds_before
     evaluation = evaluate_fitted(fitted, federation, report)
     outcome = Outcome(
