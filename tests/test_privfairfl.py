@@ -27,8 +27,8 @@ from synthfair.federated import (
     TrainFiles,
     UserAssignment,
     assign_users,
-    dp_sgd,
     make_user_data,
+    method_settings,
     train_rounds,
     train_table,
 )
@@ -141,9 +141,11 @@ def test_pre_trains_with_the_weights_of_its_counts():
 
 def test_pre_searches_for_its_noise_once(tmp_path, monkeypatch):
     """The weights that follow from the counts change no guarantee, nor its noise."""
-    searched, search = [], dp_sgd.training_guarantee
+    searched, search = [], method_settings.training_guarantee
     monkeypatch.setattr(
-        dp_sgd, "training_guarantee", lambda *a, **k: searched.append(a) or search(*a, **k)
+        method_settings,
+        "training_guarantee",
+        lambda *a, **k: searched.append(a) or search(*a, **k),
     )
     config = configured("privfairfl_pre", counts_epsilon=1.0, **PRIVATE, batch=480)
     files = TrainFiles(tmp_path, tmp_path / "ledger.jsonl")

@@ -27,7 +27,7 @@ from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.dp_sgd import DpSgd
 from synthfair.federated.engine import add_noise, key_from
 from synthfair.federated.fair_sgd import FairPassSettings, FairSgd, FairState, fair_loss
-from synthfair.federated.method_settings import PrivacySettings, TrainingPlan
+from synthfair.federated.method_settings import ROWS, PrivacySettings, TrainingPlan
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.row_sums import clipped_gradients, cross_entropy, noise_of, poisson_sum
@@ -37,7 +37,6 @@ from synthfair.federated.users import Users
 from synthfair.model import Params
 from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.guarantee import Summed
-from synthfair.privacy.rounds import training_guarantee
 
 TEACHER_NOT_COVERED = (
     "Conditional on the phase-1 teacher, which was trained on the same rows without noise: not an"
@@ -72,15 +71,14 @@ class TwoPhaseSettings(FairPassSettings, PrivacySettings):
         """The rounds are the students'; teachers are trained before them."""
         users, clip, parity = data.users, self.clip or math.inf, Parity(self.notion, data.groups)
         method = make_two_phase(self.trainable(data), parity, users, self, noise=0.0)
-        guarantee, budget = None, self.budget(users.smallest, "the smallest client's rows")
-        if budget:
-            *teacher, student = method.sums(users, self.rounds)
-            sums: dict[Summed, tuple[SampledSums, float]] = {}
-            if teacher:
-                sums["teacher's gradients"] = (teacher[0], clip * SENSITIVITY)
-            sums["student's gradients"] = (student, clip)
-            condition = None if self.end_to_end else TEACHER_NOT_COVERED
-            guarantee = training_guarantee(sums, condition=condition, **budget)
+        *teacher, student = method.sums(users, self.rounds)
+        sums: dict[Summed, tuple[SampledSums, float]] = {}
+        if teacher:
+            sums["teacher's gradients"] = teacher[0], clip * SENSITIVITY
+        sums["student's gradients"] = student, clip
+        condition = None if self.end_to_end else TEACHER_NOT_COVERED
+        guarantee = self.guarantee(users.smallest, ROWS, sums, condition=condition)
+        if guarantee:
             method = method.with_noise(guarantee.samples[-1].noise / clip)
         everyone = Cohorts.everyone(len(users))
         return TrainingPlan(method.student, everyone, guarantee=guarantee, prepare=method.teach)
