@@ -231,6 +231,14 @@ def clip_report(report: UserReport, clip: jax.Array | float | None) -> UserRepor
     return unravel(jnp.where(jnp.isfinite(norm), flat * factor, 0.0))
 
 
+@jax.jit
+def report_of(
+    algorithm: Algorithm, clip: float | None, state: ServerState, users: Users, key: jax.Array
+) -> UserReport:
+    """The clipped report of the first user, as one who is somewhere else by itself sends it."""
+    return clip_report(algorithm.report(state, users.rows_of(0), key), clip)
+
+
 def add_noise(total: UserReport, noise: jax.Array | float, key: jax.Array) -> UserReport:
     """The sum with Gaussian noise in every entry."""
     flat, unravel = ravel_pytree(total)
