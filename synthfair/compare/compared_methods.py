@@ -175,12 +175,12 @@ def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted
         _users(federation, config),
         _penalty(federation, config),
         rho=config.rho_o,
-        c=_asked(config).C,
+        c=server_config(config).C,
         exchanges=EXCHANGES,
     )
-    scores = tuple(model.scores(part.x, part.s) for part in federation.test)
     cost = Communication(near.cost.users, 1 + EXCHANGES, near.cost.bytes_sent + sent)
-    return near._replace(scores=scores, converged=model.converged, cost=cost, model=model)
+    fitted = _fitted(model, federation, cost, near.asked)
+    return fitted._replace(seconds_before=near.seconds_before)
 
 
 def surrogate_settings(config: DistillConfig) -> SurrogateConfig:
@@ -202,12 +202,12 @@ def train_on_surrogates(
     releases: Mapping[str, Release], federation: Federation, config: DistillConfig
 ) -> Fitted:
     """With the model and penalty of the settings."""
-    asked = _asked(config)
+    asked = server_config(config)
     model = pool_and_train(releases, federation.schema, asked)
     return _uploaded(model, releases, federation, asked.asked)
 
 
-def _asked(config: DistillConfig) -> ServerConfig:
+def server_config(config: DistillConfig) -> ServerConfig:
     """Return the problem over all clients; its ridge is the server's, not that of releases."""
     names = "penalty", "notion", "temperature", "intercept", "group_input", "groups_by"
     return ServerConfig(rho=config.rho_o, **{name: getattr(config, name) for name in names})
@@ -217,9 +217,18 @@ def _uploaded(
     model: TrainedModel, releases: Mapping[str, Release], federation: Federation, asked: Target
 ) -> Fitted:
     """A model of one release of each client."""
-    scores = tuple(model.scores(part.x, part.s) for part in federation.test)
     cost = Communication(len(releases), 1, sum(map(file_bytes, releases.values())))
-    return Fitted(scores, model.converged, cost, asked, model=model)
+    return _fitted(model, federation, cost, asked)
+
+
+def _fitted(
+    model: TrainedModel, federation: Federation, cost: Communication, asked: Target
+) -> Fitted:
+    """Return what one model for all clients makes of their test rows."""
+    scores = tuple(model.scores(part.x, part.s) for part in federation.test)
+    pairs = zip(scores, federation.test, strict=True)
+    chances = tuple(model.probabilities(score, part.s) for score, part in pairs)
+    return Fitted(scores, model.converged, cost, asked, probabilities=chances, model=model)
 
 
 # The ceiling, and what must be beaten
@@ -267,7 +276,7 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig, **_: A
     }[config.notion]
     rows, eps = pooled(federation.train), 1.0 / max(config.rho_o, 1.0)
     plain = config.model_copy(update={"intercept": False})  # scikit-learn adds its own
-    c, inputs = _asked(config).C, _inputs(rows, federation, plain)
+    c, inputs = server_config(config).C, _inputs(rows, federation, plain)
     model = LogisticRegression(C=c, fit_intercept=config.intercept, max_iter=1000)
     mitigator = reductions.ExponentiatedGradient(
         model, parity(difference_bound=eps), eps=eps, nu=EQUILIBRIUM
@@ -292,7 +301,7 @@ def _trained(
 ) -> tuple[np.ndarray, bool]:
     """Return the linear model with the penalty, and whether its training converged."""
     (n, d), penalty = (a := _inputs(real, federation, config)).shape, _penalty(federation, config)
-    ridge = ridge_of(_asked(config).C, n, d, intercept=config.intercept)
+    ridge = ridge_of(server_config(config).C, n, d, intercept=config.intercept)
     point = GlobalProblem(a, real.s, real.y, np.ones(n), penalty, ridge).solve(config.rho_o)
     return point.theta, point.converged
 
@@ -301,7 +310,7 @@ def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
     """The penalty of the settings; small combinations of several attributes are merged."""
     rows = pooled(federation.train)
     table = WeightedTable(*rows, np.ones(len(rows.y)))
-    by, _ = compared_groupings(table, federation.schema, _asked(config))
+    by, _ = compared_groupings(table, federation.schema, server_config(config))
     return make_penalty(config, n_groups=federation.n_groups, by=by)
 
 
@@ -351,7 +360,7 @@ def federated_averaging(federation: Federation, config: DistillConfig, **_: Any)
         LogisticRegression(n_inputs),
         penalty=_penalty(federation, config),
         rho=config.rho_o,
-        lambda_theta=n_inputs**2 / (_asked(config).C * rows),
+        lambda_theta=n_inputs**2 / (server_config(config).C * rows),
         momentum=MOMENTUM,
     )
     algorithm = replace(algorithm, learning_rate=float(safe_rate(algorithm, clients)))
@@ -381,17 +390,8 @@ def in_rounds(
     if rounds.assignment is not None:
         user = rounds.assignment.row_users(len(rows.y), seed=config.seed)
     training = train_rounds(make_user_data(rows, user, federation.schema, settings), settings)
-    model, tests = training.model, federation.test
-    scores = tuple(model.scores(part.x, part.s) for part in tests)
-    return Fitted(
-        scores,
-        model.converged,
-        training.cost,
-        _tolerance(config) if ROUND_METHODS[method].reads("alpha") else settings.asked,
-        probabilities=tuple(
-            model.probabilities(score, part.s) for score, part in zip(scores, tests, strict=True)
-        ),
-    )
+    asked = _tolerance(config) if ROUND_METHODS[method].reads("alpha") else settings.asked
+    return _fitted(training.model, federation, training.cost, asked)
 
 
 IN_ROUNDS = [name for name in ROUND_METHODS if name not in ("fedavg", "refine")]

@@ -83,7 +83,7 @@ class Fitted(NamedTuple):
         asked: how much fairness the method was asked for, by the setting that it reads.
         distillations: one a client, of methods that distil.
         probabilities: [N_test] of the decision +1, where it does not follow from the score's sign.
-        model: of surrogates, which exchanges refine.
+        model: of methods that make one for all clients, and no more.
         seconds_before: that another weight spent on what both share.
     """
 

@@ -280,7 +280,6 @@ def make_two_phase(
     settings: TwoPhaseSettings,
     *,
     noise: float = 1.3,
-    teacher_rate: float | None = None,
 ) -> TwoPhase:
     """The method with passes over the rows turned into steps.
 
@@ -290,7 +289,6 @@ def make_two_phase(
         users: of whose sizes the numbers of steps follow.
         settings: all but the notion count; the authors' clip is 1.5, their learning rate 0.25.
         noise: standard deviation, in units of the sensitivity, in phase 2 and, end to end, 1.
-        teacher_rate: of phase 1; if not given 0.01, of Adam, or end to end 2, of plain steps.
 
     Raises:
         InputError: a batch that is larger than the smallest user, noise without a clip, or a notion
@@ -316,7 +314,6 @@ def make_two_phase(
         "batch": batch,
         "local_steps": users.steps(batch=batch, epochs=settings.teacher_epochs),
     }
-    lagrange |= {} if teacher_rate is None else {"learning_rate": teacher_rate}
     if settings.end_to_end:
         teacher = PrivateFairSgd(model, parity, clip=clip, noise=noise, **lagrange)
     else:
