@@ -34,13 +34,12 @@ from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
 from synthfair.fairness.metrics import statistical_parity_difference
 from synthfair.federated.algorithm import Algorithm
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run
 from synthfair.federated.fair_sgd import FairSgd
 from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity, ParityNotion
 from synthfair.federated.two_phase import TwoPhaseSettings, make_two_phase
-from synthfair.federated.users import Users, make_users
+from synthfair.federated.users import Cohorts, Users, make_users
 from synthfair.model import Params
 from synthfair.privacy.accounting import common_noise
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from synthfair.errors import InputError
-from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.users import Cohorts
 
 
 @pytest.mark.parametrize("sampling", ["fixed", "poisson"])

@@ -12,9 +12,8 @@ from jax.flatten_util import ravel_pytree
 
 from synthfair.errors import InputError
 from synthfair.federated import engine
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import Protection, add_noise, clip_report, require_bounded
-from synthfair.federated.users import make_users
+from synthfair.federated.users import Cohorts, make_users
 
 
 class Seen(NamedTuple):

@@ -11,12 +11,11 @@ from scipy.optimize import minimize
 
 from synthfair.errors import InputError
 from synthfair.federated import engine
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import UNPROTECTED, Protection
 from synthfair.federated.fpfl import CohortSums, Fpfl, Statistics
 from synthfair.federated.networks import LogisticRegression, Perceptron
 from synthfair.federated.parity import Parity, RateSums
-from synthfair.federated.users import make_users
+from synthfair.federated.users import Cohorts, make_users
 
 N, MODEL = 300, LogisticRegression(4)
 UNFAIR = jnp.array([0.1, 0.0, -2.0, 0.2])

@@ -13,9 +13,9 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.errors import InputError
 from synthfair.federated import engine, train_rounds
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import Protection
 from synthfair.federated.secure_sums import STEPS_IN_CLIP, make_secure_sums
+from synthfair.federated.users import Cohorts
 from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.guarantee import SampledMechanism
 from synthfair.privacy.ledger import Booking, Ledger

@@ -16,7 +16,6 @@ import synthfair as sf
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.deploy.agreement import pack
 from synthfair.federated import TrainConfig
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run
 from synthfair.federated.exchange import DAMPING
 from synthfair.federated.refine import Refine, RefineSettings
@@ -24,6 +23,7 @@ from synthfair.federated.refine_files import Question, answer_question
 from synthfair.federated.single_rows import LEAST_ROWS, require_alike
 from synthfair.federated.user_data import make_user_data
 from synthfair.federated.user_rows import UserRows
+from synthfair.federated.users import Cohorts
 from synthfair.privacy.ledger import Ledger
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Message

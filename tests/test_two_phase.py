@@ -11,7 +11,6 @@ import pytest
 from two_group_rows import rows_of, users_of
 
 from synthfair.errors import InputError
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.dp_sgd import DpSgd
 from synthfair.federated.engine import run
 from synthfair.federated.fair_sgd import FairSgd, FairState, fair_loss
@@ -25,6 +24,7 @@ from synthfair.federated.two_phase import (
     cell_weights,
     make_two_phase,
 )
+from synthfair.federated.users import Cohorts
 from synthfair.privacy.accounting import Composition, common_noise
 
 KEY = jax.random.key(3)

@@ -11,15 +11,13 @@ from pydantic import Field
 
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import AtLeast0, Count, Positive, algorithm, static
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import add_noise
 from synthfair.federated.fedavg import Averaging
 from synthfair.federated.method_settings import ROWS, PassSettings, PrivacySettings, TrainingPlan
 from synthfair.federated.networks import Trainable
 from synthfair.federated.row_sums import clipped_gradients, cross_entropy, noise_of, poisson_sum
-from synthfair.federated.user_data import UserData
 from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import Users
+from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.model import Params
 from synthfair.privacy.accounting import SampledSums
 

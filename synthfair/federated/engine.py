@@ -21,9 +21,8 @@ from jax.flatten_util import ravel_pytree
 
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm, RoundRecord, ServerState, UserReport
-from synthfair.federated.cohorts import Block, Cohorts
 from synthfair.federated.secure_sums import SecureSums
-from synthfair.federated.users import Users
+from synthfair.federated.users import Block, Cohorts, Users
 
 ENTRIES_AT_ONCE = 2**19
 """Numbers in the reports that are held together while a cohort is summed up."""

@@ -28,9 +28,8 @@ from synthfair.federated.algorithm import (
 )
 from synthfair.federated.method_settings import TrainingPlan, UserPrivacySettings
 from synthfair.federated.networks import Trainable
-from synthfair.federated.user_data import UserData
 from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import Users
+from synthfair.federated.users import UserData, Users
 from synthfair.model import Params, Rows
 
 SETTLED = 1e-3

@@ -16,12 +16,10 @@ from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, 
 from synthfair.config.target import Target
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import UNPROTECTED, Protection, report_size
 from synthfair.federated.networks import LogisticRegression, Perceptron, Trainable
 from synthfair.federated.secure_sums import SecureSums, make_secure_sums
-from synthfair.federated.user_data import UserData
-from synthfair.federated.users import Users
+from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.accounting import SampledSums, Sampling

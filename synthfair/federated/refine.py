@@ -26,7 +26,6 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.federated.algorithm import AtLeast0, Count, Positive, algorithm, static
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import report_size, run
 from synthfair.federated.exchange import (
     TOLERANCE,
@@ -41,9 +40,8 @@ from synthfair.federated.exchange import (
 )
 from synthfair.federated.method_settings import TrainingPlan, UserPrivacySettings
 from synthfair.federated.single_rows import RowWeights
-from synthfair.federated.user_data import UserData
 from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import Users
+from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.surrogate.objective import Price
 from synthfair.trained import TrainedModel, read_model
 

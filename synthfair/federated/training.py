@@ -27,7 +27,8 @@ from synthfair.federated.algorithm import RoundRecord, ServerState
 from synthfair.federated.engine import RunProgress
 from synthfair.federated.method_settings import TrainConfig, TrainingPlan
 from synthfair.federated.privfairfl import counts_bytes
-from synthfair.federated.user_data import AssignedTable, UserData, make_user_data, other_groups
+from synthfair.federated.user_data import AssignedTable, make_user_data, other_groups
+from synthfair.federated.users import UserData
 from synthfair.files import claimed, whole_file, write_json, write_text
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.postprocess.weights import RowWeights

@@ -23,7 +23,6 @@ import numpy as np
 from pydantic import model_validator
 
 from synthfair.federated.algorithm import AtLeast0, Positive, Share, algorithm
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.dp_sgd import DpSgd
 from synthfair.federated.engine import add_noise, key_from
 from synthfair.federated.fair_sgd import FairPassSettings, FairSgd, FairState, fair_loss
@@ -31,9 +30,8 @@ from synthfair.federated.method_settings import ROWS, PrivacySettings, TrainingP
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.row_sums import clipped_gradients, cross_entropy, noise_of, poisson_sum
-from synthfair.federated.user_data import UserData
 from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import Users
+from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.model import Params
 from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.guarantee import Summed
