@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from pydantic import ValidationError
 
+from synthfair import federated
 from synthfair.client.from_table import distill_table
 from synthfair.client.run import sha256_of
 from synthfair.compare.federation import Federation, Fitted, pooled
@@ -25,23 +26,11 @@ from synthfair.errors import InputError, refusal, require
 from synthfair.evaluation import Evaluation, evaluate_scores
 from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import SumPenalty
-from synthfair.federated import METHODS as ROUND_METHODS
-from synthfair.federated import (
-    Cohorts,
-    Communication,
-    FedAvg,
-    LogisticRegression,
-    TrainConfig,
-    UserAssignment,
-    Users,
-    engine,
-    make_user_data,
-    make_users,
-    train_rounds,
-)
+from synthfair.federated import engine
 from synthfair.federated.fedavg import safe_rate
 from synthfair.federated.refine import refine_model
 from synthfair.release.format import Release, file_bytes
+from synthfair.run_files import Communication
 from synthfair.server.pooling import compared_groupings, pool_and_train
 from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.objective import ridge_of
@@ -85,9 +74,9 @@ class RoundOptions(NamedTuple):
     """
 
     given: Mapping[str, Any] | None = None
-    assignment: UserAssignment | None = None
+    assignment: federated.UserAssignment | None = None
 
-    def settings(self, method: str, config: DistillConfig) -> TrainConfig:
+    def settings(self, method: str, config: DistillConfig) -> federated.TrainConfig:
         """Those of one run.
 
         These methods have no rho but a tolerance alpha, by which a group's rate may differ from
@@ -96,7 +85,7 @@ class RoundOptions(NamedTuple):
         Raises:
             InputError: the method does not know the notion, or other settings of the comparison.
         """
-        own, given, tolerance = ROUND_METHODS[method], self.given, _tolerance(config)
+        own, given, tolerance = federated.METHODS[method], self.given, _tolerance(config)
         if given is None:
             given = {} if own.local_passes else {"rounds": 1000, "learning_rate": 1.0}
         if given.get("also"):
@@ -112,7 +101,7 @@ class RoundOptions(NamedTuple):
             "seed": config.seed,
             **({} if tolerance.amounts else own.unconstrained),
         }
-        own = ROUND_METHODS[changed["method"]]  # without a constraint it may be another's
+        own = federated.METHODS[changed["method"]]  # without a constraint it may be another's
         try:
             return own.model_validate({k: v for k, v in changed.items() if own.reads(k)})
         except ValidationError as error:
@@ -336,10 +325,10 @@ def _inputs(part: Encoded, federation: Federation, config: DistillConfig) -> np.
     return np.column_stack([part.x, others.T])
 
 
-def _users(federation: Federation, config: DistillConfig) -> Users:
+def _users(federation: Federation, config: DistillConfig) -> federated.Users:
     """The clients with their training rows."""
     rows = pooled(federation.train)
-    return make_users(_inputs(rows, federation, config), rows.s, rows.y, federation.user)
+    return federated.make_users(_inputs(rows, federation, config), rows.s, rows.y, federation.user)
 
 
 def _all_rows(federation: Federation, config: DistillConfig) -> Communication:
@@ -356,15 +345,15 @@ def federated_averaging(federation: Federation, config: DistillConfig, **_: Any)
     """
     clients = _users(federation, config)
     rows, n_inputs = len(federation.user), clients.a.shape[1]
-    algorithm = FedAvg(
-        LogisticRegression(n_inputs),
+    algorithm = federated.FedAvg(
+        federated.LogisticRegression(n_inputs),
         penalty=_penalty(federation, config),
         rho=config.rho_o,
         lambda_theta=n_inputs**2 / (server_config(config).C * rows),
         momentum=MOMENTUM,
     )
     algorithm = replace(algorithm, learning_rate=float(safe_rate(algorithm, clients)))
-    everyone = Cohorts.everyone(len(clients))
+    everyone = federated.Cohorts.everyone(len(clients))
     run = engine.run(algorithm, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
     upload = engine.report_size(algorithm, clients)[1]
     cost = Communication(len(clients), FEDAVG_ROUNDS, upload * len(clients) * FEDAVG_ROUNDS)
@@ -389,12 +378,13 @@ def in_rounds(
     user = federation.user
     if rounds.assignment is not None:
         user = rounds.assignment.row_users(len(rows.y), seed=config.seed)
-    training = train_rounds(make_user_data(rows, user, federation.schema, settings), settings)
-    asked = _tolerance(config) if ROUND_METHODS[method].reads("alpha") else settings.asked
+    data = federated.make_user_data(rows, user, federation.schema, settings)
+    training = federated.train_rounds(data, settings)
+    asked = _tolerance(config) if federated.METHODS[method].reads("alpha") else settings.asked
     return _fitted(training.model, federation, training.cost, asked)
 
 
-IN_ROUNDS = [name for name in ROUND_METHODS if name not in ("fedavg", "refine")]
+IN_ROUNDS = [name for name in federated.METHODS if name not in ("fedavg", "refine")]
 """Methods that train as ``synthfair.federated`` has them, by name."""
 
 METHODS: dict[str, Callable[..., Fitted]] = {
@@ -410,7 +400,8 @@ METHODS: dict[str, Callable[..., Fitted]] = {
 }
 """All methods, by name; they take what :func:`run_method` takes."""
 
-UNWEIGHTED = ["constant", *(name for name in IN_ROUNDS if not ROUND_METHODS[name].reads("alpha"))]
+_WITHOUT_ALPHA = (name for name in IN_ROUNDS if not federated.METHODS[name].reads("alpha"))
+UNWEIGHTED = ("constant", *_WITHOUT_ALPHA)
 """Those that read nothing of rho_o: one run a seed, whatever the weights."""
 
 
