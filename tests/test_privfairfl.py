@@ -178,12 +178,12 @@ def test_epsilons_add_up_and_the_ledger_books_both(tmp_path):
     assert "(epsilon = 5, delta = 0.0001)-differential privacy of one row" in words
     assert "name gradients" in words
     assert "what clients send" in words
-    document = json.loads(files.metrics.read_text())
+    document = json.loads(files.paths[1].read_text())
     assert document["guarantee"]["epsilon"] == 5.0
     assert document["counts"]["epsilon"] == 1.0
     assert document["counts"]["unit"] == "one row"
     assert "one process" in document["counts"]["simulated"]
-    decision = sf.read_model(files.model).decision
+    decision = sf.read_model(files.paths[0]).decision
     assert decision.notion == "statistical_parity"
     assert decision.statement == document["counts"]
     booked = Ledger(files.ledger).spent().epsilon(1e-4)

@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from synthfair.compare.compared_methods import (
-    DEFAULT_ROUNDS,
-    IN_ROUNDS,
-    UNWEIGHTED,
-    SurrogateCache,
-    require_method,
-    run_method,
-)
+from synthfair.compare import compared_methods
 from synthfair.compare.federation import federate
 from synthfair.config.client_settings import DistillConfig
 from synthfair.config.server_settings import ServerConfig
@@ -96,7 +89,7 @@ def make_grid(
             too many seeds; or a weight that is not allowed.
     """
     for method in methods:
-        require_method(method)
+        compared_methods.require_method(method)
     if not 1 <= seeds <= MOST_SEEDS:
         raise InputError(f"seeds = {seeds}: must be 1 to {MOST_SEEDS}")
     if any(not 0 <= weight < float("inf") for weight in weights):
@@ -109,7 +102,7 @@ def make_grid(
         GridPoint(method, rho_o, seed, output / f"{method}{name}-seed_{seed}")
         for seed in range(seeds)
         for method in dict.fromkeys(methods)
-        for name, rho_o in ({"": 0.0} if method in UNWEIGHTED else named).items()
+        for name, rho_o in ({"": 0.0} if method in compared_methods.UNWEIGHTED else named).items()
     ]
 
 
@@ -144,8 +137,8 @@ def _identity(point: GridPoint, compared: ComparedTable, config: DistillConfig) 
         "schema_hash": compared.schema.hash,
         "min_group_rows": compared.min_group_rows,
     }
-    if point.method in IN_ROUNDS:
-        settings = DEFAULT_ROUNDS.settings(point.method, point.settings(config))
+    if point.method in compared_methods.IN_ROUNDS:
+        settings = compared_methods.DEFAULT_ROUNDS.settings(point.method, point.settings(config))
         identity["train"] = settings.model_dump(mode="json")
     return identity
 
@@ -155,7 +148,7 @@ def run_point(
     compared: ComparedTable,
     config: DistillConfig,
     *,
-    shared: SurrogateCache | None = None,
+    shared: compared_methods.SurrogateCache | None = None,
 ) -> None:
     """Splits, runs, evaluates, and writes metrics.json.
 
@@ -170,7 +163,9 @@ def run_point(
     report = ServerConfig(
         seed=point.seed, min_group_rows=compared.min_group_rows, groups_by=config.groups_by
     )
-    outcome, fitted = run_method(point.method, federation, settings, report, shared=shared)
+    outcome, fitted = compared_methods.run_method(
+        point.method, federation, settings, report, shared=shared
+    )
     point.folder.mkdir(parents=True, exist_ok=True)
     statements = {}
     for name, distillation in zip(federation.names, fitted.distillations, strict=False):  # or none

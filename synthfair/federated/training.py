@@ -82,8 +82,8 @@ class TrainFiles:
         >>> from pathlib import Path
         >>> import synthfair as sf
         >>> files = sf.federated.TrainFiles(Path("fpfl"), ledger=Path("people.ledger.jsonl"))
-        >>> files.model.name, files.metrics.name, files.rounds.name
-        ('model.json', 'metrics.json', 'rounds.csv')
+        >>> [path.name for path in files.paths]
+        ['model.json', 'metrics.json', 'rounds.csv']
     """
 
     output: Path
@@ -98,19 +98,12 @@ class TrainFiles:
             raise InputError(f"noise seed = {self.noise_seed}: must be 0 to 2^{SECRET_BITS} - 1")
 
     @property
-    def model(self) -> Path:
-        """The path of the model file."""
-        return self.output / "model.json"
+    def paths(self) -> tuple[Path, Path, Path]:
+        """The paths of the model, of its metrics, and of the server's view of each round.
 
-    @property
-    def metrics(self) -> Path:
-        """The path of metrics.json, which is written last."""
-        return self.output / "metrics.json"
-
-    @property
-    def rounds(self) -> Path:
-        """The path of the server's view of each round; with an epsilon, the guarantee covers it."""
-        return self.output / "rounds.csv"
+        With an epsilon, the guarantee covers that view. The metrics are written last.
+        """
+        return self.output / "model.json", self.output / "metrics.json", self.output / "rounds.csv"
 
 
 def train_table(
@@ -144,7 +137,7 @@ def train_table(
         InputError: rows, settings or budget are refused, or a file exists or cannot be written.
         KeyboardInterrupt: after a checkpoint is written next to the output.
     """
-    with claimed(files.model, files.metrics, files.rounds, force=files.force):
+    with claimed(*files.paths, force=files.force):
         # Who trains on what, and how.
         start = time.perf_counter()
         rows = encode_own(table.train, schema, source=source)
@@ -154,7 +147,7 @@ def train_table(
 
         # A guarantee is booked once, by the name of a seed that is saved before that.
         fingerprint = _fingerprint(data, config, plan, files.noise_seed)
-        checkpoint = CheckpointFile.next_to(files.model, fingerprint)
+        checkpoint = CheckpointFile.next_to(files.paths[0], fingerprint)
         earlier = read_progress(plan, data, checkpoint)
         progress = earlier or first_progress(plan, data, config, files.noise_seed)
         guarantee = plan.guarantee if files.noise_seed is None else None
@@ -205,8 +198,9 @@ def train_table(
 
         # All files are written before the first gets its name; metrics.json gets its own last.
         with ExitStack() as outputs:
-            paths = files.metrics, files.rounds, files.model  # which get their names in reverse
-            metrics, rounds, model = (outputs.enter_context(whole_file(path)) for path in paths)
+            # They get their names in reverse.
+            order = (files.paths[i] for i in (1, 2, 0))
+            metrics, rounds, model = (outputs.enter_context(whole_file(path)) for path in order)
             write_json(metrics, document)
             write_text(rounds, rounds_csv(training.history))
             write_model(training.model, model)
