@@ -30,13 +30,12 @@ from benchmarks.showing import mark, page, page_of, published
 from synthfair.data.datasets import SOURCES, published_split
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Numeric
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import UNPROTECTED, Protection, run
 from synthfair.federated.fpfl import Fpfl
 from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity
 from synthfair.federated.user_data import poisson_users
-from synthfair.federated.users import make_users
+from synthfair.federated.users import Cohorts, make_users
 from synthfair.privacy.accounting import SampledSums
 
 # The rows of the tables

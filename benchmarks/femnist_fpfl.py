@@ -26,12 +26,11 @@ from benchmarks.findings import Finding, learned, ordering, verdict_of, what_doe
 from benchmarks.harness import Experiment, main, parsed
 from benchmarks.runs import Runs
 from benchmarks.showing import page, published
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import Protection, run
 from synthfair.federated.fpfl import Fpfl
 from synthfair.federated.networks import draw_layer
 from synthfair.federated.parity import Parity
-from synthfair.federated.users import Users, make_users
+from synthfair.federated.users import Cohorts, Users, make_users
 from synthfair.model import Params
 from synthfair.privacy.accounting import SampledSums
 

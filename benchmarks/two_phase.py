@@ -34,13 +34,12 @@ from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
 from synthfair.fairness.metrics import statistical_parity_difference
 from synthfair.federated.algorithm import Algorithm
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run
 from synthfair.federated.fair_sgd import FairSgd
 from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity, ParityNotion
 from synthfair.federated.two_phase import TwoPhaseSettings, make_two_phase
-from synthfair.federated.users import Users, make_users
+from synthfair.federated.users import Cohorts, Users, make_users
 from synthfair.model import Params
 from synthfair.privacy.accounting import common_noise
 
@@ -177,7 +176,7 @@ def _trained(
 
     def in_four_rounds(algorithm: Algorithm, users: Users) -> Params:
         everyone = Cohorts(len(users), len(users))
-        end = run(algorithm, users, everyone, rounds=4, seed=seed, chunk=4)
+        end = run(algorithm, users, everyone, rounds=4, seed=seed)
         return algorithm.params(end.state)
 
     if setting.method in ("B1", "B2"):

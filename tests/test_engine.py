@@ -12,9 +12,8 @@ from jax.flatten_util import ravel_pytree
 
 from synthfair.errors import InputError
 from synthfair.federated import engine
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import Protection, add_noise, clip_report, require_bounded
-from synthfair.federated.users import make_users
+from synthfair.federated.users import Cohorts, make_users
 
 
 class Seen(NamedTuple):
@@ -64,10 +63,8 @@ def test_the_server_sees_the_sum_of_the_cohort(algorithm, at_once, monkeypatch):
     a, owner, users = population()
     cohorts = Cohorts(9, 4, "poisson")
     done = engine.run(algorithm, users, cohorts, rounds=7, seed=3)
-    drawn = cohorts.draw(3, 0, 7)
     for t in range(7):
-        cohort = drawn.users[t][drawn.present[t]]
-        expected = a[np.isin(owner, cohort)].sum(axis=0)
+        expected = a[np.isin(owner, cohorts.draw(3, t))].sum(axis=0)
         np.testing.assert_allclose(done.history.total[t], expected, atol=1e-10)
     np.testing.assert_allclose(done.state, done.history.total.sum(axis=0), atol=1e-10)
 
@@ -168,11 +165,11 @@ def test_going_on_gives_the_numbers_of_a_run_that_was_not_interrupted():
         seed=5,
         protection=Protection(1.0, 0.3),
     )
-    whole = run(rounds=6, chunk=3)
+    whole = run(rounds=6)
     seen = []
-    part = run(rounds=4, chunk=2, on_chunk=lambda progress: seen.append(progress.rounds))
-    rest = run(rounds=6, chunk=2, progress=part)
-    assert seen == [2, 4]
+    part = run(rounds=4, on_round=lambda progress: seen.append(progress.rounds))
+    rest = run(rounds=6, progress=part)
+    assert seen == [1, 2, 3, 4]
     assert rest.rounds == 6
     np.testing.assert_allclose(whole.state, rest.state, rtol=1e-9)
     np.testing.assert_allclose(whole.history.total, rest.history.total, rtol=1e-9)
@@ -195,7 +192,7 @@ def test_other_numbers_need_no_second_compilation():
     for seed, algorithm in enumerate([CountTraces(1.0), CountTraces(2.0)]):
         begun = engine.start(algorithm, users, seed)
         before = len(CountTraces.seen)
-        engine.run(algorithm, users, Cohorts(9, 3), rounds=2, seed=seed, progress=begun, chunk=2)
+        engine.run(algorithm, users, Cohorts(9, 3), rounds=2, seed=seed, progress=begun)
         traced.append(len(CountTraces.seen) > before)
     assert traced == [True, False]
 

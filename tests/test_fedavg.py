@@ -13,12 +13,11 @@ from synthfair.data.encode import encode
 from synthfair.distill.losses import regularized_loss
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import UNPROTECTED, Protection, run
 from synthfair.federated.fedavg import SETTLED, FedAvg, FedAvgRecord, safe_rate
 from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import make_users
+from synthfair.federated.users import Cohorts, make_users
 from synthfair.model import LinearModel, Rows
 
 PENALTY = CovariancePenalty()

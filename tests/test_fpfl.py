@@ -11,12 +11,11 @@ from scipy.optimize import minimize
 
 from synthfair.errors import InputError
 from synthfair.federated import engine
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import UNPROTECTED, Protection
 from synthfair.federated.fpfl import CohortSums, Fpfl, Statistics
 from synthfair.federated.networks import LogisticRegression, Perceptron
 from synthfair.federated.parity import Parity, RateSums
-from synthfair.federated.users import make_users
+from synthfair.federated.users import Cohorts, make_users
 
 N, MODEL = 300, LogisticRegression(4)
 UNFAIR = jnp.array([0.1, 0.0, -2.0, 0.2])
@@ -242,8 +241,8 @@ def path(protection=UNPROTECTED, **settings):
     algorithm = Fpfl(MODEL, Parity("equal_opportunity"), learning_rate=0.5, **settings)
     seen = [engine.start(algorithm, USERS, 3)]
     engine.run(
-        algorithm, USERS, Cohorts(40, 20), rounds=12, seed=3, protection=protection, chunk=1,
-        on_chunk=seen.append,
+        algorithm, USERS, Cohorts(40, 20), rounds=12, seed=3, protection=protection,
+        on_round=seen.append,
     )  # fmt: skip
     return seen
 

@@ -27,8 +27,8 @@ from synthfair.federated import (
     TrainFiles,
     UserAssignment,
     assign_users,
-    dp_sgd,
     make_user_data,
+    method_settings,
     train_rounds,
     train_table,
 )
@@ -141,9 +141,11 @@ def test_pre_trains_with_the_weights_of_its_counts():
 
 def test_pre_searches_for_its_noise_once(tmp_path, monkeypatch):
     """The weights that follow from the counts change no guarantee, nor its noise."""
-    searched, search = [], dp_sgd.training_guarantee
+    searched, search = [], method_settings.training_guarantee
     monkeypatch.setattr(
-        dp_sgd, "training_guarantee", lambda *a, **k: searched.append(a) or search(*a, **k)
+        method_settings,
+        "training_guarantee",
+        lambda *a, **k: searched.append(a) or search(*a, **k),
     )
     config = configured("privfairfl_pre", counts_epsilon=1.0, **PRIVATE, batch=480)
     files = TrainFiles(tmp_path, tmp_path / "ledger.jsonl")
@@ -176,12 +178,12 @@ def test_epsilons_add_up_and_the_ledger_books_both(tmp_path):
     assert "(epsilon = 5, delta = 0.0001)-differential privacy of one row" in words
     assert "name gradients" in words
     assert "what clients send" in words
-    document = json.loads(files.metrics.read_text())
+    document = json.loads(files.paths[1].read_text())
     assert document["guarantee"]["epsilon"] == 5.0
     assert document["counts"]["epsilon"] == 1.0
     assert document["counts"]["unit"] == "one row"
     assert "one process" in document["counts"]["simulated"]
-    decision = sf.read_model(files.model).decision
+    decision = sf.read_model(files.paths[0]).decision
     assert decision.notion == "statistical_parity"
     assert decision.statement == document["counts"]
     booked = Ledger(files.ledger).spent().epsilon(1e-4)

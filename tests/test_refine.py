@@ -19,12 +19,11 @@ from synthfair.cli import main, make_app
 from synthfair.data.encode import encode
 from synthfair.distill.losses import mean_loss
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run
 from synthfair.federated.exchange import DAMPING, Problem, Sums, derivatives
 from synthfair.federated.refine import Refine
 from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import make_users
+from synthfair.federated.users import Cohorts, make_users
 from synthfair.model import LinearModel, Rows
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys, read_signing_key

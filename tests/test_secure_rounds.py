@@ -13,9 +13,9 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.errors import InputError
 from synthfair.federated import engine, train_rounds
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import Protection
 from synthfair.federated.secure_sums import STEPS_IN_CLIP, make_secure_sums
+from synthfair.federated.users import Cohorts
 from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.guarantee import SampledMechanism
 from synthfair.privacy.ledger import Booking, Ledger
@@ -75,7 +75,7 @@ class TestWithoutNoise:
         whole, begun = run(), engine.start(SumOneByOne(), users, 5)
         part = engine.run(
             SumOneByOne(), users, Cohorts(9, 3, "poisson"), rounds=4, seed=5,
-            protection=sums, progress=begun, chunk=2,
+            protection=sums, progress=begun,
         )  # fmt: skip
         np.testing.assert_allclose(whole.state, run(progress=part).state, atol=1e-8)
 

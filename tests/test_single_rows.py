@@ -16,7 +16,6 @@ import synthfair as sf
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.deploy.agreement import pack
 from synthfair.federated import TrainConfig
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run
 from synthfair.federated.exchange import DAMPING
 from synthfair.federated.refine import Refine, RefineSettings
@@ -24,6 +23,7 @@ from synthfair.federated.refine_files import Question, answer_question
 from synthfair.federated.single_rows import LEAST_ROWS, require_alike
 from synthfair.federated.user_data import make_user_data
 from synthfair.federated.user_rows import UserRows
+from synthfair.federated.users import Cohorts
 from synthfair.privacy.ledger import Ledger
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Message
@@ -368,8 +368,6 @@ def test_honest_refinements_of_public_tables_are_answered(name):
                 algorithm.weights(state, own), own, schema, source=name, least=(50, LEAST_ROWS)
             )
         everyone = Cohorts.everyone(4)
-        progress = run(
-            algorithm, data.users, everyone, rounds=rounds, seed=0, progress=progress, chunk=1
-        )
+        progress = run(algorithm, data.users, everyone, rounds=rounds, seed=0, progress=progress)
         state = progress.state
     assert state.decrement < 1e-3

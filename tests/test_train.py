@@ -214,7 +214,7 @@ def test_an_interrupted_training_goes_on_and_is_booked_once(tmp_path, config, ro
     part = tmp_path / "part"
     with pytest.raises(KeyboardInterrupt, match=f"holds {rounds} rounds"):
         run(part, config, stop_at(rounds))
-    assert not files(part).model.exists()
+    assert not files(part).paths[0].exists()
     saved = next((part / "out").glob("*.checkpoint"))
     assert saved.stat().st_mode & 0o077 == 0  # it holds the seed of the noise
     monkeypatch.setattr("synthfair.federated.training.secrets.randbits", lambda bits: 7)

@@ -12,12 +12,11 @@ from two_group_rows import NETWORK, make, rows_of
 
 import synthfair as sf
 from synthfair.errors import InputError
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.dp_sgd import DpSgd
 from synthfair.federated.engine import run
 from synthfair.federated.fedavg import FedAvg, safe_rate
 from synthfair.federated.networks import LogisticRegression
-from synthfair.federated.users import make_users
+from synthfair.federated.users import Cohorts, make_users
 from synthfair.postprocess import ScoreHistogram, make_weights, read_weights, write_weights
 
 COUNTS = np.array([[30, 10], [20, 40], [7, 13]])

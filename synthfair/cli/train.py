@@ -251,6 +251,6 @@ def train(
     )
     conclude(
         run_sentence(output),
-        [files.model, files.metrics, files.rounds],
+        list(files.paths),
         command("report", output, "--output", output / "report.html"),
     )

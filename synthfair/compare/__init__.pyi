@@ -1,5 +1,4 @@
 from .compared_methods import (
-    ALL_METHODS,
     METHODS,
     Outcome,
     RoundOptions,
@@ -11,7 +10,6 @@ from .federation import Federation, Fitted, federate
 from .grid import ComparedTable, GridPoint, is_done, make_grid, run_point
 
 __all__ = [
-    "ALL_METHODS",
     "METHODS",
     "ComparedTable",
     "Demonstration",

@@ -6,11 +6,13 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from pydantic import ValidationError
 
+from synthfair import federated
 from synthfair.client.from_table import distill_table
 from synthfair.client.run import sha256_of
 from synthfair.compare.federation import Federation, Fitted, pooled
@@ -24,23 +26,11 @@ from synthfair.errors import InputError, refusal, require
 from synthfair.evaluation import Evaluation, evaluate_scores
 from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import SumPenalty
-from synthfair.federated import METHODS as ROUND_METHODS
-from synthfair.federated import (
-    Cohorts,
-    Communication,
-    FedAvg,
-    LogisticRegression,
-    TrainConfig,
-    UserAssignment,
-    Users,
-    engine,
-    make_user_data,
-    make_users,
-    train_rounds,
-)
+from synthfair.federated import engine
 from synthfair.federated.fedavg import safe_rate
 from synthfair.federated.refine import refine_model
 from synthfair.release.format import Release, file_bytes
+from synthfair.run_files import Communication
 from synthfair.server.pooling import compared_groupings, pool_and_train
 from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.objective import ridge_of
@@ -84,9 +74,9 @@ class RoundOptions(NamedTuple):
     """
 
     given: Mapping[str, Any] | None = None
-    assignment: UserAssignment | None = None
+    assignment: federated.UserAssignment | None = None
 
-    def settings(self, method: str, config: DistillConfig) -> TrainConfig:
+    def settings(self, method: str, config: DistillConfig) -> federated.TrainConfig:
         """Those of one run.
 
         These methods have no rho but a tolerance alpha, by which a group's rate may differ from
@@ -95,8 +85,7 @@ class RoundOptions(NamedTuple):
         Raises:
             InputError: the method does not know the notion, or other settings of the comparison.
         """
-        own, free = ROUND_METHODS[method], _is_free(config)
-        given = self.given
+        own, given, tolerance = federated.METHODS[method], self.given, _tolerance(config)
         if given is None:
             given = {} if own.local_passes else {"rounds": 1000, "learning_rate": 1.0}
         if given.get("also"):
@@ -107,26 +96,21 @@ class RoundOptions(NamedTuple):
             **given,
             "method": method,
             "notion": config.notion,
-            "alpha": 0.5 if free else 1.0 / config.rho_o,
+            "alpha": tolerance.amounts[0] if tolerance.amounts else 0.5,
             "group_input": config.group_input,
             "seed": config.seed,
-            **(own.unconstrained if free else {}),
+            **({} if tolerance.amounts else own.unconstrained),
         }
-        own = ROUND_METHODS[changed["method"]]  # without a constraint it may be another's
+        own = federated.METHODS[changed["method"]]  # without a constraint it may be another's
         try:
             return own.model_validate({k: v for k, v in changed.items() if own.reads(k)})
         except ValidationError as error:
             raise refusal(f"method {method}", error) from error
 
 
-def _is_free(config: DistillConfig) -> bool:
-    """Whether methods with a tolerance, which is 1 / rho_o, are to train without a constraint."""
-    return config.rho_o <= 1
-
-
 def _tolerance(config: DistillConfig) -> Target:
-    amounts = () if _is_free(config) else (1.0 / config.rho_o,)
-    return Target(by="tolerance", amounts=amounts)
+    """Return what methods with a tolerance are asked for: 1 / rho_o, and nothing up to 1."""
+    return Target(by="tolerance", amounts=(1.0 / config.rho_o,) if config.rho_o > 1 else ())
 
 
 DEFAULT_ROUNDS = RoundOptions()
@@ -136,7 +120,7 @@ DEFAULT_ROUNDS = RoundOptions()
 # One upload
 
 
-def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
+def single_shot(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """Distil on each client, pool, train once: Wu et al. (2024)."""
     rows = federation.train if config.epsilon is None else federation.plain
     named = dict(zip(federation.names, rows, strict=True))
@@ -151,7 +135,11 @@ def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
 
 
 def surrogate(
-    federation: Federation, config: DistillConfig, shared: SurrogateCache | None = None
+    federation: Federation,
+    config: DistillConfig,
+    *,
+    shared: SurrogateCache | None = None,
+    **_: Any,
 ) -> Fitted:
     """Surrogate releases, and the penalty at the server over all of them."""
     settings, shared = surrogate_settings(config), {} if shared is None else shared
@@ -166,24 +154,22 @@ def surrogate(
     return train_on_surrogates(shared[key][0], federation, config)._replace(seconds_before=before)
 
 
-def refine(
-    federation: Federation, config: DistillConfig, shared: SurrogateCache | None = None
-) -> Fitted:
+def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted:
     """Surrogates, and then exchanges of exact sums, see :mod:`synthfair.federated.refine`."""
     if config.epsilon is not None:
         raise InputError("refine: its sums are exact, and no epsilon covers them; leave it out")
-    near = surrogate(federation, config, shared)
+    near = surrogate(federation, config, **more)
     model, sent = refine_model(
         cast(TrainedModel, near.model),
         _users(federation, config),
         _penalty(federation, config),
         rho=config.rho_o,
-        c=_asked(config).C,
+        c=server_config(config).C,
         exchanges=EXCHANGES,
     )
-    scores = tuple(model.scores(part.x, part.s) for part in federation.test)
     cost = Communication(near.cost.users, 1 + EXCHANGES, near.cost.bytes_sent + sent)
-    return near._replace(scores=scores, converged=model.converged, cost=cost, model=model)
+    fitted = _fitted(model, federation, cost, near.asked)
+    return fitted._replace(seconds_before=near.seconds_before)
 
 
 def surrogate_settings(config: DistillConfig) -> SurrogateConfig:
@@ -205,12 +191,12 @@ def train_on_surrogates(
     releases: Mapping[str, Release], federation: Federation, config: DistillConfig
 ) -> Fitted:
     """With the model and penalty of the settings."""
-    asked = _asked(config)
+    asked = server_config(config)
     model = pool_and_train(releases, federation.schema, asked)
     return _uploaded(model, releases, federation, asked.asked)
 
 
-def _asked(config: DistillConfig) -> ServerConfig:
+def server_config(config: DistillConfig) -> ServerConfig:
     """Return the problem over all clients; its ridge is the server's, not that of releases."""
     names = "penalty", "notion", "temperature", "intercept", "group_input", "groups_by"
     return ServerConfig(rho=config.rho_o, **{name: getattr(config, name) for name in names})
@@ -220,22 +206,31 @@ def _uploaded(
     model: TrainedModel, releases: Mapping[str, Release], federation: Federation, asked: Target
 ) -> Fitted:
     """A model of one release of each client."""
-    scores = tuple(model.scores(part.x, part.s) for part in federation.test)
     cost = Communication(len(releases), 1, sum(map(file_bytes, releases.values())))
-    return Fitted(scores, model.converged, cost, asked, model=model)
+    return _fitted(model, federation, cost, asked)
+
+
+def _fitted(
+    model: TrainedModel, federation: Federation, cost: Communication, asked: Target
+) -> Fitted:
+    """Return what one model for all clients makes of their test rows."""
+    scores = tuple(model.scores(part.x, part.s) for part in federation.test)
+    pairs = zip(scores, federation.test, strict=True)
+    chances = tuple(model.probabilities(score, part.s) for score, part in pairs)
+    return Fitted(scores, model.converged, cost, asked, probabilities=chances, model=model)
 
 
 # The ceiling, and what must be beaten
 
 
-def central(federation: Federation, config: DistillConfig) -> Fitted:
+def central(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """The server's problem on all clients' real rows in one place: the ceiling."""
     theta, converged = _trained(pooled(federation.train), federation, config)
     cost = _all_rows(federation, config)
     return _linear([theta] * len(federation.test), converged, cost, federation, config)
 
 
-def local(federation: Federation, config: DistillConfig) -> Fitted:
+def local(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """Each client alone: trained on its own rows, used on its own test rows."""
     thetas, converged = zip(
         *(_trained(part, federation, config) for part in federation.train), strict=True
@@ -244,7 +239,7 @@ def local(federation: Federation, config: DistillConfig) -> Fitted:
     return _linear(thetas, all(converged), cost, federation, config)
 
 
-def constant(federation: Federation, config: DistillConfig) -> Fitted:  # noqa: ARG001
+def constant(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:  # noqa: ARG001
     """The more frequent label for everybody: no gap, and what any other method must beat."""
     label = 1.0 if pooled(federation.train).y.mean() > 0 else -1.0
     scores = tuple(np.full(len(part.y), label) for part in federation.test)
@@ -252,7 +247,7 @@ def constant(federation: Federation, config: DistillConfig) -> Fitted:  # noqa: 
     return Fitted(scores, None, cost, Target(by="nothing"))
 
 
-def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fitted:
+def exponentiated_gradient(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """Agarwal et al. (2018) as fairlearn implements it, on all real rows in one place.
 
     It has no rho but a tolerance eps, by which a group's rate may differ from the overall one, and
@@ -270,7 +265,7 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fit
     }[config.notion]
     rows, eps = pooled(federation.train), 1.0 / max(config.rho_o, 1.0)
     plain = config.model_copy(update={"intercept": False})  # scikit-learn adds its own
-    c, inputs = _asked(config).C, _inputs(rows, federation, plain)
+    c, inputs = server_config(config).C, _inputs(rows, federation, plain)
     model = LogisticRegression(C=c, fit_intercept=config.intercept, max_iter=1000)
     mitigator = reductions.ExponentiatedGradient(
         model, parity(difference_bound=eps), eps=eps, nu=EQUILIBRIUM
@@ -295,7 +290,7 @@ def _trained(
 ) -> tuple[np.ndarray, bool]:
     """Return the linear model with the penalty, and whether its training converged."""
     (n, d), penalty = (a := _inputs(real, federation, config)).shape, _penalty(federation, config)
-    ridge = ridge_of(_asked(config).C, n, d, intercept=config.intercept)
+    ridge = ridge_of(server_config(config).C, n, d, intercept=config.intercept)
     point = GlobalProblem(a, real.s, real.y, np.ones(n), penalty, ridge).solve(config.rho_o)
     return point.theta, point.converged
 
@@ -304,7 +299,7 @@ def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
     """The penalty of the settings; small combinations of several attributes are merged."""
     rows = pooled(federation.train)
     table = WeightedTable(*rows, np.ones(len(rows.y)))
-    by, _ = compared_groupings(table, federation.schema, _asked(config))
+    by, _ = compared_groupings(table, federation.schema, server_config(config))
     return make_penalty(config, n_groups=federation.n_groups, by=by)
 
 
@@ -330,10 +325,10 @@ def _inputs(part: Encoded, federation: Federation, config: DistillConfig) -> np.
     return np.column_stack([part.x, others.T])
 
 
-def _users(federation: Federation, config: DistillConfig) -> Users:
+def _users(federation: Federation, config: DistillConfig) -> federated.Users:
     """The clients with their training rows."""
     rows = pooled(federation.train)
-    return make_users(_inputs(rows, federation, config), rows.s, rows.y, federation.user)
+    return federated.make_users(_inputs(rows, federation, config), rows.s, rows.y, federation.user)
 
 
 def _all_rows(federation: Federation, config: DistillConfig) -> Communication:
@@ -343,22 +338,22 @@ def _all_rows(federation: Federation, config: DistillConfig) -> Communication:
 # Rounds
 
 
-def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted:
+def federated_averaging(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """FedAvg with the same model, loss and penalty, and momentum on the server (FedAvgM).
 
     The ridge is the server's, but for holding the intercept, too.
     """
     clients = _users(federation, config)
     rows, n_inputs = len(federation.user), clients.a.shape[1]
-    algorithm = FedAvg(
-        LogisticRegression(n_inputs),
+    algorithm = federated.FedAvg(
+        federated.LogisticRegression(n_inputs),
         penalty=_penalty(federation, config),
         rho=config.rho_o,
-        lambda_theta=n_inputs**2 / (_asked(config).C * rows),
+        lambda_theta=n_inputs**2 / (server_config(config).C * rows),
         momentum=MOMENTUM,
     )
     algorithm = replace(algorithm, learning_rate=float(safe_rate(algorithm, clients)))
-    everyone = Cohorts.everyone(len(clients))
+    everyone = federated.Cohorts.everyone(len(clients))
     run = engine.run(algorithm, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
     upload = engine.report_size(algorithm, clients)[1]
     cost = Communication(len(clients), FEDAVG_ROUNDS, upload * len(clients) * FEDAVG_ROUNDS)
@@ -367,31 +362,30 @@ def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted
 
 
 def in_rounds(
-    method: str, federation: Federation, config: DistillConfig, options: RoundOptions
+    method: str,
+    federation: Federation,
+    config: DistillConfig,
+    *,
+    rounds: RoundOptions = DEFAULT_ROUNDS,
+    **_: Any,
 ) -> Fitted:
     """A method of ``synthfair.federated``, with the notion of the other methods.
 
     Raises:
         InputError: the settings do not fit the clients.
     """
-    settings, rows = options.settings(method, config), pooled(federation.train)
+    settings, rows = rounds.settings(method, config), pooled(federation.train)
     user = federation.user
-    if options.assignment is not None:
-        user = options.assignment.row_users(len(rows.y), seed=config.seed)
-    training = train_rounds(make_user_data(rows, user, federation.schema, settings), settings)
-    model, tests = training.model, federation.test
-    scores = tuple(model.scores(part.x, part.s) for part in tests)
-    return Fitted(
-        scores,
-        model.converged,
-        training.cost,
-        _tolerance(config) if ROUND_METHODS[method].reads("alpha") else settings.asked,
-        guarantee=training.guarantee,
-        probabilities=tuple(
-            model.probabilities(score, part.s) for score, part in zip(scores, tests, strict=True)
-        ),
-    )
+    if rounds.assignment is not None:
+        user = rounds.assignment.row_users(len(rows.y), seed=config.seed)
+    data = federated.make_user_data(rows, user, federation.schema, settings)
+    training = federated.train_rounds(data, settings)
+    asked = _tolerance(config) if federated.METHODS[method].reads("alpha") else settings.asked
+    return _fitted(training.model, federation, training.cost, asked)
 
+
+IN_ROUNDS = [name for name in federated.METHODS if name not in ("fedavg", "refine")]
+"""Methods that train as ``synthfair.federated`` has them, by name."""
 
 METHODS: dict[str, Callable[..., Fitted]] = {
     "single_shot": single_shot,
@@ -402,18 +396,12 @@ METHODS: dict[str, Callable[..., Fitted]] = {
     "fedavg": federated_averaging,
     "constant": constant,
     "exponentiated_gradient": exponentiated_gradient,
+    **{name: partial(in_rounds, name) for name in IN_ROUNDS},
 }
-"""Those with a penalty, or with a tolerance of their own, by name."""
+"""All methods, by name; they take what :func:`run_method` takes."""
 
-ALL_METHODS = (*METHODS, *(name for name in ROUND_METHODS if name not in METHODS))
-"""All names; those not in :data:`METHODS` train as ``synthfair.federated`` has them."""
-
-
-UNWEIGHTED = tuple(
-    name
-    for name in ALL_METHODS
-    if name == "constant" or (name not in METHODS and not ROUND_METHODS[name].reads("alpha"))
-)
+_WITHOUT_ALPHA = (name for name in IN_ROUNDS if not federated.METHODS[name].reads("alpha"))
+UNWEIGHTED = ("constant", *_WITHOUT_ALPHA)
 """Those that read nothing of rho_o: one run a seed, whatever the weights."""
 
 
@@ -423,8 +411,8 @@ def require_method(name: str) -> None:
     Raises:
         InputError: no such method, or it needs a package that is not installed.
     """
-    if name not in ALL_METHODS:
-        raise InputError(f"method {name!r}: must be one of {', '.join(ALL_METHODS)}")
+    if name not in METHODS:
+        raise InputError(f"method {name!r}: must be one of {', '.join(METHODS)}")
     if name == "exponentiated_gradient":
         require("fairlearn", f"method {name}", "compare")
 
@@ -475,12 +463,7 @@ def run_method(
     """
     require_method(method)
     start = time.perf_counter()
-    if method in ("surrogate", "refine"):
-        fitted = METHODS[method](federation, config, shared)
-    elif method in METHODS:
-        fitted = METHODS[method](federation, config)
-    else:
-        fitted = in_rounds(method, federation, config, rounds)
+    fitted = METHODS[method](federation, config, rounds=rounds, shared=shared)
     seconds = time.perf_counter() - start + fitted.seconds_before
     evaluation = evaluate_fitted(fitted, federation, report)
     outcome = Outcome(

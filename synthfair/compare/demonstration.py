@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 from synthfair.client.distillation import Distillation
 from synthfair.client.from_file import Options, distill_file
 from synthfair.client.run import Progress
-from synthfair.compare.compared_methods import Outcome, run_method
+from synthfair.compare.compared_methods import Outcome, run_method, server_config
 from synthfair.compare.federation import federate
 from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.config.server_settings import ServerConfig
@@ -34,9 +34,6 @@ FAIR = DistillConfig(rho_o=30.0)
 SURROGATE = SurrogateConfig(k_min=10)
 """Settings of the surrogates. The table is small: with the default k_min of 50 the city would hide
 how often its groups are refused."""
-
-SHARED = ("penalty", "notion", "temperature", "intercept", "group_input")
-"""Settings of fairness that clients choose for fair releases, and the server for surrogates."""
 
 
 ShowStage = Callable[[int, int, str], None]
@@ -119,10 +116,9 @@ def demonstrate(
         for method, title in {"central": "central", "local": "each lender alone"}.items():
             begin(f"{title}, rho = {config.rho_o:g}")
             outcomes.append(run_method(method, federation, config)[0]._replace(method=title))
-        asked = {"rho": config.rho_o, **{key: getattr(config, key) for key in SHARED}}
         for title, (paths, solved, seconds), output, server in (
             ("fair releases", send(name, config), f"{name}/server", ServerConfig()),
-            ("surrogates", surrogates, f"surrogate/{name}", ServerConfig(**asked)),
+            ("surrogates", surrogates, f"surrogate/{name}", server_config(config)),
         ):
             begin(f"server, {output}")
             served = serve(

@@ -13,7 +13,6 @@ from synthfair.data.encode import Encoded, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
 from synthfair.federated import Communication
-from synthfair.privacy.guarantee import Guarantee
 from synthfair.trained import TrainedModel
 
 
@@ -83,9 +82,8 @@ class Fitted(NamedTuple):
         cost: what the clients sent, and how often.
         asked: how much fairness the method was asked for, by the setting that it reads.
         distillations: one a client, of methods that distil.
-        guarantee: of privacy, of methods in rounds; releases have statements of their own.
         probabilities: [N_test] of the decision +1, where it does not follow from the score's sign.
-        model: of surrogates, which exchanges refine.
+        model: of methods that make one for all clients, and no more.
         seconds_before: that another weight spent on what both share.
     """
 
@@ -94,7 +92,6 @@ class Fitted(NamedTuple):
     cost: Communication
     asked: Target
     distillations: tuple[Distillation, ...] = ()
-    guarantee: Guarantee | None = None
     probabilities: tuple[np.ndarray, ...] | None = None
     model: TrainedModel | None = None
     seconds_before: float = 0.0

@@ -6,15 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from synthfair.compare.compared_methods import (
-    DEFAULT_ROUNDS,
-    METHODS,
-    UNWEIGHTED,
-    RoundOptions,
-    SurrogateCache,
-    require_method,
-    run_method,
-)
+from synthfair.compare import compared_methods
 from synthfair.compare.federation import federate
 from synthfair.config.client_settings import DistillConfig
 from synthfair.config.server_settings import ServerConfig
@@ -97,7 +89,7 @@ def make_grid(
             too many seeds; or a weight that is not allowed.
     """
     for method in methods:
-        require_method(method)
+        compared_methods.require_method(method)
     if not 1 <= seeds <= MOST_SEEDS:
         raise InputError(f"seeds = {seeds}: must be 1 to {MOST_SEEDS}")
     if any(not 0 <= weight < float("inf") for weight in weights):
@@ -110,16 +102,11 @@ def make_grid(
         GridPoint(method, rho_o, seed, output / f"{method}{name}-seed_{seed}")
         for seed in range(seeds)
         for method in dict.fromkeys(methods)
-        for name, rho_o in ({"": 0.0} if method in UNWEIGHTED else named).items()
+        for name, rho_o in ({"": 0.0} if method in compared_methods.UNWEIGHTED else named).items()
     ]
 
 
-def is_done(
-    point: GridPoint,
-    compared: ComparedTable,
-    config: DistillConfig,
-    rounds: RoundOptions = DEFAULT_ROUNDS,
-) -> bool:
+def is_done(point: GridPoint, compared: ComparedTable, config: DistillConfig) -> bool:
     """Return whether the results are there.
 
     Raises:
@@ -127,7 +114,7 @@ def is_done(
     """
     if not point.results.exists():
         return False
-    wanted = {"train": None, **_identity(point, compared, config, rounds)}
+    wanted = {"train": None, **_identity(point, compared, config)}
     own = point.settings(config).model_dump(mode="json")
     try:
         document: dict[str, Any] = {"min_group_rows": 0} | read_document(point.results, MAX_BYTES)
@@ -143,19 +130,16 @@ def is_done(
     return True
 
 
-def _identity(
-    point: GridPoint, compared: ComparedTable, config: DistillConfig, rounds: RoundOptions
-) -> dict[str, Any]:
+def _identity(point: GridPoint, compared: ComparedTable, config: DistillConfig) -> dict[str, Any]:
     """What metrics.json says of table and rounds, by which a run is known again."""
     identity: dict[str, Any] = {
         "table": compared.document,
         "schema_hash": compared.schema.hash,
         "min_group_rows": compared.min_group_rows,
     }
-    if point.method not in METHODS:
-        assigned = rounds.assignment.arguments if rounds.assignment else {}
-        settings = rounds.settings(point.method, point.settings(config))
-        identity["train"] = settings.model_dump(mode="json") | assigned
+    if point.method in compared_methods.IN_ROUNDS:
+        settings = compared_methods.DEFAULT_ROUNDS.settings(point.method, point.settings(config))
+        identity["train"] = settings.model_dump(mode="json")
     return identity
 
 
@@ -164,8 +148,7 @@ def run_point(
     compared: ComparedTable,
     config: DistillConfig,
     *,
-    rounds: RoundOptions = DEFAULT_ROUNDS,
-    shared: SurrogateCache | None = None,
+    shared: compared_methods.SurrogateCache | None = None,
 ) -> None:
     """Splits, runs, evaluates, and writes metrics.json.
 
@@ -173,7 +156,6 @@ def run_point(
         point: what to run.
         compared: the rows, and how they become clients.
         config: settings, but for the point's own.
-        rounds: how methods in rounds train.
         shared: surrogates of the same table, split and privacy, which other weights have made.
     """
     schema, settings = compared.schema, point.settings(config)
@@ -181,8 +163,8 @@ def run_point(
     report = ServerConfig(
         seed=point.seed, min_group_rows=compared.min_group_rows, groups_by=config.groups_by
     )
-    outcome, fitted = run_method(
-        point.method, federation, settings, report, rounds=rounds, shared=shared
+    outcome, fitted = compared_methods.run_method(
+        point.method, federation, settings, report, shared=shared
     )
     point.folder.mkdir(parents=True, exist_ok=True)
     statements = {}
@@ -192,11 +174,10 @@ def run_point(
         **evaluation_document(outcome.evaluation, schema, report),
         "method": point.method,
         "config": dict.fromkeys(federation.names, settings.model_dump(mode="json")),
-        **_identity(point, compared, config, rounds),
+        **_identity(point, compared, config),
         "asked": fitted.asked.model_dump(mode="json"),
         "cost": fitted.cost._asdict(),
         **({"privacy": statements} if statements else {}),
-        **({"guarantee": fitted.guarantee.model_dump(mode="json")} if fitted.guarantee else {}),
         "converged": outcome.converged,
         "seconds": outcome.seconds,
     }

@@ -20,7 +20,7 @@ from synthfair.task.messages import Name, sha256
 if TYPE_CHECKING:
     from synthfair.data.schema import Schema
     from synthfair.federated.method_settings import TrainConfig, TrainingPlan
-    from synthfair.federated.user_data import UserData
+    from synthfair.federated.users import UserData
 
 IN_ROUNDS = ("fedavg", "fedsgd", "fpfl", "dp_sgd", "fair_sgd", "two_phase", "refine")
 """Methods that a job can ask for."""

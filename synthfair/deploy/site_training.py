@@ -7,9 +7,7 @@ asked for the first time.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -35,9 +33,6 @@ from synthfair.task.messages import Hex32, sha256
 from synthfair.task.site import RefusedError, Request, Work, refused_as
 
 if TYPE_CHECKING:
-    import jax
-
-    from synthfair.federated.algorithm import Algorithm
     from synthfair.federated.users import Users
     from synthfair.secure.task import Task
 
@@ -91,7 +86,7 @@ class SiteTraining:
         start_jax()
         import jax
 
-        from synthfair.federated.engine import key_from
+        from synthfair.federated.engine import key_from, report_of
         from synthfair.federated.single_rows import require_alike
 
         if self._training is None or self._training.agreement != agreement:
@@ -118,8 +113,7 @@ class SiteTraining:
         # The key of the round and the site is that of the engine in one process.
         key = jax.random.fold_in(key_from(int(record.seed, 16), 1), request.ask.round)
         key = jax.random.fold_in(key, agreement.sites.index(request.site))
-        report = _compiled_report()(plan.algorithm, plan.protection.clip, state, self._rows[1], key)
-        content = pack(report)
+        content = pack(report_of(plan.algorithm, plan.protection.clip, state, self._rows[1], key))
         if plan.secure and task:
             part = plan.secure.what.integers(np.frombuffer(content, "<f8"))
             content = b"".join(make_uploads(task, part, request.settings.signing_key()))
@@ -169,22 +163,6 @@ def _read(request: Request, agreement: Agreement) -> _LocalTraining:
     run = agreement.run(request.schema, content_sha256([rows]))
     state = jax.eval_shape(setup.plan.algorithm.init, jax.random.key(0))
     return _LocalTraining(agreement, setup, run, data.users, state)
-
-
-@cache
-def _compiled_report() -> Callable[..., Any]:
-    """Compiles reports once for all sites of a process, which in tests are several."""
-    import jax
-
-    from synthfair.federated.engine import clip_report
-
-    @jax.jit
-    def report(
-        algorithm: Algorithm, clip: float | None, state: Any, users: Users, key: jax.Array
-    ) -> Any:
-        return clip_report(algorithm.report(state, users.rows_of(0), key), clip)
-
-    return report
 
 
 def _labelled_rows(request: Request, training: _LocalTraining, earlier: _AnswerRecord) -> Users:

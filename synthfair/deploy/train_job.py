@@ -8,9 +8,9 @@ With ``secure``, reports are shared among aggregators, which add the noise; the 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
@@ -36,7 +36,7 @@ from synthfair.task.job_sites import JobSites, Query
 if TYPE_CHECKING:
     from synthfair.checkpoint import CheckpointFile
     from synthfair.federated.engine import RunProgress
-    from synthfair.federated.secure_sums import SecureSums
+    from synthfair.secure.summands import ClippedVectors
     from synthfair.trained import TrainedModel
 
 ROUNDING = 1e-3
@@ -146,10 +146,9 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
         rounds=config.rounds,
         seed=progress.seed,
         protection=plan.protection,
-        sites=_Sites(federation, job, agreement, setup, checkpoint.path, seed=progress.seed),
+        totals=_Sites(federation, job, agreement, setup, checkpoint.path, progress.seed).total,
         progress=progress,
-        chunk=1,
-        on_chunk=save,
+        on_round=save,
     )
 
     # The model, and what it does on test tables.
@@ -218,32 +217,18 @@ def _begin(
     return checkpoint, first_progress(plan, data, agreement.config)
 
 
+@dataclass(frozen=True)
 class _Sites:
     """The sites of a training as the engine asks them: reports in, or sums that nobody sees."""
 
-    def __init__(
-        self,
-        federation: JobSites,
-        job: TrainJob,
-        agreement: Agreement,
-        setup: TrainingSetup,
-        checkpoint: Path,
-        *,
-        seed: int,
-    ) -> None:
-        self._federation, self._job, self._agreement = federation, job, agreement
-        data, self._plan = setup
-        self._users, self._checkpoint = data.users, checkpoint
-        # Between which the weight of a site lies: the sum of its rows' weights.
-        weights = data.row_weights
-        low, high = (1.0, 1.0) if weights is None else map(float, (weights.min(), weights.max()))
-        self._least_weight = (job.least_rows or 0) * min(low, 1.0)
-        self._most_weight = (job.most_rows or 0) * max(high, 1.0)
-        # With an epsilon, a training that goes on asks for the very sums that it had asked for.
-        salt = federation.job if self._plan.guarantee is None else seed
-        self._label = f"{agreement.run(federation.schema)} {salt}"
+    federation: JobSites
+    job: TrainJob
+    agreement: Agreement
+    setup: TrainingSetup
+    checkpoint: Path
+    seed: int
 
-    def total(self, state: Any, cohort: Any, t: int) -> tuple[np.ndarray, float]:  # noqa: ARG002
+    def total(self, state: Any, t: int) -> tuple[np.ndarray, float]:
         """[k] the sum of the reports of a round, and the number of sites that it counts as of.
 
         A site that is missing must not make the step shorter. With an epsilon it does, as the
@@ -252,19 +237,21 @@ class _Sites:
         Raises:
             TooFewError: fewer sites than the job says, or nobody, has sent one.
         """
-        settings, job = self._agreement.model_dump(mode="json"), self._job
-        query = Query("train", t, settings, job.timeout, pack(state))
-        total, count = (self._by_shares if self._plan.secure else self._of_reports)(query, state)
-        return total, float(count if self._plan.guarantee is None else len(self._agreement.sites))
+        plan, settings = self.setup.plan, self.agreement.model_dump(mode="json")
+        query = Query("train", t, settings, self.job.timeout, pack(state))
+        if plan.secure:
+            total, count = self._by_shares(query, plan.secure.what)
+        else:
+            total, count = self._of_reports(query, state)
+        return total, float(count if plan.guarantee is None else len(self.agreement.sites))
 
     def _of_reports(self, query: Query, state: Any) -> tuple[np.ndarray, int]:
         """Add up reports that the server sees, and refuse those that do not fit."""
         from synthfair.federated.engine import report_shapes
 
-        like = report_shapes(self._plan.algorithm, self._users, state)
-        least = self._job.least_answers
-        reports = self._federation.collect(
-            query, lambda _, content: self._report(content, like), least=least
+        like = report_shapes(self.setup.plan.algorithm, self.setup.users.users, state)
+        reports = self.federation.collect(
+            query, lambda _, content: self._report(content, like), least=self.job.least_answers
         )
         return np.sum([*reports.values()], axis=0), len(reports)
 
@@ -274,32 +261,32 @@ class _Sites:
         from synthfair.federated.fedavg import Movement
         from synthfair.federated.fpfl import Statistics
 
-        report, clip = unpack(content, like), self._plan.protection.clip
+        report, clip, job = unpack(content, like), self.setup.plan.protection.clip, self.job
         numbers = np.frombuffer(content, "<f8")
         norm, most = np.linalg.norm(numbers), np.inf if clip is None else float(clip)
         if not np.isfinite(norm) or norm > most * (1 + ROUNDING):
             raise ValueError("its numbers are not finite, or larger than the clip allows")
         if isinstance(report, Movement) and report.weight.size:  # else sites count alike
-            if not self._least_weight <= float(report.weight) <= self._most_weight:
+            if not (job.least_rows or 0) <= float(report.weight) <= (job.most_rows or 0):
                 raise ValueError("its weight is not that of a number of rows that a site may have")
         elif isinstance(report, Statistics) and not 0 <= report.sums.right <= report.sums.rows:
             raise ValueError("its counts of rows are negative, or more are right than there are")
         elif isinstance(report, Sums):
-            require_counts(report, self._job.most_rows or np.inf)
+            require_counts(report, job.most_rows or np.inf)
         return numbers
 
-    def _by_shares(self, query: Query, state: Any) -> tuple[np.ndarray, int]:  # noqa: ARG002
+    def _by_shares(self, query: Query, what: ClippedVectors) -> tuple[np.ndarray, int]:
         """Return the noisy sum as aggregators open it; the server sees no report."""
-        federation, plan, least = self._federation, self._plan, self._job.least_answers
-        what = cast("SecureSums", plan.secure).what
+        # With an epsilon, a training that goes on asks for the very sums that it had asked for.
+        private = self.setup.plan.guarantee is not None
+        salt = self.seed if private else self.federation.job
         task = make_sum(
-            federation,
+            self.federation,
             what,
-            label=f"{self._label} {query.number}",
-            least=least,
+            label=f"{self.agreement.run(self.federation.schema)} {salt} {query.number}",
+            least=self.job.least_answers,
             without_noise=what.rho is None,
         )
-        anew = self._checkpoint if plan.guarantee else None
-        folder = self._checkpoint.parent / "sums"
-        result = secure_sum(federation, task, query, folder=folder, anew=anew)
+        folder, anew = self.checkpoint.parent / "sums", self.checkpoint if private else None
+        result = secure_sum(self.federation, task, query, folder=folder, anew=anew)
         return what.values(result.total), result.statement["clients"]

@@ -1,6 +1,5 @@
 from . import engine
 from .algorithm import Algorithm
-from .cohorts import Cohorts
 from .dp_sgd import DpSgd, DpSgdSettings
 from .engine import Protection
 from .fair_sgd import FairSgd, FairSgdSettings
@@ -18,12 +17,11 @@ from .two_phase import TwoPhase, TwoPhaseSettings, make_two_phase
 from .user_data import (
     AssignedTable,
     UserAssignment,
-    UserData,
     assign_users,
     make_user_data,
     poisson_users,
 )
-from .users import Users, make_users
+from .users import Cohorts, UserData, Users, make_users
 
 __all__ = [
     "METHODS",

@@ -11,18 +11,15 @@ from pydantic import Field
 
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import AtLeast0, Count, Positive, algorithm, static
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import add_noise
 from synthfair.federated.fedavg import Averaging
-from synthfair.federated.method_settings import PassSettings, PrivacySettings, TrainingPlan
+from synthfair.federated.method_settings import ROWS, PassSettings, PrivacySettings, TrainingPlan
 from synthfair.federated.networks import Trainable
 from synthfair.federated.row_sums import clipped_gradients, cross_entropy, noise_of, poisson_sum
-from synthfair.federated.user_data import UserData
 from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import Users
+from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.model import Params
 from synthfair.privacy.accounting import SampledSums
-from synthfair.privacy.rounds import training_guarantee
 
 Bound = Annotated[float, Field(gt=0)]
 """A bound of a norm; infinite for none."""
@@ -34,21 +31,15 @@ class NoisyPassSettings(PassSettings, PrivacySettings):
     def plan(self, data: UserData) -> TrainingPlan:
         """The least noise that the budget needs is in each client's steps."""
         users, clip, batch = data.users, self.clip or math.inf, self.batch_of(data.users)
+        steps = users.steps(batch=batch, epochs=self.local_epochs)
         algorithm = DpSgd(
-            self.trainable(data),
-            learning_rate=self.learning_rate,
-            clip=clip,
-            noise=0.0,
-            batch=batch,
-            local_steps=users.steps(batch=batch, epochs=self.local_epochs),
-            row_weights=data.row_weights,
+            self.trainable(data), self.learning_rate, clip, 0.0, batch, steps, data.row_weights
         )
-        guarantee, budget = None, self.budget(users.smallest, "the smallest client's rows")
-        if budget:
-            sums = algorithm.sums(users, self.rounds)
-            guarantee = training_guarantee({"gradients": (sums, clip)}, **budget)
+        sums = algorithm.sums(users, self.rounds)
+        guarantee = self.guarantee(users.smallest, ROWS, {"gradients": (sums, clip)})
+        if guarantee:
             algorithm = replace(algorithm, noise=guarantee.samples[0].noise / clip)
-        return TrainingPlan(algorithm, Cohorts.everyone(len(users)), guarantee=guarantee, chunk=1)
+        return TrainingPlan(algorithm, Cohorts.everyone(len(users)), guarantee=guarantee)
 
 
 class DpSgdSettings(NoisyPassSettings):

@@ -9,9 +9,10 @@ Rodríguez-Gálvez et al. (2021), algorithm 1; McMahan et al. (2018).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from itertools import chain
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,15 +21,14 @@ from jax.flatten_util import ravel_pytree
 
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm, RoundRecord, ServerState, UserReport
-from synthfair.federated.cohorts import Cohorts, Draw
 from synthfair.federated.secure_sums import SecureSums
-from synthfair.federated.users import Users
+from synthfair.federated.users import Block, Cohorts, Users
 
 ENTRIES_AT_ONCE = 2**19
 """Numbers in the reports that are held together while a cohort is summed up."""
 
-CHUNK = 50
-"""Rounds between two looks at the progress, if not said otherwise."""
+Totals = Callable[[ServerState, int], tuple[np.ndarray, float]]
+"""[k] the sum of the reports of round t, and the number of users that the server divides by."""
 
 
 class Protection(NamedTuple):
@@ -86,10 +86,9 @@ def run(
     rounds: int,
     seed: int,
     protection: Protection | SecureSums = UNPROTECTED,
-    sites: Sites | None = None,
+    totals: Totals | None = None,
     progress: RunProgress | None = None,
-    chunk: int = CHUNK,
-    on_chunk: Callable[[RunProgress], None] | None = None,
+    on_round: Callable[[RunProgress], None] | None = None,
 ) -> RunProgress:
     """Runs an algorithm for some rounds.
 
@@ -101,10 +100,10 @@ def run(
         seed: of first params, cohorts and noise; 0 to 2^128 - 1. Where noise protects users it
             must come from the operating system's entropy, and stay secret.
         protection: of the users' reports; by shares, a sum takes some ten milliseconds.
-        sites: who compute reports, and clip them, elsewhere; if not given, users do it here.
+        totals: computes the sums where users are somewhere else, and clip what they report; if not
+            given, they are computed here.
         progress: an earlier run's; what follows is then as if it had not been interrupted.
-        chunk: rounds that are computed together.
-        on_chunk: called after each chunk.
+        on_round: called after each round.
 
     Returns:
         The server's last state, and the records of all rounds.
@@ -128,166 +127,83 @@ def run(
     """
     require_bounded(protection)
     progress = start(algorithm, users, seed) if progress is None else progress
-    keys = key_from(seed, 1), key_from(seed, 2)
-    secure = protection if isinstance(protection, SecureSums) else None
     local = UNPROTECTED if isinstance(protection, SecureSums) else protection
-    constants = _Constants(algorithm, users, local, float(cohorts.size), *keys)
-    by_shares = secure and _by_shares(constants, secure)
-    totals = sites.total if sites else by_shares
-    while progress.rounds < rounds:
-        n = min(chunk, rounds - progress.rounds)
-        draw = cohorts.draw(seed, progress.rounds, n)
-        if totals is None:
-            state, records = _rounds(constants, progress.state, draw, progress.rounds)
+    this = _Run(algorithm, users, local, key_from(seed, 1), key_from(seed, 2))
+    at_once = cohorts.room
+    if protection.clip is not None or not algorithm.additive:
+        numbers = report_size(algorithm, users)[0]
+        at_once = max(1, min(at_once, ENTRIES_AT_ONCE // max(numbers, 1)))
+    for t in range(progress.rounds, rounds):
+        state, size = progress.state, float(cohorts.size)
+        if totals is not None:
+            total, size = totals(state, t)
         else:
-            state, records = _rounds_elsewhere(
-                constants, totals, progress.state, draw, progress.rounds
-            )
+            blocks = cohorts.blocks(seed, t, at_once)
+            if isinstance(protection, SecureSums):
+                reports = (
+                    np.asarray(_reports(this, state, block, t), np.float64)[block.present]
+                    for block in blocks
+                )
+                total = protection.total(chain.from_iterable(reports), round_=t)
+            else:
+                total = sum(_sum_of_reports(this, state, block, t) for block in blocks)
+        state, record = _update(this, state, total, size, t)
         history = jax.tree.map(
-            lambda old, new: np.concatenate([old, new]), progress.history, jax.device_get(records)
+            lambda old, new: np.append(old, new[None], axis=0),
+            progress.history,
+            jax.device_get(record),
         )
-        progress = RunProgress(progress.rounds + n, state, history, seed)
-        if on_chunk is not None:
-            on_chunk(progress)
+        progress = RunProgress(t + 1, state, history, seed)
+        if on_round is not None:
+            on_round(progress)
     return progress
 
 
-class _Constants(NamedTuple):
+class _Run(NamedTuple):
     """The constants of a run, the same in all rounds."""
 
     algorithm: Algorithm
     users: Users
     protection: Protection
-    expected: float
     user_key: jax.Array
     noise_key: jax.Array
 
 
-# Rounds whose sums are protected here: as many as cohorts are drawn, compiled together
-
-
 @jax.jit
-def _rounds(
-    run: _Constants, state: ServerState, draw: Draw, first: int
-) -> tuple[ServerState, RoundRecord]:
-    zero, unravel = _empty_report(run, state)
-    at_once = _at_once(zero, draw.users.shape[1])
-
-    def sum_of_reports(state: ServerState, cohort: Draw, t: jax.Array) -> jax.Array:
-        """[k] of clipped reports, some users at a time; blocks of padding alone cost nothing."""
-        blocks = -(-len(cohort.users) // at_once)
-        room = (0, blocks * at_once - len(cohort.users))
-        users, present = (jnp.pad(part, room).reshape(blocks, at_once) for part in cohort)
-
-        def add(block: int, total: jax.Array) -> jax.Array:
-            reports = _reports(run, state, Draw(users[block], present[block]), t)
-            clipped = jax.vmap(clip_report, in_axes=(0, None))(reports, run.protection.clip)
-            # The numbers of users who are not there may be none.
-            return total + jnp.sum(jnp.where(present[block][:, None], clipped, 0.0), axis=0)
-
-        return jax.lax.fori_loop(0, -(-jnp.sum(cohort.present) // at_once), add, zero)
-
-    def one_round(
-        state: ServerState, this: tuple[Draw, jax.Array]
-    ) -> tuple[ServerState, RoundRecord]:
-        cohort, t = this
-        if run.algorithm.additive and run.protection.clip is None:  # as if all were one user
-            rows = run.users.take(*map(jnp.asarray, cohort))
-            rows = type(rows)(*(part.reshape(-1, *part.shape[2:]) for part in rows))
-            total = run.algorithm.report(state, rows, jax.random.fold_in(run.user_key, t))
-        else:
-            noise_key = jax.random.fold_in(run.noise_key, t)
-            total = sum_of_reports(state, cohort, t)
-            total = unravel(add_noise(total, run.protection.noise, noise_key))
-        return run.algorithm.update(state, total, run.expected)
-
-    return jax.lax.scan(one_round, state, (draw, first + jnp.arange(len(draw.users))))
-
-
-# Rounds whose sums come from elsewhere: from aggregators, or from sites that compute reports
-
-
-Totals = Callable[[ServerState, Draw, int], tuple[np.ndarray, float]]
-"""[k] the sum of the reports of round t, and the number of users that the server divides by."""
-
-
-class Sites(Protocol):
-    """Users who are somewhere else, and get the server's state in every round."""
-
-    def total(self, state: ServerState, cohort: Draw, t: int) -> tuple[np.ndarray, float]:
-        """Computes a cohort's sum, see :data:`Totals`."""
-        ...
-
-
-def _rounds_elsewhere(
-    run: _Constants, totals: Totals, state: ServerState, draw: Draw, first: int
-) -> tuple[ServerState, RoundRecord]:
-    records = []
-    for t, cohort in enumerate(map(Draw, *draw), first):
-        total, size = totals(state, cohort, t)
-        state, record = _compiled_update(run, state, total, size, t)
-        records.append(record)
-    return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *records)
-
-
-def _by_shares(run: _Constants, secure: SecureSums) -> Totals:
-    """Reports leave JAX, and the server gets what aggregators open."""
-
-    def reports(state: ServerState, cohort: Draw, t: int) -> Iterator[np.ndarray]:
-        """[k] each, of the users who are there; none is clipped yet."""
-        at_once = _at_once(_empty_report(run, state)[0], len(cohort.users))
-        present = int(cohort.present.sum())  # padding stands at the end
-        for begin in range(0, present, at_once):
-            users = cohort.users[begin : min(begin + at_once, present)]
-            draw = Draw(np.pad(users, (0, at_once - len(users))), np.ones(at_once, bool))
-            block = _compiled_reports(run, state, draw, t)
-            yield from np.asarray(block, np.float64)[: len(users)]
-
-    def totals(state: ServerState, cohort: Draw, t: int) -> tuple[np.ndarray, float]:
-        return secure.total(reports(state, cohort, t), round_=t), run.expected
-
-    return totals
-
-
-@jax.jit
-def _compiled_reports(run: _Constants, state: ServerState, draw: Draw, t: int) -> jax.Array:
-    return _reports(run, state, draw, t)
-
-
-@jax.jit
-def _compiled_update(
-    run: _Constants, state: ServerState, total: jax.Array, size: float, t: int
-) -> tuple[ServerState, RoundRecord]:
-    """Updates the state, with the noise that the server adds, if any."""
-    zero, unravel = _empty_report(run, state)
-    key = jax.random.fold_in(run.noise_key, t)
-    noisy = add_noise(total.astype(zero.dtype), run.protection.noise, key)
-    return run.algorithm.update(state, unravel(noisy), size)
-
-
-# Reports
-
-
-def _reports(run: _Constants, state: ServerState, draw: Draw, t: jax.Array | int) -> jax.Array:
+def _reports(run: _Run, state: ServerState, block: Block, t: int) -> jax.Array:
     """[b, k] reports of some users in round t; each draws by a key of its own."""
     key = jax.random.fold_in(run.user_key, t)
-    keys = jax.vmap(partial(jax.random.fold_in, key))(draw.users)
-    rows = run.users.take(*map(jnp.asarray, draw))
+    keys = jax.vmap(partial(jax.random.fold_in, key))(block.users)
+    rows = run.users.take(*map(jnp.asarray, block))
     reports = jax.vmap(run.algorithm.report, in_axes=(None, 0, 0))(state, rows, keys)
     return jax.vmap(lambda report: ravel_pytree(report)[0])(reports)
 
 
-def _empty_report(
-    run: _Constants, state: ServerState
-) -> tuple[jax.Array, Callable[[jax.Array], UserReport]]:
-    """[k] zeros, and what makes a report of k numbers."""
+@jax.jit
+def _sum_of_reports(run: _Run, state: ServerState, block: Block, t: int) -> jax.Array:
+    """[k] the sum of clipped reports; where nothing is clipped, maybe as if all were one user."""
+    if run.algorithm.additive and run.protection.clip is None:
+        rows = run.users.take(*map(jnp.asarray, block))
+        rows = type(rows)(*(part.reshape(-1, *part.shape[2:]) for part in rows))
+        report = run.algorithm.report(state, rows, jax.random.fold_in(run.user_key, t))
+        return ravel_pytree(report)[0]
+    reports = _reports(run, state, block, t)
+    clipped = jax.vmap(clip_report, in_axes=(0, None))(reports, run.protection.clip)
+    # The numbers of users who are not there may be none.
+    return jnp.sum(jnp.where(block.present[:, None], clipped, 0.0), axis=0)
+
+
+@jax.jit
+def _update(
+    run: _Run, state: ServerState, total: jax.Array | np.ndarray | int, size: float, t: int
+) -> tuple[ServerState, RoundRecord]:
+    """Updates the state, with the noise that the server adds, if any."""
     shapes = report_shapes(run.algorithm, run.users, state)
-    return ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
-
-
-def _at_once(report: jax.Array, users: int) -> int:
-    """The number of reports that are held together."""
-    return max(1, min(users, ENTRIES_AT_ONCE // max(report.size, 1)))
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    zero, unravel = ravel_pytree(zeros)
+    key = jax.random.fold_in(run.noise_key, t)
+    noisy = add_noise((zero + total).astype(zero.dtype), run.protection.noise, key)
+    return run.algorithm.update(state, unravel(noisy), size)
 
 
 # What protects a sum, and what is drawn
@@ -312,6 +228,14 @@ def clip_report(report: UserReport, clip: jax.Array | float | None) -> UserRepor
     norm = jnp.linalg.norm(flat)
     factor = clip / jnp.maximum(norm, clip)
     return unravel(jnp.where(jnp.isfinite(norm), flat * factor, 0.0))
+
+
+@jax.jit
+def report_of(
+    algorithm: Algorithm, clip: float | None, state: ServerState, users: Users, key: jax.Array
+) -> UserReport:
+    """The clipped report of the first user, as one who is somewhere else by itself sends it."""
+    return clip_report(algorithm.report(state, users.rows_of(0), key), clip)
 
 
 def add_noise(total: UserReport, noise: jax.Array | float, key: jax.Array) -> UserReport:

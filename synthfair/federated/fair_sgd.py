@@ -19,14 +19,13 @@ from pydantic import AfterValidator
 from synthfair.config.rules import notion_of
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import AtLeast0, Count, Positive, Share, algorithm, static
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.fedavg import Averaging
 from synthfair.federated.method_settings import BATCH, PassSettings, TrainingPlan
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.row_sums import cross_entropy, random_rows
-from synthfair.federated.user_data import UserData
 from synthfair.federated.user_rows import UserRows
+from synthfair.federated.users import Cohorts, UserData
 from synthfair.model import Params
 
 
@@ -72,7 +71,7 @@ class FairSgdSettings(FairPassSettings):
         numbers = self.numbers(FairSgd) | {"batch": batch, "local_steps": steps}
         parity = Parity(self.notion, data.groups)
         algorithm = FairSgd(self.trainable(data), parity, slack=self.alpha, **numbers)
-        return TrainingPlan(algorithm, Cohorts.everyone(len(data.users)), chunk=1)
+        return TrainingPlan(algorithm, Cohorts.everyone(len(data.users)))
 
 
 class FairState(NamedTuple):

@@ -17,20 +17,11 @@ from jax.flatten_util import ravel_pytree
 
 from synthfair.distill.losses import regularized_loss
 from synthfair.fairness.penalties import Penalty
-from synthfair.federated.algorithm import (
-    AtLeast0,
-    Count,
-    Positive,
-    ServerState,
-    Share,
-    algorithm,
-    static,
-)
+from synthfair.federated.algorithm import AtLeast0, Count, Positive, Share, algorithm, static
 from synthfair.federated.method_settings import TrainingPlan, UserPrivacySettings
 from synthfair.federated.networks import Trainable
-from synthfair.federated.user_data import UserData
 from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import Users
+from synthfair.federated.users import UserData, Users
 from synthfair.model import Params, Rows
 
 SETTLED = 1e-3
@@ -194,7 +185,7 @@ class FedAvg:
         return state.params
 
 
-def movement(old: ServerState, new: ServerState, rows: UserRows) -> Movement:
+def movement(old: Any, new: Any, rows: UserRows) -> Movement:
     """A user's movement, weighted by its number of rows. No row is repeated to make users equal."""
     weight = jnp.sum(rows.weight)
     return Movement(jax.tree.map(lambda n, o: weight * (n - o), new, old), weight)
@@ -211,17 +202,15 @@ class Averaging:
 
     additive: ClassVar[bool] = False
 
-    def train(self, state: Any, rows: UserRows, key: jax.Array) -> ServerState:
+    def train(self, state: Any, rows: UserRows, key: jax.Array) -> Any:
         """Trains on a user's rows from the server's state, on the user's side."""
         raise NotImplementedError
 
-    def report(self, state: ServerState, rows: UserRows, key: jax.Array) -> Movement:
+    def report(self, state: Any, rows: UserRows, key: jax.Array) -> Movement:
         """Computes the movement of the state by the user's training."""
         return movement(state, self.train(state, rows, key), rows)
 
-    def update(
-        self, state: ServerState, total: Movement, cohort: float
-    ) -> tuple[ServerState, AverageRecord]:
+    def update(self, state: Any, total: Movement, cohort: float) -> tuple[Any, AverageRecord]:
         """Adds the users' mean change: sum_k n_k w_k / sum_k n_k, if all took part."""
         del cohort  # users count by their rows
         count = jnp.maximum(total.weight, 1.0)

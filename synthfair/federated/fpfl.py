@@ -26,8 +26,8 @@ from synthfair.federated.method_settings import CohortSettings, TrainingPlan, Us
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, ParityNotion, RateSums, is_right
 from synthfair.federated.single_rows import RowWeights
-from synthfair.federated.user_data import UserData
 from synthfair.federated.user_rows import UserRows
+from synthfair.federated.users import UserData
 from synthfair.model import Params
 from synthfair.postprocess.histogram import SURE
 

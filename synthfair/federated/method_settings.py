@@ -16,21 +16,22 @@ from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, 
 from synthfair.config.target import Target
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord
-from synthfair.federated.cohorts import Cohorts
-from synthfair.federated.engine import CHUNK, UNPROTECTED, Protection, report_size
+from synthfair.federated.engine import UNPROTECTED, Protection, report_size
 from synthfair.federated.networks import LogisticRegression, Perceptron, Trainable
 from synthfair.federated.secure_sums import SecureSums, make_secure_sums
-from synthfair.federated.user_data import UserData
-from synthfair.federated.users import Users
+from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.accounting import SampledSums, Sampling
-from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.guarantee import Guarantee, Summed
 from synthfair.privacy.rounds import noise_for_shares, training_guarantee
 from synthfair.trained import TrainedModel
 
 BATCH = 500
 """Rows of a batch, where the settings name no number."""
+
+ROWS = "the smallest client's rows"
+"""Whose number bounds delta where clients add noise for their rows."""
 
 Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
 Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]
@@ -47,7 +48,6 @@ class TrainingPlan(NamedTuple):
         cohorts: which users take part.
         protection: of what users send; sums by shares, if so.
         guarantee: of privacy, if the settings ask for one.
-        chunk: rounds between two looks at the progress; few where a round takes long.
         prepare: what happens once, on the users' side, before the rounds: of users, the seed and
             their numbers among all users, the same users with the labels that they learn.
     """
@@ -56,7 +56,6 @@ class TrainingPlan(NamedTuple):
     cohorts: Cohorts
     protection: Protection | SecureSums = UNPROTECTED
     guarantee: Guarantee | None = None
-    chunk: int = CHUNK
     prepare: Callable[[Users, int, Sequence[int]], Users] | None = None
 
     @property
@@ -186,10 +185,8 @@ class TrainConfig(Settings):
 
     def trainable(self, data: UserData) -> Trainable:
         """A linear model, or a network."""
-        n_inputs = data.users.a.shape[1]
-        if self.hidden:
-            return Perceptron(n_inputs, self.hidden)
-        return LogisticRegression(n_inputs)
+        n = data.users.a.shape[1]
+        return Perceptron(n, self.hidden) if self.hidden else LogisticRegression(n)
 
     def numbers(self, algorithm: type) -> dict[str, Any]:
         """The settings that an algorithm has by the same names."""
@@ -214,8 +211,7 @@ class CohortSettings(TrainConfig):
     def in_cohorts(self, algorithm: Algorithm, data: UserData) -> TrainingPlan:
         """Returns the plan without protection."""
         n = len(data.users)
-        cohort = n if self.cohort is None else self.cohort
-        return TrainingPlan(algorithm, Cohorts(n, cohort, self.sampling))
+        return TrainingPlan(algorithm, Cohorts(n, self.cohort or n, self.sampling))
 
 
 class PrivacySettings(TrainConfig):
@@ -240,8 +236,16 @@ class PrivacySettings(TrainConfig):
             raise ValueError("epsilon needs clip: what a user may send must be bounded")
         return self
 
-    def budget(self, number: int, unit: str) -> dict[str, Any] | None:
-        """Epsilon and delta; None where none are asked for.
+    def guarantee(
+        self, number: int, unit: str, sums: Mapping[Summed, tuple[SampledSums, float]], **more: Any
+    ) -> Guarantee | None:
+        """Return the guarantee with the least noise, or None where no epsilon is asked for.
+
+        Args:
+            number: of whom delta must be far below the inverse.
+            unit: what they are.
+            sums: and the norm of what is added up, see :func:`training_guarantee`.
+            more: arguments of that function.
 
         Raises:
             InputError: delta is so large that publishing somebody drawn at random would be private.
@@ -253,7 +257,7 @@ class PrivacySettings(TrainConfig):
                 f"delta = {self.delta:g}: must be below 1 / {number}, the number of {unit};"
                 " better far below"
             )
-        return {"epsilon": self.epsilon, "delta": self.delta}
+        return training_guarantee(sums, epsilon=self.epsilon, delta=self.delta, **more)
 
 
 class UserPrivacySettings(CohortSettings, PrivacySettings):
@@ -274,28 +278,21 @@ class UserPrivacySettings(CohortSettings, PrivacySettings):
 
     def in_cohorts(self, algorithm: Algorithm, data: UserData) -> TrainingPlan:
         """The plan with clipping and noise as the settings ask for; by shares, if they say so."""
-        plan, clip = super().in_cohorts(algorithm, data), self.clip
+        plan, clip, n = super().in_cohorts(algorithm, data), self.clip, len(data.users)
         if clip is None:
             return plan
-        n = len(data.users)
         sums = SampledSums(n, plan.cohorts.size, self.rounds, self.sampling)
-        budget = self.budget(n, "users")
         if not self.secure:
-            if budget is None:
-                return plan._replace(protection=Protection(clip))
-            guarantee = training_guarantee({"reports": (sums, clip)}, **budget)
-            protection = Protection(clip, guarantee.samples[0].noise)
+            guarantee = self.guarantee(n, "users", {"reports": (sums, clip)})
+            protection = Protection(clip, guarantee.samples[0].noise if guarantee else 0.0)
             return plan._replace(protection=protection, guarantee=guarantee)
-        secure = make_secure_sums(
-            report_size(algorithm, data.users)[0],
-            clip=clip,
-            relation=sums.relation,
-            multiplier=noise_for_shares(sums, **budget) if budget else None,
-        )
-        if budget is None:
-            return plan._replace(protection=secure)
-        guarantee = training_guarantee(
-            {"reports": (sums, clip)}, shares=secure.shares, noise=secure.noise_of_one, **budget
+        multiplier = None
+        if self.epsilon is not None and self.delta is not None:
+            multiplier = noise_for_shares(sums, epsilon=self.epsilon, delta=self.delta)
+        length = report_size(algorithm, data.users)[0]
+        secure = make_secure_sums(length, clip=clip, relation=sums.relation, multiplier=multiplier)
+        guarantee = self.guarantee(
+            n, "users", {"reports": (sums, clip)}, shares=secure.shares, noise=secure.noise_of_one
         )
         return plan._replace(protection=secure, guarantee=guarantee)
 

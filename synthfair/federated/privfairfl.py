@@ -20,8 +20,7 @@ from synthfair.data.schema import Schema
 from synthfair.federated.algorithm import Share
 from synthfair.federated.dp_sgd import NoisyPassSettings
 from synthfair.federated.method_settings import Epsilon, TrainingPlan
-from synthfair.federated.user_data import UserData
-from synthfair.federated.users import Users
+from synthfair.federated.users import UserData, Users
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram, count_scores, score_bins
 from synthfair.postprocess.thresholds import choose_decision

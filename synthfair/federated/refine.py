@@ -25,25 +25,14 @@ from synthfair.config.target import Target
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import SumPenalty, named_penalty
+from synthfair.federated import exchange
 from synthfair.federated.algorithm import AtLeast0, Count, Positive, algorithm, static
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import report_size, run
-from synthfair.federated.exchange import (
-    TOLERANCE,
-    ExchangeState,
-    Problem,
-    Sums,
-    first_state,
-    next_state,
-    refined,
-    row_weights,
-    sums_of,
-)
+from synthfair.federated.exchange import ExchangeState, Sums
 from synthfair.federated.method_settings import TrainingPlan, UserPrivacySettings
 from synthfair.federated.single_rows import RowWeights
-from synthfair.federated.user_data import UserData
 from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import Users
+from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.surrogate.objective import Price
 from synthfair.trained import TrainedModel, read_model
 
@@ -93,8 +82,7 @@ class RefineSettings(UserPrivacySettings):
             self.penalty, self.notion, self.temperature, n_groups=len(data.schema.groups)
         )
         start = jnp.asarray(self.start or np.zeros(n_inputs), data.users.a.dtype)
-        refine = Refine(start, penalty, self.rho, self.C)
-        return self.in_cohorts(refine, data)._replace(chunk=1)
+        return self.in_cohorts(Refine(start, penalty, self.rho, self.C), data)
 
     def progress(self, history: RefineRecord) -> str:
         """Shows the objective and its gradient."""
@@ -102,7 +90,7 @@ class RefineSettings(UserPrivacySettings):
 
     def converged(self, plan: TrainingPlan, history: RefineRecord) -> bool:  # noqa: ARG002
         """Whether the params are those of the optimum."""
-        return bool(history.decrement[-1] <= TOLERANCE)
+        return bool(history.decrement[-1] <= exchange.TOLERANCE)
 
 
 class RefineRecord(NamedTuple):
@@ -149,23 +137,23 @@ class Refine:
 
     def init(self, key: jax.Array) -> ExchangeState:  # noqa: ARG002
         """Asks for the start alone."""
-        return first_state(self.start)
+        return exchange.first_state(self.start)
 
     def report(self, state: ExchangeState, rows: UserRows, key: jax.Array) -> Sums:  # noqa: ARG002
         """The sums at all candidates."""
-        return sums_of(self.penalty, state.candidates, rows)
+        return exchange.sums_of(self.penalty, state.candidates, rows)
 
     def weights(self, state: ExchangeState, rows: UserRows) -> RowWeights:
         """Return the weights of rows in the sums of a report."""
-        return row_weights(self.penalty, state.candidates, rows)
+        return exchange.row_weights(self.penalty, state.candidates, rows)
 
     def update(
         self, state: ExchangeState, total: Sums, cohort: float
     ) -> tuple[ExchangeState, RefineRecord]:
         """Takes the best candidate, and asks for those of the next step."""
         del cohort  # clients count by their rows
-        problem = Problem(self.penalty, Price(self.rho), self.C)
-        after, step = next_state(problem, state, total)
+        problem = exchange.Problem(self.penalty, Price(self.rho), self.C)
+        after, step = exchange.next_state(problem, state, total)
         return after, RefineRecord(after.objective, after.gradient_norm, after.decrement, step)
 
     def params(self, state: ExchangeState) -> jax.Array:
@@ -188,7 +176,8 @@ def refine_model(
     """A linear model after exchanges with users in memory, and the bytes that they send in all."""
     refine = Refine(jnp.asarray(model.theta), penalty, rho, c)
     end = run(refine, users, Cohorts.everyone(len(users)), rounds=exchanges, seed=0)
-    return refined(model, end.state), report_size(refine, users)[1] * len(users) * exchanges
+    sent = report_size(refine, users)[1] * len(users) * exchanges
+    return exchange.refined(model, end.state), sent
 
 
 def read_start(path: Path, schema: Schema) -> tuple[float, ...]:

@@ -22,18 +22,8 @@ from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Grouping, SumPenalty, named_penalty
-from synthfair.federated.exchange import (
-    ExchangeState,
-    Problem,
-    Sums,
-    first_state,
-    next_state,
-    read_sums,
-    refined,
-    require_counts,
-    row_weights,
-    sums_of,
-)
+from synthfair.federated import exchange
+from synthfair.federated.exchange import ExchangeState, Sums
 from synthfair.federated.single_rows import LEAST_ROWS, require_alike
 from synthfair.federated.user_rows import UserRows
 from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
@@ -177,9 +167,9 @@ def answer_question(
         # The sums of rows of which no pair is small, and no row stands out.
         candidates = np.asarray(question.candidates)
         with np.errstate(all="ignore"):  # at params that are too large
-            weights = row_weights(penalty, candidates, own)
+            weights = exchange.row_weights(penalty, candidates, own)
             require_alike(weights, own, schema, source=str(data), least=(k_min, LEAST_ROWS))
-            sums = sums_of(penalty, candidates, own)
+            sums = exchange.sums_of(penalty, candidates, own)
         numbers = np.concatenate([part.ravel() for part in sums])
         if not np.isfinite(numbers).all():
             raise InputError(f"{question_path}: candidates: are so large that sums are no numbers")
@@ -273,9 +263,9 @@ def replay(
                 f"{path}: is not the question that these releases, settings and answers lead to;"
                 " give those that it was asked with, or take another folder"
             )
-        problem = Problem(penalty, Price(question.rho, question.free), question.C)
+        problem = exchange.Problem(penalty, Price(question.rho, question.free), question.C)
         candidates = np.asarray(question.candidates)
-        before = (state or first_state(candidates[0]))._replace(candidates=candidates)
+        before = (state or exchange.first_state(candidates[0]))._replace(candidates=candidates)
 
         # Its answers, once they are complete.
         paths = sorted(file for file in path.parent.glob("[!.]*.json") if file != path)
@@ -287,8 +277,8 @@ def replay(
             done, missing = question.exchange - 1, answers - len(paths)
             return Refinement(model, done, objective, question.rho, path, missing)
         total, digest = _total(paths, text, penalty, before, max_rows=question.max_rows, keys=keys)
-        state = next_state(problem, before, total)[0]
-        model, objective = refined(model, state), float(state.objective)
+        state = exchange.next_state(problem, before, total)[0]
+        model, objective = exchange.refined(model, state), float(state.objective)
         following = {
             "exchange": question.exchange + 1,
             "follows": digest,
@@ -339,9 +329,9 @@ def _total(
         if contents.setdefault(digest, path) != path:
             raise InputError(f"{path}: has the same sums as {contents[digest]}")
         try:
-            require_counts(read_sums(numbers, penalty, *shape), np.inf)
+            exchange.require_counts(exchange.read_sums(numbers, penalty, *shape), np.inf)
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error
         parts.append(numbers * min(1.0, (max_rows or np.inf) / numbers[0]))
     every = hashlib.sha256(bytes.fromhex(asked) + b"".join(sorted(contents))).hexdigest()
-    return read_sums(np.sum(parts, axis=0), penalty, *shape), every
+    return exchange.read_sums(np.sum(parts, axis=0), penalty, *shape), every

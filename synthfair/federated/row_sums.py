@@ -90,16 +90,7 @@ def poisson_sum(
 def clipped_gradients(
     model: Trainable, params: Params, rows: UserRows, loss: RowLoss, clip: jax.Array | float
 ) -> Params:
-    """Sum over rows of their clipped gradients of a loss, see :func:`clipped_sum`."""
-    scores = model.scores(params, rows.a)
-    slope = rows.weight * derivative(lambda z: loss(z, rows), scores)
-    return clipped_sum(model, params, rows.a, slope, clip)
-
-
-def clipped_sum(
-    model: Trainable, params: Params, a: jax.Array, slope: jax.Array, clip: jax.Array | float
-) -> Params:
-    """Sum over rows of v min(1, clip / |v|), where v = slope grad z is a row's gradient.
+    """Sum over rows of v min(1, clip / |v|), where v is the gradient of a row's loss.
 
     Sensitivity: one row more or less changes it by at most ``clip`` in Euclidean norm. A row
     whose gradient has no finite norm counts 0.
@@ -107,13 +98,15 @@ def clipped_sum(
     Args:
         model: with one score z a row.
         params: where.
-        a: [R, n] model inputs.
-        slope: [R] derivative of each row's loss in its score; 0 for padding.
+        rows: R of them; those of weight 0 count nothing.
+        loss: of scores and rows.
         clip: positive, or infinite.
 
     Returns:
         As params.
     """
+    scores, a = model.scores(params, rows.a), rows.a
+    slope = rows.weight * derivative(lambda z: loss(z, rows), scores)
     # A subclass may compute other scores: it takes the way that holds for any model.
     if type(model) is Perceptron:
         return _dense_layers(params, a, slope, clip)

@@ -27,7 +27,8 @@ from synthfair.federated.algorithm import RoundRecord, ServerState
 from synthfair.federated.engine import RunProgress
 from synthfair.federated.method_settings import TrainConfig, TrainingPlan
 from synthfair.federated.privfairfl import counts_bytes
-from synthfair.federated.user_data import AssignedTable, UserData, make_user_data, other_groups
+from synthfair.federated.user_data import AssignedTable, make_user_data, other_groups
+from synthfair.federated.users import UserData
 from synthfair.files import claimed, whole_file, write_json, write_text
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.postprocess.weights import RowWeights
@@ -40,7 +41,7 @@ SECRET_BITS = 128
 """Length of the seed of noise that protects."""
 
 OnRounds = Callable[[int, int, str], None]
-"""Called after each chunk: rounds done, rounds in all, and the state in words."""
+"""Called after each round: rounds done, rounds in all, and the state in words."""
 
 
 class Training(NamedTuple):
@@ -81,8 +82,8 @@ class TrainFiles:
         >>> from pathlib import Path
         >>> import synthfair as sf
         >>> files = sf.federated.TrainFiles(Path("fpfl"), ledger=Path("people.ledger.jsonl"))
-        >>> files.model.name, files.metrics.name, files.rounds.name
-        ('model.json', 'metrics.json', 'rounds.csv')
+        >>> [path.name for path in files.paths]
+        ['model.json', 'metrics.json', 'rounds.csv']
     """
 
     output: Path
@@ -97,19 +98,12 @@ class TrainFiles:
             raise InputError(f"noise seed = {self.noise_seed}: must be 0 to 2^{SECRET_BITS} - 1")
 
     @property
-    def model(self) -> Path:
-        """The path of the model file."""
-        return self.output / "model.json"
+    def paths(self) -> tuple[Path, Path, Path]:
+        """The paths of the model, of its metrics, and of the server's view of each round.
 
-    @property
-    def metrics(self) -> Path:
-        """The path of metrics.json, which is written last."""
-        return self.output / "metrics.json"
-
-    @property
-    def rounds(self) -> Path:
-        """The path of the server's view of each round; with an epsilon, the guarantee covers it."""
-        return self.output / "rounds.csv"
+        With an epsilon, the guarantee covers that view. The metrics are written last.
+        """
+        return self.output / "model.json", self.output / "metrics.json", self.output / "rounds.csv"
 
 
 def train_table(
@@ -137,13 +131,13 @@ def train_table(
         files: where to write.
         source: name of the table, for error messages.
         weights: of rows, by group and label; of :func:`synthfair.postprocess.make_weights`.
-        on_rounds: called after each chunk of rounds.
+        on_rounds: called after each round.
 
     Raises:
         InputError: rows, settings or budget are refused, or a file exists or cannot be written.
         KeyboardInterrupt: after a checkpoint is written next to the output.
     """
-    with claimed(files.model, files.metrics, files.rounds, force=files.force):
+    with claimed(*files.paths, force=files.force):
         # Who trains on what, and how.
         start = time.perf_counter()
         rows = encode_own(table.train, schema, source=source)
@@ -153,7 +147,7 @@ def train_table(
 
         # A guarantee is booked once, by the name of a seed that is saved before that.
         fingerprint = _fingerprint(data, config, plan, files.noise_seed)
-        checkpoint = CheckpointFile.next_to(files.model, fingerprint)
+        checkpoint = CheckpointFile.next_to(files.paths[0], fingerprint)
         earlier = read_progress(plan, data, checkpoint)
         progress = earlier or first_progress(plan, data, config, files.noise_seed)
         guarantee = plan.guarantee if files.noise_seed is None else None
@@ -204,8 +198,9 @@ def train_table(
 
         # All files are written before the first gets its name; metrics.json gets its own last.
         with ExitStack() as outputs:
-            paths = files.metrics, files.rounds, files.model  # which get their names in reverse
-            metrics, rounds, model = (outputs.enter_context(whole_file(path)) for path in paths)
+            # They get their names in reverse.
+            order = (files.paths[i] for i in (1, 2, 0))
+            metrics, rounds, model = (outputs.enter_context(whole_file(path)) for path in order)
             write_json(metrics, document)
             write_text(rounds, rounds_csv(training.history))
             write_model(training.model, model)
@@ -240,7 +235,7 @@ def train_rounds(
         plan: of ``config.plan(data)``, if there is one already.
         progress: of an interrupted run, see :func:`read_progress`; of privfairfl_pre, whose weights
             have noise that is drawn anew, only before the first round.
-        on_rounds: called after each chunk of rounds.
+        on_rounds: called after each round.
         checkpoint: where a run is saved if it is interrupted. The file holds the seed of the noise:
             whoever reads it can undo the privacy of the run.
 
@@ -274,7 +269,7 @@ def train_rounds(
         users = plan.prepare(users, first.seed, range(len(users)))
 
     # The rounds, which Ctrl-C interrupts and a checkpoint continues.
-    def on_chunk(after: RunProgress) -> None:
+    def on_round(after: RunProgress) -> None:
         nonlocal progress
         progress = after
         if on_rounds is not None:
@@ -289,8 +284,7 @@ def train_rounds(
             seed=first.seed,
             protection=plan.protection,
             progress=first,
-            chunk=plan.chunk,
-            on_chunk=on_chunk,
+            on_round=on_round,
         )
     except KeyboardInterrupt as stop:
         if checkpoint is None or progress.rounds == 0:

@@ -23,21 +23,18 @@ import numpy as np
 from pydantic import model_validator
 
 from synthfair.federated.algorithm import AtLeast0, Positive, Share, algorithm
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.dp_sgd import DpSgd
 from synthfair.federated.engine import add_noise, key_from
 from synthfair.federated.fair_sgd import FairPassSettings, FairSgd, FairState, fair_loss
-from synthfair.federated.method_settings import PrivacySettings, TrainingPlan
+from synthfair.federated.method_settings import ROWS, PrivacySettings, TrainingPlan
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.row_sums import clipped_gradients, cross_entropy, noise_of, poisson_sum
-from synthfair.federated.user_data import UserData
 from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import Users
+from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.model import Params
 from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.guarantee import Summed
-from synthfair.privacy.rounds import training_guarantee
 
 TEACHER_NOT_COVERED = (
     "Conditional on the phase-1 teacher, which was trained on the same rows without noise: not an"
@@ -72,20 +69,17 @@ class TwoPhaseSettings(FairPassSettings, PrivacySettings):
         """The rounds are the students'; teachers are trained before them."""
         users, clip, parity = data.users, self.clip or math.inf, Parity(self.notion, data.groups)
         method = make_two_phase(self.trainable(data), parity, users, self, noise=0.0)
-        guarantee, budget = None, self.budget(users.smallest, "the smallest client's rows")
-        if budget:
-            *teacher, student = method.sums(users, self.rounds)
-            sums: dict[Summed, tuple[SampledSums, float]] = {}
-            if teacher:
-                sums["teacher's gradients"] = (teacher[0], clip * SENSITIVITY)
-            sums["student's gradients"] = (student, clip)
-            condition = None if self.end_to_end else TEACHER_NOT_COVERED
-            guarantee = training_guarantee(sums, condition=condition, **budget)
+        *teacher, student = method.sums(users, self.rounds)
+        sums: dict[Summed, tuple[SampledSums, float]] = {}
+        if teacher:
+            sums["teacher's gradients"] = teacher[0], clip * SENSITIVITY
+        sums["student's gradients"] = student, clip
+        condition = None if self.end_to_end else TEACHER_NOT_COVERED
+        guarantee = self.guarantee(users.smallest, ROWS, sums, condition=condition)
+        if guarantee:
             method = method.with_noise(guarantee.samples[-1].noise / clip)
         everyone = Cohorts.everyone(len(users))
-        return TrainingPlan(
-            method.student, everyone, guarantee=guarantee, chunk=1, prepare=method.teach
-        )
+        return TrainingPlan(method.student, everyone, guarantee=guarantee, prepare=method.teach)
 
 
 # A private teacher
@@ -284,7 +278,6 @@ def make_two_phase(
     settings: TwoPhaseSettings,
     *,
     noise: float = 1.3,
-    teacher_rate: float | None = None,
 ) -> TwoPhase:
     """The method with passes over the rows turned into steps.
 
@@ -294,7 +287,6 @@ def make_two_phase(
         users: of whose sizes the numbers of steps follow.
         settings: all but the notion count; the authors' clip is 1.5, their learning rate 0.25.
         noise: standard deviation, in units of the sensitivity, in phase 2 and, end to end, 1.
-        teacher_rate: of phase 1; if not given 0.01, of Adam, or end to end 2, of plain steps.
 
     Raises:
         InputError: a batch that is larger than the smallest user, noise without a clip, or a notion
@@ -320,7 +312,6 @@ def make_two_phase(
         "batch": batch,
         "local_steps": users.steps(batch=batch, epochs=settings.teacher_epochs),
     }
-    lagrange |= {} if teacher_rate is None else {"learning_rate": teacher_rate}
     if settings.end_to_end:
         teacher = PrivateFairSgd(model, parity, clip=clip, noise=noise, **lagrange)
     else:

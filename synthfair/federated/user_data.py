@@ -16,7 +16,7 @@ from synthfair.data.partition import partition
 from synthfair.data.schema import Schema
 from synthfair.data.tables import take_names
 from synthfair.errors import InputError
-from synthfair.federated.users import Users, make_users
+from synthfair.federated.users import UserData, Users, make_users
 from synthfair.postprocess.weights import RowWeights
 
 if TYPE_CHECKING:
@@ -169,29 +169,6 @@ def assign_users(
     if not is_test.any() or is_test.all():
         raise InputError(f"{len(table)} rows of {len(np.unique(user))} users: too few to test on")
     return AssignedTable(table[~is_test], user[~is_test], {"test": table[is_test]}, assignment)
-
-
-class UserData(NamedTuple):
-    """Users, and what their rows mean.
-
-    Attributes:
-        schema: of the rows.
-        users: with their rows, as a model of the configuration sees them.
-        groups: number of groups of each attribute, the sensitive one first.
-        row_weights: [G, 2] by which losses are multiplied, by group and label -1 or +1; or None.
-        held_out: the users with rows that are not trained on, but counted; or None.
-    """
-
-    schema: Schema
-    users: Users
-    groups: tuple[int, ...]
-    row_weights: jax.Array | None = None
-    held_out: Users | None = None
-
-    @property
-    def count_users(self) -> Users:
-        """The users whose rows are counted after training: those held out, if any, or else all."""
-        return self.users if self.held_out is None else self.held_out
 
 
 def make_user_data(
