@@ -1,6 +1,5 @@
 """Tables as people have them: files and frames, drafts of them, and schemas that grow."""
 
-import io
 import json
 import zipfile
 from dataclasses import replace
@@ -25,7 +24,7 @@ from synthfair.data.schema import (
     differences,
     is_within,
 )
-from synthfair.data.tables import read_raw_table, read_stream, read_table
+from synthfair.data.tables import read_raw_table, read_table
 from synthfair.errors import InputError
 
 SURROGATE = sf.SurrogateConfig(k_min=10)
@@ -108,22 +107,6 @@ def test_a_file_as_people_have_it_is_read(tmp_path, name):
     document = drafted(read_raw_table(path))
     assert list(document["columns"]) == list(LOANS)
     assert document["columns"] == drafted(LOANS)["columns"]
-
-
-@pytest.mark.parametrize("sent", [1, 30, 10**6])
-@pytest.mark.parametrize("name", ["comments", "trailing", "separator"])
-def test_a_stream_is_read_so_too(name, sent):
-    class Slow(io.RawIOBase):
-        readable = lambda self: True  # noqa: E731
-
-        def readinto(self, room):
-            piece = text.read(min(sent, len(room)))
-            room[: len(piece)] = piece
-            return len(piece)
-
-    text = io.BytesIO(FILES[name].encode())
-    parts = read_stream(io.BufferedReader(Slow()), SCHEMA)
-    assert same_rows(encode(pd.concat(parts), SCHEMA), encode(LOANS, SCHEMA))
 
 
 @pytest.mark.parametrize(

@@ -5,33 +5,27 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO, cast
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, TextIO
 
 from synthfair.cli.parameters import Force, Model
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
-    from io import BufferedReader
-
     import pandas as pd
-
-STREAM = Path("-")
 
 
 def predict(
     *,
     model: Model,
-    data: Annotated[Path, Parameter(allow_leading_hyphen=True)],
+    data: Path,
     id: str | None = None,  # noqa: A002 - the name of the flag
     keep: tuple[str, ...] = (),
     explain: bool = False,
     reference: Path | None = None,
-    output: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
+    output: Path | None = None,
     force: Force = False,
 ) -> None:
-    r"""Score a table or a stream with a model that the server trained.
+    r"""Score a table with a model that the server trained.
 
     Writes a CSV, one row for each row of the table, in its order: the columns to --keep; score;
     probability of the positive label; and decision, a value of the label, or positive and negative
@@ -39,11 +33,9 @@ def predict(
 
         python -m synthfair predict --model DIR/server/model.json --data new.csv \
             --output scored.csv
-        ... | python -m synthfair predict --model DIR/server/model.json \
-            --data - | ...
 
-    Tables of any size are read in parts. With --data -, CSV rows are scored as they arrive. Where a
-    row is refused and there is no --output, the rows of earlier parts are written.
+    Tables of any size are read in parts. Where a row is refused and there is no --output, the rows
+    of earlier parts are written.
 
     With --explain the output also says which columns moved each score, by how much: the score is
     that of a reference plus the contributions of the columns. The reference is the middle of the
@@ -54,45 +46,35 @@ def predict(
     by which a person is known: the same id gets the same coin, today and tomorrow.
 
     Args:
-        data: The table, CSV or Parquet, or a folder of them; - for CSV from standard input. Labels
-            may be absent.
+        data: The table, CSV or Parquet, or a folder of them. Labels may be absent.
         id: Column of the ids, compared as text; for decisions drawn by coins.
         keep: Columns of the table that are written, too.
         explain: Add the contribution of each column to the score.
         reference: CSV or Parquet; with --explain, the reference is the mean of its rows.
-        output: CSV to write; standard output if not given, or -.
+        output: CSV to write; standard output if not given.
     """
-    from synthfair.data.tables import read_chunks, read_stream
+    from synthfair.data.tables import read_chunks
     from synthfair.files import require_free, whole_file
     from synthfair.scoring import mean_inputs, predict_parts
     from synthfair.trained import read_model
 
     if reference and not explain:
         raise InputError("--reference: is for --explain")
-    if output and output != STREAM:
+    if output:
         require_free(output, inputs=(model, data, reference), force=force)
     trained_model = read_model(model)
 
     # The rows, and that from which contributions are counted.
-    ids = [*keep, id] if id else keep
-    if data != STREAM:
-        parts = read_chunks(data, trained_model.schema_, text=ids)
-    elif sys.stdin is None:
-        raise InputError("standard input: is closed")
-    else:
-        parts = read_stream(
-            cast("BufferedReader", sys.stdin.buffer), trained_model.schema_, text=ids
-        )
+    parts = read_chunks(data, trained_model.schema_, text=[*keep, id] if id else keep)
     middle = trained_model.middle if explain else None
     if reference:
         rows = read_chunks(reference, trained_model.schema_)
         middle = mean_inputs(trained_model, rows, source=str(reference))
 
-    source = "standard input" if data == STREAM else str(data)
     scores = predict_parts(
-        trained_model, parts, source=source, id_column=id, keep=keep, reference=middle
+        trained_model, parts, source=str(data), id_column=id, keep=keep, reference=middle
     )
-    if not output or output == STREAM:
+    if not output:
         _write(scores, sys.stdout)
         return
     with whole_file(output) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
@@ -102,7 +84,6 @@ def predict(
 def _write(parts: Iterator[pd.DataFrame], file: TextIO) -> None:
     for i, part in enumerate(parts):
         part.to_csv(file, index=False, header=i == 0)
-        file.flush()  # who reads a pipe may wait for these rows before sending more
 
 
 def report(

@@ -1,4 +1,4 @@
-"""Reads tables from CSV and Parquet files and from streams of CSV text, and writes them."""
+"""Reads tables from CSV and Parquet files, and writes them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from io import BufferedReader, BytesIO
+from io import BytesIO
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -29,11 +29,8 @@ CHUNK_ROWS = 2**13
 """Rows that are encoded together: few enough to be small compared to the table, and enough that
 encoding them costs little more than encoding all at once."""
 
-MOST_AT_ONCE, LONGEST_HEADER = 2**20, 2**20
-"""Bytes that are read of a stream at a time, and of a header."""
-
-MOST_LINES = 100
-"""The most lines of a row of a stream, in quotes: it bounds the wait for a closing quote."""
+LONGEST_HEADER = 2**20
+"""The most bytes of a header."""
 
 _SEPARATORS = {b",": "comma", b";": "semicolon", b"\t": "tab", b"|": "vertical bar"}
 
@@ -175,47 +172,6 @@ def files_of(path: Path) -> list[Path]:
     return files
 
 
-def read_stream(
-    stream: BufferedReader, schema: Schema, *, text: Sequence[str] = ()
-) -> Iterator[pd.DataFrame]:
-    """Yield the rows of a CSV stream as they arrive, in constant memory.
-
-    Arrow's own stream would hold each row back until the next has arrived.
-
-    Args:
-        stream: UTF-8 text, such as ``sys.stdin.buffer``; it begins with a header.
-        schema: as of :func:`read_chunks`.
-        text: as of :func:`read_chunks`.
-
-    Raises:
-        InputError: not CSV; when it gets there.
-    """
-    # The header and a first row, which say how to read the others.
-    records, rows = b"", 0
-    while not _first_row(records) and len(records) < LONGEST_HEADER:
-        if not (line := stream.readline()):
-            break
-        records += line
-    if not records:
-        return
-    with _errors_of("standard input"):
-        end, options = _csv_options(records, _used_columns(schema, text), schema, alone=True)
-    records = records[end:]
-    while records:
-        with _errors_of("standard input", rows):
-            for _ in range(MOST_LINES):
-                if _unquoted(records).endswith(b"\n"):
-                    break
-                records += stream.readline() or b"\n"
-            else:
-                raise ValueError(f"a row has more than {MOST_LINES} lines; is a quote not closed?")
-            part = _frame(csv.read_csv(BytesIO(records), **options))
-        rows += len(part)
-        if len(part):
-            yield part
-        records = stream.read1(MOST_AT_ONCE)
-
-
 def _unquoted(text: bytes) -> bytes:
     """CSV text with a mark in place of each byte of quoted fields."""
     return _QUOTED.sub(lambda field: b"x" * len(field[0]), text) if b'"' in text else text
@@ -268,11 +224,6 @@ def _header(begin: bytes) -> tuple[int, int, bytes | None]:
                 return start, start + len(_record(begin[start:])), before[1]
         start = lines[0].end()
     return start, start + len(_record(begin[start:])), before[1]
-
-
-def _first_row(begin: bytes) -> bytes:
-    """Return the first record behind the header."""
-    return _record(begin[_header(begin)[1] :].lstrip(b"\r\n"))
 
 
 def _record(text: bytes) -> bytes:
@@ -341,7 +292,7 @@ def _csv_options(
     parse_options = csv.ParseOptions(delimiter=separators[0].decode(), newlines_in_values=True)
     names = csv.read_csv(BytesIO(header + b"\n"), parse_options=parse_options).column_names
     names = [name.strip() for name in names]
-    row = _first_row(begin).rstrip(b" ")
+    row = _record(begin[end:].lstrip(b"\r\n")).rstrip(b" ")
     if row.endswith(separators[0]) and row.count(separators[0]) == len(names):
         names.append("")
     names = [*names[:-1], names[-1] or _TRAILING]

@@ -32,12 +32,12 @@ SLACK = 0.005
 """The most that a gap may rise without a warning."""
 
 COSTS = {
-    "fair": "up to 0.4 points of accuracy and 1.6 of SPD (there with delta about 4e-5)",
-    "surrogate": "up to 1.0 points of accuracy and 5.5 of SPD",
+    "fair": "up to 2.2 points of accuracy and 2.1 of SPD",
+    "surrogate": "up to 1.4 points of accuracy and 2.6 of SPD",
 }
-"""What epsilon = 1 costs each kind of release, at most over settings; a point is a hundredth.
+"""What epsilon = 1 costs each kind of release, at most over tables; a point is a hundredth.
 ``python -m benchmarks texts`` writes the same into docs/privacy.md, from the runs of
-benchmarks.privacy and benchmarks.records."""
+benchmarks.privacy."""
 
 
 def clipping_table(clipping: Clipping) -> Table | None:
