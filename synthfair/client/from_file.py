@@ -170,13 +170,12 @@ def _bought(
         np.savez(content, **fields)
         return content.getvalue()
 
-    store = AnswerStore(ledger.path.parent, ".records", f"{ledger.path.name}.", 16, ledger)
+    store = AnswerStore(ledger.path.parent, ".records", f"{ledger.path.name}.", 16)
     asked = cast("SurrogateTask", task.buyer).purchase(rows.sha256)
     room = 8 * most_numbers(task.schema) + OVERHEAD
-    with store.buy(asked, booking, packed, room=room) as file:
-        content = io.BytesIO(file.read())
+    content = store.buy(asked, booking, packed, ledger, room=room)
     try:
-        with np.load(content, allow_pickle=False) as arrays:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             if "refused" in arrays:
                 raise TooFewRowsError(f"{arrays['refused']}. {SPENT}", "k_min")
             return Surrogate(**arrays)

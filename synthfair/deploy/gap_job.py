@@ -102,8 +102,7 @@ def _counts(request: Request, epsilon: float) -> bytes:
     run = sha256(repr(what).encode())
     booking = Booking(output=request.ask.job, run=run, guarantee=guarantee_of(epsilon))
     room = GROUP_BYTES * len(schema.groups)
-    with request.store(FOLDER, ".counts").buy(run, booking, make, room=room) as counts:
-        return counts.read()
+    return request.store(FOLDER, ".counts").buy(run, booking, make, request.ledger, room=room)
 
 
 def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> None:  # noqa: ARG001

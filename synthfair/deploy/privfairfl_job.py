@@ -18,7 +18,7 @@ from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.train_job import TrainJob, metrics_of, train
 from synthfair.errors import InputError, refusal
-from synthfair.files import read_document, whole_file, write_json
+from synthfair.files import claimed, read_document, whole_file, write_json
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.run_files import MAX_BYTES
 from synthfair.secure.summands import GroupCounts
@@ -104,8 +104,9 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     known = federation.schema.hash, federation.sites, job.model_dump_json()
     digest = sha256(repr(known).encode())
     store = AnswerStore(private.parent, ".label", "privfairfl.", 16)
-    with store.buy(digest, None, lambda: secrets.token_bytes(16), room=16) as file:
-        label = file.read().hex()
+    with claimed(store.path(digest), force=True):
+        if (label := store.read(digest)) is None:
+            store.save(digest, label := secrets.token_bytes(16))
     files, number = [store.path(digest)], 0
     if job.train is not None:
         files.append(train(federation, job.train, private, output))
@@ -115,7 +116,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
             temporary.write_bytes(content_of(job.model or ""))
     model = read_model(output / MODEL)
     what = _counts(federation, model, job)
-    task = make_sum(federation, what, label=label, least=job.least_answers)
+    task = make_sum(federation, what, label=label.hex(), least=job.least_answers)
     content = (output / MODEL).read_bytes()
     query = Query("privfairfl", number, {}, job.timeout, content)
     total = secure_sum(federation, task, query, folder=private.parent / "sums", anew=files[0])

@@ -106,7 +106,7 @@ class Request:
         """The answers of one kind that were bought, in a folder of the site's own."""
         folder = self.folder / name
         folder.mkdir(mode=0o700, exist_ok=True)
-        return AnswerStore(folder, ending, ledger=self.ledger)
+        return AnswerStore(folder, ending)
 
 
 Routine = Callable[[Request], Work]
