@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from typing import Annotated, Any, Literal, overload
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -231,11 +231,6 @@ class Guarantee(BaseModel):
     not_covered: tuple[Line, ...] = Field(default=(), max_length=20)
 
     @property
-    def sums(self) -> tuple[GaussianMechanism, ...]:
-        """The mechanisms of a release that add noise to a sum."""
-        return tuple(m for m in self.mechanisms if isinstance(m, GaussianMechanism))
-
-    @property
     def of_release(self) -> tuple[GaussianMechanism | ExponentialMechanism, ...]:
         """The mechanisms of a release, which have no samples."""
         return tuple(m for m in self.mechanisms if not isinstance(m, SampledMechanism))
@@ -245,10 +240,6 @@ class Guarantee(BaseModel):
         """The mechanisms of a training, which are noisy sums over samples."""
         return tuple(m for m in self.mechanisms if isinstance(m, SampledMechanism))
 
-    @overload
-    def mechanism(self, name: Literal["tree"]) -> ExponentialMechanism: ...
-    @overload
-    def mechanism(self, name: SumName) -> GaussianMechanism: ...
     def mechanism(self, name: MechanismName) -> Any:
         """Finds the mechanism of this name, which must be there."""
         return next(m for m in self.mechanisms if m.name == name)

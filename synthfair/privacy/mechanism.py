@@ -153,7 +153,8 @@ class Terms(NamedTuple):
 
     def whole(self, rows: np.ndarray) -> np.ndarray:
         """[N, k] int64 of rows [N, k]: shortened where they are too long, and rounded."""
-        longest = _before_rounding(self.bound, rows.shape[1], self.grid)
+        k = rows.shape[1]
+        longest = (self.bound - self.grid * math.sqrt(k) / 2) / _float_error(k)  # see rounded_norm
         return np.rint(clip_rows(rows, longest) / self.grid).astype(np.int64)
 
 
@@ -178,11 +179,6 @@ def rounded_norm(norm: float, size: int, grid: float) -> float:
         grid: the step of terms.
     """
     return norm * _float_error(size) + grid * math.sqrt(size) / 2
-
-
-def _before_rounding(norm: float, k: int, step: float) -> float:
-    """Return the norm of which :func:`rounded_norm` makes this one."""
-    return (norm - step * math.sqrt(k) / 2) / _float_error(k)
 
 
 def _float_error(k: int) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, field_serializer, model_validator
@@ -142,15 +142,6 @@ class Release:
         """sha256 of the rows, whatever the metadata: the same rows twice are the same release."""
         s = self.s if OWN_COLUMNS[0] in self.header.own_columns else None
         return rows_digest(self.x, s, self.y, self.weight)
-
-
-class HasRelease(Protocol):
-    """What came of a client's computation, with the release in it."""
-
-    @property
-    def release(self) -> Release:
-        """What may be sent."""
-        ...
 
 
 def name_of(part: object) -> str:
