@@ -120,7 +120,7 @@ def answer_add(request: Request) -> Work:
 
 def _partial_sum(request: Request, task: Task) -> bytes:
     """Return the sum. Raises RefusedError: beyond limits, bad uploads, or a task that is spent."""
-    settings: AggregatorSettings = request.settings
+    settings: AggregatorSettings = request.site.settings
     secret = read_aggregator_secret(settings.key)
     record = record_of(task, secret, settings.records)
     if record.exists():

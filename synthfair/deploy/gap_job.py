@@ -85,7 +85,7 @@ def _counts(request: Request, epsilon: float) -> bytes:
     from synthfair.evaluation import pooled_scores
     from synthfair.measure.counts import noisy_counts
 
-    path, schema = request.settings.data, request.schema
+    path, schema = request.site.settings.data, request.site.schema
     with refused_as("settings"):
         model = parse_model(request.carried, "model")
     if model.schema_.hash != schema.hash:
@@ -102,7 +102,9 @@ def _counts(request: Request, epsilon: float) -> bytes:
     run = sha256(repr(what).encode())
     booking = Booking(output=request.ask.job, run=run, guarantee=guarantee_of(epsilon))
     room = GROUP_BYTES * len(schema.groups)
-    return request.store(FOLDER, ".counts").buy(run, booking, make, request.ledger, room=room)
+    return request.site.store(FOLDER, ".counts").buy(
+        run, booking, make, request.site.ledger, room=room
+    )
 
 
 def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> None:  # noqa: ARG001

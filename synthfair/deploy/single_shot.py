@@ -95,24 +95,24 @@ def _release(request: Request, config: DistillConfig | SurrogateConfig) -> bytes
     from synthfair.client.from_file import Options, distill_file, make_task
 
     with refused_as("settings"):
-        make_task(config, request.schema)
+        make_task(config, request.site.schema)
 
     def say(clipping: Clipping) -> None:
         for line in clipping.warnings():
-            request.log(f"job {request.ask.job}: {line}")
+            request.site.log(f"job {request.ask.job}: {line}")
 
     def stop(*_: object) -> None:
         if request.stopped():
             raise KeyboardInterrupt
 
-    settings, folder = request.settings, request.folder / RELEASES_FOLDER
+    settings, folder = request.site.settings, request.site.folder / RELEASES_FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     options = Options(
         force=True,  # the same job, after a crash before its answer was traced
         key=read_signing_key(settings.key),
-        ledger=request.ledger.path,
-        reserve=request.ledger.reserve,
-        again=request.ledger.again,
+        ledger=request.site.ledger.path,
+        reserve=request.site.ledger.reserve,
+        again=request.site.ledger.again,
     )
     output = folder / f"{request.ask.job}.parquet"
     paths = settings.data, settings.schema_path, output
