@@ -329,6 +329,7 @@ def open_sums(
     """
     from synthfair.cli.show import say
     from synthfair.files import require_free
+    from synthfair.postprocess.histogram import write_histogram
     from synthfair.report.text_table import Table
     from synthfair.secure import opening
     from synthfair.secure.aggregator import read_partial_sum
@@ -336,9 +337,10 @@ def open_sums(
 
     require_free(output, inputs=(task, *sums), force=force)
     public_task = read_task(task)
+    what = public_task.require_counts()
     partial = [read_partial_sum(path) for path in sums]
     total = opening.open_sums(public_task, partial, commitments=commitments or None, sources=sums)
-    opening.write_total(public_task.what, total, output)
+    write_histogram(opening.score_histogram(what, total), output)
     say(f"Task {public_task.id.hex()}")
     say(Table.of_facts(total.statement))
     say(f"Wrote {output}.")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import LARGEST_EPSILON, STRICT
 from synthfair.errors import InputError, refusal
 from synthfair.files import read_as, write_json
 from synthfair.secure.aggregator_keys import AggregatorKeys
@@ -118,7 +118,7 @@ class Task(BaseModel):
                 " order; another party may have replaced the file"
             )
 
-    def require_counts(self, most_epsilon: float) -> GroupCounts:
+    def require_counts(self, most_epsilon: float = LARGEST_EPSILON) -> GroupCounts:
         """Return what is counted, and refuse a task that guarantees less than its parties agreed.
 
         Args:
@@ -164,25 +164,30 @@ def make_task(
     clients: Sequence[str],
     *,
     least_clients: int,
+    nonce: str | None = None,
+    without_noise: bool = False,
 ) -> Task:
-    """A new task, with a nonce from the system's entropy.
+    """Return the task of a sum.
 
     Args:
         what: is summed.
         aggregators: their public keys, two or three.
         clients: Ed25519 public keys in hexadecimal.
         least_clients: with fewer, nothing is answered or opened.
+        nonce: 64 hexadecimal digits; from the system's entropy if not given.
+        without_noise: whether vectors may be summed without noise.
 
     Raises:
         InputError: the parts do not fit together.
     """
     try:
         return Task(
-            nonce=secrets.token_hex(32),
+            nonce=nonce or secrets.token_hex(32),
             what=what,
             aggregators=tuple(aggregators),
             clients=tuple(sorted(clients)),
             least_clients=least_clients,
+            without_noise=without_noise,
         )
     except ValidationError as error:
         raise refusal("task", error) from error
