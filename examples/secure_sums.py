@@ -19,7 +19,6 @@ from pathlib import Path
 import cyclopts
 import numpy as np
 import pandas as pd
-from pydantic import ValidationError
 
 import synthfair as sf
 from synthfair.cli.show import say
@@ -135,5 +134,5 @@ def main(*, output: Path = Path("synthfair-secure-demo"), epsilon: float = 1.0) 
 if __name__ == "__main__":
     try:
         cyclopts.run(main)
-    except (InputError, ValidationError) as error:
+    except InputError as error:
         sys.exit(f"error: {error}")

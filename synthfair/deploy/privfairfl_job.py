@@ -10,14 +10,14 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Notion, Relation
 from synthfair.config.server_settings import ServerConfig
 from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.train_job import TrainJob, metrics_of, train
-from synthfair.errors import InputError, refusal
+from synthfair.errors import InputError
 from synthfair.files import claimed, read_document, whole_file, write_json
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.run_files import MAX_BYTES
@@ -141,15 +141,12 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
 def _counts(federation: JobSites, model: TrainedModel, job: PrivFairFLJob) -> GroupCounts:
     if model.schema_.hash != federation.schema.hash:
         raise InputError("model: of another schema than the server's")
-    try:
-        return GroupCounts(
-            schema_hash=federation.schema.hash,
-            groups=tuple(map(str, federation.schema.groups)),
-            model=model.sha256,
-            bins=job.bins,
-            epsilon=job.epsilon,
-            relation=job.relation,
-            rows_per_client=job.rows_per_client,
-        )
-    except ValidationError as error:
-        raise refusal("privfairfl", error) from error
+    return GroupCounts(
+        schema_hash=federation.schema.hash,
+        groups=tuple(map(str, federation.schema.groups)),
+        model=model.sha256,
+        bins=job.bins,
+        epsilon=job.epsilon,
+        relation=job.relation,
+        rows_per_client=job.rows_per_client,
+    )

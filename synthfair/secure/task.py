@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from synthfair.config.rules import LARGEST_EPSILON, STRICT
-from synthfair.errors import InputError, refusal
+from synthfair.config.rules import LARGEST_EPSILON, Checked
+from synthfair.errors import InputError
 from synthfair.files import read_as, write_json
 from synthfair.secure.aggregator_keys import AggregatorKeys
 from synthfair.secure.shares import Sharing
@@ -43,7 +43,7 @@ NOT_COVERED = (
 """Limits of every statement."""
 
 
-class Task(BaseModel):
+class Task(Checked):
     """A secure sum. Two tasks with the same settings differ, by their nonce.
 
     Attributes:
@@ -59,8 +59,6 @@ class Task(BaseModel):
     Raises:
         ValueError: the parts do not fit together.
     """
-
-    model_config = STRICT
 
     format: Literal["synthfair-task/1"] = "synthfair-task/1"
     nonce: Hex32
@@ -180,17 +178,14 @@ def make_task(
     Raises:
         InputError: the parts do not fit together.
     """
-    try:
-        return Task(
-            nonce=nonce or secrets.token_hex(32),
-            what=what,
-            aggregators=tuple(aggregators),
-            clients=tuple(sorted(clients)),
-            least_clients=least_clients,
-            without_noise=without_noise,
-        )
-    except ValidationError as error:
-        raise refusal("task", error) from error
+    return Task(
+        nonce=nonce or secrets.token_hex(32),
+        what=what,
+        aggregators=tuple(aggregators),
+        clients=tuple(sorted(clients)),
+        least_clients=least_clients,
+        without_noise=without_noise,
+    )
 
 
 def write_task(task: Task, path: Path) -> None:
