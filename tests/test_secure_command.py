@@ -200,7 +200,7 @@ def test_groups_other_than_the_schemas_are_neither_sent_nor_booked(folder, capsy
     task["what"]["groups"] = ["b", "a"]
     path.write_text(json.dumps(task))
     assert share(folder, 0, *schema) == 2
-    assert "groups ['b', 'a']; the schema's are ['a', 'b']" in capsys.readouterr().err
+    assert "groups ('a', 'b'); the task's is ('b', 'a')" in capsys.readouterr().err
     assert not (folder / "sent").exists()
     assert not Ledger.for_table(folder / "client_0.csv").path.exists()
 

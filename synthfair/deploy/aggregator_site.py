@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked
 from synthfair.deploy.site_sums import read_task
 from synthfair.errors import InputError
 from synthfair.release.keys import read_keys
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
-class AggregatorLimits(BaseModel):
+class AggregatorLimits(Checked):
     """The most that jobs may have of an aggregator; by default nothing.
 
     Attributes:
@@ -45,8 +45,6 @@ class AggregatorLimits(BaseModel):
             not the total.
         least_clients: in one sum.
     """
-
-    model_config = STRICT
 
     most_tasks: int = Field(default=0, ge=0)
     most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)

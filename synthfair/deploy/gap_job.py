@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, Checked
 from synthfair.data.encode import content_sha256, encode
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.errors import InputError
@@ -29,14 +29,12 @@ GROUP_BYTES = 8 * 2 * 2
 """The size of the counts of a group, by label and decision."""
 
 
-class GapQuestion(BaseModel):
+class GapQuestion(Checked):
     """The question to sites; the model comes with it.
 
     Attributes:
         epsilon: of the counts of one site.
     """
-
-    model_config = STRICT
 
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
 

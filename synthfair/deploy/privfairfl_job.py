@@ -10,9 +10,9 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Notion, Relation
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, Checked, Notion, Relation
 from synthfair.config.server_settings import ServerConfig
 from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, content_of
@@ -31,7 +31,7 @@ MODEL, FAIR_MODEL, HISTOGRAM = "model.json", "fair_model.json", "histogram.json"
 """Files of the result: as it was trained, with decisions by group, and what they come from."""
 
 
-class PrivFairFLJob(BaseModel):
+class PrivFairFLJob(Checked):
     """The settings of a job.
 
     Attributes:
@@ -48,8 +48,6 @@ class PrivFairFLJob(BaseModel):
         least_answers: sites that must be in the sum; all if not given.
         timeout: seconds to wait for the sites, and for each aggregator.
     """
-
-    model_config = STRICT
 
     train: TrainJob | None = None
     model: ModelFile | None = None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.config.loading import RELEASES
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.config.server_settings import ServerConfig
 from synthfair.data.encode import Clipping
 from synthfair.errors import InputError
@@ -22,7 +22,7 @@ from synthfair.task.site import Request, Work, refused_as
 RELEASES_FOLDER = "releases"
 
 
-class SingleShotJob(BaseModel):
+class SingleShotJob(Checked):
     """The settings of a job.
 
     Attributes:
@@ -31,8 +31,6 @@ class SingleShotJob(BaseModel):
         least_answers: sites that must have answered well for the job to go on; all if not given.
         timeout: seconds to wait for answers.
     """
-
-    model_config = STRICT
 
     release: dict[str, Any]
     server: dict[str, Any] = Field(default_factory=dict)

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.deploy.agreement import (
     Agreement,
     TrainingSetup,
@@ -193,7 +193,7 @@ def _labelled_rows(request: Request, training: _LocalTraining, earlier: _AnswerR
 # Booking
 
 
-class _AnswerRecord(BaseModel):
+class _AnswerRecord(Checked):
     """The answers that one booking has covered so far.
 
     Attributes:
@@ -201,8 +201,6 @@ class _AnswerRecord(BaseModel):
         states: sha256 of what was asked in each round.
         labels: that the site learns in the place of its own, eight rows a byte, in hexadecimal.
     """
-
-    model_config = STRICT
 
     seed: str = Field(pattern="^[0-9a-f]{32}$")
     states: dict[int, Hex32] = Field(default_factory=dict)

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.errors import InputError, require
 from synthfair.files import OWNER_ONLY, claimed, read_bytes, whole_file
 
@@ -46,7 +46,7 @@ MAX_BYTES = 10_000
 """The largest size of a key file that is read; one of these keys takes some 120."""
 
 
-class Signature(BaseModel):
+class Signature(Checked):
     """A release file's statement of its own content, with a signature if it has one.
 
     Attributes:
@@ -54,8 +54,6 @@ class Signature(BaseModel):
         public_key: Ed25519 key of who signed it; None where nobody has.
         signature: of the digest, with that key.
     """
-
-    model_config = STRICT
 
     sha256: _Hex32
     public_key: _Hex32 | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked
 from synthfair.files import read_as
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_signing_key
@@ -54,7 +54,7 @@ class Claim(NamedTuple):
     width: int = 0
 
 
-class Limits(BaseModel):
+class Limits(Checked):
     """The limits of a site: the most that a job may have of it.
 
     Attributes:
@@ -82,8 +82,6 @@ class Limits(BaseModel):
             out how many rows that is.
         store_models: whether models that jobs send back are stored in the site's folder.
     """
-
-    model_config = STRICT
 
     kinds: tuple[Kind, ...] = ()
     most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)

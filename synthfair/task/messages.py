@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.errors import InputError
 from synthfair.files import parse_as
 from synthfair.privacy.guarantee import Line
@@ -45,7 +45,7 @@ DEPENDS_ON_ROWS: frozenset[SiteCode] = frozenset({"table", "stopped", "failed"})
 """Codes that say how far the work on private rows came."""
 
 
-class Ask(BaseModel):
+class Ask(Checked):
     """A question to all sites.
 
     Attributes:
@@ -58,8 +58,6 @@ class Ask(BaseModel):
         schema_hash: of the schema that the server has.
         settings: of the method; the site reads them with its own rules.
     """
-
-    model_config = STRICT
 
     format: Literal["synthfair-ask/1"] = "synthfair-ask/1"
     task: TaskName
@@ -80,7 +78,7 @@ class Ask(BaseModel):
         return _has_epsilon(self.settings)
 
 
-class Answer(BaseModel):
+class Answer(Checked):
     """An answer, without what it carries.
 
     Attributes:
@@ -94,8 +92,6 @@ class Answer(BaseModel):
             on the rows.
         version: of synthfair at the site.
     """
-
-    model_config = STRICT
 
     format: Literal["synthfair-answer/1"] = "synthfair-answer/1"
     job: JobId
