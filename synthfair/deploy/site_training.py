@@ -27,9 +27,10 @@ from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError
 from synthfair.files import parse_as, validated
 from synthfair.privacy.ledger import Booking, purchase_of
+from synthfair.release.keys import Hex32
 from synthfair.secure.upload import make_uploads
 from synthfair.task.limits import Claim
-from synthfair.task.messages import Hex32, sha256
+from synthfair.task.messages import sha256
 from synthfair.task.site import RefusedError, Request, Work, refused_as
 
 if TYPE_CHECKING:

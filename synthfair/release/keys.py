@@ -35,7 +35,8 @@ DOMAIN = b"synthfair-release/2\0"
 Keys = Mapping[str, str]
 """The clients that may send a release: their names, by public key (64 hexadecimal digits)."""
 
-_Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+"""A text of 32 bytes in hexadecimal."""
 _Hex64 = Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
 
 
@@ -55,8 +56,8 @@ class Signature(Checked):
         signature: of the digest, with that key.
     """
 
-    sha256: _Hex32
-    public_key: _Hex32 | None = None
+    sha256: Hex32
+    public_key: Hex32 | None = None
     signature: _Hex64 | None = None
 
     @model_validator(mode="after")

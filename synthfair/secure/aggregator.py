@@ -21,9 +21,9 @@ from synthfair.config.rules import Checked
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, read_as, sync_folder
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.release.keys import is_signed, sign_bytes
+from synthfair.release.keys import Hex32, is_signed, sign_bytes
 from synthfair.secure.aggregator_keys import AggregatorSecret, require_records
-from synthfair.secure.summands import MAX_LENGTH, Hex32
+from synthfair.secure.summands import MAX_LENGTH
 from synthfair.secure.task import Task
 from synthfair.secure.upload import read_upload, upload_bytes
 

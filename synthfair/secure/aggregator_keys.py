@@ -19,8 +19,7 @@ from synthfair.files import (
     whole_file,
     write_json,
 )
-from synthfair.release.keys import MAX_BYTES, PRIVATE, PUBLIC
-from synthfair.secure.summands import Hex32
+from synthfair.release.keys import MAX_BYTES, PRIVATE, PUBLIC, Hex32
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -22,6 +22,7 @@ from synthfair.privacy.noise import (
     laplace_variance,
     system_entropy,
 )
+from synthfair.release.keys import Hex32
 
 MAX_LENGTH = 2**20
 """The largest length of a vector."""
@@ -30,9 +31,6 @@ MAX_CLIENTS = 100_000
 
 NEVER = 1e-12
 """Chance at which honest sums are taken for impossible ones."""
-
-Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-"""A text of 32 bytes in hexadecimal."""
 
 
 class GroupCounts(Checked):

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from synthfair.config.rules import LARGEST_EPSILON, Checked
 from synthfair.errors import InputError
 from synthfair.files import read_as, write_json
+from synthfair.release.keys import Hex32
 from synthfair.secure.aggregator_keys import AggregatorKeys
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import (
@@ -22,7 +23,6 @@ from synthfair.secure.summands import (
     AnySummand,
     ClippedVectors,
     GroupCounts,
-    Hex32,
     RowSums,
     Summand,
 )

@@ -20,7 +20,7 @@ from synthfair.config.rules import Checked
 from synthfair.errors import InputError
 from synthfair.files import parse_as
 from synthfair.privacy.guarantee import Line
-from synthfair.release.keys import is_signed, sign_bytes
+from synthfair.release.keys import Hex32, is_signed, sign_bytes
 from synthfair.task.federation_file import ServerCode, SiteCode
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ MAX_TEXT, MAX_CARRIED = 250_000, 200_000_000
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.@_-]{0,62}$")]
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """The engine's name of a job, also in names of files: a UUID, or the simulator's simulate_job."""
-Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Version = Annotated[Line, Field(max_length=40)]
 """A version. ``Line = Field(max_length=40)`` would have the type's own bound of 1,000 alone."""
 

@@ -10,7 +10,8 @@ from pydantic import Field
 from synthfair.config.rules import Checked
 from synthfair.privacy.chain import Chain, Link
 from synthfair.privacy.guarantee import Line
-from synthfair.task.messages import Hex32, JobId, SiteCode
+from synthfair.release.keys import Hex32
+from synthfair.task.messages import JobId, SiteCode
 
 FILE = "trace.jsonl"
 """The trace's name, in the folder ``synthfair`` of a kit."""
