@@ -19,16 +19,16 @@ from pathlib import Path
 import cyclopts
 import numpy as np
 import pandas as pd
-from pydantic import ValidationError
 
 import synthfair as sf
 from synthfair.cli.show import say
 from synthfair.data.partition import write_clients
 from synthfair.errors import InputError
 from synthfair.jax_setup import start_jax
+from synthfair.postprocess.histogram import write_histogram
 from synthfair.report.result_tables import decision_tables
 from synthfair.report.text_table import Table
-from synthfair.secure.opening import SIMULATED, write_total
+from synthfair.secure.opening import SIMULATED
 
 LENDERS, AGGREGATORS = 10, 2
 
@@ -93,8 +93,8 @@ def main(*, output: Path = Path("synthfair-secure-demo"), epsilon: float = 1.0) 
     # Anybody opens the sums. The shares cancel; the total with the noise of both remains.
     opened = sf.secure.open_sums(task, sums, commitments=[one.commitment for one in sums])
     opened = opened._replace(statement=opened.statement | {"simulated": SIMULATED})
-    write_total(what, opened, output / "histogram.json")
     histogram = sf.secure.score_histogram(what, opened)
+    write_histogram(histogram, output / "histogram.json")
 
     # Here alone the exact total is known, too, so that the noise can be shown.
     released = histogram.array()
@@ -134,5 +134,5 @@ def main(*, output: Path = Path("synthfair-secure-demo"), epsilon: float = 1.0) 
 if __name__ == "__main__":
     try:
         cyclopts.run(main)
-    except (InputError, ValidationError) as error:
+    except InputError as error:
         sys.exit(f"error: {error}")

@@ -318,7 +318,7 @@ def test_private_files_are_their_owners_alone(tmp_path):
     before = os.umask(0)
     try:
         Ledger.for_table(tmp_path / "rows.csv").book(booking(None))
-        AnswerStore(tmp_path, ".fit").buy("a" * 64, None, lambda: b"x", room=1).close()
+        AnswerStore(tmp_path, ".fit").save("a" * 64, b"x")
     finally:
         os.umask(before)
     made = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}

@@ -77,11 +77,10 @@ def shop(tmp_path):
     guarantee = Guarantee(epsilon=1.0, unit="one row", relation="add_or_remove")
     booking = Booking(output="a", run=RUN, guarantee=guarantee)
     ledger = Ledger(tmp_path / "ledger")
-    store = AnswerStore(tmp_path, ".bought", ledger=ledger)
+    store = AnswerStore(tmp_path, ".bought")
 
     def buy(make=make, asked=RUN):
-        with store.buy(asked, booking, make, room=100) as content:
-            return content.read()
+        return store.buy(asked, booking, make, ledger, room=100)
 
     return SimpleNamespace(ledger=ledger, store=store, path=store.path(RUN), made=made, buy=buy)
 

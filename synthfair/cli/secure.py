@@ -91,10 +91,7 @@ def plan(
         rows_per_user: With the unit user: so many rows of each user count, the first of the table;
             noise grows with it.
     """
-    from pydantic import ValidationError
-
     from synthfair.cli.show import say
-    from synthfair.errors import refusal
     from synthfair.files import require_free
     from synthfair.postprocess.histogram import SURE
     from synthfair.release.keys import read_keys
@@ -104,19 +101,16 @@ def plan(
 
     require_free(output, inputs=(model, schema, *aggregators, *clients), force=force)
     trained_model, table_schema = _model_and_schema(model, schema)
-    try:
-        what = GroupCounts(
-            schema_hash=table_schema.hash,
-            groups=tuple(map(str, table_schema.groups)),
-            model=trained_model.sha256 if trained_model else None,
-            bins=bins if trained_model else 1,
-            epsilon=epsilon,
-            unit=unit,
-            rows_per_user=rows_per_user,
-            rows_per_client=rows_per_client,
-        )
-    except ValidationError as error:
-        raise refusal("flags", error) from error
+    what = GroupCounts(
+        schema_hash=table_schema.hash,
+        groups=tuple(map(str, table_schema.groups)),
+        model=trained_model.sha256 if trained_model else None,
+        bins=bins if trained_model else 1,
+        epsilon=epsilon,
+        unit=unit,
+        rows_per_user=rows_per_user,
+        rows_per_client=rows_per_client,
+    )
     signers, keys = list(read_keys(clients)), [read_aggregator_keys(path) for path in aggregators]
     task = make_task(what, keys, signers, least_clients=len(signers))
     write_task(task, output)
@@ -329,6 +323,7 @@ def open_sums(
     """
     from synthfair.cli.show import say
     from synthfair.files import require_free
+    from synthfair.postprocess.histogram import write_histogram
     from synthfair.report.text_table import Table
     from synthfair.secure import opening
     from synthfair.secure.aggregator import read_partial_sum
@@ -336,9 +331,10 @@ def open_sums(
 
     require_free(output, inputs=(task, *sums), force=force)
     public_task = read_task(task)
+    what = public_task.require_counts()
     partial = [read_partial_sum(path) for path in sums]
     total = opening.open_sums(public_task, partial, commitments=commitments or None, sources=sums)
-    opening.write_total(public_task.what, total, output)
+    write_histogram(opening.score_histogram(what, total), output)
     say(f"Task {public_task.id.hex()}")
     say(Table.of_facts(total.statement))
     say(f"Wrote {output}.")

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-from pydantic import ValidationError
 
 from synthfair.client.run import Progress, ReadRows, Run, fingerprint
 from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.data.encode import Clipping
 from synthfair.data.schema import Schema, read_schema
-from synthfair.errors import InputError, refusal
+from synthfair.errors import InputError
 from synthfair.files import claimed, require_distinct
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
@@ -130,7 +129,8 @@ def distill_file(
         rows = task.read(data, clipping)
         on_rows(clipping)
         made_with = f"{config.model_dump_json()} {options.noise_seed}"
-        booking = _booking(task, output, fingerprint(rows.sha256, made_with))
+        run_on = fingerprint(rows.sha256, made_with)
+        booking = Booking(output=output.name, run=run_on, guarantee=task.guarantee)
 
         # What an epsilon buys is booked before it is spent, and kept.
         measured: Any
@@ -170,13 +170,12 @@ def _bought(
         np.savez(content, **fields)
         return content.getvalue()
 
-    store = AnswerStore(ledger.path.parent, ".records", f"{ledger.path.name}.", 16, ledger)
+    store = AnswerStore(ledger.path.parent, ".records", f"{ledger.path.name}.", 16)
     asked = cast("SurrogateTask", task.buyer).purchase(rows.sha256)
     room = 8 * most_numbers(task.schema) + OVERHEAD
-    with store.buy(asked, booking, packed, room=room) as file:
-        content = io.BytesIO(file.read())
+    content = store.buy(asked, booking, packed, ledger, room=room)
     try:
-        with np.load(content, allow_pickle=False) as arrays:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             if "refused" in arrays:
                 raise TooFewRowsError(f"{arrays['refused']}. {SPENT}", "k_min")
             return Surrogate(**arrays)
@@ -195,11 +194,3 @@ def make_task(
     from synthfair.client.surrogate_task import SurrogateTask
 
     return SurrogateTask(schema, config, noise)
-
-
-def _booking(task: FairTask | SurrogateTask, output: Path, run: str) -> Booking:
-    """Return the booking of the release of the run with this fingerprint."""
-    try:
-        return Booking(output=output.name, run=run, guarantee=task.guarantee)
-    except ValidationError as error:
-        raise refusal(str(output), error) from error

@@ -91,27 +91,40 @@ WeightMethod = Literal["published", "kamiran_calders"]
 """The goal of weights: pairs of group and label weigh the same; or the two become independent."""
 
 
-class Settings(BaseModel):
-    """Settings that are validated once, and show what differs from the defaults.
+class Checked(BaseModel):
+    """A model whose values are validated once.
 
     Raises:
         InputError: a value out of range or an unknown key, in a line each.
     """
 
-    model_config = STRICT | {"use_attribute_docstrings": True}
-
-    other_names: ClassVar[Mapping[str, str]] = {}
-    """What a setting may also be called."""
+    model_config = STRICT
 
     if not TYPE_CHECKING:  # type checkers know the fields
 
         def __init__(self, **values: Any) -> None:  # noqa: D107
             try:
-                super().__init__(**self.named(values))
+                super().__init__(**values)
             except ValidationError as error:
                 raise refusal(type(self).__name__, error) from None
 
         # What is read from a file is validated without it, and its errors name the file.
+        __init__.__pydantic_base_init__ = True
+
+
+class Settings(Checked):
+    """Settings that are validated once, and show what differs from the defaults."""
+
+    model_config = {"use_attribute_docstrings": True}
+
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """What a setting may also be called."""
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **values: Any) -> None:  # noqa: D107
+            super().__init__(**self.named(values))
+
         __init__.__pydantic_base_init__ = True
 
     @classmethod

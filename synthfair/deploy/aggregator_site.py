@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, Checked
 from synthfair.deploy.site_sums import read_task
 from synthfair.errors import InputError
 from synthfair.release.keys import read_keys
@@ -28,13 +28,14 @@ from synthfair.secure.aggregator_keys import (
 from synthfair.secure.summands import GroupCounts
 from synthfair.secure.task import Task
 from synthfair.secure.upload import upload_bytes
+from synthfair.task.limits import PartySettings
 from synthfair.task.site import RefusedError, Request, Work, refused_as
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
-class AggregatorLimits(BaseModel):
+class AggregatorLimits(Checked):
     """The most that jobs may have of an aggregator; by default nothing.
 
     Attributes:
@@ -45,8 +46,6 @@ class AggregatorLimits(BaseModel):
             not the total.
         least_clients: in one sum.
     """
-
-    model_config = STRICT
 
     most_tasks: int = Field(default=0, ge=0)
     most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
@@ -59,13 +58,11 @@ AGGREGATOR = "synthfair-aggregator-site/1"
 """The format of its file."""
 
 
-class AggregatorSettings(BaseModel):
-    """Settings of an aggregator that is a site. Relative paths start at the folder of the file.
+class AggregatorSettings(PartySettings):
+    """Settings of an aggregator that is a site.
 
     Attributes:
-        org: its organisation, as its certificate has it.
         server: host and port that it connects to.
-        schema_path: ``schema`` in the file; the public schema.
         key: its private keys, of ``python -m synthfair keygen --aggregator``, with the folder of
             its answers next to them.
         clients: folder of the public keys of those who may be in a sum, NAME.pub: whoever could
@@ -73,12 +70,8 @@ class AggregatorSettings(BaseModel):
         limits: see there.
     """
 
-    model_config = STRICT | {"populate_by_name": True}
-
     format: Literal["synthfair-aggregator-site/1"] = AGGREGATOR
-    org: str | None = None
     server: str | None = None
-    schema_path: Path = Field(alias="schema")
     key: Path
     clients: Path
     limits: AggregatorLimits = AggregatorLimits()
@@ -120,7 +113,7 @@ def answer_add(request: Request) -> Work:
 
 def _partial_sum(request: Request, task: Task) -> bytes:
     """Return the sum. Raises RefusedError: beyond limits, bad uploads, or a task that is spent."""
-    settings: AggregatorSettings = request.settings
+    settings: AggregatorSettings = request.site.settings
     secret = read_aggregator_secret(settings.key)
     record = record_of(task, secret, settings.records)
     if record.exists():

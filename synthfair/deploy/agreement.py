@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 import synthfair
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.files import validated
 from synthfair.task.messages import Name, sha256
 
@@ -58,7 +58,7 @@ LeastRows = Annotated[int | None, Field(default=None, ge=1, lt=2**31)]
 """Rows of the smallest site: a public number, on which noise and numbers of steps rest."""
 
 
-class Agreement(BaseModel):
+class Agreement(Checked):
     """The public description of a training, which is the same in the questions of all rounds.
 
     Attributes:
@@ -66,8 +66,6 @@ class Agreement(BaseModel):
         sites: all that take part, in the order of their names; each is one user of the method.
         least_rows: rows of the smallest site, where the method needs them.
     """
-
-    model_config = STRICT
 
     train: TrainSettings
     sites: tuple[Name, ...] = Field(min_length=1, max_length=1000)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, Checked
 from synthfair.data.encode import content_sha256, encode
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.errors import InputError
@@ -29,14 +29,12 @@ GROUP_BYTES = 8 * 2 * 2
 """The size of the counts of a group, by label and decision."""
 
 
-class GapQuestion(BaseModel):
+class GapQuestion(Checked):
     """The question to sites; the model comes with it.
 
     Attributes:
         epsilon: of the counts of one site.
     """
-
-    model_config = STRICT
 
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
 
@@ -85,7 +83,7 @@ def _counts(request: Request, epsilon: float) -> bytes:
     from synthfair.evaluation import pooled_scores
     from synthfair.measure.counts import noisy_counts
 
-    path, schema = request.settings.data, request.schema
+    path, schema = request.site.settings.data, request.site.schema
     with refused_as("settings"):
         model = parse_model(request.carried, "model")
     if model.schema_.hash != schema.hash:
@@ -102,8 +100,9 @@ def _counts(request: Request, epsilon: float) -> bytes:
     run = sha256(repr(what).encode())
     booking = Booking(output=request.ask.job, run=run, guarantee=guarantee_of(epsilon))
     room = GROUP_BYTES * len(schema.groups)
-    with request.store(FOLDER, ".counts").buy(run, booking, make, room=room) as counts:
-        return counts.read()
+    return request.site.store(FOLDER, ".counts").buy(
+        run, booking, make, request.site.ledger, room=room
+    )
 
 
 def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> None:  # noqa: ARG001

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from synthfair.errors import InputError, refusal
+from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, parse_as, whole_file
 from synthfair.secure.aggregator import PartialSum
 from synthfair.secure.opening import NoisyTotal, open_sums
 from synthfair.secure.summands import AnySummand
-from synthfair.secure.task import Task
+from synthfair.secure.task import Task, make_task
 from synthfair.secure.upload import upload_bytes, verify_upload
 from synthfair.task.job_sites import JobSites, Query, TooFewError
 from synthfair.task.messages import sha256
@@ -45,17 +43,14 @@ def make_sum(
     """
     if missing := sorted(set(federation.sites) - federation.keys.keys()):
         raise InputError(f"sums by shares: no key, or a revoked one, of {', '.join(missing)}")
-    try:
-        return Task(
-            nonce=sha256(f"synthfair-sum/1 {label}".encode()),
-            what=what,
-            aggregators=tuple(federation.aggregators.values()),
-            clients=tuple(sorted(federation.keys[site] for site in federation.sites)),
-            least_clients=least or len(federation.sites),
-            without_noise=without_noise,
-        )
-    except ValidationError as error:
-        raise refusal("sums by shares", error) from error
+    return make_task(
+        what,
+        [*federation.aggregators.values()],
+        [federation.keys[site] for site in federation.sites],
+        least_clients=least or len(federation.sites),
+        nonce=sha256(f"synthfair-sum/1 {label}".encode()),
+        without_noise=without_noise,
+    )
 
 
 def secure_sum(

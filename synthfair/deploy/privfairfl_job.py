@@ -10,15 +10,15 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Notion, Relation
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, Checked, Notion, Relation
 from synthfair.config.server_settings import ServerConfig
 from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.train_job import TrainJob, metrics_of, train
-from synthfair.errors import InputError, refusal
-from synthfair.files import read_document, whole_file, write_json
+from synthfair.errors import InputError
+from synthfair.files import claimed, read_document, whole_file, write_json
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.run_files import MAX_BYTES
 from synthfair.secure.summands import GroupCounts
@@ -31,7 +31,7 @@ MODEL, FAIR_MODEL, HISTOGRAM = "model.json", "fair_model.json", "histogram.json"
 """Files of the result: as it was trained, with decisions by group, and what they come from."""
 
 
-class PrivFairFLJob(BaseModel):
+class PrivFairFLJob(Checked):
     """The settings of a job.
 
     Attributes:
@@ -48,8 +48,6 @@ class PrivFairFLJob(BaseModel):
         least_answers: sites that must be in the sum; all if not given.
         timeout: seconds to wait for the sites, and for each aggregator.
     """
-
-    model_config = STRICT
 
     train: TrainJob | None = None
     model: ModelFile | None = None
@@ -104,8 +102,9 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     known = federation.schema.hash, federation.sites, job.model_dump_json()
     digest = sha256(repr(known).encode())
     store = AnswerStore(private.parent, ".label", "privfairfl.", 16)
-    with store.buy(digest, None, lambda: secrets.token_bytes(16), room=16) as file:
-        label = file.read().hex()
+    with claimed(store.path(digest), force=True):
+        if (label := store.read(digest)) is None:
+            store.save(digest, label := secrets.token_bytes(16))
     files, number = [store.path(digest)], 0
     if job.train is not None:
         files.append(train(federation, job.train, private, output))
@@ -115,7 +114,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
             temporary.write_bytes(content_of(job.model or ""))
     model = read_model(output / MODEL)
     what = _counts(federation, model, job)
-    task = make_sum(federation, what, label=label, least=job.least_answers)
+    task = make_sum(federation, what, label=label.hex(), least=job.least_answers)
     content = (output / MODEL).read_bytes()
     query = Query("privfairfl", number, {}, job.timeout, content)
     total = secure_sum(federation, task, query, folder=private.parent / "sums", anew=files[0])
@@ -140,15 +139,12 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
 def _counts(federation: JobSites, model: TrainedModel, job: PrivFairFLJob) -> GroupCounts:
     if model.schema_.hash != federation.schema.hash:
         raise InputError("model: of another schema than the server's")
-    try:
-        return GroupCounts(
-            schema_hash=federation.schema.hash,
-            groups=tuple(map(str, federation.schema.groups)),
-            model=model.sha256,
-            bins=job.bins,
-            epsilon=job.epsilon,
-            relation=job.relation,
-            rows_per_client=job.rows_per_client,
-        )
-    except ValidationError as error:
-        raise refusal("privfairfl", error) from error
+    return GroupCounts(
+        schema_hash=federation.schema.hash,
+        groups=tuple(map(str, federation.schema.groups)),
+        model=model.sha256,
+        bins=job.bins,
+        epsilon=job.epsilon,
+        relation=job.relation,
+        rows_per_client=job.rows_per_client,
+    )

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import STRICT, Checked
 from synthfair.deploy.aggregator_site import AggregatorLimits
 from synthfair.deploy.gap_job import GapJob
 from synthfair.deploy.job_files import problem, write_app
@@ -31,10 +31,8 @@ SiteName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
 Organisation = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
 
-class Entry(BaseModel):
+class Entry(Checked):
     """A party by its name and its organisation, as in its certificate."""
-
-    model_config = STRICT
 
     name: SiteName
     org: Organisation
@@ -62,10 +60,8 @@ def needs_aggregators(job: BaseModel) -> bool:
     return isinstance(job, PrivFairFLJob)
 
 
-class Jobs(BaseModel):
+class Jobs(Checked):
     """The jobs whose folders are written, by kind."""
-
-    model_config = STRICT
 
     single_shot: SingleShotJob | None = None
     train: TrainJob | None = None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.config.loading import RELEASES
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.config.server_settings import ServerConfig
 from synthfair.data.encode import Clipping
 from synthfair.errors import InputError
@@ -22,7 +22,7 @@ from synthfair.task.site import Request, Work, refused_as
 RELEASES_FOLDER = "releases"
 
 
-class SingleShotJob(BaseModel):
+class SingleShotJob(Checked):
     """The settings of a job.
 
     Attributes:
@@ -31,8 +31,6 @@ class SingleShotJob(BaseModel):
         least_answers: sites that must have answered well for the job to go on; all if not given.
         timeout: seconds to wait for answers.
     """
-
-    model_config = STRICT
 
     release: dict[str, Any]
     server: dict[str, Any] = Field(default_factory=dict)
@@ -95,24 +93,24 @@ def _release(request: Request, config: DistillConfig | SurrogateConfig) -> bytes
     from synthfair.client.from_file import Options, distill_file, make_task
 
     with refused_as("settings"):
-        make_task(config, request.schema)
+        make_task(config, request.site.schema)
 
     def say(clipping: Clipping) -> None:
         for line in clipping.warnings():
-            request.log(f"job {request.ask.job}: {line}")
+            request.site.log(f"job {request.ask.job}: {line}")
 
     def stop(*_: object) -> None:
         if request.stopped():
             raise KeyboardInterrupt
 
-    settings, folder = request.settings, request.folder / RELEASES_FOLDER
+    settings, folder = request.site.settings, request.site.folder / RELEASES_FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     options = Options(
         force=True,  # the same job, after a crash before its answer was traced
         key=read_signing_key(settings.key),
-        ledger=request.ledger.path,
-        reserve=request.ledger.reserve,
-        again=request.ledger.again,
+        ledger=request.site.ledger.path,
+        reserve=request.site.ledger.reserve,
+        again=request.site.ledger.again,
     )
     output = folder / f"{request.ask.job}.parquet"
     paths = settings.data, settings.schema_path, output

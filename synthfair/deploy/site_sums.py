@@ -31,12 +31,12 @@ def agreed_task(request: Request) -> Task:
         RefusedError: it is none, has other aggregators, or does not know the site.
     """
     task = read_task(request)
-    if request.settings.aggregators is None:
+    if request.site.settings.aggregators is None:
         raise RefusedError("aggregators")
     with refused_as("aggregators"):
-        aggregators = read_aggregator_folder(request.settings.aggregators)
+        aggregators = read_aggregator_folder(request.site.settings.aggregators)
         task.require_agreed(list(aggregators.values()))
-    if request.settings.signing_key().public_key().public_bytes_raw() not in task.client_keys:
+    if request.site.settings.signing_key().public_key().public_bytes_raw() not in task.client_keys:
         raise RefusedError("settings")
     return task
 
@@ -62,7 +62,7 @@ def _counts(request: Request, what: GroupCounts) -> bytes:
     from synthfair.trained import parse_model
 
     # The sum is one that the site agrees to, of the very model that comes with the question.
-    task, settings, schema = agreed_task(request), request.settings, request.schema
+    task, settings, schema = agreed_task(request), request.site.settings, request.site.schema
     with refused_as("message"):
         model = parse_model(request.carried, "model")
     known = model.schema_.hash, model.sha256, schema.hash, schema_groups(schema)
@@ -73,10 +73,10 @@ def _counts(request: Request, what: GroupCounts) -> bytes:
     key = settings.signing_key()
     client = key.public_key().public_bytes_raw().hex()
     booking = counts_booking(what, task, client=client, output=request.ask.job)
-    request.ledger.require_next(booking)
+    request.site.ledger.require_next(booking)
     start_jax()
     table = read_table(settings.data, schema)
-    request.ledger.book(booking)  # first
+    request.site.ledger.book(booking)  # first
     counts = count_table(what, table, schema, model=model, source=str(settings.data))
     return b"".join(make_uploads(task, counts, key))
 
@@ -87,7 +87,7 @@ def answer_model(request: Request) -> Work:
     Raises:
         RefusedError: the site stores none.
     """
-    if not request.settings.limits.store_models:
+    if not request.site.settings.limits.store_models:
         raise RefusedError("kind")
     return Work(None, None, lambda: _store(request))
 
@@ -97,9 +97,9 @@ def _store(request: Request) -> bytes:
 
     with refused_as("message"):
         model = parse_model(request.carried, "model")
-    if model.schema_.hash != request.schema.hash:
+    if model.schema_.hash != request.site.schema.hash:
         raise RefusedError("schema")
-    folder = request.folder / MODELS
+    folder = request.site.folder / MODELS
     folder.mkdir(mode=0o700, exist_ok=True)
     with whole_file(folder / f"{request.ask.job}.json", mode=OWNER_ONLY) as temporary:
         temporary.write_bytes(request.carried)

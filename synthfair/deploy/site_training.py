@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.deploy.agreement import (
     Agreement,
     TrainingSetup,
@@ -27,9 +27,10 @@ from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError
 from synthfair.files import parse_as, validated
 from synthfair.privacy.ledger import Booking, purchase_of
+from synthfair.release.keys import Hex32
 from synthfair.secure.upload import make_uploads
 from synthfair.task.limits import Claim
-from synthfair.task.messages import Hex32, sha256
+from synthfair.task.messages import sha256
 from synthfair.task.site import RefusedError, Request, Work, refused_as
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class SiteTraining:
         with refused_as("settings"):
             agreement = validated(Agreement, settings)
         config = agreement.config
-        if request.site not in agreement.sites:
+        if request.site.name not in agreement.sites:
             raise RefusedError("settings")
         if ask.round >= config.rounds:
             raise RefusedError("rounds")
@@ -96,13 +97,13 @@ class SiteTraining:
             state = unpack(request.carried, training.state)
         plan, task = training.setup.plan, None
         if plan.algorithm.additive and agreement.config.get("epsilon") is None:
-            limits, path = request.settings.limits, str(request.settings.data)
+            limits, path = request.site.settings.limits, str(request.site.settings.data)
             least, own = (limits.k_min, limits.value_rows), training.users.rows_of(0)
             of_rows = jax.jit(
                 type(cast(Any, plan.algorithm)).weights
             )  # compiled once for all rounds
             weights = jax.device_get(of_rows(plan.algorithm, state, own))
-            require_alike(weights, own, request.schema, source=path, least=least)
+            require_alike(weights, own, request.site.schema, source=path, least=least)
         if plan.secure:  # the round's sum, as the site plans it
             task = agreed_task(request)
             if task.what != plan.secure.what:
@@ -112,11 +113,11 @@ class SiteTraining:
             self._rows = record.seed, _labelled_rows(request, training, record)
         # The key of the round and the site is that of the engine in one process.
         key = jax.random.fold_in(key_from(int(record.seed, 16), 1), request.ask.round)
-        key = jax.random.fold_in(key, agreement.sites.index(request.site))
+        key = jax.random.fold_in(key, agreement.sites.index(request.site.name))
         content = pack(report_of(plan.algorithm, plan.protection.clip, state, self._rows[1], key))
         if plan.secure and task:
             part = plan.secure.what.integers(np.frombuffer(content, "<f8"))
-            content = b"".join(make_uploads(task, part, request.settings.signing_key()))
+            content = b"".join(make_uploads(task, part, request.site.settings.signing_key()))
         return content
 
 
@@ -148,19 +149,19 @@ def _read(request: Request, agreement: Agreement) -> _LocalTraining:
     from synthfair.federated.user_data import make_user_data
 
     with refused_as("settings"):
-        setup = make_setup(agreement, request.schema)
-    path = request.settings.data
-    table = read_table(path, request.schema)
-    rows = in_content_order(encode(table, request.schema, source=str(path)))
+        setup = make_setup(agreement, request.site.schema)
+    path = request.site.settings.data
+    table = read_table(path, request.site.schema)
+    rows = in_content_order(encode(table, request.site.schema, source=str(path)))
     # With an epsilon, no answer may depend on how the question compares with the table.
     private = agreement.config.get("epsilon") is not None
-    least = request.settings.limits.least_rows if private else agreement.least_rows
+    least = request.site.settings.limits.least_rows if private else agreement.least_rows
     if len(rows.y) < (least or 0):
         who = "the site's limits say" if private else "the job says"
         raise InputError(f"{path}: {len(rows.y)} rows; {who} at least {least}")
     user = np.zeros(len(rows.y), int)
-    data = make_user_data(rows, user, request.schema, agreement.config, all_groups=False)
-    run = agreement.run(request.schema, content_sha256([rows]))
+    data = make_user_data(rows, user, request.site.schema, agreement.config, all_groups=False)
+    run = agreement.run(request.site.schema, content_sha256([rows]))
     state = jax.eval_shape(setup.plan.algorithm.init, jax.random.key(0))
     return _LocalTraining(agreement, setup, run, data.users, state)
 
@@ -181,19 +182,19 @@ def _labelled_rows(request: Request, training: _LocalTraining, earlier: _AnswerR
         bits = np.frombuffer(bytes.fromhex(earlier.labels), np.uint8)
         labels = 2.0 * np.unpackbits(bits, count=len(rows.y)) - 1.0
         return replace(rows, y=jnp.asarray(labels, rows.y.dtype))
-    number = training.agreement.sites.index(request.site)
+    number = training.agreement.sites.index(request.site.name)
     users = prepare(rows, int(earlier.seed, 16), [number])
     if training.agreement.config.get("epsilon") is not None:
         bits = np.packbits(np.asarray(users.y) > 0)
         record = earlier.model_copy(update={"labels": bits.tobytes().hex()})
-        request.store(FOLDER, ".json").save(training.run, record.model_dump_json().encode())
+        request.site.store(FOLDER, ".json").save(training.run, record.model_dump_json().encode())
     return users
 
 
 # Booking
 
 
-class _AnswerRecord(BaseModel):
+class _AnswerRecord(Checked):
     """The answers that one booking has covered so far.
 
     Attributes:
@@ -201,8 +202,6 @@ class _AnswerRecord(BaseModel):
         states: sha256 of what was asked in each round.
         labels: that the site learns in the place of its own, eight rows a byte, in hexadecimal.
     """
-
-    model_config = STRICT
 
     seed: str = Field(pattern="^[0-9a-f]{32}$")
     states: dict[int, Hex32] = Field(default_factory=dict)
@@ -217,7 +216,7 @@ def _book(request: Request, training: _LocalTraining, task: Task | None) -> _Ans
     operating system's is stored with the sha256 of each round's question, and booked by its name,
     before it is used: a site that ends between the two, or whose disk is full, books nothing twice.
     """
-    job, number, ledger = request.ask.job, request.ask.round, request.ledger
+    job, number, ledger = request.ask.job, request.ask.round, request.site.ledger
     guarantee = training.setup.plan.guarantee
     booking = Booking(kind="training", output=job, run=training.run, guarantee=guarantee)
     if training.agreement.config.get("epsilon") is None:
@@ -225,7 +224,7 @@ def _book(request: Request, training: _LocalTraining, task: Task | None) -> _Ans
         return _AnswerRecord(seed=f"{training.agreement.config.seed:032x}")
     # In another sum the same report would get other noise.
     question = sha256(request.carried + (task.id if task else b""))
-    store = request.store(FOLDER, ".json")
+    store = request.site.store(FOLDER, ".json")
     content = store.read(training.run)
     record = None
     if content is not None:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.config.server_settings import ServerConfig
 from synthfair.deploy.agreement import (
     Agreement,
@@ -43,7 +43,7 @@ ROUNDING = 1e-3
 """The share of the clip by which the norm of a report may pass it."""
 
 
-class TrainJob(BaseModel):
+class TrainJob(Checked):
     """The settings of a job.
 
     Attributes:
@@ -59,8 +59,6 @@ class TrainJob(BaseModel):
         save_each: rounds between two checkpoints; from the last, the same job submitted anew goes
             on. With an epsilon every round is saved, as sites answer one question a round.
     """
-
-    model_config = STRICT
 
     train: TrainSettings
     least_rows: LeastRows

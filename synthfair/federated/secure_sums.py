@@ -12,10 +12,8 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from pydantic import ValidationError
 
 from synthfair.config.rules import Relation
-from synthfair.errors import refusal
 from synthfair.privacy.guarantee import SumOfShares
 from synthfair.privacy.mechanism import grid_for, sensitivity
 from synthfair.privacy.noise import system_entropy
@@ -112,8 +110,6 @@ def make_secure_sums(
         rho, step = None, clip / STEPS_IN_CLIP
     else:
         rho, step = 1 / (2 * multiplier**2), grid_for(sensitivity(clip, relation) * multiplier)
-    try:
-        what = ClippedVectors(length=length, clip=clip, step=step, rho=rho, relation=relation)
-    except ValidationError as error:
-        raise refusal("secure sums", error) from error
-    return SecureSums(what)
+    return SecureSums(
+        ClippedVectors(length=length, clip=clip, step=step, rho=rho, relation=relation)
+    )

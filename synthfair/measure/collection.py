@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from synthfair.config.rules import STRICT
-from synthfair.errors import refusal
+from synthfair.config.rules import Checked
 from synthfair.files import read_as, write_json
 from synthfair.measure.mechanisms import MECHANISMS, Kind, LocalMechanism
 
@@ -48,7 +47,7 @@ def _printable(name: str) -> str:
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
 
 
-class Collection(BaseModel):
+class Collection(Checked):
     """A public description of a measurement: what every device reports, and with which guarantee.
 
     Attributes:
@@ -60,8 +59,6 @@ class Collection(BaseModel):
         epsilon1: budget of the group.
         epsilon2: budget of the value.
     """
-
-    model_config = STRICT
 
     format: Literal["synthfair-gap/1"] = "synthfair-gap/1"
     groups: tuple[Name, ...] = Field(strict=False, min_length=2, max_length=MOST_GROUPS)
@@ -143,18 +140,15 @@ def make_collection(
         >>> public.unit, public.make_mechanism() == mechanism
         (2.5, True)
     """
-    try:
-        return Collection(
-            groups=groups,
-            lower=lower,
-            upper=upper,
-            epsilon=mechanism.epsilon,
-            mechanism=mechanism.kind,
-            epsilon1=mechanism.epsilon1,
-            epsilon2=mechanism.epsilon2,
-        )
-    except ValidationError as error:
-        raise refusal("collection", error) from error
+    return Collection(
+        groups=groups,
+        lower=lower,
+        upper=upper,
+        epsilon=mechanism.epsilon,
+        mechanism=mechanism.kind,
+        epsilon1=mechanism.epsilon1,
+        epsilon2=mechanism.epsilon2,
+    )
 
 
 def write_collection(collection: Collection, path: Path) -> None:

@@ -35,10 +35,8 @@ class Tally(NamedTuple):
 
     def plus(self, other: Tally) -> Tally:
         """The tally of both sets of reports."""
-        counts, totals, squares = (
-            own + more for own, more in zip(self[1:], other[1:], strict=True)
-        )
-        return Tally(self.clients + other.clients, counts, totals, squares)
+        sums = map(np.add, self[1:], other[1:])
+        return Tally(self.clients + other.clients, *sums)
 
 
 def empty_tally(groups: int) -> Tally:

@@ -8,9 +8,9 @@ from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
-from synthfair.config.rules import STRICT, Notion
+from synthfair.config.rules import Checked, Notion
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import score_bins
 
@@ -27,7 +27,7 @@ _Step = Annotated[
 _Steps = Annotated[tuple[_Step, ...], Field(strict=False, max_length=MOST_BINS)]
 
 
-class GroupDecision(BaseModel):
+class GroupDecision(Checked):
     """A rule that gives a row the decision +1 with a probability, by its group and score.
 
     Within a group the probability never falls as the score rises. A person's group is an input of
@@ -60,8 +60,6 @@ class GroupDecision(BaseModel):
         >>> rule.probabilities(np.array([0.0, 0.0]), np.array([0, 1])).tolist()  # sigma(0) = 0.5
         [0.0, 1.0]
     """
-
-    model_config = STRICT
 
     notion: Notion
     alpha: float = Field(ge=0, lt=1)

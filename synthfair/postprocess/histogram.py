@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Relation
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked, Relation
 from synthfair.errors import InputError, refusal
 from synthfair.files import read_as, write_json
 from synthfair.privacy.noise import laplace_variance
@@ -51,7 +51,7 @@ class _Claim(BaseModel):
         return aggregators * laplace_variance(rows / Fraction(repr(self.epsilon)))
 
 
-class ScoreHistogram(BaseModel):
+class ScoreHistogram(Checked):
     """Rows of all clients in equal bins of the predicted probability, by group and label.
 
     A row falls into one entry: one row more or less changes one count by 1, whatever the number of
@@ -78,8 +78,6 @@ class ScoreHistogram(BaseModel):
         >>> histogram.array().shape
         (2, 2, 1)
     """
-
-    model_config = STRICT
 
     format: Literal["synthfair-histogram/1"] = "synthfair-histogram/1"
     schema_hash: str = Field(pattern=r"^[0-9a-f]{64}$")

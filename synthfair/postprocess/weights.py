@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
-from synthfair.config.rules import STRICT, WeightMethod
+from synthfair.config.rules import Checked, WeightMethod
 from synthfair.files import read_as, write_json
 from synthfair.postprocess.histogram import ScoreHistogram, require_rows
 
@@ -19,7 +19,7 @@ _Weight = Annotated[float, Field(gt=0)]
 _Pair = Annotated[tuple[_Weight, _Weight], Field(strict=False)]
 
 
-class RowWeights(BaseModel):
+class RowWeights(Checked):
     """Factors of the loss of a row in training, by its group and label.
 
     Attributes:
@@ -32,8 +32,6 @@ class RowWeights(BaseModel):
     Raises:
         ValueError: another number of groups.
     """
-
-    model_config = STRICT
 
     format: Literal["synthfair-weights/1"] = "synthfair-weights/1"
     schema_hash: str = Field(pattern=r"^[0-9a-f]{64}$")

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.errors import InputError, reason
 from synthfair.files import OWNER_ONLY, open_file, parse_as, sync_folder
 
@@ -26,15 +26,13 @@ MAX_BYTES = 50_000_000
 _START = "0" * 64
 
 
-class Link(BaseModel):
+class Link(Checked):
     """A line of the file; what it says is added by those that derive from it.
 
     Attributes:
         time: when, UTC.
         previous: sha256 of the line before, so that a line that is lost or altered shows.
     """
-
-    model_config = STRICT
 
     time: str = Field(max_length=40, pattern="^[0-9T:+-]*$")
     previous: str = Field(pattern="^[0-9a-f]{64}$")

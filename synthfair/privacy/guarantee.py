@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from typing import Annotated, Any, Literal, overload
+from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     Discriminator,
     Field,
     SerializerFunctionWrapHandler,
@@ -17,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked
 from synthfair.privacy.accounting import (
     ACCOUNTANT,
     LEAST_STEPS,
@@ -83,7 +82,7 @@ COUNTS_NOT_COVERED = (
 """Further limits of guarantees that include sums of counts."""
 
 
-class SumOfShares(BaseModel):
+class SumOfShares(Checked):
     """The parameters of sums by shares, in which nobody sees a report, see :mod:`synthfair.secure`.
 
     Attributes:
@@ -94,8 +93,6 @@ class SumOfShares(BaseModel):
         simulated: whether users and aggregators ran in one process, which saw everything.
     """
 
-    model_config = STRICT
-
     aggregators: int = Field(ge=2, le=3)
     length: int = Field(ge=1)
     step: float = Field(gt=0)
@@ -103,7 +100,7 @@ class SumOfShares(BaseModel):
     simulated: bool = True
 
 
-class SampledMechanism(BaseModel):
+class SampledMechanism(Checked):
     """Repeated noisy sums over random samples.
 
     Attributes:
@@ -121,8 +118,6 @@ class SampledMechanism(BaseModel):
         ValueError: of shares, a norm that leaves rounding out, or noise of too few steps of the
             grid to be accounted for as normal noise is.
     """
-
-    model_config = STRICT
 
     name: Summed
     sampling: Sampling
@@ -174,7 +169,7 @@ Mechanism = Annotated[
 """A private way to read real rows: noisy sums, choices, or noisy sums over samples."""
 
 
-class Guarantee(BaseModel):
+class Guarantee(Checked):
     """(epsilon, delta)-differential privacy of all that one booking pays for.
 
     For every two neighbouring tables and every set A of what may be seen,
@@ -217,8 +212,6 @@ class Guarantee(BaseModel):
         0.268
     """
 
-    model_config = STRICT
-
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
     delta: float = Field(default=0.0, ge=0, lt=1)
     unit: Unit = "one row"
@@ -231,11 +224,6 @@ class Guarantee(BaseModel):
     not_covered: tuple[Line, ...] = Field(default=(), max_length=20)
 
     @property
-    def sums(self) -> tuple[GaussianMechanism, ...]:
-        """The mechanisms of a release that add noise to a sum."""
-        return tuple(m for m in self.mechanisms if isinstance(m, GaussianMechanism))
-
-    @property
     def of_release(self) -> tuple[GaussianMechanism | ExponentialMechanism, ...]:
         """The mechanisms of a release, which have no samples."""
         return tuple(m for m in self.mechanisms if not isinstance(m, SampledMechanism))
@@ -245,10 +233,6 @@ class Guarantee(BaseModel):
         """The mechanisms of a training, which are noisy sums over samples."""
         return tuple(m for m in self.mechanisms if isinstance(m, SampledMechanism))
 
-    @overload
-    def mechanism(self, name: Literal["tree"]) -> ExponentialMechanism: ...
-    @overload
-    def mechanism(self, name: SumName) -> GaussianMechanism: ...
     def mechanism(self, name: MechanismName) -> Any:
         """Finds the mechanism of this name, which must be there."""
         return next(m for m in self.mechanisms if m.name == name)

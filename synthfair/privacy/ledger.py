@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT
-from synthfair.errors import InputError, refusal
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked
+from synthfair.errors import InputError
 from synthfair.privacy.accounting import Composition, compose
 from synthfair.privacy.chain import Chain, Link
 from synthfair.privacy.guarantee import Guarantee, Line, Unit
@@ -55,7 +55,7 @@ class BudgetError(InputError):
     """A booking that a ledger does not allow."""
 
 
-class Booking(BaseModel):
+class Booking(Checked):
     """A release, a training, or a part of a secure sum, before it leaves.
 
     Attributes:
@@ -68,8 +68,6 @@ class Booking(BaseModel):
         purchase: name of what it buys, which is booked once however often it is asked for; None
             where every booking with a guarantee is another one.
     """
-
-    model_config = STRICT
 
     kind: Literal["release", "training", "secure_sum"] = "release"
     output: Line
@@ -86,7 +84,7 @@ class Booking(BaseModel):
         return self.guarantee.composition
 
 
-class Limit(BaseModel):
+class Limit(Checked):
     """The most that all releases together may cost from now on.
 
     Attributes:
@@ -94,8 +92,6 @@ class Limit(BaseModel):
         epsilon: positive.
         delta: above 0, below 1.
     """
-
-    model_config = STRICT
 
     kind: Literal["limit"] = "limit"
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
@@ -216,10 +212,7 @@ class Ledger:
         Raises:
             InputError: values out of range, or the ledger cannot be read or written.
         """
-        try:
-            limit = Limit(epsilon=epsilon, delta=delta)
-        except ValidationError as error:
-            raise refusal("limit", error) from error
+        limit = Limit(epsilon=epsilon, delta=delta)
         with self._chain.locked():
             self._chain.append(what=limit)
 

@@ -12,9 +12,9 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
-from synthfair.config.rules import LARGEST_EPSILON, STRICT, Relation
+from synthfair.config.rules import LARGEST_EPSILON, Checked, Relation
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import CHOICES, LEAST_STEPS, mu_of_choice
 from synthfair.privacy.noise import RandomBytes, discrete_gaussian, exponential_choice
@@ -37,7 +37,7 @@ SCORE_GRID = 2.0**-10
 """The grid of the scores of a choice, which are whole multiples of it."""
 
 
-class GaussianMechanism(BaseModel):
+class GaussianMechanism(Checked):
     """One Gaussian mechanism: mu-GDP with mu = sensitivity / noise.
 
     Nearly so, as the noise is discrete, see :func:`synthfair.privacy.accounting.discrete_delta_of`.
@@ -48,8 +48,6 @@ class GaussianMechanism(BaseModel):
         noise: standard deviation of what is added to each entry; a whole number of steps.
         grid: the step, a power of 4, of which terms and noise are whole multiples.
     """
-
-    model_config = STRICT
 
     name: SumName
     sensitivity: float = Field(gt=0)
@@ -88,7 +86,7 @@ class GaussianMechanism(BaseModel):
         return self
 
 
-class ExponentialMechanism(BaseModel):
+class ExponentialMechanism(Checked):
     """Choices by the exponential mechanism of McSherry and Talwar (2007).
 
         P(i) is proportional to exp(epsilon u_i / (2 sensitivity))        for scores u_i.
@@ -103,8 +101,6 @@ class ExponentialMechanism(BaseModel):
         times: how many choices there are, at most.
         grid: the step of which scores are whole multiples.
     """
-
-    model_config = STRICT
 
     name: Literal["tree"]
     sensitivity: float = Field(gt=0, le=1e6)
@@ -153,7 +149,8 @@ class Terms(NamedTuple):
 
     def whole(self, rows: np.ndarray) -> np.ndarray:
         """[N, k] int64 of rows [N, k]: shortened where they are too long, and rounded."""
-        longest = _before_rounding(self.bound, rows.shape[1], self.grid)
+        k = rows.shape[1]
+        longest = (self.bound - self.grid * math.sqrt(k) / 2) / _float_error(k)  # see rounded_norm
         return np.rint(clip_rows(rows, longest) / self.grid).astype(np.int64)
 
 
@@ -178,11 +175,6 @@ def rounded_norm(norm: float, size: int, grid: float) -> float:
         grid: the step of terms.
     """
     return norm * _float_error(size) + grid * math.sqrt(size) / 2
-
-
-def _before_rounding(norm: float, k: int, step: float) -> float:
-    """Return the norm of which :func:`rounded_norm` makes this one."""
-    return (norm - step * math.sqrt(k) / 2) / _float_error(k)
 
 
 def _float_error(k: int) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from synthfair.config.client_settings import ReleaseSettings
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.data.schema import Numeric, Schema
 from synthfair.privacy.accounting import accountant, discrete_mu_for, epsilon_of_choice
 from synthfair.privacy.guarantee import NOT_COVERED, Guarantee, Line, MechanismName
@@ -43,15 +43,13 @@ PRIVATE_PROBLEMS = 10
 """Fair problems at whose models private records have smooth rates, two each."""
 
 
-class PrivacyStatement(BaseModel):
+class PrivacyStatement(Checked):
     """The claims of a release about privacy, and its disclosures.
 
     Attributes:
         guarantee: of differential privacy, or None: then nothing is claimed.
         discloses: in words, what a reader of the file learns about the real rows.
     """
-
-    model_config = STRICT
 
     guarantee: Guarantee | None = None
     discloses: tuple[Line, ...] = Field(max_length=20)

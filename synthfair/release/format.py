@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, field_serializer, model_validator
+from pydantic import field_serializer, model_validator
 
 import synthfair
 from synthfair.config.client_settings import DistillConfig, ReleaseConfig, SurrogateConfig
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.data.schema import OWN_COLUMNS, Schema
 from synthfair.errors import InputError
 from synthfair.files import whole_file
@@ -48,10 +48,8 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e9
 """Real rows that a row of a surrogate may stand for, unless none."""
 
 
-class Header(BaseModel):
+class Header(Checked):
     """The metadata of a release file: schema, public settings, and what is said of privacy."""
-
-    model_config = STRICT
 
     format: Literal["synthfair-release/2", "synthfair-release/4"]
     table_schema: Schema
@@ -142,15 +140,6 @@ class Release:
         """sha256 of the rows, whatever the metadata: the same rows twice are the same release."""
         s = self.s if OWN_COLUMNS[0] in self.header.own_columns else None
         return rows_digest(self.x, s, self.y, self.weight)
-
-
-class HasRelease(Protocol):
-    """What came of a client's computation, with the release in it."""
-
-    @property
-    def release(self) -> Release:
-        """What may be sent."""
-        ...
 
 
 def name_of(part: object) -> str:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.errors import InputError, require
 from synthfair.files import OWNER_ONLY, claimed, read_bytes, whole_file
 
@@ -35,7 +35,8 @@ DOMAIN = b"synthfair-release/2\0"
 Keys = Mapping[str, str]
 """The clients that may send a release: their names, by public key (64 hexadecimal digits)."""
 
-_Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+"""A text of 32 bytes in hexadecimal."""
 _Hex64 = Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
 
 
@@ -46,7 +47,7 @@ MAX_BYTES = 10_000
 """The largest size of a key file that is read; one of these keys takes some 120."""
 
 
-class Signature(BaseModel):
+class Signature(Checked):
     """A release file's statement of its own content, with a signature if it has one.
 
     Attributes:
@@ -55,10 +56,8 @@ class Signature(BaseModel):
         signature: of the digest, with that key.
     """
 
-    model_config = STRICT
-
-    sha256: _Hex32
-    public_key: _Hex32 | None = None
+    sha256: Hex32
+    public_key: Hex32 | None = None
     signature: _Hex64 | None = None
 
     @model_validator(mode="after")

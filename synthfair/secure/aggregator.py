@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, read_as, sync_folder
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.release.keys import is_signed, sign_bytes
+from synthfair.release.keys import Hex32, is_signed, sign_bytes
 from synthfair.secure.aggregator_keys import AggregatorSecret, require_records
-from synthfair.secure.summands import MAX_LENGTH, Hex32
+from synthfair.secure.summands import MAX_LENGTH
 from synthfair.secure.task import Task
 from synthfair.secure.upload import read_upload, upload_bytes
 
@@ -49,7 +49,7 @@ class UploadSum(NamedTuple):
     clients_hash: str
 
 
-class PartialSum(BaseModel):
+class PartialSum(Checked):
     """An aggregator's answer: its sum of shares with its noise.
 
     Alone it is uniformly random. It may be shown to anybody.
@@ -62,8 +62,6 @@ class PartialSum(BaseModel):
         total: [k] mod 2^64.
         signature: of all the rest, by the aggregator.
     """
-
-    model_config = STRICT
 
     format: Literal["synthfair-partial-sum/1"] = "synthfair-partial-sum/1"
     task: Hex32

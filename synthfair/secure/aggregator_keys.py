@@ -6,9 +6,9 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.errors import InputError
 from synthfair.files import (
     OWNER_ONLY,
@@ -19,8 +19,7 @@ from synthfair.files import (
     whole_file,
     write_json,
 )
-from synthfair.release.keys import MAX_BYTES, PRIVATE, PUBLIC
-from synthfair.secure.summands import Hex32
+from synthfair.release.keys import MAX_BYTES, PRIVATE, PUBLIC, Hex32
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -31,7 +30,7 @@ RECORDS, OWNER, ANSWERS = ".answers", "owner.id", "synthfair-answers/1"
 """Ending of an aggregator's folder of answers; the file in it that says whose it is; its format."""
 
 
-class AggregatorKeys(BaseModel):
+class AggregatorKeys(Checked):
     """The public keys of an aggregator.
 
     Attributes:
@@ -39,14 +38,12 @@ class AggregatorKeys(BaseModel):
         signature: Ed25519 public key, with which partial sums are verified.
     """
 
-    model_config = STRICT
-
     format: Literal["synthfair-aggregator/1"] = "synthfair-aggregator/1"
     encryption: Hex32
     signature: Hex32
 
 
-class AggregatorSecret(BaseModel):
+class AggregatorSecret(Checked):
     """The private keys of an aggregator.
 
     Attributes:
@@ -55,8 +52,6 @@ class AggregatorSecret(BaseModel):
         records: random, also in the folder of answers, so that one made anew is not taken for it.
         public: the public keys of both.
     """
-
-    model_config = STRICT
 
     format: Literal["synthfair-aggregator-secret/2"] = "synthfair-aggregator-secret/2"
     encryption: Hex32 = Field(repr=False)

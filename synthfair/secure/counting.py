@@ -60,21 +60,14 @@ def count_table(
         [90, 218, 154, 1527]
     """
     # Schema, groups, model and unit must be those of the task.
-    if schema.hash != what.schema_hash:
-        raise InputError(
-            f"{source}: its schema has the hash {schema.hash}; the task's is {what.schema_hash}"
-        )
-    if what.groups != schema_groups(schema):
-        raise InputError(
-            f"{source}: the task counts the groups {list(what.groups)}; the schema's are"
-            f" {list(schema_groups(schema))}"
-        )
-    model_hash = None if model is None else model.sha256
-    if model_hash != what.model:
-        raise InputError(
-            f"{source}: scored by the model {model_hash or '(none)'}; the task's is"
-            f" {what.model or '(none)'}"
-        )
+    for name, wanted, own in (
+        ("schema", what.schema_hash, schema.hash),
+        ("groups", what.groups, schema_groups(schema)),
+        ("model", what.model, model and model.sha256),
+    ):
+        if own != wanted:
+            none = "(none)"
+            raise InputError(f"{source}: {name} {own or none}; the task's is {wanted or none}")
     if (user_column is None) != (what.unit == "row"):
         rule = "needs a user column" if what.unit == "user" else "takes no user column"
         raise InputError(f"{source}: the task's unit is one {what.unit}, which {rule}")

@@ -7,14 +7,12 @@ protocol over arrays.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.files import write_json
-from synthfair.postprocess.histogram import ScoreHistogram, write_histogram
+from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.secure.aggregator import PartialSum, verify_partial_sum
 from synthfair.secure.shares import Sharing
@@ -176,20 +174,6 @@ def noisy_total(
             )
     statement = privacy_statement(what, aggregators=aggregators, clients=clients)
     return NoisyTotal(total, aggregators * what.variance, statement)
-
-
-def write_total(what: AnySummand, total: NoisyTotal, path: Path) -> None:
-    """Writes JSON: counts as a histogram, clipped vectors as real numbers."""
-    if isinstance(what, GroupCounts):
-        write_histogram(score_histogram(what, total), path)
-        return
-    document = {
-        "format": "synthfair-vector/1",
-        "values": what.values(total.total).tolist(),
-        "variance": total.variance * what.step**2,
-        "statement": total.statement,
-    }
-    write_json(path, document)
 
 
 def score_histogram(what: GroupCounts, total: NoisyTotal) -> ScoreHistogram:

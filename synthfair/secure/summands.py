@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Relation
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked, Relation
 from synthfair.errors import InputError
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.postprocess.histogram import LARGEST_COUNT
@@ -22,6 +22,7 @@ from synthfair.privacy.noise import (
     laplace_variance,
     system_entropy,
 )
+from synthfair.release.keys import Hex32
 
 MAX_LENGTH = 2**20
 """The largest length of a vector."""
@@ -31,11 +32,8 @@ MAX_CLIENTS = 100_000
 NEVER = 1e-12
 """Chance at which honest sums are taken for impossible ones."""
 
-Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-"""A text of 32 bytes in hexadecimal."""
 
-
-class GroupCounts(BaseModel):
+class GroupCounts(Checked):
     """Numbers of rows by group, label and, of a model's scores, bin.
 
     A row is in one count. So adding or removing one changes the vector by 1 in L1, whatever the
@@ -65,8 +63,6 @@ class GroupCounts(BaseModel):
         >>> what.length, what.scale
         (4, Fraction(2, 1))
     """
-
-    model_config = STRICT
 
     kind: Literal["counts"] = "counts"
     schema_hash: Hex32
@@ -151,10 +147,8 @@ class GroupCounts(BaseModel):
         return self
 
 
-class _GaussianNoise(BaseModel):
+class _GaussianNoise(Checked):
     """Discrete Gaussian noise on a vector of integers."""
-
-    model_config = STRICT
 
     length: int = Field(ge=1, le=MAX_LENGTH)
     step: float = Field(gt=0, le=1e100)

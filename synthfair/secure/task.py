@@ -10,11 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from synthfair.config.rules import STRICT
-from synthfair.errors import InputError, refusal
+from synthfair.config.rules import LARGEST_EPSILON, Checked
+from synthfair.errors import InputError
 from synthfair.files import read_as, write_json
+from synthfair.release.keys import Hex32
 from synthfair.secure.aggregator_keys import AggregatorKeys
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import (
@@ -22,7 +23,6 @@ from synthfair.secure.summands import (
     AnySummand,
     ClippedVectors,
     GroupCounts,
-    Hex32,
     RowSums,
     Summand,
 )
@@ -43,7 +43,7 @@ NOT_COVERED = (
 """Limits of every statement."""
 
 
-class Task(BaseModel):
+class Task(Checked):
     """A secure sum. Two tasks with the same settings differ, by their nonce.
 
     Attributes:
@@ -59,8 +59,6 @@ class Task(BaseModel):
     Raises:
         ValueError: the parts do not fit together.
     """
-
-    model_config = STRICT
 
     format: Literal["synthfair-task/1"] = "synthfair-task/1"
     nonce: Hex32
@@ -118,7 +116,7 @@ class Task(BaseModel):
                 " order; another party may have replaced the file"
             )
 
-    def require_counts(self, most_epsilon: float) -> GroupCounts:
+    def require_counts(self, most_epsilon: float = LARGEST_EPSILON) -> GroupCounts:
         """Return what is counted, and refuse a task that guarantees less than its parties agreed.
 
         Args:
@@ -164,28 +162,30 @@ def make_task(
     clients: Sequence[str],
     *,
     least_clients: int,
+    nonce: str | None = None,
+    without_noise: bool = False,
 ) -> Task:
-    """A new task, with a nonce from the system's entropy.
+    """Return the task of a sum.
 
     Args:
         what: is summed.
         aggregators: their public keys, two or three.
         clients: Ed25519 public keys in hexadecimal.
         least_clients: with fewer, nothing is answered or opened.
+        nonce: 64 hexadecimal digits; from the system's entropy if not given.
+        without_noise: whether vectors may be summed without noise.
 
     Raises:
         InputError: the parts do not fit together.
     """
-    try:
-        return Task(
-            nonce=secrets.token_hex(32),
-            what=what,
-            aggregators=tuple(aggregators),
-            clients=tuple(sorted(clients)),
-            least_clients=least_clients,
-        )
-    except ValidationError as error:
-        raise refusal("task", error) from error
+    return Task(
+        nonce=nonce or secrets.token_hex(32),
+        what=what,
+        aggregators=tuple(aggregators),
+        clients=tuple(sorted(clients)),
+        least_clients=least_clients,
+        without_noise=without_noise,
+    )
 
 
 def write_task(task: Task, path: Path) -> None:

@@ -32,7 +32,7 @@ from synthfair.fairness.penalties import (
     strata,
 )
 from synthfair.model import LinearModel, Model, Rows
-from synthfair.release.format import HasRelease, Release, name_of
+from synthfair.release.format import Release, name_of
 from synthfair.release.keys import Keys
 from synthfair.release.reading import MAX_CELLS, fitted, read_release, require_fit
 from synthfair.server.small_cells import filled
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from synthfair.surrogate.custom import CustomProblem
 
-Releases = Mapping[str, Any] | Sequence[Release | HasRelease] | Sequence[str | PathLike[str]]
+Releases = Mapping[str, Any] | Sequence[Any]
 """Releases, by name or in a list: themselves, what :func:`synthfair.distill_table` returned, or
 files."""
 

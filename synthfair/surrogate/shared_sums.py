@@ -21,13 +21,12 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import ValidationError
 
 from synthfair.config.client_settings import SurrogateConfig
 from synthfair.data.batches import Batches
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
-from synthfair.errors import InputError, refusal
+from synthfair.errors import InputError
 from synthfair.privacy.mechanism import GaussianMechanism, SumName, require_float64
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.statement import make_guarantee
@@ -278,34 +277,28 @@ def _values(
 
 
 def _mechanism(question: Question, config: SurrogateConfig, schema: Schema) -> GaussianMechanism:
-    found = make_guarantee(config, schema, common_tree=True).mechanism(question.name)
-    if not isinstance(found, GaussianMechanism):
-        raise TypeError(question.name)
-    return found
+    return make_guarantee(config, schema, common_tree=True).mechanism(question.name)
 
 
 def _as_row_sums(
     question: Question, config: SurrogateConfig, schema: Schema, *, clients: int
 ) -> RowSums:
     mechanism = _mechanism(question, config, schema)
-    try:
-        return RowSums(
-            schema_hash=schema.hash,
-            name=mechanism.name,
-            epsilon=config.epsilon or 0.0,
-            delta=config.delta or 0.0,
-            length=question.length,
-            square=math.ceil((Fraction(mechanism.sensitivity) / Fraction(mechanism.grid)) ** 2),
-            step=mechanism.grid,
-            rho=(mechanism.sensitivity / mechanism.noise) ** 2 / 2,
-            relation=config.relation,
-            models=question.follows_from,
-            clients=clients,
-            k_min=config.k_min,
-            seed=config.seed,
-        )
-    except ValidationError as error:
-        raise refusal("secure sums", error) from error
+    return RowSums(
+        schema_hash=schema.hash,
+        name=mechanism.name,
+        epsilon=config.epsilon or 0.0,
+        delta=config.delta or 0.0,
+        length=question.length,
+        square=math.ceil((Fraction(mechanism.sensitivity) / Fraction(mechanism.grid)) ** 2),
+        step=mechanism.grid,
+        rho=(mechanism.sensitivity / mechanism.noise) ** 2 / 2,
+        relation=config.relation,
+        models=question.follows_from,
+        clients=clients,
+        k_min=config.k_min,
+        seed=config.seed,
+    )
 
 
 def _require_own(

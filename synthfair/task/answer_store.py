@@ -43,51 +43,46 @@ class AnswerStore:
         ending: see there.
         prefix: see there.
         digits: of the hash that are in the name; the file itself has all 64.
-        ledger: in which answers are booked.
     """
 
     folder: Path
     ending: str
     prefix: str = ""
     digits: int = 64
-    ledger: Ledger | None = None
 
     def path(self, digest: str) -> Path:
         """The path of the answer to the question with this hash, 64 hexadecimal digits."""
         return self.folder / f"{self.prefix}{digest[: self.digits]}{self.ending}"
 
     def buy(
-        self, digest: str, booking: Booking | None, make: Callable[[], bytes], *, room: int
-    ) -> BinaryIO:
-        """The answer, from its first byte on: the saved one, or else a new one, once it is saved.
+        self, digest: str, booking: Booking, make: Callable[[], bytes], ledger: Ledger, *, room: int
+    ) -> bytes:
+        """Return the answer: the saved one, or else a new one, once it is saved.
 
         Args:
             digest: hash of rows, settings and guarantee.
-            booking: of the answer; None where it costs nothing.
+            booking: of the answer.
             make: computes it.
+            ledger: in which it is booked.
             room: its size in bytes, at most.
 
         Raises:
             InputError: the ledger refuses, the file is damaged, or another run buys the same.
             OSError: there is no room.
         """
-        path, ledger = self.path(digest), self.ledger
+        path = self.path(digest)
         with claimed(path, force=True):
             state, name = self._head(digest)
-            if booking:
-                booking = booking.model_copy(update={"purchase": name})
-            if state == "complete":
-                if ledger and booking:  # which was lost, if it does not hold the purchase
-                    ledger.book(booking)
-                return self._open(digest)
+            booking = booking.model_copy(update={"purchase": name})
             # Room, if the ledger could book it: a full disk refuses before anything is spent.
             if not state:
-                if ledger and booking:
-                    ledger.require_next(booking)
+                ledger.require_next(booking)
                 self._write(digest, f"reserved {digest} {name}\n".encode() + bytes(room))
-            # The line in the ledger, which the next run finds if this one ends here.
-            if ledger and booking:
-                ledger.book(booking)
+            # The line in the ledger, which the next run finds if this one ends here. Of a whole
+            # answer it is there, unless it was lost.
+            ledger.book(booking)
+            if (saved := self.read(digest)) is not None:
+                return saved
             # The answer, and only then the word that says that it is there.
             content = make()
             with path.open("r+b") as file:
@@ -98,14 +93,14 @@ class AnswerStore:
                 file.seek(0)
                 file.write(b"complete")  # last: a file that says so holds all of it
                 _sync(file)
-            return self._open(digest)
+            return content
 
     def read(self, digest: str) -> bytes | None:
         """A whole answer; None where there is none. Raises InputError: the file is damaged."""
         if self._head(digest)[0] != "complete":
             return None
-        with self._open(digest) as file:
-            return file.read()
+        with open_file(self.path(digest)) as file:
+            return file.read()[_HEAD_BYTES:]
 
     def save(self, digest: str, content: bytes) -> None:
         """Puts an answer, durably, in the place of the one before: of a training, which grows."""
@@ -130,11 +125,6 @@ class AnswerStore:
         if of != digest:
             raise self.damaged(digest)
         return state, name
-
-    def _open(self, digest: str) -> BinaryIO:
-        file = open_file(self.path(digest))
-        file.seek(_HEAD_BYTES)
-        return file
 
     def _write(self, digest: str, content: bytes) -> None:
         with whole_file(self.path(digest), mode=OWNER_ONLY) as temporary:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.privacy.guarantee import Line
 
 FILE = "federation.json"
@@ -52,7 +52,7 @@ CODES: dict[ServerCode, str] = {
 """The meanings of the codes."""
 
 
-class SiteRecord(BaseModel):
+class SiteRecord(Checked):
     """The answers of a site in a job, over all rounds so far.
 
     Attributes:
@@ -65,8 +65,6 @@ class SiteRecord(BaseModel):
         version: of synthfair, as it says; None before its first answer.
     """
 
-    model_config = STRICT
-
     code: ServerCode = "late"
     rounds: int = Field(default=0, ge=0)
     seconds: float = Field(default=0.0, ge=0)
@@ -75,7 +73,7 @@ class SiteRecord(BaseModel):
     version: Line | None = None
 
 
-class FederationFile(BaseModel):
+class FederationFile(Checked):
     """The course of a job: federation.json.
 
     Attributes:
@@ -88,8 +86,6 @@ class FederationFile(BaseModel):
         error: what stopped it, if anything has.
         sites: how each has answered.
     """
-
-    model_config = STRICT
 
     format: Literal["synthfair-federation/1"] = "synthfair-federation/1"
     job: Line

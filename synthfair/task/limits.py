@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked
 from synthfair.files import read_as
 from synthfair.privacy.ledger import Ledger
-from synthfair.release.keys import read_signing_key
+from synthfair.release.keys import Hex32, read_signing_key
 from synthfair.task.federation_file import SiteCode
-from synthfair.task.messages import Hex32
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -54,7 +53,7 @@ class Claim(NamedTuple):
     width: int = 0
 
 
-class Limits(BaseModel):
+class Limits(Checked):
     """The limits of a site: the most that a job may have of it.
 
     Attributes:
@@ -82,8 +81,6 @@ class Limits(BaseModel):
             out how many rows that is.
         store_models: whether models that jobs send back are stored in the site's folder.
     """
-
-    model_config = STRICT
 
     kinds: tuple[Kind, ...] = ()
     most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
@@ -126,14 +123,26 @@ class Limits(BaseModel):
         return next((code for code, is_beyond in beyond.items() if is_beyond), None)
 
 
-class SiteSettings(BaseModel):
-    """Settings of a site. Relative paths start at the folder of the file.
+class PartySettings(Checked):
+    """Settings of a site, or of the server. Relative paths start at the folder of the file.
 
     Attributes:
         org: its organisation, as its certificate has it; only an engine's kit needs it.
+        schema_path: ``schema`` in the file; the public schema.
+    """
+
+    model_config = STRICT | {"populate_by_name": True}
+
+    org: str | None = None
+    schema_path: Path = Field(alias="schema")
+
+
+class SiteSettings(PartySettings):
+    """Settings of a site.
+
+    Attributes:
         server: host and port that it connects to; only an engine's kit needs it.
         data: the private table.
-        schema_path: ``schema`` in the file; the public schema, which the site has read.
         key: private key that signs releases and answers, of ``python -m synthfair keygen``.
         ledger: where releases are booked; next to the table if not given.
         aggregators: folder of the public keys of those whom the site trusts with shares, NAME.pub;
@@ -141,13 +150,9 @@ class SiteSettings(BaseModel):
         limits: see there.
     """
 
-    model_config = STRICT | {"populate_by_name": True}
-
     format: Literal["synthfair-site/1"] = "synthfair-site/1"
-    org: str | None = None
     server: str | None = None
     data: Path
-    schema_path: Path = Field(alias="schema")
     key: Path
     ledger: Path | None = None
     aggregators: Path | None = None
@@ -163,12 +168,10 @@ class SiteSettings(BaseModel):
         return self.ledger or Ledger.for_table(self.data).path
 
 
-class ServerSettings(BaseModel):
-    """Settings of the server. Relative paths start at the folder of the file.
+class ServerSettings(PartySettings):
+    """Settings of the server.
 
     Attributes:
-        org: its organisation, as its certificate has it; only an engine's kit needs it.
-        schema_path: ``schema`` in the file; the public schema.
         keys: folder of the sites' public keys, each named after its site: NAME.pub.
         tests: test tables; without any there is no metrics.json.
         trusted: table of the server's own for ``server --trusted``, in jobs of one upload.
@@ -177,11 +180,7 @@ class ServerSettings(BaseModel):
         revoked: public keys, in hexadecimal, that no longer count, whatever lies in ``keys``.
     """
 
-    model_config = STRICT | {"populate_by_name": True}
-
     format: Literal["synthfair-server/1"] = "synthfair-server/1"
-    org: str | None = None
-    schema_path: Path = Field(alias="schema")
     keys: Path
     tests: tuple[Path, ...] = ()
     trusted: Path | None = None

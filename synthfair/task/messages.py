@@ -14,13 +14,13 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.errors import InputError
 from synthfair.files import parse_as
 from synthfair.privacy.guarantee import Line
-from synthfair.release.keys import is_signed, sign_bytes
+from synthfair.release.keys import Hex32, is_signed, sign_bytes
 from synthfair.task.federation_file import ServerCode, SiteCode
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ MAX_TEXT, MAX_CARRIED = 250_000, 200_000_000
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.@_-]{0,62}$")]
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """The engine's name of a job, also in names of files: a UUID, or the simulator's simulate_job."""
-Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Version = Annotated[Line, Field(max_length=40)]
 """A version. ``Line = Field(max_length=40)`` would have the type's own bound of 1,000 alone."""
 
@@ -45,7 +44,7 @@ DEPENDS_ON_ROWS: frozenset[SiteCode] = frozenset({"table", "stopped", "failed"})
 """Codes that say how far the work on private rows came."""
 
 
-class Ask(BaseModel):
+class Ask(Checked):
     """A question to all sites.
 
     Attributes:
@@ -58,8 +57,6 @@ class Ask(BaseModel):
         schema_hash: of the schema that the server has.
         settings: of the method; the site reads them with its own rules.
     """
-
-    model_config = STRICT
 
     format: Literal["synthfair-ask/1"] = "synthfair-ask/1"
     task: TaskName
@@ -80,7 +77,7 @@ class Ask(BaseModel):
         return _has_epsilon(self.settings)
 
 
-class Answer(BaseModel):
+class Answer(Checked):
     """An answer, without what it carries.
 
     Attributes:
@@ -94,8 +91,6 @@ class Answer(BaseModel):
             on the rows.
         version: of synthfair at the site.
     """
-
-    model_config = STRICT
 
     format: Literal["synthfair-answer/1"] = "synthfair-answer/1"
     job: JobId

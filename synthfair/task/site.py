@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from synthfair import __version__
-from synthfair.data.schema import Schema, read_schema
+from synthfair.data.schema import read_schema
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, parse_as
 from synthfair.privacy.ledger import BudgetError, Ledger
@@ -71,42 +71,20 @@ class Work(NamedTuple):
     answer: Callable[[], bytes]
 
 
-@dataclass(frozen=True)
-class Request:
-    """A question, and what a site has to answer it with.
+class Request(NamedTuple):
+    """A question to a site.
 
     Attributes:
-        site: its name.
-        ask: the question.
+        site: that answers it.
+        ask: the question; its schema is the site's.
         carried: what came with it.
-        settings: of the site, or of an aggregator.
-        schema: the public schema; the question has the same.
-        folder: the site's own, for releases and the like.
         stopped: whether the job was stopped meanwhile.
-        log: takes text that must not leave the site.
     """
 
-    site: str
+    site: Site
     ask: Ask
     carried: bytes
-    settings: Any
-    schema: Schema
-    folder: Path
     stopped: Callable[[], bool]
-    log: Callable[[str], None]
-
-    @property
-    def ledger(self) -> Ledger:
-        """The site's book of all that has left, with what its limits allow of the next answer."""
-        limits = self.settings.limits
-        book = Ledger(self.settings.ledger_file, limits.least_epsilon_left)
-        return replace(book, again=book.spent().releases == limits.again)
-
-    def store(self, name: str, ending: str) -> AnswerStore:
-        """The answers of one kind that were bought, in a folder of the site's own."""
-        folder = self.folder / name
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return AnswerStore(folder, ending, ledger=self.ledger)
 
 
 Routine = Callable[[Request], Work]
@@ -122,6 +100,14 @@ class Site:
 
     Nothing but a code is ever said of why a question is refused: texts of errors may quote the
     table, and go to the site's own log alone.
+
+    Attributes:
+        name: of the site.
+        settings: its own, of a site or of an aggregator.
+        schema: the public schema; that of a question is the same.
+        folder: the site's own, for releases and the like.
+        log: takes text that must not leave the site.
+        trace: of its questions and answers.
     """
 
     def __init__(
@@ -144,11 +130,24 @@ class Site:
         Raises:
             InputError: the schema or the key is refused.
         """
-        self.name, self.settings, self._routines, self._log = name, settings, routines, log
+        self.name, self.settings, self._routines, self.log = name, settings, routines, log
         self.schema, self._key = read_schema(settings.schema_path), settings.signing_key()
         self.folder = workspace / "synthfair"
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.trace = Trace(self.folder / TRACE)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The site's book of all that has left, with what its limits allow of the next answer."""
+        limits = self.settings.limits
+        book = Ledger(self.settings.ledger_file, limits.least_epsilon_left)
+        return replace(book, again=book.spent().releases == limits.again)
+
+    def store(self, name: str, ending: str) -> AnswerStore:
+        """The answers of one kind that were bought, in a folder of the site's own."""
+        folder = self.folder / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return AnswerStore(folder, ending)
 
     def answer(
         self,
@@ -167,24 +166,26 @@ class Site:
             stopped: whether the job was stopped meanwhile.
         """
         start, content, ask = time.monotonic(), b"", None
+        event: dict[str, Any] = {"job": job, "submitter": submitter, "task": "unknown", "round": 0}
         code: SiteCode = "ok"
         try:
             ask = self._read(message, job)
-            content = self._content(ask, message.carried, stopped, submitter)
+            event |= {"task": ask.task, "round": ask.round}
+            content = self._content(ask, message.carried, stopped, event)
         except RefusedError as error:
             if error.__cause__:
-                self._log(f"job {job}: {error.code}: {error.__cause__}")
+                self.log(f"job {job}: {error.code}: {error.__cause__}")
             code = error.code
         except KeyboardInterrupt:
             code = "stopped"
         except Exception as error:  # whatever it says may quote the table
-            self._log(f"job {job}: {error!r}")
+            self.log(f"job {job}: {error!r}")
             code = "failed"
         if code != "ok":
             try:
-                self._write_down(code, ask or job, submitter)
+                self.trace.write(Event(**event, code=code))
             except Exception as error:  # nothing leaves but that it failed
-                self._log(f"job {job}: {error!r}")
+                self.log(f"job {job}: {error!r}")
                 code = "failed"
         private = ask is not None and ask.has_epsilon
         answer = Answer(
@@ -210,7 +211,7 @@ class Site:
         return ask
 
     def _content(
-        self, ask: Ask, carried: bytes, stopped: Callable[[], bool], submitter: str
+        self, ask: Ask, carried: bytes, stopped: Callable[[], bool], event: dict[str, Any]
     ) -> bytes:
         """The answer: within the limits, computed, and traced, under one lock over all jobs."""
         from filelock import FileLock, Timeout
@@ -227,49 +228,25 @@ class Site:
                 raise RefusedError("busy") from error
             if self.trace.has_answered(ask.job, ask.round):
                 raise RefusedError("answered")
-            own = self.settings, self.schema, self.folder
-            request = Request(self.name, ask, carried, *own, stopped, self._log)
-            work = self._routines[ask.task](request)
+            work = self._routines[ask.task](Request(self, ask, carried, stopped))
             if work.claim:
-                self._require_allowed(request, work)
+                self._require_allowed(ask, work)
             try:
                 content = work.answer()
             except BudgetError as error:
                 raise RefusedError("budget") from error
             except InputError as error:
                 raise RefusedError("table") from error
-            self._write_down("ok", ask, submitter, content, work.epsilon)
+            left = {"carried_bytes": len(content), "sha256": sha256(content) if content else None}
+            self.trace.write(Event(**event, **left, code="ok", epsilon=work.epsilon))
             return content
 
-    def _require_allowed(self, request: Request, work: Work) -> None:
+    def _require_allowed(self, ask: Ask, work: Work) -> None:
         """Refuses an answer beyond the site's limits, before any row is read."""
-        bare = None if work.epsilon is not None else self.trace.unprotected(request.ask.task)
+        bare = None if work.epsilon is not None else self.trace.unprotected(ask.task)
         claim = cast(Claim, work.claim)
-        code = request.settings.limits.refusal(claim, unprotected=bare)
+        code = self.settings.limits.refusal(claim, unprotected=bare)
         if code:
             raise RefusedError(code)
-        if claim.epsilon is not None and request.ledger.spent().limit is None:
+        if claim.epsilon is not None and self.ledger.spent().limit is None:
             raise RefusedError("budget")
-
-    def _write_down(
-        self,
-        code: SiteCode,
-        question: Ask | str,  # a question, or no more than the job that has sent none
-        submitter: str,
-        content: bytes = b"",
-        epsilon: float | None = None,
-    ) -> None:
-        job, task, number = question, "unknown", 0
-        if not isinstance(question, str):
-            job, task, number = question.job, question.task, question.round
-        event = Event(
-            job=str(job),
-            submitter=submitter,
-            task=task,
-            round=number,
-            code=code,
-            carried_bytes=len(content),
-            sha256=sha256(content) if content else None,
-            epsilon=epsilon,
-        )
-        self.trace.write(event)

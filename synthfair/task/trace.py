@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import Checked
 from synthfair.privacy.chain import Chain, Link
 from synthfair.privacy.guarantee import Line
-from synthfair.task.messages import Hex32, JobId, SiteCode
+from synthfair.release.keys import Hex32
+from synthfair.task.messages import JobId, SiteCode
 
 FILE = "trace.jsonl"
 """The trace's name, in the folder ``synthfair`` of a kit."""
@@ -19,7 +20,7 @@ MOST_BYTES = 500_000_000
 """The largest trace, about a million lines; with a longer one, a site answers nothing."""
 
 
-class Event(BaseModel):
+class Event(Checked):
     """A question, and how it was answered.
 
     Attributes:
@@ -36,8 +37,6 @@ class Event(BaseModel):
         epsilon: that the release claims, or the training, for all its rounds; None where what left
             claims none.
     """
-
-    model_config = STRICT
 
     job: JobId
     submitter: Line
