@@ -66,7 +66,7 @@ def mechanisms(schema, relation="add_or_remove"):
     said = [
         make_guarantee(private(relation=relation), schema, common_tree=c) for c in (False, True)
     ]
-    return {m.name: m for guarantee in said for m in guarantee.sums}
+    return {m.name: m for guarantee in said for m in guarantee.mechanisms if m.name != "tree"}
 
 
 @by_size
