@@ -191,7 +191,6 @@ def train(
         rows, table_schema = labelled_table(table, schema, sensitive)
         tests = read_tests(test, table_schema) if test else None
     start_jax()
-    from synthfair.config.server_settings import ServerConfig
     from synthfair.fairness.intervals import near_constant
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
     from synthfair.federated.methods import TrainConfig
@@ -246,7 +245,7 @@ def train(
             " rounds, larger cohorts, or a larger alpha"
         )
     warn(
-        *small_group_warnings(evaluation, table_schema, ServerConfig()),
+        *small_group_warnings(evaluation, table_schema),
         near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),
     )
     conclude(

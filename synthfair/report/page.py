@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isnan
 from os import PathLike
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import synthfair
 from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, size, verdict
+from synthfair.fairness.metrics import Rates
 from synthfair.files import read_as, require_free, write_text
 from synthfair.release.format import disclosures
 from synthfair.report.answer import COMPARED, IN_WORDS, answer, judged, tiles
@@ -23,7 +24,6 @@ from synthfair.report.figures import (
     can_draw,
     group_figure,
     group_metrics,
-    largest_groups,
 )
 from synthfair.report.gaps import gap_table
 from synthfair.report.overview import METRIC_OF, Overview, overviews
@@ -34,10 +34,10 @@ from synthfair.report.result_tables import (
     influence_table,
     overview_records,
 )
-from synthfair.report.results import FILES, GAPS, METRICS, Result, read_results, run_names
+from synthfair.report.results import FILES, Result, read_results, run_names
 from synthfair.report.shapes import ShapesFigure
 from synthfair.report.text_table import Table
-from synthfair.run_files import MAX_BYTES, GapsFile, MetricsFile
+from synthfair.run_files import GAPS, MAX_BYTES, METRICS, GapsFile, MetricsFile
 
 
 class View(NamedTuple):
@@ -176,15 +176,8 @@ def _view(result: Result, max_gap: float | None) -> View:
     tables = view.tables
 
     # What the rows of groups and clients meet with.
-    counts = [] if run.rows is None else [*run.rows.values()]
-    rates = {
-        group: group_metrics(of, [client[group] for client in counts])
-        for group, of in run.by_group.items()
-    }
-    largest = {group: rates[group] for group in largest_groups(run.by_group)}
-    view.figures["Rates by group"] = (f"{result.name}-groups", group_figure(largest))
-    rows = [(group, int(run.by_group[group].n), *rates[group].values()) for group in rates]
-    view.folds["Rates by group"] = Table(("group", "rows", *RATES.values()), rows)
+    view.figures["Rates by group"] = (f"{result.name}-groups", group_figure(run))
+    view.folds["Rates by group"] = _rates_table(run.by_group, run.rows)
     _add_attributes_and_clients(view, gap, max_gap)
     if result.model and not result.model.hidden:
         title, schema = "What each column adds to the score", result.model.schema_
@@ -207,6 +200,12 @@ def _view(result: Result, max_gap: float | None) -> View:
     return view
 
 
+def _rates_table(rates: Mapping[str, Rates], counts: Any = None) -> Table:
+    found = group_metrics(rates, counts)
+    rows = [(group, int(rates[group].n), *metrics) for group, metrics in found.items()]
+    return Table(("group", "rows", *RATES.values()), rows)
+
+
 def _measured(gaps: GapsFile) -> dict[str, Table]:
     return {"Gaps measured in private": gap_table(gaps, len(gaps.gaps))}
 
@@ -224,8 +223,7 @@ def _add_attributes_and_clients(view: View, gap: str, max_gap: float | None) -> 
         title, titles = "Metrics by attribute", [t for t in names.values() if t != "accuracy"]
         tables[title] = Table(("groups by", *titles), rows)
         groups = {name: of for part in run.groupings.values() for name, of in part.rates.items()}
-        rows = [(name, int(of.n), *group_metrics(of, []).values()) for name, of in groups.items()]
-        view.folds[title] = Table(("group", "rows", *RATES.values()), rows)
+        view.folds[title] = _rates_table(groups)
     parts = [("all clients", run), *run.per_client.items()]  # a client may be called so, too
     rows = [(client, *(getattr(part, name) for name in names)) for client, part in parts]
     tables["Metrics by client"] = Table(("test rows of", *names.values()), rows)
