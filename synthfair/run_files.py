@@ -437,23 +437,28 @@ def write_metrics(metrics: Evaluation, path: Path) -> None:
     write_json(path, metrics.model_dump(mode="json"))
 
 
+_Known = Annotated[
+    float, BeforeValidator(_nulls_as_nan), PlainSerializer(_nan_as_null, float | None)
+]
+
+
 class MeasuredGroup(BaseModel):
-    """The estimated share of a group's clients, and their mean value; null where unknown."""
+    """The estimated share of a group's clients, and their mean value; not-a-number if unknown."""
 
     model_config = STRICT
 
     name: _Line
     share: float
     error: float
-    mean: float | None
-    low: float | None
-    high: float | None
+    mean: _Known = Field(allow_inf_nan=True)
+    low: _Known = Field(allow_inf_nan=True)
+    high: _Known = Field(allow_inf_nan=True)
 
 
 class MeasuredGap(BaseModel):
     """A gap between two groups, second minus first, with its interval; of a rate where it is one.
 
-    The value is null where the sizes of the groups are not known well enough.
+    The value is not-a-number where the sizes of the groups are not known well enough.
     """
 
     model_config = STRICT
@@ -461,7 +466,7 @@ class MeasuredGap(BaseModel):
     rate: Literal["true_positive_rate", "false_positive_rate"] | None = None
     first: _Line
     second: _Line
-    value: float | None
+    value: _Known = Field(allow_inf_nan=True)
     low: float
     high: float
 
@@ -497,6 +502,16 @@ class GapsFile(BaseModel):
     model: _Line | None = None
     guarantee: Guarantee | None = None
     sites: list[_Line] = []
+
+
+def read_gaps(path: Path) -> GapsFile:
+    """Return a gaps.json. Raises InputError: unreadable, or not what measures gaps."""
+    return read_as(path, GapsFile, MAX_BYTES)
+
+
+def write_gaps(gaps: GapsFile, path: Path) -> None:
+    """Write a gaps.json, whole or not at all."""
+    write_json(path, gaps.model_dump(mode="json", exclude_unset=True))
 
 
 def write_frontier(lines: Sequence[FrontierLine], path: Path) -> None:

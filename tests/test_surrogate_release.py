@@ -20,6 +20,7 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
+from synthfair.evaluation import encode_tests
 from synthfair.fairness.intervals import size
 from synthfair.fairness.penalties import decision_gaps
 from synthfair.release import inspect_release, read_release
@@ -27,9 +28,9 @@ from synthfair.release.format import Header, write_release
 from synthfair.report.answer import run_sentence
 from synthfair.report.results import read_results
 from synthfair.server import measure_influence, serve
-from synthfair.server.frontier_files import frontier_lines
 from synthfair.server.influence import _without, refuse_influence
 from synthfair.server.pooling import make_pool, train_pool
+from synthfair.server.routine import frontier_lines
 from synthfair.surrogate import GlobalProblem, Price
 from synthfair.surrogate.objective import ridge_of
 
@@ -287,7 +288,7 @@ def test_tests_without_labels_have_gaps_and_no_accuracy_on_the_frontier(releases
     pooled = make_pool(releases, SCHEMA)
     model, _ = train_pool(pooled, SCHEMA)
     bare = {"t": make_table(300).drop(columns="paid")}
-    line, *_ = frontier_lines(pooled, model, bare)
+    line, *_ = frontier_lines(pooled, model, encode_tests(bare, SCHEMA))
     assert np.isnan(line.test_accuracy)
     assert 0 <= line.test_gap <= 1
 

@@ -13,7 +13,6 @@ from synthfair.cli import deploy
 from synthfair.data.encode import ClippedColumn
 from synthfair.data.schema import OWN_COLUMNS
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.files import write_json
 from synthfair.report.gaps import estimate_tables, gap_table
 from synthfair.report.release_tables import (
     clipping_table,
@@ -29,7 +28,14 @@ from synthfair.report.result_tables import (
     overview_tables,
 )
 from synthfair.report.text_table import LONG, Table, plain_text
-from synthfair.run_files import Evaluation, GapsFile, Influence, Influences, Metrics
+from synthfair.run_files import (
+    Evaluation,
+    GapsFile,
+    Influence,
+    Influences,
+    Metrics,
+    write_gaps,
+)
 from synthfair.task.federation_file import FederationFile, SiteRecord
 
 CLIENTS = [f"community hospital of the north {i}" for i in range(9)] + ["north_western_bank_branch"]
@@ -43,7 +49,6 @@ EVALUATION = Evaluation(
     by_group=dict.fromkeys(GROUPS, Rates(99, 0.4321, *(np.nan,) * 3)), version="0", packages={},
     constant_classifier={"accuracy": 0.876}, schema_hash="a" * 64, resamples=1,
 )  # fmt: skip
-SCHEMA = Fake(label="paid", sensitive="race", groups=[g.split("=")[1] for g in GROUPS])
 GAP = {"first": GROUPS[0], "second": GROUPS[1], "value": -0.0123, "low": -0.5, "high": 0.4}
 
 
@@ -128,9 +133,9 @@ def gaps_file(**parts):
 
 
 TABLES = {
-    "evaluate": lambda: evaluation_tables(EVALUATION, SCHEMA),
+    "evaluate": lambda: evaluation_tables(EVALUATION),
     "evaluate, no labels": lambda: evaluation_tables(
-        EVALUATION.model_copy(update={"constant_classifier": None}), SCHEMA
+        EVALUATION.model_copy(update={"constant_classifier": None})
     ),
     "server": lambda: influence_table(moved()),
     "page": lambda: influence_table(moved(), {CLIENTS[0]: "north"}),
@@ -210,7 +215,7 @@ def test_a_column_without_values_is_left_out():
 
 
 def test_the_same_table_is_printed_at_several_widths():
-    table = tables_of(evaluation_tables(EVALUATION, SCHEMA))[1]
+    table = tables_of(evaluation_tables(EVALUATION))[1]
     before = plain_text(table, 120)
     assert plain_text(table, 40) != before
     assert plain_text(table, 120) == before
@@ -220,8 +225,7 @@ def test_the_same_table_is_printed_at_several_widths():
 def test_a_jobs_tables_follow_the_terminal(width, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
     gap = GAP | {"rate": "true_positive_rate"}
-    document = gaps_file(sites=CLIENTS, gaps=[gap]).model_dump(mode="json", exclude_unset=True)
-    write_json(tmp_path / "gaps.json", document)
+    write_gaps(gaps_file(sites=CLIENTS, gaps=[gap]), tmp_path / "gaps.json")
     deploy.tell(Fake(federation=federation(), completed=True), tmp_path)
     text = capsys.readouterr().out
     assert "…" not in text

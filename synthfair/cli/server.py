@@ -154,7 +154,7 @@ def _tell(result: ServerResult, files: list[Path], following: str | None) -> Non
     output = files[0].parent
     page, curves = output / "report.html", output / "frontier.csv"
     if result.metrics:
-        say(evaluation_tables(result.metrics, result.model.schema_))
+        say(evaluation_tables(result.metrics))
     if result.point:
         say(pooled_summary(result.point))
     if result.influences.releases:
@@ -292,7 +292,7 @@ def evaluate(
     metric = METRIC_OF[config.notion]
     if output:
         write_metrics(decision_metrics(trained_model, evaluation), output)
-    say(evaluation_tables(evaluation, trained_model.schema_))
+    say(evaluation_tables(evaluation))
     warn(
         *small_group_warnings(evaluation, trained_model.schema_),
         unfair_clients(

@@ -233,7 +233,7 @@ def train(
     if training.resumed_at:
         say(f"Continued at round {training.resumed_at} of an interrupted run.")
     say(training_table(training, private=files.noise_seed is None))
-    say(evaluation_tables(evaluation, training.model.schema_))
+    say(evaluation_tables(evaluation))
     if training.model.converged is False:
         warn(
             "fedavg did not settle: more rounds, or another learning rate"

@@ -15,7 +15,6 @@ from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
     from synthfair.compare import Outcome
-    from synthfair.data.schema import Schema
     from synthfair.federated import Training
     from synthfair.postprocess import DecisionChoice, ScoreHistogram
     from synthfair.report.overview import Overview
@@ -38,7 +37,7 @@ NAMES = {
 """Names of metrics for people."""
 
 
-def evaluation_tables(evaluation: Evaluation, schema: Schema) -> Group:
+def evaluation_tables(evaluation: Evaluation) -> Group:
     """Metrics with intervals over all test rows, then their values for each client.
 
     Of rows without labels, what needs none, and the groups' selection rates.
@@ -47,10 +46,7 @@ def evaluation_tables(evaluation: Evaluation, schema: Schema) -> Group:
     metrics = {NAMES[name]: evaluation.overall[name] for name in names}
     caption = f"{evaluation.n_test} rows; 95 % intervals"
     if not evaluation.labelled:
-        caption += (
-            "; without labels: accuracy, equal opportunity and equalized odds need the column"
-            f" {schema.label!r}"
-        )
+        caption += "; without labels: accuracy, equal opportunity and equalized odds need them"
         for group, rates in evaluation.by_group.items():
             rate = rate_interval(rates.selection_rate * rates.n, rates.n)
             metrics[f"selection rate, {group}"] = rate

@@ -20,6 +20,7 @@ from synthfair.run_files import (
     GapsFile,
     MetricsFile,
     read_frontier,
+    read_gaps,
     read_metrics,
 )
 from synthfair.task.federation_file import FILE as FEDERATION
@@ -117,7 +118,7 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
             folder,
             name,
             read_metrics(folder / METRICS),
-            read_as(gaps, GapsFile, MAX_BYTES) if gaps.exists() else None,
+            read_gaps(gaps) if gaps.exists() else None,
             read_frontier(frontier) if frontier.exists() else (),
             read_as(sites, FederationFile, MAX_BYTES) if sites.exists() else None,
             read_model(model) if model.exists() else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ import pandas as pd
 from synthfair.config.client_settings import DistillConfig
 from synthfair.config.server_settings import ServerConfig
 from synthfair.config.target import Target
-from synthfair.data.encode import encode
+from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
@@ -27,11 +27,13 @@ from synthfair.evaluation import (
 from synthfair.fairness.intervals import (
     FEW_ROWS,
     MOST_NAMED,
+    metrics_with_intervals,
     missed_gap,
     near_constant,
+    size,
     unfair_clients,
 )
-from synthfair.fairness.metrics import METRIC_OF
+from synthfair.fairness.metrics import METRIC_OF, Scored
 from synthfair.fairness.penalties import Grouping
 from synthfair.files import require_free, whole_file
 from synthfair.release.format import Release
@@ -46,7 +48,6 @@ from synthfair.run_files import (
     write_frontier,
     write_metrics,
 )
-from synthfair.server.frontier_files import frontier_lines
 from synthfair.server.influence import Influences, influence_in, refuse_influence
 from synthfair.server.pooling import (
     MANY_MEDIANS,
@@ -58,6 +59,7 @@ from synthfair.server.pooling import (
     train_pool,
 )
 from synthfair.server.trust import MIN_TRUST
+from synthfair.surrogate.fair import frontier as fair_frontier
 from synthfair.surrogate.objective import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
 
@@ -159,7 +161,7 @@ def serve(
     if evaluation:
         warnings += (*missed, *small_group_warnings(evaluation, schema))
     least = config.min_group_rows
-    lines = frontier_lines(pooled, model, tables, min_group_rows=least) if frontier else ()
+    lines = frontier_lines(pooled, model, tables, least) if frontier else ()
 
     # All is computed before anything is written, and what no longer holds is removed.
     named = dict(zip(file_names(releases), read.values(), strict=True))
@@ -320,6 +322,33 @@ def _surrogate_warnings(
             f" than {max(FEW_ROWS, config.min_group_rows)} rows of a group that is compared"
         )
     return tuple(found)
+
+
+def frontier_lines(
+    pooled: Pool, model: TrainedModel, tables: Mapping[str, Encoded], min_group_rows: int = 0
+) -> tuple[FrontierLine, ...]:
+    """Return accuracy and gap over the weight of the penalty, on pooled rows and test rows.
+
+    Args:
+        pooled: surrogates.
+        model: any that was trained on it; only its inputs count.
+        tables: test tables, by name; perhaps none.
+        min_group_rows: groups with fewer test rows do not count for their gap.
+    """
+    lines, rows = [], None
+    if tables:
+        x, s, y = (np.concatenate(part) for part in zip(*tables.values(), strict=True))
+        rows = Scored(y, model.rows(x, s), s, pooled.n_groups)
+    settings = {"resamples": 1, "seed": 0, "min_group_rows": min_group_rows, "by": pooled.by}
+    for point in fair_frontier(cast(Any, pooled.problem())):
+        accuracy = gap = np.nan
+        if rows:
+            scored = rows._replace(score=rows.score @ point.theta)
+            found = metrics_with_intervals(scored, **settings)
+            accuracy, gap = found["accuracy"].value, size(found[METRIC_OF[pooled.notion]]).value
+        numbers = point.price.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
+        lines.append(FrontierLine(*numbers))
+    return tuple(lines)
 
 
 def _some(names: Sequence[str]) -> str:
