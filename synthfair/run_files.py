@@ -168,11 +168,8 @@ def _within(low: float, high: float, **others: tuple[float, float]) -> tuple[Any
                 raise ValueError(f"{name} must be from {least:g} to {most:g}, and is {value:g}")
         return numbers
 
-    return (
-        BeforeValidator(_nulls_as_nan),
-        AfterValidator(check),
-        PlainSerializer(_nan_as_null, dict),
-    )
+    as_null = PlainSerializer(_nan_as_null, dict)
+    return BeforeValidator(_nulls_as_nan), AfterValidator(check), as_null
 
 
 _COUNTS = (0, 2**53)
@@ -185,13 +182,7 @@ _Size = Annotated[GroupSize, *_within(*_COUNTS)]
 _Cost = Annotated[Communication, *_within(*_COUNTS)]
 _Influences = Annotated[
     Influences,
-    *_within(
-        -1e12,
-        1e12,
-        relative=(0, 1e300),
-        spd=(-1, 1),
-        weight=(0, 1e12),
-    ),
+    *_within(-1e12, 1e12, relative=(0, 1e300), spd=(-1, 1), weight=(0, 1e12)),
 ]
 
 
@@ -272,7 +263,7 @@ class GroupingMetrics(Metrics):
     rates: dict[_Line, _Rates] = Field(max_length=10_000)
 
 
-class Refinement(BaseModel):
+class Exchanges(BaseModel):
     """Exchanges of sums after surrogates, and what the model reached on all clients' rows."""
 
     model_config = STRICT
@@ -395,7 +386,7 @@ class MetricsFile(Evaluation):
     counts: dict[str, Any] | None = _absent()
     guarantee: Guarantee | None = _absent()
     secure_sums: SumOfShares | None = _absent()
-    refinement: Refinement | None = None
+    refinement: Exchanges | None = None
 
     @classmethod
     def of(cls, *parts: Evaluation, **others: Any) -> Self:

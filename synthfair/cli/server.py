@@ -186,7 +186,7 @@ def _refined(
     from synthfair.evaluation import evaluate, read_tests
     from synthfair.federated.refine_files import replay
     from synthfair.release.keys import read_keys
-    from synthfair.run_files import METRICS, MetricsFile, Refinement, write_metrics
+    from synthfair.run_files import METRICS, Exchanges, MetricsFile, write_metrics
     from synthfair.trained import write_model
 
     if result.point is None:
@@ -204,25 +204,20 @@ def _refined(
         # The model of surrogates gives way, and what belongs to it.
         model, metrics = now.model, result.metrics
         if metrics:
+            reached: Any = {"objective": now.objective, "gradient_norm": model.gradient_norm}
             metrics = MetricsFile.of(
                 metrics,
                 evaluate(model, read_tests(test, model.schema_), config, sources=test),
                 converged=model.converged,
                 rho=now.rho,
                 without_penalty=None,  # is of the surrogates' rows, not of the clients'
-                refinement=Refinement.model_validate(
-                    {
-                        "exchanges": now.exchanges,
-                        "objective": now.objective,
-                        "gradient_norm": model.gradient_norm,
-                    }
-                ),
+                refinement=Exchanges(exchanges=now.exchanges, **reached),
             )
             write_metrics(metrics, output / METRICS)
         write_model(model, output / "model.json")
         result = result._replace(model=model, metrics=metrics, point=None)
-        reached = f"objective {now.objective:.6f}, gradient {model.gradient_norm:.0e}"
-        say(f"Exchanges: {now.exchanges}; {reached}{', the optimum' * bool(model.converged)}.")
+        problem = f"objective {now.objective:.6f}, gradient {model.gradient_norm:.0e}"
+        say(f"Exchanges: {now.exchanges}; {problem}{', the optimum' * bool(model.converged)}.")
     if result.model.converged and now.exchanges:
         return result, None
     say(
