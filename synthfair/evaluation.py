@@ -9,7 +9,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,13 @@ from synthfair.fairness.intervals import (
 )
 from synthfair.fairness.metrics import Metric, Rates, Scored, group_rates
 from synthfair.postprocess.histogram import LabelCounts
+from synthfair.run_files import (
+    DecisionSettings,
+    Evaluation,
+    GroupingMetrics,
+    Metrics,
+    MetricsFile,
+)
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -38,62 +45,6 @@ if TYPE_CHECKING:
 
 PACKAGES = ("jax", "jaxlib", "numpy", "optax", "pandas")
 """Packages whose versions numbers may depend on."""
-
-
-class GroupingMetrics(NamedTuple):
-    """Metrics of the groups of one sensitive attribute, or of several together.
-
-    Attributes:
-        metrics: with intervals, over all test rows.
-        rates: of each group, by name.
-    """
-
-    metrics: dict[str, Metric]
-    rates: dict[str, Rates]
-
-
-class Evaluation(NamedTuple):
-    """A model's metrics, with intervals.
-
-    Attributes:
-        overall: over all test rows.
-        per_client: the same, for the rows of each table by itself.
-        group_names: of the groups; small combinations of several attributes are merged, see
-            :meth:`synthfair.data.schema.Schema.compared`.
-        by_group: rates of each group, over all test rows.
-        group_sizes: numbers of each group's test rows.
-        n_test: number of test rows.
-        constant_accuracy: of the more frequent label for everybody, over all test rows;
-            not-a-number where the tables have no labels.
-        rows: number of rows by label, of each table and group; empty without labels.
-        groupings: metrics by each attribute, and by all of them together, where there are several.
-        by: groupings then of which gaps are the largest.
-        client_gaps: by metric, gaps of the tables with rows enough, whose intervals hold together,
-            see :func:`synthfair.fairness.intervals.client_gaps`.
-    """
-
-    overall: dict[str, Metric]
-    per_client: dict[str, dict[str, Metric]]
-    group_names: tuple[str, ...]
-    by_group: list[Rates]
-    group_sizes: list[GroupSize]
-    n_test: int
-    constant_accuracy: float
-    rows: dict[str, list[LabelCounts]]
-    groupings: dict[str, GroupingMetrics]
-    client_gaps: Mapping[str, Mapping[str, Metric]] = {}
-    by: Sequence[tuple[int, ...]] = ()
-
-    def __repr__(self) -> str:
-        """The metrics over all rows with their intervals, in a line."""
-        found = [(name, m) for name, m in self.overall.items() if np.isfinite(m.value)]
-        said = (f"{name} {m.value:.3f} [{m.low:.3f}, {m.high:.3f}]" for name, m in found)
-        return f"Evaluation({self.n_test:,} rows: {', '.join(said)})"
-
-    @property
-    def labelled(self) -> bool:
-        """Whether the test rows have labels."""
-        return not np.isnan(self.constant_accuracy)
 
 
 def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]:
@@ -162,7 +113,7 @@ def evaluate(
     """
     if not isinstance(tables, Mapping):
         tables = {"table": tables}
-    tables = {name: in_pandas(table) for name, table in tables.items()}
+    tables = {str(name): in_pandas(table) for name, table in tables.items()}
     return evaluate_scores(_scores(model, tables, sources), config, schema=model.schema_)
 
 
@@ -246,12 +197,14 @@ def evaluate_scores(
 
     # Of several attributes, gaps are the largest of the groupings that are asked for.
     several, least = len(schema.attributes) > 1, config.min_group_rows
-    sizes = np.bincount(everything.s, minlength=everything.n_groups)
-    compared = partial(schema.compared, rows=sizes, least=max(FEW_ROWS, least))
-    asked, least = compared(config.groups_by), max(FEW_ROWS, least) if several else least
+    enough = max(FEW_ROWS, least)
+    rows_of = np.bincount(everything.s, minlength=everything.n_groups)
+    compared = partial(schema.compared, rows=rows_of, least=enough)
+    asked, least = compared(config.groups_by), enough if several else least
     by = [groups.grouping for groups in asked.values()] if several else []
     together = compared(None)[schema.sensitive_name]
     by_group = everything.grouped(together.grouping)
+    sizes = dict(zip(together.names, group_sizes(by_group), strict=True))
     positive = float(np.mean((1 + everything.y) / 2))  # of labels that are not known, not-a-number
     labelled = not np.isnan(positive)
 
@@ -264,96 +217,51 @@ def evaluate_scores(
             by=by,
         )
 
-    def of_grouping(groups: GroupNames) -> GroupingMetrics:
-        rates = group_rates(everything.grouped(groups.grouping))
-        return GroupingMetrics(
-            metrics_of(everything, [groups.grouping]), dict(zip(groups.names, rates, strict=True))
-        )
+    def rates_of(rows: Scored, groups: GroupNames) -> dict[str, Rates]:
+        return dict(zip(groups.names, group_rates(rows), strict=True))
 
-    def labels(rows: Scored) -> list[LabelCounts]:
+    def of_grouping(groups: GroupNames) -> GroupingMetrics:
+        rates = rates_of(everything.grouped(groups.grouping), groups)
+        return GroupingMetrics(**metrics_of(everything, [groups.grouping]), rates=rates)
+
+    def labels_of(rows: Scored) -> dict[str, LabelCounts]:
         sizes = group_sizes(rows.grouped(together.grouping))
-        return [LabelCounts(size.negative, size.positive) for size in sizes]
+        counts = [LabelCounts(size.negative, size.positive) for size in sizes]
+        return dict(zip(together.names, counts, strict=True))
 
     overall = metrics_of(everything)
     return Evaluation(
-        overall=overall,
+        **overall,
         per_client={
-            name: metrics_of(rows) if len(scored) > 1 else overall for name, rows in scored.items()
+            name: Metrics(**(metrics_of(rows) if len(scored) > 1 else overall))
+            for name, rows in scored.items()
         },
-        group_names=together.names,
-        by_group=group_rates(by_group),
-        group_sizes=group_sizes(by_group),
-        n_test=len(everything.y),
-        constant_accuracy=max(positive, 1 - positive),
-        rows={name: labels(rows) for name, rows in scored.items()} if labelled else {},
-        groupings={name: of_grouping(one) for name, one in compared([*schema.groupings]).items()}
-        if several
-        else {},
         client_gaps=client_gaps(scored, min_group_rows=config.min_group_rows, by=by),
-        by=by,
+        by_group=rates_of(by_group, together),
+        small_groups={
+            name: size
+            for name, size in sizes.items()
+            if min(size if labelled else size[:1]) < enough
+        },
+        n_test=len(everything.y),
+        schema_hash=schema.hash,
+        version=synthfair.__version__,
+        packages={"python": python_version(), **{name: version(name) for name in PACKAGES}},
+        resamples=config.resamples,
+        min_group_rows=config.min_group_rows,
+        seed=config.seed,
+        rows={name: labels_of(rows) for name, rows in scored.items()} if labelled else None,
+        constant_classifier={"accuracy": max(positive, 1 - positive)} if labelled else None,
+        groupings={
+            name: of_grouping(one) for name, one in compared([*schema.groupings]).items() if several
+        },
+        groups_by=(*asked,) if several else (),
     )
 
 
-def evaluation_document(
-    evaluation: Evaluation, schema: Schema, config: ServerConfig
-) -> dict[str, Any]:
-    """The metrics as they stand in metrics.json; not-a-number is null there.
-
-    Without labels, the counts of rows by label and the constant classifier are left out.
-    """
-
-    def of_groups(parts: Sequence[Any]) -> dict[str, Any]:
-        return as_numbers(dict(zip(evaluation.group_names, parts, strict=True)))
-
-    small = small_groups(evaluation, config.min_group_rows)
-    groupings = {
-        name: {**as_numbers(part.metrics), "rates": as_numbers(part.rates)}
-        for name, part in evaluation.groupings.items()
-    }
-    asked = config.groups_by or (schema.sensitive_name,)
-    by_label: dict[str, Any] = {}
-    if evaluation.labelled:
-        by_label = {
-            "rows": {name: of_groups(counts) for name, counts in evaluation.rows.items()},
-            "constant_classifier": {"accuracy": evaluation.constant_accuracy},
-        }
-    return {
-        **as_numbers(evaluation.overall),
-        "per_client": {name: as_numbers(part) for name, part in evaluation.per_client.items()},
-        "client_gaps": {name: as_numbers(gaps) for name, gaps in evaluation.client_gaps.items()},
-        "by_group": of_groups(evaluation.by_group),
-        "small_groups": {name: size._asdict() for name, size in small.items()},
-        **by_label,
-        **({"groupings": groupings, "groups_by": asked} if groupings else {}),
-        "n_test": evaluation.n_test,
-        "schema_hash": schema.hash,
-        "version": synthfair.__version__,
-        "packages": {"python": python_version(), **{name: version(name) for name in PACKAGES}},
-        "resamples": config.resamples,
-        "min_group_rows": config.min_group_rows,
-        "seed": config.seed,
-    }
-
-
-def small_groups(evaluation: Evaluation, min_group_rows: int = 0) -> dict[str, GroupSize]:
-    """The groups with too few test rows to measure, overall or of one label if known, by name.
-
-    Too few are fewer than :data:`~synthfair.fairness.intervals.FEW_ROWS`, or than
-    ``min_group_rows`` if that is more.
-    """
-    enough = max(FEW_ROWS, min_group_rows)
-    return {
-        name: size
-        for name, size in zip(evaluation.group_names, evaluation.group_sizes, strict=True)
-        if min(size if evaluation.labelled else size[:1]) < enough
-    }
-
-
-def small_group_warnings(
-    evaluation: Evaluation, schema: Schema, config: ServerConfig
-) -> tuple[str, ...]:
+def small_group_warnings(evaluation: Evaluation, schema: Schema) -> tuple[str, ...]:
     """Warns of groups with too few test rows to measure; empty if there are none."""
-    small = small_groups(evaluation, config.min_group_rows)
+    small, least = evaluation.small_groups, evaluation.min_group_rows
     if not small:
         return ()
     negative, positive = schema.decisions
@@ -364,12 +272,11 @@ def small_group_warnings(
 
     names = [f"{name} ({rows(size)})" for name, size in list(small.items())[:MOST_NAMED]]
     names += [f"{len(small) - MOST_NAMED} more"] if len(small) > MOST_NAMED else []
-    enough = max(FEW_ROWS, config.min_group_rows)
+    enough = max(FEW_ROWS, least)
     one = ", overall or of one label" if evaluation.labelled else ""
-    least = enough if evaluation.groupings else config.min_group_rows
     remedy = (
-        f"gaps leave out groups with fewer than {least} rows"
-        if config.min_group_rows or evaluation.groupings
+        f"gaps leave out groups with fewer than {enough if evaluation.groupings else least} rows"
+        if least or evaluation.groupings
         else f"see the intervals, or leave such groups out by min_group_rows = {FEW_ROWS}"
     )
     return (
@@ -378,28 +285,19 @@ def small_group_warnings(
     )
 
 
-def decision_document(model: TrainedModel) -> dict[str, Any]:
-    """The part of metrics.json about decisions by group, for ``report``; empty without them."""
-    if model.decision is None:
-        return {}
-    return {
-        "method": model.decision.method,
-        "config": {},
-        "decision": {"notion": model.decision.notion, "alpha": model.decision.alpha},
-        "asked": Target(by="tolerance", amounts=(model.decision.alpha,)).model_dump(mode="json"),
-        "converged": model.converged,
-        **({"counts": statement} if (statement := model.decision.statement) else {}),
-    }
-
-
-def as_numbers(parts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return named tuples of numbers, by name, as they stand in a JSON file."""
-    return {
-        name: {key: number(value) for key, value in part._asdict().items()}
-        for name, part in parts.items()
-    }
-
-
-def number(value: float) -> float | None:
-    """Returns the number, or None for not-a-number, which JSON does not have."""
-    return None if np.isnan(value) else value
+def decision_metrics(
+    model: TrainedModel, evaluation: Evaluation, **others: Any
+) -> Evaluation | MetricsFile:
+    """Return the metrics.json of a model with decisions by group; else the evaluation alone."""
+    if (decision := model.decision) is None:
+        return evaluation
+    return MetricsFile.of(
+        evaluation,
+        method=decision.method,
+        config={},
+        decision=DecisionSettings(notion=decision.notion, alpha=decision.alpha),
+        asked=Target(by="tolerance", amounts=(decision.alpha,)),
+        converged=model.converged,
+        counts=decision.statement,
+        **others,
+    )

@@ -1,30 +1,45 @@
-"""Files of a run for a report: metrics.json, gaps.json, frontier.csv; hostile until validated.
+"""The files of a run that a report reads: metrics.json, gaps.json and frontier.csv.
 
-The named tuples are those with which the rooms compute, so that each type is there once. Files hold
-null where they hold not-a-number: undefined.
+Whoever writes such a file makes its type, and whoever reads it validates that type: files are
+hostile until then. The named tuples are those with which the rooms compute, so that each type is
+there once. Files hold null where they hold not-a-number: undefined.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from synthfair.config.client_settings import ReleaseConfig, SurrogateConfig
 from synthfair.config.rules import STRICT, Notion, ParityNotion
 from synthfair.config.server_settings import ServerConfig
 from synthfair.config.target import Target
-from synthfair.errors import InputError, reason
+from synthfair.errors import InputError, reason, refusal
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.files import open_file
+from synthfair.files import open_file, read_as, write_json, write_text
 from synthfair.postprocess.histogram import LabelCounts
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.guarantee import Guarantee, SumOfShares
 from synthfair.privacy.statement import PrivacyStatement
+
+METRICS, GAPS, FRONTIER = "metrics.json", "gaps.json", "frontier.csv"
+"""Names of the files in a run's folder."""
 
 MAX_BYTES = 100_000_000
 """The largest file that is read; a metrics.json of a thousand clients is a hundredth of it."""
@@ -111,7 +126,7 @@ def _printable(text: str) -> str:
     return text
 
 
-_Line = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_printable)]
+_Line = Annotated[str, Field(min_length=1, max_length=10_000), AfterValidator(_printable)]
 _Count = Annotated[int, Field(ge=0, lt=2**53)]
 _Fraction = Annotated[float, Field(ge=0, le=1)]
 _Number = Annotated[float, Field(ge=-1e12, le=1e12)]
@@ -125,6 +140,13 @@ def _nulls_as_nan(content: Any) -> Any:
     return math.nan if content is None else content
 
 
+def _nan_as_null(numbers: Any) -> Any:
+    if isinstance(numbers, int | float):
+        return None if math.isnan(numbers) else numbers
+    entries = numbers if isinstance(numbers, dict) else numbers._asdict()
+    return {key: _nan_as_null(value) for key, value in entries.items()}
+
+
 def _numbers(numbers: Any) -> Iterator[tuple[str, float]]:
     """Yields the numbers of a named tuple and of those in it, by field; names must be printable."""
     for name, value in numbers._asdict().items():
@@ -136,7 +158,7 @@ def _numbers(numbers: Any) -> Iterator[tuple[str, float]]:
             yield name, value
 
 
-def _within(low: float, high: float, **others: tuple[float, float]) -> tuple[Any, Any]:
+def _within(low: float, high: float, **others: tuple[float, float]) -> tuple[Any, ...]:
     """A check that a named tuple's numbers, or some fields', lie in a range; or are undefined."""
 
     def check(numbers: Any) -> Any:
@@ -146,7 +168,8 @@ def _within(low: float, high: float, **others: tuple[float, float]) -> tuple[Any
                 raise ValueError(f"{name} must be from {least:g} to {most:g}, and is {value:g}")
         return numbers
 
-    return BeforeValidator(_nulls_as_nan), AfterValidator(check)
+    as_null = PlainSerializer(_nan_as_null, dict)
+    return BeforeValidator(_nulls_as_nan), AfterValidator(check), as_null
 
 
 _COUNTS = (0, 2**53)
@@ -159,20 +182,29 @@ _Size = Annotated[GroupSize, *_within(*_COUNTS)]
 _Cost = Annotated[Communication, *_within(*_COUNTS)]
 _Influences = Annotated[
     Influences,
-    *_within(
-        -1e12,
-        1e12,
-        relative=(0, 1e300),
-        spd=(-1, 1),
-        weight=(0, 1e12),
-    ),
+    *_within(-1e12, 1e12, relative=(0, 1e300), spd=(-1, 1), weight=(0, 1e12)),
 ]
 
 
-class Part(BaseModel):
-    """The metrics of some test rows."""
+class _Given(BaseModel):
+    """A part of a file that holds what was given, and no defaults."""
 
-    model_config = STRICT | {"allow_inf_nan": True}  # ranges exclude infinity
+    model_config = STRICT
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in dump(self).items() if name in self.model_fields_set}
+
+
+def _absent(empty: Any = None, **rules: Any) -> Any:
+    """A field that is left out where it is empty."""
+    return Field(empty, exclude_if=lambda value: not value, **rules)
+
+
+class Metrics(_Given):
+    """The metrics of a model on some test rows, each with its 95 % interval."""
+
+    model_config = {"allow_inf_nan": True}  # ranges exclude infinity
 
     accuracy: _Share
     spd: _Gap
@@ -181,13 +213,11 @@ class Part(BaseModel):
     covariance: _Covariance
 
 
-class SplitTable(BaseModel):
+class SplitTable(_Given):
     """The origin of the clients of ``compare``: a table, and how it was split.
 
     The sha256 is that of a file; a named table has none.
     """
-
-    model_config = STRICT
 
     name: _Line
     sensitive: _Line | tuple[_Line, ...]
@@ -204,22 +234,18 @@ _Setting = (
 )
 
 
-class RoundSettings(BaseModel):
+class RoundSettings(_Given):
     """The settings of a method in rounds, and how rows were assigned to users.
 
     Other keys are the method's own.
     """
 
-    model_config = STRICT | ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[_Line, _Setting] = Field(init=False)  # type: ignore[assignment]
 
     method: _Line = "fpfl"
     seed: _Count = 0
     notion: ParityNotion | None = None
-    clients: int | None = None
-    rows_per_user: float | None = None
-    each_row: bool | None = None
-    user_column: _Line | None = None
 
 
 class DecisionSettings(BaseModel):
@@ -231,13 +257,13 @@ class DecisionSettings(BaseModel):
     alpha: float = Field(ge=0, lt=1)
 
 
-class GroupingPart(Part):
+class GroupingMetrics(Metrics):
     """The metrics of the groups of one sensitive attribute, or of several together."""
 
-    rates: dict[_Line, _Rates] = Field(max_length=1000)
+    rates: dict[_Line, _Rates] = Field(max_length=10_000)
 
 
-class _Refinement(BaseModel):
+class Exchanges(BaseModel):
     """Exchanges of sums after surrogates, and what the model reached on all clients' rows."""
 
     model_config = STRICT
@@ -247,52 +273,126 @@ class _Refinement(BaseModel):
     gradient_norm: _Number
 
 
-class MetricsFile(Part):
-    """A metrics.json, as a server, ``compare`` or ``train`` writes it.
+class Evaluation(Metrics):
+    """A model's metrics on all test rows, with 95 % intervals, and what they rest on.
 
-    Or ``evaluate``, of a model with decisions by group.
+    Attributes:
+        per_client: the metrics of the rows of each table by itself.
+        client_gaps: by metric, gaps of the tables with rows enough, whose intervals hold together,
+            see :func:`synthfair.fairness.intervals.client_gaps`.
+        by_group: rates of each group, over all test rows; small combinations of several attributes
+            are merged, see :meth:`synthfair.data.schema.Schema.compared`.
+        small_groups: numbers of test rows of groups with too few to measure, overall or of one
+            label if known: fewer than :data:`~synthfair.fairness.intervals.FEW_ROWS`, or than
+            ``min_group_rows`` if that is more.
+        rows: number of rows by label, of each table and group; None without labels.
+        constant_classifier: accuracy of the more frequent label for everybody, over all test rows;
+            None without labels.
+        groupings: metrics by each attribute, and by all of them together, where there are several.
+        groups_by: groupings then of which gaps are the largest.
+        n_test: number of test rows.
+        schema_hash: of the model's schema.
+        version: of synthfair.
+        packages: versions of other packages on which numbers may depend.
+        resamples: behind the interval of the covariance.
+        min_group_rows: gaps leave out groups with fewer test rows.
+        seed: of the resamples.
+
+    Raises:
+        InputError: a value is out of range, such as the name of a table that cannot be printed.
     """
 
-    per_client: dict[_Line, Part] = Field(min_length=1, max_length=100_000)
+    per_client: dict[_Line, Metrics] = Field(min_length=1, max_length=100_000)
     client_gaps: dict[_Line, dict[_Line, _Gap]] = Field({}, max_length=10)
-    by_group: dict[_Line, _Rates] = Field(min_length=1, max_length=1000)
-    rows: dict[_Line, dict[_Line, _LabelCounts]] | None = Field(None, max_length=100_000)
-    groupings: dict[_Line, GroupingPart] = Field({}, max_length=100)
-    groups_by: tuple[_Line, ...] = Field((), max_length=20)
-    small_groups: dict[_Line, _Size] = Field({}, max_length=1000)
+    by_group: dict[_Line, _Rates] = Field(min_length=1, max_length=10_000)
+    small_groups: dict[_Line, _Size] = Field({}, max_length=10_000)
+    rows: dict[_Line, dict[_Line, _LabelCounts]] | None = _absent(max_length=100_000)
+    constant_classifier: dict[Literal["accuracy"], _Fraction] | None = _absent()
+    groupings: dict[_Line, GroupingMetrics] = _absent({}, max_length=100)
+    groups_by: tuple[_Line, ...] = _absent((), max_length=20)
     n_test: Annotated[_Count, Field(ge=1)]
-    n_synthetic: _Count | None = None
-    config: dict[_Line, ReleaseConfig] = Field(max_length=100_000)
-    train: RoundSettings | None = None
-    weights: RowWeights | None = None
-    decision: DecisionSettings | None = None
-    asked: Target
-    counts: dict[str, Any] | None = None
-    privacy: dict[_Line, PrivacyStatement] = Field({}, max_length=100_000)
-    guarantee: Guarantee | None = None
-    secure_sums: SumOfShares | None = None
-    cost: _Cost | None = None
-    method: _Line = "single_shot"
-    table: SplitTable | None = None
-    signed_by: dict[_Line, _Line] = Field({}, max_length=100_000)
-    influence: _Influences | None = None
-    max_influence: _Number | None = None
-    max_spd_influence: _Number | None = None
-    server: ServerConfig | None = None
-    refinement: _Refinement | None = None
-    without_penalty: Part | None = None
-    rho: Annotated[float, Field(ge=0, le=1e12)] | None = None
-    left_out: tuple[_Line, ...] = Field((), max_length=1000)
-    warnings: list[_Line] = Field([], max_length=1000)
-    constant_classifier: dict[Literal["accuracy"], _Fraction] | None = None
-    converged: bool | None
-    seconds: Annotated[float, Field(ge=0, le=1e12)] | None = None
     schema_hash: str = Field(pattern="^[0-9a-f]{64}$")
     version: _Line
     packages: dict[_Line, _Line] = Field(max_length=100)
     resamples: _Count
     min_group_rows: _Count = 0
     seed: _Count
+
+    if not TYPE_CHECKING:  # type checkers know the fields
+
+        def __init__(self, **values: Any) -> None:  # noqa: D107
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise refusal(METRICS, error) from error
+
+        # What is read from a file is validated without it, and its errors name the file.
+        __init__.__pydantic_base_init__ = True
+
+    def __repr__(self) -> str:
+        """The metrics over all rows with their intervals, in a line."""
+        found = [(name, m) for name, m in self.overall.items() if math.isfinite(m.value)]
+        said = (f"{name} {m.value:.3f} [{m.low:.3f}, {m.high:.3f}]" for name, m in found)
+        return f"Evaluation({self.n_test:,} rows: {', '.join(said)})"
+
+    @property
+    def overall(self) -> dict[str, Metric]:
+        """The metrics over all test rows, by name."""
+        return {name: getattr(self, name) for name in Metrics.model_fields}
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the test rows have labels."""
+        return self.constant_classifier is not None
+
+    @property
+    def constant_accuracy(self) -> float:
+        """Accuracy of one label for everybody; not-a-number where it is not known."""
+        return self.constant_classifier["accuracy"] if self.constant_classifier else math.nan
+
+    @property
+    def rates(self) -> dict[str, Rates]:
+        """The rates of the groups that are spoken of: of several groupings, those of the first."""
+        return self.groupings[self.groups_by[0]].rates if self.groups_by else self.by_group
+
+
+class MetricsFile(Evaluation):
+    """A metrics.json, as a server, ``compare`` or ``train`` writes it.
+
+    Or ``evaluate``, of a model with decisions by group.
+    """
+
+    method: _Line = "single_shot"
+    n_synthetic: _Count | None = None
+    config: dict[_Line, ReleaseConfig] = Field(max_length=100_000)
+    table: SplitTable | None = None
+    train: RoundSettings | None = _absent()
+    decision: DecisionSettings | None = None
+    privacy: dict[_Line, PrivacyStatement] = _absent({}, max_length=100_000)
+    signed_by: dict[_Line, _Line] = _absent({}, max_length=100_000)
+    influence: _Influences | None = None
+    max_influence: _Number | None = None
+    max_spd_influence: _Number | None = None
+    server: ServerConfig | None = None
+    asked: Target
+    rho: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    without_penalty: Metrics | None = None
+    left_out: tuple[_Line, ...] = Field((), max_length=10_000)
+    warnings: tuple[_Line, ...] = Field((), max_length=1000)
+    converged: bool | None
+    cost: _Cost | None = None
+    seconds: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    weights: RowWeights | None = _absent()
+    counts: dict[str, Any] | None = _absent()
+    guarantee: Guarantee | None = _absent()
+    secure_sums: SumOfShares | None = _absent()
+    refinement: Exchanges | None = None
+
+    @classmethod
+    def of(cls, *parts: Evaluation, **others: Any) -> Self:
+        """Return the file of an evaluation and what else is known; the last of a field counts."""
+        given = {name: getattr(part, name) for part in parts for name in part.model_fields_set}
+        return cls(**given | others)
 
     @model_validator(mode="after")
     def _fits_together(self) -> MetricsFile:
@@ -318,23 +418,38 @@ class MetricsFile(Part):
         return self
 
 
+def read_metrics(path: Path) -> MetricsFile:
+    """Return a run's metrics.json. Raises InputError: unreadable, or not what a run writes."""
+    return read_as(path, MetricsFile, MAX_BYTES)
+
+
+def write_metrics(metrics: Evaluation, path: Path) -> None:
+    """Write an evaluation, or a run's metrics.json, whole or not at all."""
+    write_json(path, metrics.model_dump(mode="json"))
+
+
+_Known = Annotated[
+    float, BeforeValidator(_nulls_as_nan), PlainSerializer(_nan_as_null, float | None)
+]
+
+
 class MeasuredGroup(BaseModel):
-    """The estimated share of a group's clients, and their mean value; null where unknown."""
+    """The estimated share of a group's clients, and their mean value; not-a-number if unknown."""
 
     model_config = STRICT
 
     name: _Line
     share: float
     error: float
-    mean: float | None
-    low: float | None
-    high: float | None
+    mean: _Known = Field(allow_inf_nan=True)
+    low: _Known = Field(allow_inf_nan=True)
+    high: _Known = Field(allow_inf_nan=True)
 
 
 class MeasuredGap(BaseModel):
     """A gap between two groups, second minus first, with its interval; of a rate where it is one.
 
-    The value is null where the sizes of the groups are not known well enough.
+    The value is not-a-number where the sizes of the groups are not known well enough.
     """
 
     model_config = STRICT
@@ -342,7 +457,7 @@ class MeasuredGap(BaseModel):
     rate: Literal["true_positive_rate", "false_positive_rate"] | None = None
     first: _Line
     second: _Line
-    value: float | None
+    value: _Known = Field(allow_inf_nan=True)
     low: float
     high: float
 
@@ -378,6 +493,24 @@ class GapsFile(BaseModel):
     model: _Line | None = None
     guarantee: Guarantee | None = None
     sites: list[_Line] = []
+
+
+def read_gaps(path: Path) -> GapsFile:
+    """Return a gaps.json. Raises InputError: unreadable, or not what measures gaps."""
+    return read_as(path, GapsFile, MAX_BYTES)
+
+
+def write_gaps(gaps: GapsFile, path: Path) -> None:
+    """Write a gaps.json, whole or not at all."""
+    write_json(path, gaps.model_dump(mode="json", exclude_unset=True))
+
+
+def write_frontier(lines: Sequence[FrontierLine], path: Path) -> None:
+    """Write a frontier.csv, whole or not at all."""
+    import pandas as pd
+
+    text = pd.DataFrame(lines).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    write_text(path, text)
 
 
 MOST_LINES = 10_000

@@ -7,10 +7,9 @@ import numpy as np
 from conftest import make_schema
 
 import synthfair as sf
-from synthfair.evaluation import evaluate_scores, evaluation_document
+from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.metrics import Scored
-from synthfair.files import write_json
-from synthfair.run_files import Communication
+from synthfair.run_files import Communication, MetricsFile, SplitTable, write_metrics
 
 CONFIG = sf.DistillConfig(n_synthetic=24, steps=60, learning_rate=0.02)
 
@@ -24,22 +23,20 @@ def write_run(folder, *, method="single_shot", rho_o=0.0, seed=0):
         )
         for i in range(2)
     }
-    config = CONFIG.model_copy(update={"rho_o": rho_o, "seed": seed}).model_dump(mode="json")
-    document = {
-        **evaluation_document(
-            evaluate_scores(scored, report, schema=make_schema()), make_schema(), report
-        ),
-        "seed": seed,
-        "method": method,
-        "table": {"name": "small", "sensitive": "town", "clients": 2},
-        "config": {"client_0": config, "client_1": config},
-        "asked": {"by": "weight", "amounts": [rho_o]},
-        "cost": Communication(2, 1, 5000)._asdict(),
-        "converged": True,
-        "seconds": 1.5 + seed,
-    }
+    config = CONFIG.model_copy(update={"rho_o": rho_o, "seed": seed})
+    metrics = MetricsFile.of(
+        evaluate_scores(scored, report, schema=make_schema()),
+        seed=seed,
+        method=method,
+        table=SplitTable(name="small", sensitive="town", clients=2),
+        config={"client_0": config, "client_1": config},
+        asked=config.asked,
+        cost=Communication(2, 1, 5000),
+        converged=True,
+        seconds=1.5 + seed,
+    )
     folder.mkdir()
-    write_json(folder / "metrics.json", document)
+    write_metrics(metrics, folder / "metrics.json")
     return folder
 
 

@@ -221,7 +221,7 @@ class TestRows:
         found = sf.evaluate(model, {"a": table, "b": table}, sf.ServerConfig(resamples=5))
         expected = np.where(y > 0, chance, 1 - chance).mean()
         assert found.overall["accuracy"].value == pytest.approx(expected)
-        assert found.per_client["b"]["accuracy"].value == pytest.approx(expected)
+        assert found.per_client["b"].accuracy.value == pytest.approx(expected)
         np.testing.assert_array_equal(pooled_scores(model, {"a": table}).selected, chance)
 
     def test_predict_draws_by_id_in_any_order_and_company(self):

@@ -5,12 +5,7 @@ from test_trained import some_model
 
 import synthfair as sf
 from synthfair.errors import InputError
-from synthfair.evaluation import (
-    evaluate_scores,
-    evaluation_document,
-    read_tests,
-    small_group_warnings,
-)
+from synthfair.evaluation import evaluate_scores, read_tests, small_group_warnings
 from synthfair.fairness.metrics import Scored
 from synthfair.scoring import predict
 
@@ -30,7 +25,7 @@ def test_overall_is_over_all_rows_of_all_tables():
     tables = {"a": make_table(seed=1), "b": make_table(seed=2, n=60)}
     found = sf.evaluate(some_model(), tables, sf.ServerConfig(resamples=5))
     weights = np.array([120, 60]) / 180
-    parts = [found.per_client[name]["accuracy"].value for name in ("a", "b")]
+    parts = [found.per_client[name].accuracy.value for name in ("a", "b")]
     assert found.n_test == 180
     assert found.overall["accuracy"].value == pytest.approx(weights @ parts)
 
@@ -40,15 +35,14 @@ def test_labels_are_counted_by_group():
     y, s = rng.choice([-1.0, 1.0], 400), rng.integers(3, size=400)
     scored = {"all": Scored(y, rng.normal(size=400), s, 3)}
     found = evaluate_scores(scored, sf.ServerConfig(resamples=1), schema=make_schema(3))
-    for group, counts in enumerate(found.rows["all"]):
+    for group, counts in enumerate(found.rows["all"].values()):
         mine = y[s == group]
         assert counts == (np.sum(mine < 0), np.sum(mine > 0))
 
 
 def test_undefined_metrics_are_null():
     found = sf.evaluate(some_model(), {"a": make_table().assign(town="a")})
-    document = evaluation_document(found, some_model().schema_, sf.ServerConfig())
-    assert document["spd"] == {"value": None, "low": None, "high": None}
+    assert found.model_dump(mode="json")["spd"] == {"value": None, "low": None, "high": None}
 
 
 NEED_LABELS = ("accuracy", "equal_opportunity_difference", "equalized_odds_difference")
@@ -60,29 +54,24 @@ def test_without_labels_rates_and_what_compares_them_are_the_same():
     config = sf.ServerConfig(resamples=5)
     known, found = (sf.evaluate(some_model(), some, config) for some in (tables, bare))
     assert (known.labelled, found.labelled) == (True, False)
-    for metrics, same in (
-        (found.overall, known.overall),
-        (found.per_client["b"], known.per_client["b"]),
-    ):
-        assert {name: metrics[name] for name in ("spd", "covariance")} == {
-            name: same[name] for name in ("spd", "covariance")
-        }
-        assert np.isnan([metrics[name] for name in NEED_LABELS]).all()
-    rates = [(r.n, r.selection_rate) for r in found.by_group]
-    assert rates == [(r.n, r.selection_rate) for r in known.by_group]
-    assert np.isnan([r[2:] for r in found.by_group]).all()
-    assert found.group_sizes == [(n, 0, 0) for n, _ in rates]
+    for metrics, same in ((found, known), (found.per_client["b"], known.per_client["b"])):
+        assert (metrics.spd, metrics.covariance) == (same.spd, same.covariance)
+        assert np.isnan([getattr(metrics, name) for name in NEED_LABELS]).all()
+    rates = [(r.n, r.selection_rate) for r in found.by_group.values()]
+    assert rates == [(r.n, r.selection_rate) for r in known.by_group.values()]
+    assert np.isnan([r[2:] for r in found.by_group.values()]).all()
 
 
 def test_without_labels_nothing_in_json_speaks_of_them():
-    found = sf.evaluate(some_model(), {"a": make_table().drop(columns="paid")})
-    schema, config = some_model().schema_, sf.ServerConfig(min_group_rows=100)
-    document = evaluation_document(found, schema, config)
+    tables, schema = {"a": make_table().drop(columns="paid")}, some_model().schema_
+    found = sf.evaluate(some_model(), tables, sf.ServerConfig(min_group_rows=100))
+    document = found.model_dump(mode="json")
     assert all(document[name]["value"] is None for name in NEED_LABELS)
     assert not {"rows", "constant_classifier"} & set(document)
-    (warning,) = small_group_warnings(found, schema, config)
+    (warning,) = small_group_warnings(found, schema)
     assert "label" not in warning
-    assert not small_group_warnings(found, schema, sf.ServerConfig())  # of labels, 0 rows are few
+    found = sf.evaluate(some_model(), tables)
+    assert not small_group_warnings(found, schema)  # of labels, 0 rows are few
 
 
 def test_labels_in_some_tables_alone_are_refused():

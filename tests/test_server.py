@@ -83,7 +83,7 @@ def test_metrics_json_has_what_its_contract_says(folder):
 
 
 def test_metrics_are_those_of_the_written_model(folder):
-    evaluation = served(folder).evaluation
+    evaluation = served(folder).metrics
     model = sf.read_model(folder / "server" / "model.json")
     tables = [make_table(seed=10 + i) for i in range(2)]
     right = np.concatenate(

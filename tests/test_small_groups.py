@@ -8,7 +8,7 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.evaluation import evaluation_document, small_group_warnings, small_groups
+from synthfair.evaluation import small_group_warnings
 from synthfair.trained import input_names, write_model
 
 SCHEMA = make_schema(3)
@@ -28,19 +28,20 @@ def table():
 
 def test_a_small_group_is_named_with_its_numbers():
     evaluation = sf.evaluate(MODEL, {"all": table()})
-    assert list(small_groups(evaluation)) == ["town=c"]
-    said = small_group_warnings(evaluation, SCHEMA, sf.ServerConfig())[0]
+    assert list(evaluation.small_groups) == ["town=c"]
+    said = small_group_warnings(evaluation, SCHEMA)[0]
     c = table()[lambda rows: rows["town"] == "c"]["paid"].value_counts()
     assert f"town=c (7 rows: {c['yes']} with label yes, {c['no']} with no)" in said
     assert "min_group_rows = 30" in said
-    written = evaluation_document(evaluation, SCHEMA, sf.ServerConfig())["small_groups"]
+    written = evaluation.model_dump(mode="json")["small_groups"]
     assert written == {"town=c": {"n": 7, "positive": c["yes"], "negative": c["no"]}}
 
 
 def test_large_groups_are_not_named_unless_more_is_asked_for():
-    evaluation = sf.evaluate(MODEL, {"all": make_table(600, n_groups=3)})
-    assert small_group_warnings(evaluation, SCHEMA, sf.ServerConfig()) == ()
-    assert len(small_groups(evaluation, 500)) == 3
+    tables = {"all": make_table(600, n_groups=3)}
+    assert small_group_warnings(sf.evaluate(MODEL, tables), SCHEMA) == ()
+    config = sf.ServerConfig(min_group_rows=500)
+    assert len(sf.evaluate(MODEL, tables, config).small_groups) == 3
 
 
 def test_evaluate_leaves_them_out_and_says_so(tmp_path, capsys):

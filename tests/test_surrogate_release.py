@@ -20,6 +20,7 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
+from synthfair.evaluation import encode_tests
 from synthfair.fairness.intervals import size
 from synthfair.fairness.penalties import decision_gaps
 from synthfair.release import inspect_release, read_release
@@ -27,9 +28,9 @@ from synthfair.release.format import Header, write_release
 from synthfair.report.answer import run_sentence
 from synthfair.report.results import read_results
 from synthfair.server import measure_influence, serve
-from synthfair.server.frontier_files import frontier_lines
 from synthfair.server.influence import _without, refuse_influence
 from synthfair.server.pooling import make_pool, train_pool
+from synthfair.server.routine import frontier_lines
 from synthfair.surrogate import GlobalProblem, Price
 from synthfair.surrogate.objective import ridge_of
 
@@ -237,7 +238,7 @@ def test_the_server_trains_one_fair_model(folder):
     served = run_server(folder, rho=10.0)
     assert served.model.converged
     plain = run_server(folder, rho=0.0)
-    fair, unfair = (abs(one.evaluation.overall["spd"].value) for one in (served, plain))
+    fair, unfair = (abs(one.metrics.overall["spd"].value) for one in (served, plain))
     assert fair < unfair - 0.05
 
 
@@ -276,7 +277,7 @@ def test_the_frontier_is_written_with_and_without_test_rows(folder):
     gaps = [line.gap for line in served.frontier]
     assert min(gaps) < gaps[0] / 2
     without = run_server(folder, tests=(), frontier=True)
-    assert without.evaluation is None
+    assert without.metrics is None
     assert np.isnan(without.frontier[0].test_gap)
     run_server(folder, tests=())  # an old run leaves nothing in the folder of a new one
     names = {path.name for path in (folder / "server").iterdir()}
@@ -287,7 +288,7 @@ def test_tests_without_labels_have_gaps_and_no_accuracy_on_the_frontier(releases
     pooled = make_pool(releases, SCHEMA)
     model, _ = train_pool(pooled, SCHEMA)
     bare = {"t": make_table(300).drop(columns="paid")}
-    line, *_ = frontier_lines(pooled, model, bare)
+    line, *_ = frontier_lines(pooled, model, encode_tests(bare, SCHEMA))
     assert np.isnan(line.test_accuracy)
     assert 0 <= line.test_gap <= 1
 
@@ -531,7 +532,7 @@ def test_a_pool_of_fair_releases_that_misses_the_gap_and_learns_nothing_says_so(
         next(said for said in served.warnings if words in said)
         for words in ("was asked for", "constant classifier")
     )
-    gap = size(served.evaluation.overall["equal_opportunity_difference"])
+    gap = size(served.metrics.overall["equal_opportunity_difference"])
     assert f"is {gap.value:.3f} (95 % interval {gap.low:.3f} to {gap.high:.3f})" in missed
     assert "and at most 0.001 was asked for" in missed
     assert "release = surrogate" in missed
@@ -569,7 +570,7 @@ def test_clients_of_one_label_are_let_pass_as_nobody_else_has_theirs(folder):
         write_release(made.release, folder / f"{name}.parquet")
     served = run_server(folder, max_influence=1.0, max_spd_influence=0.5)
     assert all(moved.alone for moved in served.influences.releases.values())
-    assert served.evaluation.overall["accuracy"].value > served.evaluation.constant_accuracy
+    assert served.metrics.overall["accuracy"].value > served.metrics.constant_accuracy
 
 
 def test_a_client_that_turns_its_groups_round_is_seen_without_test_rows(folder, tables):
@@ -607,7 +608,7 @@ def test_a_group_with_one_label_is_estimated_and_named(folder, tables):
 
 def test_a_wanted_gap_that_test_rows_miss_is_said(folder):
     served = run_server(folder, max_gap=0.001)
-    value, low, high = size(served.evaluation.overall["spd"])
+    value, low, high = size(served.metrics.overall["spd"])
     assert value > 0.001
     interval = f"{value:.3f} (95 % interval {low:.3f} to {high:.3f})"
     said = f"the gap on the test rows is {interval}, and at most 0.001 was asked for"

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from types import SimpleNamespace as Any
+from types import SimpleNamespace as Fake
 
 import numpy as np
 import pytest
@@ -12,9 +12,7 @@ import synthfair
 from synthfair.cli import deploy
 from synthfair.data.encode import ClippedColumn
 from synthfair.data.schema import OWN_COLUMNS
-from synthfair.evaluation import Evaluation
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.files import write_json
 from synthfair.report.gaps import estimate_tables, gap_table
 from synthfair.report.release_tables import (
     clipping_table,
@@ -22,7 +20,6 @@ from synthfair.report.release_tables import (
     ledger_table,
 )
 from synthfair.report.result_tables import (
-    NAMES,
     decision_tables,
     evaluation_tables,
     federation_table,
@@ -31,29 +28,39 @@ from synthfair.report.result_tables import (
     overview_tables,
 )
 from synthfair.report.text_table import LONG, Table, plain_text
-from synthfair.run_files import GapsFile, Influence, Influences
+from synthfair.run_files import (
+    Evaluation,
+    GapsFile,
+    Influence,
+    Influences,
+    Metrics,
+    write_gaps,
+)
 from synthfair.task.federation_file import FederationFile, SiteRecord
 
 CLIENTS = [f"community hospital of the north {i}" for i in range(9)] + ["north_western_bank_branch"]
 GROUPS = [f"race=Asian-Pacific islander {i}" for i in range(7)]
 METRIC = Metric(-0.0123, -0.1234, 0.0456)
-PART = dict.fromkeys(NAMES, METRIC)  # all titles that there are
-EVALUATION = Evaluation(
-    PART, dict.fromkeys(CLIENTS, PART), tuple(GROUPS), [], [], 1_234_567, 0.876, {}, {}
+PART = dict.fromkeys(Metrics.model_fields, METRIC) | dict.fromkeys(
+    ("accuracy", "equalized_odds_difference"), Metric(0.0123, 0.0012, 0.0456)
 )
-SCHEMA = Any(label="paid", sensitive="race", groups=[g.split("=")[1] for g in GROUPS])
+EVALUATION = Evaluation(
+    **PART, per_client=dict.fromkeys(CLIENTS, Metrics(**PART)), n_test=1_234_567, seed=0,
+    by_group=dict.fromkeys(GROUPS, Rates(99, 0.4321, *(np.nan,) * 3)), version="0", packages={},
+    constant_classifier={"accuracy": 0.876}, schema_hash="a" * 64, resamples=1,
+)  # fmt: skip
 GAP = {"first": GROUPS[0], "second": GROUPS[1], "value": -0.0123, "low": -0.5, "high": 0.4}
 
 
 def booked():
-    found = Any(epsilon=1.25, delta=1e-6, relation="add_or_remove")
+    found = Fake(epsilon=1.25, delta=1e-6, relation="add_or_remove")
     whats = [
-        Any(kind="release", output=name, guarantee=found, composition=None)
+        Fake(kind="release", output=name, guarantee=found, composition=None)
         for name in ("the_release_of_the_northern_lender.parquet", "second.parquet")
     ]
-    entries = [Any(what=what, time="2026-01-31T12:34:56+00:00") for what in whats]
-    spent = Any(composition=1, limit=Any(epsilon=2.5, delta=1e-6), epsilon=lambda _: 1.25)
-    return Any(path="rows.csv.ledger", entries=lambda: entries, spent=lambda: spent)
+    entries = [Fake(what=what, time="2026-01-31T12:34:56+00:00") for what in whats]
+    spent = Fake(composition=1, limit=Fake(epsilon=2.5, delta=1e-6), epsilon=lambda _: 1.25)
+    return Fake(path="rows.csv.ledger", entries=lambda: entries, spent=lambda: spent)
 
 
 def moved():
@@ -63,26 +70,26 @@ def moved():
 
 def overview():
     effort = {"rounds": 12_345, "bytes sent": 1_234_567_890, "seconds": 1234.5, "epsilon": None}
-    summary = Any(
+    summary = Fake(
         method="two-phase; clip = several", setting="gap at most 0.0125", converged=False,
         accuracy=METRIC, accuracy_spread=0.0123, gap=METRIC, gap_spread=0.0456, runs=[1, 2],
         effort=effort,
     )  # fmt: skip
-    return Any(gap="equal_opportunity_difference", summaries=[summary] * 3)
+    return Fake(gap="equal_opportunity_difference", summaries=[summary] * 3)
 
 
 def decided():
-    decision = Any(
+    decision = Fake(
         notion="equalized_odds", alpha=0.0125, n_bins=20,
         steps=[((3, 0.1234), (7, 0.5678), (12, 1.0))] * 7,
     )  # fmt: skip
-    share = Any(value=0.8765, error=0.0123)
-    return Any(decision=decision, accuracy=share, gap=share, constant_accuracy=share)
+    share = Fake(value=0.8765, error=0.0123)
+    return Fake(decision=decision, accuracy=share, gap=share, constant_accuracy=share)
 
 
 def outcomes():
     return [
-        Any(method=name, rho_o=rho, converged=False, evaluation=EVALUATION)
+        Fake(method=name, rho_o=rho, converged=False, evaluation=EVALUATION)
         for rho in (0, 12.5)
         for name in ("each lender alone", "surrogates")
     ]
@@ -97,18 +104,18 @@ def federation():
 
 
 def inspected():
-    header = Any(
+    header = Fake(
         format="synthfair/1", version="0.1", kind="surrogate", schema_hash="a" * 64, model="linear",
         penalty="covariance", config=synthfair.SurrogateConfig(k_min=25),
-        privacy=Any(guarantee=None, discloses=["exact counts"]),
-        own_columns=OWN_COLUMNS, table_schema=Any(label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
+        privacy=Fake(guarantee=None, discloses=["exact counts"]),
+        own_columns=OWN_COLUMNS, table_schema=Fake(label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
     )  # fmt: skip
-    release = Any(
+    release = Fake(
         header=header, x=np.ones((4, 2)), s=np.arange(4) % 2, y=np.ones(4), weight=np.ones(4) * 1e4,
         names=["income of a year", "age"],
     )  # fmt: skip
-    signature = Any(public_key="c" * 64, sha256="b" * 64)
-    return Any(
+    signature = Fake(public_key="c" * 64, sha256="b" * 64)
+    return Fake(
         path=Path("folder/release.parquet"), size=12_345, sha256="d" * 64, release=release,
         fits=False, client=None, problems=["rows: 4"], signature=signature,
     )  # fmt: skip
@@ -126,12 +133,9 @@ def gaps_file(**parts):
 
 
 TABLES = {
-    "evaluate": lambda: evaluation_tables(EVALUATION, SCHEMA),
+    "evaluate": lambda: evaluation_tables(EVALUATION),
     "evaluate, no labels": lambda: evaluation_tables(
-        EVALUATION._replace(
-            constant_accuracy=np.nan, by_group=[Rates(99, 0.4321, *(np.nan,) * 3)] * 7
-        ),
-        SCHEMA,
+        EVALUATION.model_copy(update={"constant_classifier": None})
     ),
     "server": lambda: influence_table(moved()),
     "page": lambda: influence_table(moved(), {CLIENTS[0]: "north"}),
@@ -139,11 +143,13 @@ TABLES = {
     "compare": lambda: overview_tables(overview()),
     "deploy": lambda: federation_table(federation()),
     "client, clipped": lambda: clipping_table(
-        Any(clipped=lambda above: [(c, ClippedColumn(-1e5, 1.25e7, 0.123, 0.456)) for c in CLIENTS])
+        Fake(
+            clipped=lambda above: [(c, ClippedColumn(-1e5, 1.25e7, 0.123, 0.456)) for c in CLIENTS]
+        )
     ),
     "ledger": lambda: ledger_table(booked()),
     "inspect": lambda: inspection_table(inspected()),
-    "thresholds": lambda: decision_tables(decided(), Any(groups=GROUPS)),
+    "thresholds": lambda: decision_tables(decided(), Fake(groups=GROUPS)),
     "secure, statement": lambda: Table.of_facts(
         {"epsilon": 1.25, "holds_against": ["everybody but the aggregators"] * 2}
     ),
@@ -209,7 +215,7 @@ def test_a_column_without_values_is_left_out():
 
 
 def test_the_same_table_is_printed_at_several_widths():
-    table = tables_of(evaluation_tables(EVALUATION, SCHEMA))[1]
+    table = tables_of(evaluation_tables(EVALUATION))[1]
     before = plain_text(table, 120)
     assert plain_text(table, 40) != before
     assert plain_text(table, 120) == before
@@ -219,9 +225,8 @@ def test_the_same_table_is_printed_at_several_widths():
 def test_a_jobs_tables_follow_the_terminal(width, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
     gap = GAP | {"rate": "true_positive_rate"}
-    document = gaps_file(sites=CLIENTS, gaps=[gap]).model_dump(mode="json", exclude_unset=True)
-    write_json(tmp_path / "gaps.json", document)
-    deploy.tell(Any(federation=federation(), completed=True), tmp_path)
+    write_gaps(gaps_file(sites=CLIENTS, gaps=[gap]), tmp_path / "gaps.json")
+    deploy.tell(Fake(federation=federation(), completed=True), tmp_path)
     text = capsys.readouterr().out
     assert "…" not in text
     assert "-0.0123 [-0.5000, 0.4000]" in text

@@ -207,14 +207,10 @@ def in_words(status: str, federation: FederationFile | None) -> str:
 
 def tell(run: JobResult, output: Path) -> None:
     """Show how a job went, and what its model reaches."""
-    from math import isnan
-
     from synthfair.cli.show import say, warn
-    from synthfair.files import read_as
     from synthfair.report.gaps import gap_table
-    from synthfair.report.result_tables import NAMES, federation_table
-    from synthfair.report.text_table import Table
-    from synthfair.run_files import MAX_BYTES, GapsFile, MetricsFile
+    from synthfair.report.result_tables import evaluation_tables, federation_table
+    from synthfair.run_files import GAPS, METRICS, read_gaps, read_metrics
 
     if run.federation:
         say(federation_table(run.federation))
@@ -222,13 +218,8 @@ def tell(run: JobResult, output: Path) -> None:
         reason = (run.federation and run.federation.error) or "see the server's log"
         warn(f"job {run.job}: {run.status}: {reason}")
         return
-    metrics = output / "metrics.json"
-    if metrics.exists():
-        document = read_as(metrics, MetricsFile, MAX_BYTES)
-        shown = [(NAMES[name], getattr(document, name)) for name in list(NAMES)[:3]]
-        rows = [(name, metric) for name, metric in shown if not isnan(metric.value)]
-        say(Table(("all test rows", "value"), rows, caption="95 % intervals"))
-    gaps = output / "gaps.json"
-    if gaps.exists():
-        say(gap_table(read_as(gaps, GapsFile, MAX_BYTES)))
+    if (metrics := output / METRICS).exists():
+        say(evaluation_tables(read_metrics(metrics)))
+    if (gaps := output / GAPS).exists():
+        say(gap_table(read_gaps(gaps)))
     say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")

@@ -257,12 +257,13 @@ def aggregate(
         no_ids: Do not look for repeated reports; the column report may be missing.
     """
     from synthfair.cli.show import say, warn
-    from synthfair.files import require_free, write_json
+    from synthfair.files import require_free
     from synthfair.measure.aggregate import SeenIds, aggregate_reports
     from synthfair.measure.collection import read_collection
     from synthfair.measure.diagnostics import diagnose_reports
     from synthfair.measure.estimate import estimate_gaps, require_confidence, require_shares
     from synthfair.report.gaps import estimate_document, estimate_tables, rejected_warnings
+    from synthfair.run_files import write_gaps
 
     sources = [sys.stdin.buffer if name == "-" else Path(name) for name in reports]
     if output:
@@ -281,5 +282,5 @@ def aggregate(
         warn(f"{line}. The reports contradict the public file: the intervals are not valid")
     document = estimate_document(estimate, sums, public, contradictions)
     if output:
-        write_json(output, document.model_dump(mode="json", exclude_unset=True))
+        write_gaps(document, output)
     say(estimate_tables(document))

@@ -153,8 +153,8 @@ def _tell(result: ServerResult, files: list[Path], following: str | None) -> Non
 
     output = files[0].parent
     page, curves = output / "report.html", output / "frontier.csv"
-    if result.evaluation:
-        say(evaluation_tables(result.evaluation, result.model.schema_))
+    if result.metrics:
+        say(evaluation_tables(result.metrics))
     if result.point:
         say(pooled_summary(result.point))
     if result.influences.releases:
@@ -166,7 +166,7 @@ def _tell(result: ServerResult, files: list[Path], following: str | None) -> Non
         *result.warnings,
     )
     sentence, ahead = None, command("evaluate", "--model", files[0], "--data", "TEST.csv")
-    if result.evaluation:
+    if result.metrics:
         sentence, ahead = run_sentence(output), command("report", output, "--output", page)
     conclude(sentence, files, following or (opening(page) if page in files else ahead))
 
@@ -183,10 +183,10 @@ def _refined(
 ) -> tuple[ServerResult, str | None]:
     """Replays the exchanges, and writes the model that they lead to; with what is next."""
     from synthfair.cli.show import command, say
-    from synthfair.evaluation import evaluate, evaluation_document, read_tests
+    from synthfair.evaluation import evaluate, read_tests
     from synthfair.federated.refine_files import replay
-    from synthfair.files import read_document, write_json
     from synthfair.release.keys import read_keys
+    from synthfair.run_files import METRICS, Exchanges, MetricsFile, write_metrics
     from synthfair.trained import write_model
 
     if result.point is None:
@@ -202,23 +202,22 @@ def _refined(
     )
     if now.exchanges:
         # The model of surrogates gives way, and what belongs to it.
-        model, schema, evaluation = now.model, now.model.schema_, None
-        if test:
-            evaluation = evaluate(model, read_tests(test, schema), config, sources=test)
-            found = {"objective": now.objective, "gradient_norm": model.gradient_norm}
-            document = {
-                **read_document(output / "metrics.json"),
-                **evaluation_document(evaluation, schema, config),
-                "converged": model.converged,
-                "rho": now.rho,
-                "without_penalty": None,  # is of the surrogates' rows, not of the clients'
-                "refinement": {"exchanges": now.exchanges, **found},
-            }
-            write_json(output / "metrics.json", document)
+        model, metrics = now.model, result.metrics
+        if metrics:
+            reached: Any = {"objective": now.objective, "gradient_norm": model.gradient_norm}
+            metrics = MetricsFile.of(
+                metrics,
+                evaluate(model, read_tests(test, model.schema_), config, sources=test),
+                converged=model.converged,
+                rho=now.rho,
+                without_penalty=None,  # is of the surrogates' rows, not of the clients'
+                refinement=Exchanges(exchanges=now.exchanges, **reached),
+            )
+            write_metrics(metrics, output / METRICS)
         write_model(model, output / "model.json")
-        result = result._replace(model=model, evaluation=evaluation, point=None)
-        reached = f"objective {now.objective:.6f}, gradient {model.gradient_norm:.0e}"
-        say(f"Exchanges: {now.exchanges}; {reached}{', the optimum' * bool(model.converged)}.")
+        result = result._replace(model=model, metrics=metrics, point=None)
+        problem = f"objective {now.objective:.6f}, gradient {model.gradient_norm:.0e}"
+        say(f"Exchanges: {now.exchanges}; {problem}{', the optimum' * bool(model.converged)}.")
     if result.model.converged and now.exchanges:
         return result, None
     say(
@@ -262,18 +261,14 @@ def evaluate(
     config = load_settings(ServerConfig, None, settings | limits)
 
     from synthfair.cli.show import command, conclude, say, warn
-    from synthfair.evaluation import (
-        decision_document,
-        evaluation_document,
-        read_tests,
-        small_group_warnings,
-    )
+    from synthfair.evaluation import decision_metrics, read_tests, small_group_warnings
     from synthfair.evaluation import evaluate as measure
     from synthfair.fairness.intervals import near_constant, unfair_clients
     from synthfair.fairness.metrics import METRIC_OF
-    from synthfair.files import require_free, write_json
+    from synthfair.files import require_free
     from synthfair.report.answer import evaluation_sentence
     from synthfair.report.result_tables import evaluation_tables, untrained_warning
+    from synthfair.run_files import write_metrics
     from synthfair.scoring import take_ids
     from synthfair.trained import read_model
 
@@ -291,11 +286,10 @@ def evaluate(
     evaluation = measure(trained_model, tables, config, sources=data)
     metric = METRIC_OF[config.notion]
     if output:
-        document = evaluation_document(evaluation, trained_model.schema_, config)
-        write_json(output, document | decision_document(trained_model))
-    say(evaluation_tables(evaluation, trained_model.schema_))
+        write_metrics(decision_metrics(trained_model, evaluation), output)
+    say(evaluation_tables(evaluation))
     warn(
-        *small_group_warnings(evaluation, trained_model.schema_, config),
+        *small_group_warnings(evaluation, trained_model.schema_),
         unfair_clients(
             evaluation.overall[metric], evaluation.client_gaps[metric], config.asked.client_limit
         ),

@@ -191,7 +191,6 @@ def train(
         rows, table_schema = labelled_table(table, schema, sensitive)
         tests = read_tests(test, table_schema) if test else None
     start_jax()
-    from synthfair.config.server_settings import ServerConfig
     from synthfair.fairness.intervals import near_constant
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
     from synthfair.federated.methods import TrainConfig
@@ -234,7 +233,7 @@ def train(
     if training.resumed_at:
         say(f"Continued at round {training.resumed_at} of an interrupted run.")
     say(training_table(training, private=files.noise_seed is None))
-    say(evaluation_tables(evaluation, training.model.schema_))
+    say(evaluation_tables(evaluation))
     if training.model.converged is False:
         warn(
             "fedavg did not settle: more rounds, or another learning rate"
@@ -246,7 +245,7 @@ def train(
             " rounds, larger cohorts, or a larger alpha"
         )
     warn(
-        *small_group_warnings(evaluation, table_schema, ServerConfig()),
+        *small_group_warnings(evaluation, table_schema),
         near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),
     )
     conclude(

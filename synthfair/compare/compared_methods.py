@@ -23,14 +23,14 @@ from synthfair.data.batches import in_memory, other_inputs
 from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty
 from synthfair.errors import InputError, refusal, require
-from synthfair.evaluation import Evaluation, evaluate_scores
+from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import SumPenalty
 from synthfair.federated import engine
 from synthfair.federated.fedavg import safe_rate
 from synthfair.federated.refine import refine_model
 from synthfair.release.format import Release, file_bytes
-from synthfair.run_files import Communication
+from synthfair.run_files import Communication, Evaluation
 from synthfair.server.pooling import compared_groupings, pool_and_train
 from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.objective import ridge_of

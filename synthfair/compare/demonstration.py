@@ -18,8 +18,7 @@ from synthfair.config.server_settings import ServerConfig
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition_by, write_clients
 from synthfair.errors import InputError
-from synthfair.evaluation import Evaluation
-from synthfair.server.frontier_files import FrontierLine
+from synthfair.run_files import Evaluation, FrontierLine
 from synthfair.server.routine import serve
 
 COLUMN = "suffolk"
@@ -130,7 +129,7 @@ def demonstrate(
                 frontier=title == "surrogates" and config is fair,
                 force=force,
             )
-            evaluation, frontier = cast(Evaluation, served.evaluation), served.frontier
+            evaluation, frontier = cast(Evaluation, served.metrics), served.frontier
             converged = solved and served.model.converged is not False
             outcomes.append(
                 Outcome(title, config.rho_o, config.seed, evaluation, converged, seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from synthfair.compare import compared_methods
 from synthfair.compare.federation import federate
@@ -12,10 +12,15 @@ from synthfair.config.client_settings import DistillConfig
 from synthfair.config.server_settings import ServerConfig
 from synthfair.data.partition import Split
 from synthfair.data.schema import Schema
-from synthfair.errors import InputError, reason
-from synthfair.evaluation import evaluation_document
-from synthfair.files import read_document, write_json
-from synthfair.run_files import MAX_BYTES
+from synthfair.errors import InputError
+from synthfair.run_files import (
+    METRICS,
+    MetricsFile,
+    RoundSettings,
+    SplitTable,
+    read_metrics,
+    write_metrics,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,11 +49,11 @@ class ComparedTable(NamedTuple):
     min_group_rows: int = 0
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> SplitTable:
         """What metrics.json says of it."""
-        one_or_more = self.schema.model_dump(mode="json")["sensitive"]
-        says = {"name": self.name, "sensitive": one_or_more, **self.split.arguments}
-        return says if self.sha256 is None else says | {"sha256": self.sha256}
+        file = {"sha256": self.sha256} if self.sha256 else {}
+        named = {"name": self.name, "sensitive": self.schema.sensitive}
+        return SplitTable.model_validate(named | self.split.arguments | file)
 
 
 class GridPoint(NamedTuple):
@@ -69,7 +74,7 @@ class GridPoint(NamedTuple):
     @property
     def results(self) -> Path:
         """The file that is written last, and whole."""
-        return self.folder / "metrics.json"
+        return self.folder / METRICS
 
     def settings(self, config: DistillConfig) -> DistillConfig:
         """The configuration of this run."""
@@ -114,15 +119,11 @@ def is_done(point: GridPoint, compared: ComparedTable, config: DistillConfig) ->
     """
     if not point.results.exists():
         return False
-    wanted = {"train": None, **_identity(point, compared, config)}
-    own = point.settings(config).model_dump(mode="json")
-    try:
-        document: dict[str, Any] = {"min_group_rows": 0} | read_document(point.results, MAX_BYTES)
-        same = {name: document.get(name) for name in wanted} == wanted
-        same = same and all(settings == own for settings in document["config"].values())
-    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
-        raise InputError(f"{point.results}: not a result: {reason(error)}") from error
-    if not same:
+    found, own = read_metrics(point.results), point.settings(config)
+    train = _train(point, config)
+    wanted = compared.document, compared.schema.hash, compared.min_group_rows, train
+    same = (found.table, found.schema_hash, found.min_group_rows, found.train) == wanted
+    if not (same and all(settings == own for settings in found.config.values())):
         raise InputError(
             f"{point.results}: is of another table or other settings; name another folder, or"
             " delete that one"
@@ -130,17 +131,12 @@ def is_done(point: GridPoint, compared: ComparedTable, config: DistillConfig) ->
     return True
 
 
-def _identity(point: GridPoint, compared: ComparedTable, config: DistillConfig) -> dict[str, Any]:
-    """What metrics.json says of table and rounds, by which a run is known again."""
-    identity: dict[str, Any] = {
-        "table": compared.document,
-        "schema_hash": compared.schema.hash,
-        "min_group_rows": compared.min_group_rows,
-    }
-    if point.method in compared_methods.IN_ROUNDS:
-        settings = compared_methods.DEFAULT_ROUNDS.settings(point.method, point.settings(config))
-        identity["train"] = settings.model_dump(mode="json")
-    return identity
+def _train(point: GridPoint, config: DistillConfig) -> RoundSettings | None:
+    """Return the settings of a method in rounds; None of others."""
+    if point.method not in compared_methods.IN_ROUNDS:
+        return None
+    settings = compared_methods.DEFAULT_ROUNDS.settings(point.method, point.settings(config))
+    return RoundSettings.model_validate(settings.model_dump())
 
 
 def run_point(
@@ -167,18 +163,17 @@ def run_point(
         point.method, federation, settings, report, shared=shared
     )
     point.folder.mkdir(parents=True, exist_ok=True)
-    statements = {}
-    for name, distillation in zip(federation.names, fitted.distillations, strict=False):  # or none
-        statements[name] = distillation.release.header.privacy.model_dump(mode="json")
-    document = {
-        **evaluation_document(outcome.evaluation, schema, report),
-        "method": point.method,
-        "config": dict.fromkeys(federation.names, settings.model_dump(mode="json")),
-        **_identity(point, compared, config),
-        "asked": fitted.asked.model_dump(mode="json"),
-        "cost": fitted.cost._asdict(),
-        **({"privacy": statements} if statements else {}),
-        "converged": outcome.converged,
-        "seconds": outcome.seconds,
-    }
-    write_json(point.results, document)
+    clients = zip(federation.names, fitted.distillations, strict=False)  # or none
+    document = MetricsFile.of(
+        outcome.evaluation,
+        method=point.method,
+        config=dict.fromkeys(federation.names, settings),
+        table=compared.document,
+        train=_train(point, config),
+        privacy={name: client.release.header.privacy for name, client in clients},
+        asked=fitted.asked,
+        converged=outcome.converged,
+        cost=fitted.cost,
+        seconds=outcome.seconds,
+    )
+    write_metrics(document, point.results)

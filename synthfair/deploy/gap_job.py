@@ -11,11 +11,11 @@ from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, Checked
 from synthfair.data.encode import content_sha256, encode
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.errors import InputError
-from synthfair.files import validated, write_json
+from synthfair.files import validated
 from synthfair.postprocess.histogram import LARGEST_COUNT
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Booking
-from synthfair.run_files import GapsFile
+from synthfair.run_files import GAPS, GapsFile, write_gaps
 from synthfair.task.job_sites import JobSites, Query
 from synthfair.task.limits import Claim
 from synthfair.task.messages import sha256
@@ -157,4 +157,4 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
         sites=list(answers),
         gaps=gaps,
     )
-    write_json(output / "gaps.json", document.model_dump(mode="json", exclude_unset=True))
+    write_gaps(document, output / GAPS)

@@ -16,11 +16,11 @@ from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, Checked, Noti
 from synthfair.config.server_settings import ServerConfig
 from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, content_of
-from synthfair.deploy.train_job import TrainJob, metrics_of, train
+from synthfair.deploy.train_job import TrainJob, evaluation_of, train
 from synthfair.errors import InputError
-from synthfair.files import claimed, read_document, whole_file, write_json
+from synthfair.files import claimed, whole_file
 from synthfair.postprocess.decision import MOST_BINS
-from synthfair.run_files import MAX_BYTES
+from synthfair.run_files import METRICS, read_metrics, write_metrics
 from synthfair.secure.summands import GroupCounts
 from synthfair.task.answer_store import AnswerStore
 from synthfair.task.job_sites import JobSites, Query
@@ -89,7 +89,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         TooFewError: fewer sites than the job says, or not all aggregators, have answered well.
         InputError: the model is of another schema, or there are too few rows for the noise.
     """
-    from synthfair.evaluation import decision_document
+    from synthfair.evaluation import decision_metrics
     from synthfair.jax_setup import start_jax
     from synthfair.postprocess import choose_decision, write_histogram
     from synthfair.secure.opening import score_histogram
@@ -123,11 +123,11 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     choice = choose_decision(histogram, job.notion, job.alpha, randomized=job.randomized)
     fair = model.model_copy(update={"decision": choice.decision})
     write_model(fair, output / FAIR_MODEL)
-    if metrics := metrics_of(fair, federation, ServerConfig()):
-        path = output / "metrics.json"  # what it says of the privacy of the training stays
-        before = read_document(path, MAX_BYTES) if path.exists() else {}
-        stays = {key: before[key] for key in ("guarantee", "secure_sums") if key in before}
-        write_json(path, metrics | decision_document(fair) | stays)
+    if evaluation := evaluation_of(fair, federation, ServerConfig()):
+        path = output / METRICS  # what it says of the privacy of the training stays
+        before = read_metrics(path) if path.exists() else None
+        stays = {name: getattr(before, name, None) for name in ("guarantee", "secure_sums")}
+        write_metrics(decision_metrics(fair, evaluation, **stays), path)
     for path in files:  # whatever becomes of it now, all that costs an epsilon is done
         path.unlink()
     if job.send_back:

@@ -36,6 +36,7 @@ from synthfair.task.job_sites import JobSites, Query
 if TYPE_CHECKING:
     from synthfair.checkpoint import CheckpointFile
     from synthfair.federated.engine import RunProgress
+    from synthfair.run_files import Evaluation
     from synthfair.secure.summands import ClippedVectors
     from synthfair.trained import TrainedModel
 
@@ -115,8 +116,9 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     """
     from synthfair.federated import engine
     from synthfair.federated.training import make_model, rounds_csv, to_save
-    from synthfair.files import write_json, write_text
+    from synthfair.files import write_text
     from synthfair.jax_setup import start_jax
+    from synthfair.run_files import METRICS, MetricsFile, RoundSettings, write_metrics
     from synthfair.trained import write_model
 
     start_jax()
@@ -153,36 +155,37 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     converged = config.converged(plan, progress.history)
     model = make_model(plan, config, data, progress.state, converged=converged)
     output.mkdir(parents=True, exist_ok=True)
-    if metrics := metrics_of(model, federation, ServerConfig(seed=config.seed)):
-        metrics |= {
-            "method": config.method,
-            "config": {},
-            "train": config.model_dump(mode="json"),
-            "asked": config.asked.model_dump(mode="json"),
-            "converged": model.converged,
-        }
-        if plan.guarantee:
-            metrics["guarantee"] = plan.guarantee.model_dump(mode="json")
-        if plan.secure:
-            metrics["secure_sums"] = plan.secure.shares.model_dump() | {"simulated": False}
-        write_json(output / "metrics.json", metrics)
+    if evaluation := evaluation_of(model, federation, ServerConfig(seed=config.seed)):
+        shares = plan.secure and plan.secure.shares.model_copy(update={"simulated": False})
+        metrics = MetricsFile.of(
+            evaluation,
+            method=config.method,
+            config={},
+            train=RoundSettings.model_validate(config.model_dump()),
+            asked=config.asked,
+            converged=model.converged,
+            guarantee=plan.guarantee,
+            secure_sums=shares,
+        )
+        write_metrics(metrics, output / METRICS)
     write_text(output / "rounds.csv", rounds_csv(progress.history))
     write_model(model, output / "model.json")
     return checkpoint.path
 
 
-def metrics_of(model: TrainedModel, federation: JobSites, report: ServerConfig) -> dict[str, Any]:
-    """Return the metrics of a model on the server's test tables; empty where it has none.
+def evaluation_of(
+    model: TrainedModel, federation: JobSites, report: ServerConfig
+) -> Evaluation | None:
+    """Return the metrics of a model on the server's test tables; None where it has none.
 
     Raises:
         InputError: a test table does not fit the schema.
     """
-    from synthfair.evaluation import evaluate, evaluation_document, read_tests
+    from synthfair.evaluation import evaluate, read_tests
 
     if not federation.settings.tests:
-        return {}
-    tests = read_tests(federation.settings.tests, federation.schema)
-    return evaluation_document(evaluate(model, tests, report), federation.schema, report)
+        return None
+    return evaluate(model, read_tests(federation.settings.tests, federation.schema), report)
 
 
 def _begin(

@@ -21,7 +21,7 @@ from synthfair.config.target import Target
 from synthfair.data.encode import encode_own
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
-from synthfair.evaluation import Evaluation, evaluate, evaluation_document
+from synthfair.evaluation import evaluate
 from synthfair.federated import engine
 from synthfair.federated.algorithm import RoundRecord, ServerState
 from synthfair.federated.engine import RunProgress
@@ -29,12 +29,18 @@ from synthfair.federated.method_settings import TrainConfig, TrainingPlan
 from synthfair.federated.privfairfl import counts_bytes
 from synthfair.federated.user_data import AssignedTable, make_user_data, other_groups
 from synthfair.federated.users import UserData
-from synthfair.files import claimed, whole_file, write_json, write_text
+from synthfair.files import claimed, whole_file, write_text
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Booking, Ledger, purchase_of
-from synthfair.run_files import Communication
+from synthfair.run_files import (
+    METRICS,
+    Communication,
+    MetricsFile,
+    RoundSettings,
+    write_metrics,
+)
 from synthfair.trained import Layer, TrainedModel, input_names, write_model
 
 SECRET_BITS = 128
@@ -103,7 +109,7 @@ class TrainFiles:
 
         With an epsilon, the guarantee covers that view. The metrics are written last.
         """
-        return self.output / "model.json", self.output / "metrics.json", self.output / "rounds.csv"
+        return self.output / "model.json", self.output / METRICS, self.output / "rounds.csv"
 
 
 def train_table(
@@ -115,7 +121,7 @@ def train_table(
     source: str,
     weights: RowWeights | None = None,
     on_rounds: OnRounds | None = None,
-) -> tuple[Training, Evaluation]:
+) -> tuple[Training, MetricsFile]:
     """Trains and writes; an interrupted run continues where it stopped.
 
     The guarantee is booked before the first round, by a name of the run's seed, which is saved
@@ -174,34 +180,28 @@ def train_table(
             on_rounds=on_rounds,
             checkpoint=checkpoint if config.resumes else None,
         )
-        report = ServerConfig(seed=config.seed)
-        evaluation = evaluate(training.model, dict(table.tests), report)
-        target = Target(by="row_weights") if weights else config.asked
-        document: dict[str, Any] = {
-            **evaluation_document(evaluation, schema, report),
-            "method": config.method,
-            "config": {},
-            "train": {**config.model_dump(mode="json"), **table.assignment.arguments},
-            "asked": target.model_dump(mode="json"),
-            "converged": training.model.converged,
-            "cost": training.cost._asdict(),
-            "seconds": time.perf_counter() - start,
-        }
-        if weights is not None:
-            document["weights"] = weights.model_dump(mode="json")
-        if training.counts is not None:
-            document["counts"] = training.counts.statement
-        if training.guarantee is not None:
-            document["guarantee"] = training.guarantee.model_dump(mode="json")
-        if plan.secure:
-            document["secure_sums"] = plan.secure.shares.model_dump()
+        evaluation = evaluate(training.model, dict(table.tests), ServerConfig(seed=config.seed))
+        document = MetricsFile.of(
+            evaluation,
+            method=config.method,
+            config={},
+            train=RoundSettings.model_validate(config.model_dump() | table.assignment.arguments),
+            asked=Target(by="row_weights") if weights else config.asked,
+            converged=training.model.converged,
+            cost=training.cost,
+            seconds=time.perf_counter() - start,
+            weights=weights,
+            counts=training.counts and training.counts.statement,
+            guarantee=training.guarantee,
+            secure_sums=plan.secure and plan.secure.shares,
+        )
 
         # All files are written before the first gets its name; metrics.json gets its own last.
         with ExitStack() as outputs:
             # They get their names in reverse.
             order = (files.paths[i] for i in (1, 2, 0))
             metrics, rounds, model = (outputs.enter_context(whole_file(path)) for path in order)
-            write_json(metrics, document)
+            write_metrics(document, metrics)
             write_text(rounds, rounds_csv(training.history))
             write_model(training.model, model)
             if plan.secure or config.counts_rows:
@@ -209,7 +209,7 @@ def train_table(
                 # would have other results, of which some files may be read already.
                 checkpoint.path.unlink(missing_ok=True)
         checkpoint.path.unlink(missing_ok=True)
-        return training, evaluation
+        return training, document
 
 
 def train_rounds(

@@ -56,7 +56,7 @@ def gaps_of_counts(
     than normal noise: z is that of Cornish and Fisher (1938) for an excess kurtosis of 3 / sites.
     Intervals of two rates are combined by :func:`synthfair.fairness.intervals.difference`. They are
     for the population of which the rows are a random sample. Where the noise leaves open whether
-    both groups have rows that count, the value is None and the interval the whole range.
+    both groups have rows that count, the value is not-a-number and the interval the whole range.
 
     Args:
         counts: [G, 2, 2] sum of the counts of all sites, see :func:`noisy_counts`.
@@ -81,7 +81,7 @@ def gaps_of_counts(
         for i, j in itertools.combinations(range(len(groups)), 2):
             value, low, high = map(float, difference(rates[:, j], rates[:, i]))
             if math.isnan(value):
-                value, low, high = None, -1.0, 1.0
+                low, high = -1.0, 1.0
             names = {"first": groups[i], "second": groups[j]}
             gaps.append(MeasuredGap(rate=rate, **names, value=value, low=low, high=high))
     return gaps

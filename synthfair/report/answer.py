@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 
 from synthfair.config.server_settings import ServerConfig
 from synthfair.config.target import RULE_OF_THUMB
-from synthfair.evaluation import Evaluation
 from synthfair.fairness.intervals import (
     FEW_ROWS,
     Verdict,
@@ -23,10 +22,9 @@ from synthfair.fairness.intervals import (
     verdict,
 )
 from synthfair.fairness.metrics import METRIC_OF, Metric, Rates
-from synthfair.files import read_as
 from synthfair.report.overview import ACCURACY_GAP, Overview, Summary, overviews
-from synthfair.report.results import METRICS, Result
-from synthfair.run_files import MAX_BYTES, MetricsFile
+from synthfair.report.results import Result
+from synthfair.run_files import METRICS, Evaluation, read_metrics
 
 COMPARED = {
     "spd": "selection rates",
@@ -222,8 +220,7 @@ def sentence(
 
 def run_sentence(folder: Path) -> str:
     """The :func:`sentence` on the run whose metrics.json is in a folder."""
-    metrics = read_as(folder / METRICS, MetricsFile, MAX_BYTES)
-    (overview,) = overviews([Result(folder, folder.name, metrics)])
+    (overview,) = overviews([Result(folder, folder.name, read_metrics(folder / METRICS))])
     return answer(overview).sentence
 
 
@@ -231,23 +228,25 @@ def evaluation_sentence(
     evaluation: Evaluation, config: ServerConfig, *, reads: bool = False
 ) -> str:
     """Return the :func:`sentence` on a model of which nothing but an evaluation is known."""
-    parts, metric = evaluation.groupings, METRIC_OF[config.notion]
-    by = tuple(config.groups_by or [*parts][-1:]) if parts else ()
-    least = max(config.min_group_rows, FEW_ROWS if by else 0)
-    rates = dict(zip(evaluation.group_names, evaluation.by_group, strict=True))
-    rates = parts[by[0]].rates if by else rates
+    metric = METRIC_OF[config.notion]
     return sentence(
         metric,
         size(evaluation.overall[metric]),
-        evaluation.overall["accuracy"],
-        groups=[name for name, of in rates.items() if of.n >= least],
-        by=by,
+        evaluation.accuracy,
+        groups=[*_compared(evaluation)],
+        by=evaluation.groups_by,
         limit=config.max_gap,
         other_limit=config.asked.other_limit,
         constant=evaluation.constant_accuracy,
-        unusable=one_label(rates),
+        unusable=one_label(evaluation.rates),
         reads=reads,
     )
+
+
+def _compared(run: Evaluation) -> dict[str, Rates]:
+    """Return the rates of the groups that are compared: those with enough rows."""
+    least = max(run.min_group_rows, FEW_ROWS if run.groups_by else 0)
+    return {name: of for name, of in run.rates.items() if of.n >= least}
 
 
 class Tile(NamedTuple):
@@ -303,7 +302,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     """
     runs = overview.summaries
     rivals = [s for s in runs if s.runs[0].metrics.method not in REFERENCES] or runs
-    rivals = [s for s in rivals if not one_label(_rates(s))] or rivals
+    rivals = [s for s in rivals if not one_label(s.runs[0].metrics.rates)] or rivals
     wanted = [max_gap] if max_gap is not None else [s.wanted for s in rivals if s.wanted]
     asked = min(wanted, default=None)
     limit = RULE_OF_THUMB if asked is None else asked
@@ -343,21 +342,22 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
 
     # All of it in a sentence. Where a gap was asked for, the search may end with the weight 0.
     is_free = all(run.metrics.rho == 0 for run in subject.runs)
-    unusable, found = one_label(_rates(subject)), verdict(subject.gap_size, limit)
+    first = subject.runs[0].metrics
+    unusable, found = one_label(first.rates), verdict(subject.gap_size, limit)
     within = found in ("yes", "probably")
     said = sentence(
         overview.gap,
         subject.gap_size,
         subject.accuracy,
-        groups=[*_group_sizes(subject)],
-        by=subject.runs[0].metrics.groups_by,
+        groups=[*_compared(first)],
+        by=first.groups_by,
         limit=asked,
         other_limit=subject.asked.other_limit,
         plain=plain,
         is_plain=is_free or not subject.asked.fairness,
         constant=subject.constant,
         unusable=unusable,
-        left_out=subject.runs[0].metrics.left_out,
+        left_out=first.left_out,
         reads=subject.runs[0].reads_groups,
     )
     name = f"{subject.name} (best of {len(rivals)})" if len(rivals) > 1 else subject.name
@@ -414,7 +414,7 @@ def tiles(answer: Headline, metric: str) -> list[Tile]:
         number = "unknown" if isnan(value.value) else f"{value.value:.3f}"
         return Tile(title, number, tuple(line for line in lines if line))
 
-    more, sizes = rows_to_settle(subject.gap, limit, rows), _group_sizes(subject)
+    more, sizes = rows_to_settle(subject.gap, limit, rows), _compared(subject.runs[0].metrics)
     side, settled = PLACES[verdict(gap, limit)], None
     place = f"{side} the limit of {limit:g}".capitalize() if side else "Not measured"
     if answer.verdict == "not usable":
@@ -425,7 +425,7 @@ def tiles(answer: Headline, metric: str) -> list[Tile]:
         settled = f"If the true gap is this, {more:,} more would show it in 4 of 5 tests."
     elif side:
         settled = f"More than {MOST_TIMES} times as many would be needed to tell for sure."
-    small = min(sizes, key=lambda name: sizes[name], default=None)
+    small = min(sizes, key=lambda name: sizes[name].n, default=None)
     return [
         tile(
             f"Difference of {COMPARED[metric]}",
@@ -442,28 +442,19 @@ def tiles(answer: Headline, metric: str) -> list[Tile]:
         tile(
             "Test rows",
             Metric(nan, nan, nan),
-            f"Smallest group: {small}, {sizes[small]:,.0f} rows" if small else None,
+            f"Smallest group: {small}, {sizes[small].n:,.0f} rows" if small else None,
             settled,
         )._replace(value=f"{rows:,}"),
     ]
 
 
-def _group_sizes(subject: Summary) -> dict[str, float]:
-    """Return the test rows of the groups that are compared, of the first run."""
-    first = subject.runs[0].metrics
-    least = max(first.min_group_rows, FEW_ROWS if first.groups_by else 0)
-    return {name: of.n for name, of in _rates(subject).items() if of.n >= least}
-
-
 def judged(subject: Summary, limit: float) -> Answer:
     """Return whether the gap of runs is within a limit, or that their model is not usable."""
-    return "not usable" if one_label(_rates(subject)) else verdict(subject.gap_size, limit)
-
-
-def _rates(subject: Summary) -> Mapping[str, Rates]:
-    """Return the rates of the groups that the first run speaks of."""
-    first = subject.runs[0].metrics
-    return first.groupings[first.groups_by[0]].rates if first.groups_by else first.by_group
+    return (
+        "not usable"
+        if one_label(subject.runs[0].metrics.rates)
+        else verdict(subject.gap_size, limit)
+    )
 
 
 def _plain(subject: Summary, reference: Summary | None, gap: str) -> Plain | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
     from synthfair.postprocess.histogram import LabelCounts
-    from synthfair.run_files import FrontierLine
+    from synthfair.run_files import Evaluation, FrontierLine
 
 MOST_GROUPS, MOST_ALONE, MOST_METHODS = 6, 4, 9
 """Groups, other runs each by itself, and methods that are drawn; the tables have all."""
@@ -236,35 +236,41 @@ def frontier_figure(lines: Sequence[FrontierLine]) -> Figure:
     return figure
 
 
-def largest_groups(rates: Mapping[str, Rates]) -> list[str]:
-    """The groups that are drawn, those with most rows, in their own order."""
-    ranked = sorted(rates, key=lambda group: -rates[group].n)[:MOST_GROUPS]
-    return [group for group in rates if group in ranked]
+def group_metrics(
+    rates: Mapping[str, Rates], rows: Mapping[str, Mapping[str, LabelCounts]] | None = None
+) -> dict[str, list[Metric]]:
+    """Return the :data:`RATES` of each group, with intervals where their rows are counted.
+
+    Args:
+        rates: of each group.
+        rows: by label, of each client and group.
+    """
+    found = {}
+    for group, of in rates.items():
+        labels = [counts[group] for counts in (rows or {}).values()]
+        size = {"selection_rate": of.n, "error_rate": of.n}
+        if labels:
+            size["true_positive_rate"] = sum(one.positive for one in labels)
+            size["false_positive_rate"] = sum(one.negative for one in labels)
+        shares = {name: getattr(of, name) for name in RATES}
+        found[group] = [
+            rate_interval(p * size[name], size[name]) if name in size else Metric(p, np.nan, np.nan)
+            for name, p in shares.items()
+        ]
+    return found
 
 
-def group_metrics(rates: Rates, labels: Sequence[LabelCounts]) -> dict[str, Metric]:
-    """Rates of a group, with intervals where their rows are counted; by label at each client."""
-    rows = {"selection_rate": rates.n, "error_rate": rates.n}
-    if labels:
-        rows["true_positive_rate"] = sum(one.positive for one in labels)
-        rows["false_positive_rate"] = sum(one.negative for one in labels)
-    shares = {name: getattr(rates, name) for name in RATES}
-    return {
-        name: rate_interval(p * rows[name], rows[name])
-        if name in rows
-        else Metric(p, np.nan, np.nan)
-        for name, p in shares.items()
-    }
-
-
-def group_figure(rates: Mapping[str, Mapping[str, Metric]]) -> Figure:
-    """Rates by group, of those of :data:`RATES`, with intervals where they are known."""
+def group_figure(evaluation: Evaluation) -> Figure:
+    """Rates of the groups with most rows, with intervals where they are known."""
+    by_group = evaluation.by_group
+    ranked = sorted(by_group, key=lambda group: -by_group[group].n)[:MOST_GROUPS]
+    rates = {group: of for group, of in by_group.items() if group in ranked}
     places = np.arange(len(RATES))
     ticks = {"xticks": places, "xticklabels": [name.replace(" ", "\n") for name in RATES.values()]}
     looks = ticks | {"xlim": (-0.5, len(RATES) - 0.5), "ylim": (0, 1)}
     title = "Selection and error rates by group, with 95 % intervals"
     figure = Figure(title, y_label="rate", looks=looks)
-    for i, (group, of_group) in enumerate(rates.items()):
+    for i, (group, metrics) in enumerate(group_metrics(rates, evaluation.rows).items()):
         shift = (i - (len(rates) - 1) / 2) * 0.6 / max(len(rates), 2)
-        figure.add(group, (places + shift).tolist(), list(of_group.values()))
+        figure.add(group, (places + shift).tolist(), metrics)
     return figure

@@ -27,7 +27,7 @@ def gap_table(document: GapsFile, most: int = MOST_SHOWN) -> Table:
     for gap in document.gaps[:most]:
         rate = f"{gap.rate.replace('_', ' ')}s: " if gap.rate else ""
         record = {"gap": f"{rate}{gap.second} - {gap.first}"}
-        records.append(record | {"value": _interval(gap.value, gap.low, gap.high)})
+        records.append(record | {"value": Metric(gap.value, gap.low, gap.high)})
     count = f"{len(document.sites)} sites" if document.sites else f"{document.reports:,} reports"
     caption = f"{count}, epsilon = {document.epsilon:.4g} each; second minus first;"
     caption += f" {100 * document.confidence:g} % intervals, each by itself"
@@ -41,7 +41,7 @@ def estimate_tables(document: GapsFile) -> Group:
     """Return a table of the groups, then of the gaps, of the result of ``gap aggregate``."""
     groups = [
         {"group": group.name, "share": group.share, "± error": group.error}
-        | {"mean": _interval(group.mean, group.low, group.high)}
+        | {"mean": Metric(group.mean, group.low, group.high)}
         for group in document.groups
     ]
     n_rejected = sum(document.rejected.values())
@@ -49,16 +49,12 @@ def estimate_tables(document: GapsFile) -> Group:
     return Group(Table.of(groups, caption=caption, form="z.4f"), gap_table(document))
 
 
-def _interval(*numbers: float | None) -> Metric:
-    return Metric(*(math.nan if number is None else number for number in numbers))
-
-
 def estimate_document(
     estimate: Estimate, sums: ReportSums, collection: Collection, warnings: list[str]
 ) -> GapsFile:
     """Return the result of ``gap aggregate`` in the value's unit.
 
-    What is not finite is null, as are the means of groups that are not compared.
+    What is not finite is not-a-number, as are the means of groups that are not compared.
     """
     groups = []
     for i, name in enumerate(collection.groups):
@@ -66,7 +62,7 @@ def estimate_document(
         means = [
             collection.lower + (1 + float(mean)) * collection.unit
             if i in collection.compared and math.isfinite(mean)
-            else None
+            else math.nan
             for mean in (estimate.means[i], ends.low, ends.high)
         ]
         share, error = float(estimate.shares[i]), float(estimate.share_errors[i])
@@ -80,8 +76,7 @@ def estimate_document(
         if set(gap.groups) <= set(collection.compared):
             first, second = (collection.groups[i] for i in gap.groups)
             value, low, high = (collection.unit * v for v in (gap.value, *gap.interval))
-            known = value if math.isfinite(value) else None
-            gaps.append(MeasuredGap(first=first, second=second, value=known, low=low, high=high))
+            gaps.append(MeasuredGap(first=first, second=second, value=value, low=low, high=high))
     return GapsFile(
         format="synthfair-gaps/1",
         reports=estimate.reports,

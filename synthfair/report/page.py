@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isnan
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import synthfair
 from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, size, verdict
-from synthfair.files import read_as, require_free, write_text
+from synthfair.fairness.metrics import Rates
+from synthfair.files import require_free, write_text
 from synthfair.release.format import disclosures
 from synthfair.report.answer import COMPARED, IN_WORDS, answer, judged, tiles
 from synthfair.report.figures import (
@@ -23,7 +24,6 @@ from synthfair.report.figures import (
     can_draw,
     group_figure,
     group_metrics,
-    largest_groups,
 )
 from synthfair.report.gaps import gap_table
 from synthfair.report.overview import METRIC_OF, Overview, overviews
@@ -34,26 +34,10 @@ from synthfair.report.result_tables import (
     influence_table,
     overview_records,
 )
-from synthfair.report.results import FILES, GAPS, METRICS, Result, read_results, run_names
+from synthfair.report.results import FILES, Result, read_results, run_names
 from synthfair.report.shapes import ShapesFigure
 from synthfair.report.text_table import Table
-from synthfair.run_files import MAX_BYTES, GapsFile, MetricsFile
-
-
-class View(NamedTuple):
-    """The part of the page about one run.
-
-    Attributes:
-        result: the run.
-        figures: by the title of their section; each with the name of its file.
-        tables: by the title of their section.
-        folds: tables that are shown when they are opened; the same.
-    """
-
-    result: Result
-    figures: dict[str, tuple[str, Figure | ShapesFigure]]
-    tables: dict[str, Table]
-    folds: dict[str, Table]
+from synthfair.run_files import GAPS, METRICS, GapsFile, MetricsFile, read_gaps
 
 
 def write_report(
@@ -85,13 +69,13 @@ def write_report(
     runs, path = [*map(Path, each)], Path(path)
     # Gaps of a model whose metrics.json stands elsewhere have a section of their own.
     alone = [run for run in runs if (run / GAPS).exists() and not (run / METRICS).exists()]
-    measured = [(run, read_as(run / GAPS, GapsFile, MAX_BYTES)) for run in alone]
+    measured = [(run, read_gaps(run / GAPS)) for run in alone]
     results = read_results([run for run in runs if run not in alone])
     # All figures, as SVG text in the page and as files next to it.
     leads = [_lead(overview, i, max_gap) for i, overview in enumerate(overviews(results))]
     views = [_view(result, max_gap) for result in results]
     figures = [lead["figure"] for lead in leads]
-    figures += [figure for view in views for figure in view.figures.values()]
+    figures += [figure for view in views for figure in view["figures"].values()]
     svgs = {name: figure.svg() for name, figure in figures if can_draw()}
     plots = {_plot(path, name): svg for name, svg in svgs.items()}
     inputs = [run / name for run in runs for name in FILES]
@@ -169,29 +153,32 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
     }
 
 
-def _view(result: Result, max_gap: float | None) -> View:
-    """Figures and tables by the sections of the template, which has the words."""
+def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
+    """The part of the page about one run: figures, tables, and tables that can be opened.
+
+    All are by the titles of their sections in the template, which has the words; a figure is with
+    the name of its file.
+    """
     run, gap = result.metrics, METRIC_OF[result.settings["notion"][0]]
-    view = View(result, {}, {}, {})
-    tables = view.tables
 
     # What the rows of groups and clients meet with.
-    counts = [] if run.rows is None else [*run.rows.values()]
-    rates = {
-        group: group_metrics(of, [client[group] for client in counts])
-        for group, of in run.by_group.items()
+    figures: dict[str, tuple[str, Figure | ShapesFigure]] = {
+        "Rates by group": (f"{result.name}-groups", group_figure(run))
     }
-    largest = {group: rates[group] for group in largest_groups(run.by_group)}
-    view.figures["Rates by group"] = (f"{result.name}-groups", group_figure(largest))
-    rows = [(group, int(run.by_group[group].n), *rates[group].values()) for group in rates]
-    view.folds["Rates by group"] = Table(("group", "rows", *RATES.values()), rows)
-    _add_attributes_and_clients(view, gap, max_gap)
+    folds = {"Rates by group": _rates_table(run.by_group, run.rows)}
+    tables = _client_tables(run, gap, max_gap)
+    if run.groupings:
+        title, names = "Metrics by attribute", [name for name in run.overall if name != "accuracy"]
+        rows = [(by, *(getattr(part, n) for n in names)) for by, part in run.groupings.items()]
+        tables[title] = Table(("groups by", *(NAMES[name] for name in names)), rows)
+        groups = {name: of for part in run.groupings.values() for name, of in part.rates.items()}
+        folds[title] = _rates_table(groups)
     if result.model and not result.model.hidden:
         title, schema = "What each column adds to the score", result.model.schema_
         if schema.encoded_names != schema.plain.encoded_names:  # else all curves are straight
-            view.figures[title] = (f"{result.name}-shapes", ShapesFigure(result.model))
+            figures[title] = (f"{result.name}-shapes", ShapesFigure(result.model))
         rows = list(result.model.coefficients.items())
-        view.folds[title] = Table(("input", "coefficient"), rows, form="z.4f")
+        folds[title] = Table(("input", "coefficient"), rows, form="z.4f")
 
     # What devices, sites and releases have done.
     if result.gaps:
@@ -203,32 +190,27 @@ def _view(result: Result, max_gap: float | None) -> View:
         tables["How far each release moves the model"] = table
     if guarantees := _guarantees(run):
         tables["What each release guarantees and discloses"] = guarantees
-    view.folds["Configuration"] = _settings(run)
-    return view
+    folds["Configuration"] = _settings(run)
+    return {"result": result, "figures": figures, "tables": tables, "folds": folds}
+
+
+def _rates_table(rates: Mapping[str, Rates], counts: Any = None) -> Table:
+    found = group_metrics(rates, counts)
+    rows = [(group, int(rates[group].n), *metrics) for group, metrics in found.items()]
+    return Table(("group", "rows", *RATES.values()), rows)
 
 
 def _measured(gaps: GapsFile) -> dict[str, Table]:
     return {"Gaps measured in private": gap_table(gaps, len(gaps.gaps))}
 
 
-def _add_attributes_and_clients(view: View, gap: str, max_gap: float | None) -> None:
-    """Adds the metrics of each sensitive attribute, where there are several, and of each client."""
-    result, tables = view.result, view.tables
-    run = result.metrics
-    names = {name: title for name, title in NAMES.items() if hasattr(run, name)}
-    if run.groupings:
-        rows = [
-            (by, *(getattr(part, name) for name in names if name != "accuracy"))
-            for by, part in run.groupings.items()
-        ]
-        title, titles = "Metrics by attribute", [t for t in names.values() if t != "accuracy"]
-        tables[title] = Table(("groups by", *titles), rows)
-        groups = {name: of for part in run.groupings.values() for name, of in part.rates.items()}
-        rows = [(name, int(of.n), *group_metrics(of, []).values()) for name, of in groups.items()]
-        view.folds[title] = Table(("group", "rows", *RATES.values()), rows)
+def _client_tables(run: MetricsFile, gap: str, max_gap: float | None) -> dict[str, Table]:
+    """Return the tables of what the rows of each client meet with."""
+    names = list(run.overall)
     parts = [("all clients", run), *run.per_client.items()]  # a client may be called so, too
     rows = [(client, *(getattr(part, name) for name in names)) for client, part in parts]
-    tables["Metrics by client"] = Table(("test rows of", *names.values()), rows)
+    columns = ("test rows of", *(NAMES[name] for name in names))
+    tables = {"Metrics by client": Table(columns, rows)}
     if run.client_gaps:
         limit = run.asked.client_limit if max_gap is None else max_gap
         gaps = run.client_gaps.get(gap, {})
@@ -242,6 +224,7 @@ def _add_attributes_and_clients(view: View, gap: str, max_gap: float | None) -> 
             for client, counts in run.rows.items()
         ]
         tables["Rows by client and group"] = Table(("test rows of", *run.by_group), rows)
+    return tables
 
 
 def _guarantees(run: MetricsFile) -> Table | None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from synthfair.config.rules import notion_of
 from synthfair.errors import InputError
-from synthfair.evaluation import Evaluation
 from synthfair.fairness.intervals import size
 from synthfair.fairness.metrics import METRIC_OF
 from synthfair.report.answer import COMPARED
-from synthfair.report.figures import Figure, group_figure, group_metrics, largest_groups
+from synthfair.report.figures import Figure, group_figure
+from synthfair.run_files import Evaluation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -36,13 +36,7 @@ def plot_groups(evaluation: Evaluation) -> Canvas:
         >>> sf.plot_groups(sf.evaluate(model, table)).axes[0].get_ylabel()
         'rate'
     """
-    names, counts = evaluation.group_names, evaluation.rows.values()
-    by_name = dict(zip(names, evaluation.by_group, strict=True))
-    rates = {
-        name: group_metrics(of, [client[i] for client in counts])
-        for i, (name, of) in enumerate(by_name.items())
-    }
-    return group_figure({name: rates[name] for name in largest_groups(by_name)}).draw()
+    return group_figure(evaluation).draw()
 
 
 def plot_tradeoff(

@@ -15,12 +15,10 @@ from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
     from synthfair.compare import Outcome
-    from synthfair.data.schema import Schema
-    from synthfair.evaluation import Evaluation
     from synthfair.federated import Training
     from synthfair.postprocess import DecisionChoice, ScoreHistogram
     from synthfair.report.overview import Overview
-    from synthfair.run_files import Influences
+    from synthfair.run_files import Evaluation, Influences
     from synthfair.surrogate.objective import FrontierPoint
     from synthfair.task.federation_file import FederationFile
     from synthfair.trained import TrainedModel
@@ -39,7 +37,7 @@ NAMES = {
 """Names of metrics for people."""
 
 
-def evaluation_tables(evaluation: Evaluation, schema: Schema) -> Group:
+def evaluation_tables(evaluation: Evaluation) -> Group:
     """Metrics with intervals over all test rows, then their values for each client.
 
     Of rows without labels, what needs none, and the groups' selection rates.
@@ -48,20 +46,17 @@ def evaluation_tables(evaluation: Evaluation, schema: Schema) -> Group:
     metrics = {NAMES[name]: evaluation.overall[name] for name in names}
     caption = f"{evaluation.n_test} rows; 95 % intervals"
     if not evaluation.labelled:
-        caption += (
-            "; without labels: accuracy, equal opportunity and equalized odds need the column"
-            f" {schema.label!r}"
-        )
-        for group, rates in zip(evaluation.group_names, evaluation.by_group, strict=True):
+        caption += "; without labels: accuracy, equal opportunity and equalized odds need them"
+        for group, rates in evaluation.by_group.items():
             rate = rate_interval(rates.selection_rate * rates.n, rates.n)
             metrics[f"selection rate, {group}"] = rate
     groupings = [
         {"groups by": by}
-        | {NAMES[name]: part.metrics[name] for name in names if name != "accuracy"}
+        | {NAMES[name]: getattr(part, name) for name in names if name != "accuracy"}
         for by, part in evaluation.groupings.items()
     ]
     clients = [
-        {"test rows of": client} | {NAMES[name]: part[name].value for name in names}
+        {"test rows of": client} | {NAMES[name]: getattr(part, name).value for name in names}
         for client, part in evaluation.per_client.items()
     ]
     overall = Table(("all test rows", "value"), list(metrics.items()), caption=caption)

@@ -11,7 +11,18 @@ from synthfair.config.server_settings import FOR_SURROGATES
 from synthfair.errors import InputError
 from synthfair.files import read_as
 from synthfair.report.text_table import as_text
-from synthfair.run_files import MAX_BYTES, FrontierLine, GapsFile, MetricsFile, read_frontier
+from synthfair.run_files import (
+    FRONTIER,
+    GAPS,
+    MAX_BYTES,
+    METRICS,
+    FrontierLine,
+    GapsFile,
+    MetricsFile,
+    read_frontier,
+    read_gaps,
+    read_metrics,
+)
 from synthfair.task.federation_file import FILE as FEDERATION
 from synthfair.task.federation_file import FederationFile
 from synthfair.trained import TrainedModel, read_model
@@ -19,12 +30,11 @@ from synthfair.trained import TrainedModel, read_model
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-METRICS, MODEL, GAPS, FRONTIER = "metrics.json", "model.json", "gaps.json", "frontier.csv"
-"""Names of the files in a run's folder; only the first must be there. ``gap aggregate`` or a
-deployment's job writes the third, ``server --frontier`` the fourth."""
+MODEL = "model.json"
 
 FILES = (METRICS, MODEL, GAPS, FRONTIER, FEDERATION)
-"""Names of all files that are read from a run's folder."""
+"""Names of all files that are read from a run's folder; only the first must be there. ``gap
+aggregate`` or a deployment's job writes the third, ``server --frontier`` the fourth."""
 
 
 class Result(NamedTuple):
@@ -107,8 +117,8 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
         result = Result(
             folder,
             name,
-            read_as(folder / METRICS, MetricsFile, MAX_BYTES),
-            read_as(gaps, GapsFile, MAX_BYTES) if gaps.exists() else None,
+            read_metrics(folder / METRICS),
+            read_gaps(gaps) if gaps.exists() else None,
             read_frontier(frontier) if frontier.exists() else (),
             read_as(sites, FederationFile, MAX_BYTES) if sites.exists() else None,
             read_model(model) if model.exists() else None,

@@ -13,35 +13,41 @@ import pandas as pd
 from synthfair.config.client_settings import DistillConfig
 from synthfair.config.server_settings import ServerConfig
 from synthfair.config.target import Target
-from synthfair.data.encode import encode
+from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
 from synthfair.evaluation import (
-    Evaluation,
-    as_numbers,
     encode_tests,
     evaluate,
-    evaluation_document,
     file_names,
-    number,
     read_tests,
     small_group_warnings,
-    small_groups,
 )
 from synthfair.fairness.intervals import (
     FEW_ROWS,
     MOST_NAMED,
+    metrics_with_intervals,
     missed_gap,
     near_constant,
+    size,
     unfair_clients,
 )
-from synthfair.fairness.metrics import METRIC_OF, Metric
+from synthfair.fairness.metrics import METRIC_OF, Scored
 from synthfair.fairness.penalties import Grouping
-from synthfair.files import require_free, whole_file, write_json, write_text
+from synthfair.files import require_free, whole_file
 from synthfair.release.format import Release
-from synthfair.release.keys import Keys, read_keys
-from synthfair.server.frontier_files import FrontierLine, frontier_lines
+from synthfair.release.keys import read_keys
+from synthfair.run_files import (
+    FRONTIER,
+    METRICS,
+    Evaluation,
+    FrontierLine,
+    Metrics,
+    MetricsFile,
+    write_frontier,
+    write_metrics,
+)
 from synthfair.server.influence import Influences, influence_in, refuse_influence
 from synthfair.server.pooling import (
     MANY_MEDIANS,
@@ -53,6 +59,7 @@ from synthfair.server.pooling import (
     train_pool,
 )
 from synthfair.server.trust import MIN_TRUST
+from synthfair.surrogate.fair import frontier as fair_frontier
 from synthfair.surrogate.objective import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
 
@@ -62,7 +69,7 @@ class ServerResult(NamedTuple):
 
     Attributes:
         model: the trained model.
-        evaluation: its metrics; None without test tables.
+        metrics: its metrics, as in metrics.json; None without test tables.
         influences: of the releases, by the names of their files.
         point: of surrogates, the weight of the penalty and what the model reaches on the pooled
             rows; None of fair releases.
@@ -70,23 +77,19 @@ class ServerResult(NamedTuple):
         warnings: sentences on what is not as it should be.
         max_rows: that a client counts as, at most.
         by: groupings that the penalty compares, of several attributes.
-        without_penalty: of surrogates, metrics of the same model without a penalty.
-        left_out: names of groups with too few rows in all surrogates together to be compared.
     """
 
     model: TrainedModel
-    evaluation: Evaluation | None
+    metrics: MetricsFile | None
     influences: Influences
     point: FrontierPoint | None = None
     frontier: tuple[FrontierLine, ...] = ()
     warnings: tuple[str, ...] = ()
     max_rows: float = np.inf
     by: tuple[Grouping, ...] = ()
-    without_penalty: Mapping[str, Metric] | None = None
-    left_out: tuple[str, ...] = ()
 
 
-FILES = "model.json", "metrics.json", "frontier.csv", "frontier.svg"
+FILES = "model.json", METRICS, FRONTIER, "frontier.svg"
 """Files that a server writes into its folder."""
 
 
@@ -145,7 +148,7 @@ def serve(
     model, point = train_pool(pooled, schema)
     evaluation = evaluate(model, tables, config) if tables else None
     free = _without_penalty(pooled, model, point, schema) if point and evaluation else None
-    without = evaluate(free, tables, config).overall if free else None
+    without = Metrics(**evaluate(free, tables, config).overall) if free else None
 
     # No release may move it too far; what looks wrong is said.
     influences = influence_in(pooled, model, tables, price=point.price if point else None)
@@ -156,67 +159,47 @@ def serve(
     warnings = _hardly_count(pooled, file_names(releases))
     warnings += _surrogate_warnings(pooled, point, config, schema, free) if point else ()
     if evaluation:
-        warnings += (*missed, *small_group_warnings(evaluation, schema, config))
+        warnings += (*missed, *small_group_warnings(evaluation, schema))
     least = config.min_group_rows
-    lines = frontier_lines(pooled, model, tables, min_group_rows=least) if frontier else ()
+    lines = frontier_lines(pooled, model, tables, least) if frontier else ()
 
     # All is computed before anything is written, and what no longer holds is removed.
     named = dict(zip(file_names(releases), read.values(), strict=True))
+    headers = {name: release.header for name, release in named.items()}
     by_file = dict(zip(named, influences.releases.values(), strict=False))  # none in a pool of one
-    influences = influences._replace(releases=by_file)
-    served = ServerResult(
-        model,
-        evaluation,
-        influences,
-        point,
-        lines,
-        warnings,
-        pooled.max_rows,
-        pooled.by,
-        without,
-        pooled.left_out,
-    )
+    influences, metrics = influences._replace(releases=by_file), None
+    if evaluation:
+        signed = {name: signer(release, clients) for name, release in named.items() if clients}
+        metrics = MetricsFile.of(
+            evaluation,
+            n_synthetic=sum(len(release.y) for release in named.values()),
+            config={name: header.config for name, header in headers.items()},
+            privacy={name: header.privacy for name, header in headers.items()},
+            signed_by=signed,
+            influence=influences,
+            max_influence=most,
+            max_spd_influence=config.max_spd_influence,
+            server=config if point else None,
+            asked=config.asked if point else _asked(read),
+            rho=point.price.rho if point else None,
+            without_penalty=without,
+            left_out=pooled.left_out,
+            warnings=warnings,
+            converged=model.converged,
+        )
     for path in files:
         path.unlink(missing_ok=True)
-    if evaluation:
-        write_json(output / "metrics.json", _metrics(served, named, clients, schema, config))
+    if metrics:
+        write_metrics(metrics, output / METRICS)
     write_model(model, output / "model.json")
     if records and table is not None:
         with whole_file(records) as temporary:
             table.to_parquet(temporary, index=False)
     if lines:
-        text = pd.DataFrame(lines).to_csv(index=False, float_format="%.6g", lineterminator="\n")
-        write_text(output / "frontier.csv", text)
-    return served
-
-
-def _metrics(
-    served: ServerResult,
-    releases: Mapping[str, Release],
-    clients: Keys | None,
-    schema: Schema,
-    config: ServerConfig,
-) -> dict[str, Any]:
-    """What metrics.json says."""
-    influences, point = served.influences, served.point
-    signed = {name: signer(release, clients) for name, release in releases.items() if clients}
-    return {
-        **evaluation_document(cast(Evaluation, served.evaluation), schema, config),
-        **_releases_document(releases, signed),
-        "influence": {
-            "outliers_above": number(influences.outliers_above),
-            "releases": as_numbers(influences.releases),
-        },
-        "max_influence": config.most_influence(surrogates=point is not None),
-        "max_spd_influence": config.max_spd_influence,
-        "server": config.model_dump(mode="json") if point else None,
-        "asked": (config.asked if point else _asked(releases)).model_dump(mode="json"),
-        "rho": point.price.rho if point else None,
-        "without_penalty": as_numbers(served.without_penalty) if served.without_penalty else None,
-        "left_out": served.left_out,
-        "warnings": served.warnings,
-        "converged": served.model.converged,
-    }
+        write_frontier(lines, output / FRONTIER)
+    return ServerResult(
+        model, metrics, influences, point, lines, warnings, pooled.max_rows, pooled.by
+    )
 
 
 UNLIKE = (
@@ -242,7 +225,7 @@ def _missed(
     metric, accuracy = METRIC_OF[notion], evaluation.overall["accuracy"]
     gap, clients = evaluation.overall[metric], evaluation.client_gaps[metric]
     # Where a group has few rows, or none of a label, a smaller gap on the pooled rows is no remedy.
-    if np.isnan(gap.value) or small_groups(evaluation, config.min_group_rows):
+    if np.isnan(gap.value) or evaluation.small_groups:
         remedy = "Give test tables with more rows of each group and label."
     found = (
         (missed_gap(gap, asked.max_gap), f". {remedy}"),
@@ -259,19 +242,6 @@ def _asked(fair: Mapping[str, Release]) -> Target:
     """How much fairness the clients' own settings ask for."""
     configs = (release.header.config for release in fair.values())
     return Target.of(config.asked for config in configs if isinstance(config, DistillConfig))
-
-
-def _releases_document(named: Mapping[str, Release], signed: dict[str, str]) -> dict[str, Any]:
-    """What metrics.json says of the releases."""
-    headers = {name: release.header for name, release in named.items()}
-    return {
-        "n_synthetic": sum(len(release.y) for release in named.values()),
-        "config": {name: header.config.model_dump(mode="json") for name, header in headers.items()},
-        "privacy": {
-            name: header.privacy.model_dump(mode="json") for name, header in headers.items()
-        },
-        **({"signed_by": signed} if signed else {}),
-    }
 
 
 def _without_penalty(
@@ -352,6 +322,33 @@ def _surrogate_warnings(
             f" than {max(FEW_ROWS, config.min_group_rows)} rows of a group that is compared"
         )
     return tuple(found)
+
+
+def frontier_lines(
+    pooled: Pool, model: TrainedModel, tables: Mapping[str, Encoded], min_group_rows: int = 0
+) -> tuple[FrontierLine, ...]:
+    """Return accuracy and gap over the weight of the penalty, on pooled rows and test rows.
+
+    Args:
+        pooled: surrogates.
+        model: any that was trained on it; only its inputs count.
+        tables: test tables, by name; perhaps none.
+        min_group_rows: groups with fewer test rows do not count for their gap.
+    """
+    lines, rows = [], None
+    if tables:
+        x, s, y = (np.concatenate(part) for part in zip(*tables.values(), strict=True))
+        rows = Scored(y, model.rows(x, s), s, pooled.n_groups)
+    settings = {"resamples": 1, "seed": 0, "min_group_rows": min_group_rows, "by": pooled.by}
+    for point in fair_frontier(cast(Any, pooled.problem())):
+        accuracy = gap = np.nan
+        if rows:
+            scored = rows._replace(score=rows.score @ point.theta)
+            found = metrics_with_intervals(scored, **settings)
+            accuracy, gap = found["accuracy"].value, size(found[METRIC_OF[pooled.notion]]).value
+        numbers = point.price.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
+        lines.append(FrontierLine(*numbers))
+    return tuple(lines)
 
 
 def _some(names: Sequence[str]) -> str:
