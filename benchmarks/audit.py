@@ -39,13 +39,13 @@ import synthfair as sf
 from benchmarks.harness import Experiment, main, surrogates_version
 from benchmarks.membership import MEMBERSHIP
 from benchmarks.showing import page_of
-from synthfair.config.client_settings import ReleaseConfig
 from synthfair.data.datasets import SOURCES
 from synthfair.data.encode import encode_records
 from synthfair.data.schema import Numeric
 from synthfair.privacy.accounting import epsilon_of
 from synthfair.privacy.mechanism import GaussianMechanism, NoisySum
 from synthfair.privacy.noise import seeded, system_entropy
+from synthfair.settings import ReleaseConfig
 from synthfair.surrogate import make
 from synthfair.surrogate.levels import Columns
 
@@ -293,14 +293,14 @@ def behind(setting: AuditSetting) -> tuple[object, ...]:
     )
 
 
-ATTACKED = (1.0, "extreme", 1), (4.0, "extreme", 1), (4.0, "random", 1), (4.0, "extreme", QUIET)
+ATTACKED = (1.0, "extreme", 1), (8.0, "extreme", 1), (8.0, "random", 1), (8.0, "extreme", QUIET)
 """Epsilon, target, and how small noise is."""
 
 PRIVATE = Experiment(
     name="private", settings=tuple(AuditSetting(k, *one) for one in ATTACKED for k in KINDS),
     run=run_private, summary=page_of("audit/private"),
-    smoke=(AuditSetting("surrogate", 4.0, "extreme", QUIET),), seeds=5,
-    most_seeds=lambda setting: 3 if setting.quiet > 1 else 5,
+    smoke=(AuditSetting("surrogate", 8.0, "extreme", QUIET),), seeds=10,
+    most_seeds=lambda setting: 4 if setting.quiet > 1 else 10 if setting.target == "extreme" else 5,
     sources=lambda _: SOURCES["dutch"], behind=behind, parallel=True,
 )  # fmt: skip
 

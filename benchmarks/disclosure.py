@@ -19,11 +19,11 @@ import synthfair as sf
 from benchmarks.harness import Experiment, main, surrogates_version
 from benchmarks.runs import Runs
 from benchmarks.showing import page
-from synthfair.config.client_settings import ReleaseConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.datasets import SOURCES
 from synthfair.data.encode import encode_records
 from synthfair.data.schema import Numeric, encoded_as
+from synthfair.settings import ReleaseConfig
 from synthfair.surrogate import WeightedTable
 
 NEAR, STEP = 0.01, 2.0**-16

@@ -12,8 +12,6 @@ from . import (
     surrogate,
 )
 from .client import Distillation, distill_table
-from .config.client_settings import DistillConfig, SurrogateConfig
-from .config.server_settings import ServerConfig
 from .data.datasets import load_dataset
 from .data.draft import draft_schema
 from .data.encode import Encoded, encode
@@ -31,6 +29,7 @@ from .report.plots import plot_groups, plot_tradeoff
 from .report.shapes import plot_shapes, shapes
 from .scoring import predict
 from .server import pool_and_train, pool_records, read_releases
+from .settings import DistillConfig, ServerConfig, SurrogateConfig
 from .trained import TrainedModel, read_model, write_model
 
 __version__: str

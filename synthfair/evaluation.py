@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import synthfair
-from synthfair.config.server_settings import ServerConfig
-from synthfair.config.target import Target
 from synthfair.data.encode import Clipping, Encoded, encode_inputs, encode_own, in_pandas
 from synthfair.data.schema import GroupNames, Schema
 from synthfair.data.tables import read_table
@@ -37,6 +35,7 @@ from synthfair.run_files import (
     Metrics,
     MetricsFile,
 )
+from synthfair.settings import ServerConfig, Target
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:

@@ -25,10 +25,6 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.config.client_settings import ReleaseConfig, SurrogateConfig
-from synthfair.config.rules import STRICT, Notion, ParityNotion
-from synthfair.config.server_settings import ServerConfig
-from synthfair.config.target import Target
 from synthfair.errors import InputError, reason, refusal
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
@@ -37,6 +33,15 @@ from synthfair.postprocess.histogram import LabelCounts
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.guarantee import Guarantee, SumOfShares
 from synthfair.privacy.statement import PrivacyStatement
+from synthfair.settings import (
+    STRICT,
+    Notion,
+    ParityNotion,
+    ReleaseConfig,
+    ServerConfig,
+    SurrogateConfig,
+    Target,
+)
 
 METRICS, GAPS, FRONTIER = "metrics.json", "gaps.json", "frontier.csv"
 """Names of the files in a run's folder."""

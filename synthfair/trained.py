@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from synthfair.config.rules import STRICT
 from synthfair.data.bases import Steps
 from synthfair.data.encode import Clipping, encode_inputs, expand, in_pandas
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as
@@ -21,6 +20,7 @@ from synthfair.errors import InputError, refusal, require
 from synthfair.files import parse_json, read_bytes, validated, write_json
 from synthfair.postprocess.decision import GroupDecision
 from synthfair.postprocess.histogram import ScoreHistogram
+from synthfair.settings import STRICT
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from conftest import make_schema, make_table
 
-from synthfair.config.client_settings import DistillConfig
 from synthfair.data.batches import other_inputs
 from synthfair.data.encode import encode
 from synthfair.distill import problem as outer
 from synthfair.distill.problem import evaluate, make_problem
 from synthfair.distill.solvers import Cholesky, Method, Newton, adam, choose_method
 from synthfair.model import Rows
+from synthfair.settings import DistillConfig
 
 
 def make_rows(encoded, *, n_groups, intercept):

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from synthfair.config.client_settings import DistillConfig
 from synthfair.distill.problem import make_penalty
 from synthfair.model import LinearModel
 from synthfair.privacy.accounting import accountant, compose, delta_of, epsilon_of, mu_for
@@ -16,6 +15,7 @@ from synthfair.privacy.guarantee import NOT_COVERED, Guarantee
 from synthfair.privacy.mechanism import GaussianMechanism
 from synthfair.privacy.statement import make_guarantee, require_true
 from synthfair.release.format import Header, make_header
+from synthfair.settings import DistillConfig
 
 budgets = {"epsilon": st.floats(0.05, 20), "delta": st.floats(1e-9, 0.1)}
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from report_runs import copied, edited, tables, write_run
 
 import synthfair as sf
-from synthfair.config.target import Target
 from synthfair.fairness.metrics import Metric, Scored, group_rates
 from synthfair.report.answer import (
     RULE_OF_THUMB,
@@ -28,6 +27,7 @@ from synthfair.report.figures import answer_figure
 from synthfair.report.overview import overviews
 from synthfair.report.page import write_report
 from synthfair.report.results import read_results
+from synthfair.settings import Target
 
 
 def asked(folders, max_gap=None):

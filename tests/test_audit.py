@@ -5,12 +5,12 @@ import pytest
 from conftest import make_schema, make_table, silent
 from scipy.stats import beta
 
-from synthfair.config.client_settings import SurrogateConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded, encode
 from synthfair.privacy import mechanism
 from synthfair.privacy.mechanism import NoisySum
 from synthfair.privacy.noise import system_entropy
+from synthfair.settings import SurrogateConfig
 from synthfair.surrogate import make
 
 EPSILON, DELTA, RUNS, CONFIDENCE = 1.0, 1e-5, 80, 0.9995

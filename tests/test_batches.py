@@ -6,11 +6,11 @@ import pytest
 from conftest import make_schema, make_table
 
 from synthfair.client.fair_task import _compared
-from synthfair.config.client_settings import DistillConfig
 from synthfair.data.batches import gather, other_inputs
 from synthfair.data.encode import Encoded, encode, in_content_order
 from synthfair.distill.problem import make_penalty, make_problem
 from synthfair.model import LinearModel
+from synthfair.settings import DistillConfig
 
 
 @pytest.mark.parametrize("intercept", [True, False])

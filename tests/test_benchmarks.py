@@ -9,14 +9,14 @@ from scipy.stats import chisquare
 
 import synthfair as sf
 from benchmarks import __main__ as everything
-from benchmarks import fit, harness, privacy
+from benchmarks import fit, harness
 from benchmarks.harness import BEFORE, MADE_BEFORE, Experiment, fingerprint
-from benchmarks.runs import AccuracySpd, Mean, Run, Runs, mean_of
+from benchmarks.privfairfl.comparison import randomised_response
+from benchmarks.runs import Mean, Run, Runs, mean_of
 from benchmarks.showing import accuracy_text, mark, table
 from benchmarks.table2 import beaten, pages
 from benchmarks.table2.cells import TASKS, TableCell, TableValues, cells
 from synthfair.data.datasets import Source
-from synthfair.data.encode import Encoded
 
 
 class Toy(NamedTuple):
@@ -355,36 +355,16 @@ def test_the_page_is_whole_and_names_what_did_not_converge():
 
 
 def test_randomised_response_has_its_odds():
-    """The pair reported is the true one exp(epsilon) times as often as each other pair; the
-    features are as they were. One false alarm in 10,000."""
+    """The value reported is the true one exp(epsilon) times as often as each other one.
+
+    One false alarm in 10,000, of a fixed seed.
+    """
     n, epsilon = 40_000, 1.0
-    real = Encoded(np.arange(n)[:, None] / n, np.ones(n, int), -np.ones(n))
-    noisy = privacy.randomised(real, epsilon, 2, seed=0)
-    counts = np.bincount(2 * noisy.s + (noisy.y > 0), minlength=4)
+    noisy = randomised_response(np.full(n, 2), 4, epsilon, np.random.default_rng(0))
+    counts = np.bincount(noisy, minlength=4)
     odds = np.array([1, 1, np.e, 1]) / (np.e + 3)
     assert chisquare(counts, n * odds).pvalue > 1e-4
     assert chisquare(counts, n * np.array([1, 1, 2.5, 1]) / 5.5).pvalue < 1e-4
-    np.testing.assert_array_equal(noisy.x, real.x)
-
-
-def test_the_table_of_epsilons_says_whether_goals_are_met():
-    some = [
-        ("plain", np.inf, 0.9, 0.02),
-        ("private", 1.0, 0.896, 0.03),
-        ("private", 0.5, 0.896, 0.06),
-    ]
-    runs = [
-        Run(privacy.BudgetSetting("t", method, epsilon), seed, AccuracySpd(accuracy, spd))
-        for method, epsilon, accuracy, spd in some
-        for seed in range(2)
-    ]
-    text = privacy.show(Runs(runs))["privacy.md"]
-    assert "0.005 and 0.02: met" in text
-    assert "0.01 and 0.03: MISSED" in text
-    constant = privacy.BudgetSetting("t", "constant", np.inf)
-    near = [Run(constant, i, AccuracySpd(0.89 + 0.01 * i, 0.0)) for i in range(2)]
-    text = privacy.show(Runs([*runs, *near]))["privacy.md"]
-    assert "0.005 and 0.02: nothing was learned" in text
 
 
 def test_the_table_of_commands_says_whether_goals_are_met():

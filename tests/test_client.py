@@ -11,12 +11,12 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.client import Options, check_rows, distill_file
-from synthfair.config.client_settings import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.files import claimed
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.reading import read_release
+from synthfair.settings import DistillConfig
 
 TABLE, SCHEMA = make_table(), make_schema()
 

@@ -6,9 +6,8 @@ import pytest
 from test_help import ABOVE, ALL
 
 from synthfair.cli import COMMANDS, EXIT_CODES
-from synthfair.config.client_settings import DistillConfig, SurrogateConfig
-from synthfair.config.server_settings import ServerConfig
 from synthfair.data.datasets import configs_folder
+from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig
 
 PAGE = (configs_folder().parent / "docs" / "command-line.md").read_text(encoding="utf-8")
 

@@ -6,11 +6,10 @@ import pytest
 import synthfair as sf
 from synthfair.cli import make_app
 from synthfair.cli.train import Settings
-from synthfair.config.client_settings import DistillConfig
-from synthfair.config.loading import load_release_config, load_settings
 from synthfair.data.datasets import configs_folder
 from synthfair.errors import InputError
 from synthfair.federated import METHODS, TrainConfig
+from synthfair.settings import DistillConfig, load_release_config, load_settings
 
 
 def config_file(tmp_path, text):

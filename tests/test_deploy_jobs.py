@@ -9,12 +9,12 @@ from conftest import make_table
 from two_sites import NAMES, RELEASE, InProcess, World
 
 from synthfair.client.from_file import Options, distill_file
-from synthfair.config.server_settings import ServerConfig
 from synthfair.deploy.single_shot import release_config
 from synthfair.errors import InputError
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_signing_key
 from synthfair.server.routine import serve
+from synthfair.settings import ServerConfig
 from synthfair.task import messages
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.limits import SiteSettings, read_settings

@@ -9,8 +9,8 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.cli import make_app
-from synthfair.config.loading import load_settings
 from synthfair.errors import InputError
+from synthfair.settings import load_settings
 
 SCHEMA = make_schema()
 CLIENTS = [make_table(300, seed=seed) for seed in (0, 1)]

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import pytest
 
 import synthfair as sf
-from synthfair.config.loading import load_release_config
 from synthfair.data.datasets import configs_folder
 from synthfair.data.encode import encode
 from synthfair.distill.problem import make_problem
+from synthfair.settings import load_release_config
 
 RUNS = {
     "law_school/race": ("law_school", "race", 2, 0.885, 0.06),

@@ -10,10 +10,9 @@ from report_runs import write_run
 from test_report_federation import COURSE
 
 from synthfair.cli import main
-from synthfair.config.client_settings import SurrogateConfig
-from synthfair.config.server_settings import ServerConfig
 from synthfair.federated import TrainConfig
 from synthfair.run_files import Influence, MetricsFile
+from synthfair.settings import ServerConfig, SurrogateConfig
 
 MOVED = dict.fromkeys(Influence._fields, 0.5) | {
     "outlier": True,

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthfair.cli import main
-from synthfair.config.client_settings import DistillConfig
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import accountant, delta_of
 from synthfair.privacy.guarantee import NOT_COVERED, Guarantee
 from synthfair.privacy.ledger import Booking, BudgetError, Ledger
 from synthfair.privacy.mechanism import GaussianMechanism, grid_for
+from synthfair.settings import DistillConfig
 from synthfair.task.answer_store import AnswerStore
 
 

@@ -10,13 +10,13 @@ import scipy.optimize
 from conftest import make_schema, make_table
 from small_problem import hypergradient, optimum, outer_value, run, some_problem
 
-from synthfair.config.client_settings import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill import problem as outer
 from synthfair.distill import solvers
 from synthfair.distill.problem import make_problem, outer_excess
 from synthfair.distill.solvers import Cholesky, ConjugateGradient, Lbfgs, choose_method
 from synthfair.errors import InputError
+from synthfair.settings import DistillConfig
 
 SHORT = DistillConfig(steps=30)
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import chi2
 
-from synthfair.config.client_settings import SurrogateConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Categorical, Numeric, Schema
@@ -21,6 +20,7 @@ from synthfair.privacy import mechanism
 from synthfair.privacy.mechanism import NoisySum, PrivateChoice
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.privacy.statement import make_guarantee
+from synthfair.settings import SurrogateConfig
 from synthfair.surrogate import make
 from synthfair.surrogate.make import Plan, Sums, read_sums, surrogate_of
 

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from synthfair.config.client_settings import DistillConfig
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
 from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import Release, make_header, write_release
 from synthfair.release.reading import read_release
+from synthfair.settings import DistillConfig
 
 SCHEMA = make_schema()
 OTHER = SCHEMA.document | {

@@ -13,7 +13,6 @@ from conftest import make_schema, silent
 from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_mechanism
 from scipy import stats
 
-from synthfair.config.client_settings import DistillConfig
 from synthfair.errors import InputError
 from synthfair.files import parse_as
 from synthfair.privacy.accounting import (
@@ -35,6 +34,7 @@ from synthfair.privacy.mechanism import (
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.privacy.rounds import training_guarantee
 from synthfair.privacy.statement import make_guarantee, require_true
+from synthfair.settings import DistillConfig
 
 ALARM = 1e-6
 COARSE = 2.0**-4

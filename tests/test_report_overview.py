@@ -6,9 +6,9 @@ import pytest
 from report_runs import copied, edited, write_runs
 
 import synthfair as sf
-from synthfair.config.target import Target
 from synthfair.report.overview import overviews
 from synthfair.report.results import read_results
+from synthfair.settings import Target
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from test_release import SCHEMA, rewrite, set_column, some_release
 
-from synthfair.config.client_settings import DistillConfig
 from synthfair.errors import InputError
 from synthfair.release.format import write_release
 from synthfair.release.keys import (
@@ -26,6 +25,7 @@ from synthfair.release.keys import (
 )
 from synthfair.release.reading import read_release
 from synthfair.server import read_releases
+from synthfair.settings import DistillConfig
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from conftest import make_schema, make_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthfair.config.client_settings import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill.start import choose_start
 from synthfair.errors import InputError
+from synthfair.settings import DistillConfig
 
 REAL = encode(make_table(), make_schema())
 

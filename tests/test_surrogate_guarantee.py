@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-from synthfair.config.client_settings import SurrogateConfig
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.model import LinearModel
 from synthfair.privacy.accounting import mu_for
@@ -15,6 +14,7 @@ from synthfair.privacy.statement import PRIVATE_PROBLEMS, make_guarantee, requir
 from synthfair.release.format import make_header
 from synthfair.report.release_tables import statement_facts
 from synthfair.report.text_table import Table
+from synthfair.settings import SurrogateConfig
 
 ROLES = {"s": Categorical(categories=("u", "v")), "y": Categorical(categories=(0, 1))}
 NUMBER = Numeric(lower=-3.0, upper=5.0, missing="category")

@@ -11,7 +11,6 @@ from conftest import make_schema, make_table
 
 from synthfair import read_model
 from synthfair.checkpoint import Checkpoint, CheckpointFile
-from synthfair.config.loading import load_settings
 from synthfair.data.encode import encode
 from synthfair.data.schema import Categorical
 from synthfair.errors import InputError
@@ -28,6 +27,7 @@ from synthfair.federated import (
 from synthfair.federated.training import make_model, rounds_csv
 from synthfair.federated.user_data import other_groups
 from synthfair.privacy.ledger import Ledger
+from synthfair.settings import load_settings
 
 QUICK = TrainConfig(rounds=50, cohort=20)
 EPSILON = {"clip": 1.0, "epsilon": 5.0, "delta": 1e-3}

@@ -5,9 +5,9 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.config.loading import load_release_config, load_settings
 from synthfair.errors import InputError
 from synthfair.report.release_tables import COSTS
+from synthfair.settings import load_release_config, load_settings
 
 KINDS = {
     "fair": ["--steps", "20"],

@@ -15,7 +15,6 @@ import synthfair as sf
 from benchmarks.harness import Experiment
 from benchmarks.privfairfl.pages import LOCAL, POST, show
 from benchmarks.unlike.clients import weighted
-from synthfair.config.rules import WeightMethod
 from synthfair.data.datasets import SOURCES
 from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.postprocess import (
@@ -27,6 +26,7 @@ from synthfair.postprocess import (
     score_bins,
 )
 from synthfair.secure import GroupCounts, NoisyTotal, noisy_sum, score_histogram
+from synthfair.settings import WeightMethod
 from synthfair.surrogate import GlobalProblem
 
 # A table among the clients, and models of it

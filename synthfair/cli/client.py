@@ -16,9 +16,8 @@ from synthfair.cli.parameters import (
     check_inputs,
     with_settings,
 )
-from synthfair.config.client_settings import DistillConfig, SurrogateConfig
-from synthfair.config.loading import load_release_config
 from synthfair.errors import InputError
+from synthfair.settings import DistillConfig, SurrogateConfig, load_release_config
 
 if TYPE_CHECKING:
     from synthfair.data.encode import Clipping

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from synthfair.cli.first_steps import ALIKE, Clients, Sensitive, Table, own_table
 from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
-from synthfair.config.client_settings import DistillConfig
-from synthfair.config.loading import load_settings
-from synthfair.config.server_settings import ServerConfig
 from synthfair.errors import InputError
 from synthfair.files import open_file
+from synthfair.settings import DistillConfig, ServerConfig, load_settings
 
 if TYPE_CHECKING:
     from synthfair.compare import GridPoint, SurrogateCache

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from synthfair.cli.parameters import Force
-from synthfair.config.rules import Notion, WeightMethod
 from synthfair.errors import InputError
+from synthfair.settings import Notion, WeightMethod
 
 
 def thresholds(

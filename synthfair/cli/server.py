@@ -16,9 +16,8 @@ from synthfair.cli.parameters import (
     check_inputs,
     with_settings,
 )
-from synthfair.config.loading import load_settings
-from synthfair.config.server_settings import ServerConfig
 from synthfair.errors import InputError
+from synthfair.settings import ServerConfig, load_settings
 
 if TYPE_CHECKING:
     from synthfair.server.routine import ServerResult

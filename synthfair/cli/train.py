@@ -16,9 +16,8 @@ from synthfair.cli.parameters import (
     SchemaFile,
     Switch,
 )
-from synthfair.config.loading import load_settings
-from synthfair.config.rules import ParityNotion
 from synthfair.errors import InputError
+from synthfair.settings import ParityNotion, load_settings
 
 
 class Settings(TypedDict, total=False):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from synthfair.config.client_settings import DistillConfig
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
+from synthfair.settings import DistillConfig
 
 if TYPE_CHECKING:
-    from synthfair.config.server_settings import ServerConfig
     from synthfair.data.batches import RealRows
+    from synthfair.settings import ServerConfig
 
 
 def check_rows(

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 
 from synthfair.client.run import Run
-from synthfair.config.client_settings import DistillConfig
 from synthfair.data.schema import Schema
 from synthfair.distill import gap_search
 from synthfair.distill import problem as outer
@@ -20,6 +19,7 @@ from synthfair.errors import InputError
 from synthfair.model import Params
 from synthfair.privacy.statement import GRID
 from synthfair.release.format import MAX_ABSOLUTE, Header, Release
+from synthfair.settings import DistillConfig
 
 if TYPE_CHECKING:
     import optax

@@ -18,7 +18,6 @@ import numpy as np
 from synthfair.client.comparable import check_rows
 from synthfair.client.distillation import Baseline, Distillation, distill_problem
 from synthfair.client.run import ReadRows, Run, sha256_of
-from synthfair.config.client_settings import MIN_ROWS, DistillConfig
 from synthfair.data.batches import Batches, RealRows, from_files, gather, in_memory
 from synthfair.data.encode import Clipping, Encoded, content_digests, content_sums
 from synthfair.data.schema import Schema
@@ -31,6 +30,7 @@ from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.statement import GRID
 from synthfair.release.format import Release, make_header
+from synthfair.settings import MIN_ROWS, DistillConfig
 
 if TYPE_CHECKING:
     import optax

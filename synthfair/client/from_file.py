@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from synthfair.client.run import Progress, ReadRows, Run, fingerprint
-from synthfair.config.client_settings import DistillConfig, SurrogateConfig
 from synthfair.data.encode import Clipping
 from synthfair.data.schema import Schema, read_schema
 from synthfair.errors import InputError
@@ -19,6 +18,7 @@ from synthfair.files import claimed, require_distinct
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
 from synthfair.release.format import write_release
+from synthfair.settings import DistillConfig, SurrogateConfig
 from synthfair.task.answer_store import AnswerStore
 
 if TYPE_CHECKING:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, cast, overload
 
 from synthfair.client.run import Progress, Run
-from synthfair.config.client_settings import DistillConfig, SurrogateConfig
-from synthfair.config.rules import PenaltyName
 from synthfair.data.batches import Batches, RealRows, in_memory
 from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.schema import Schema
@@ -14,6 +12,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model
 from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.settings import DistillConfig, PenaltyName, SurrogateConfig
 
 if TYPE_CHECKING:
     import optax

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from synthfair.client.run import ReadRows, Run, fingerprint, sha256_of
-from synthfair.config.client_settings import SurrogateConfig
 from synthfair.data.batches import Batches, from_files
 from synthfair.data.encode import Clipping, content_sums
 from synthfair.data.schema import Schema
@@ -19,6 +18,7 @@ from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import Release, make_header
+from synthfair.settings import SurrogateConfig
 from synthfair.surrogate.make import Plan, Surrogate, TooFewRowsError, read_sums, surrogate_of
 
 

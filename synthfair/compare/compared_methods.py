@@ -16,9 +16,6 @@ from synthfair import federated
 from synthfair.client.from_table import distill_table
 from synthfair.client.run import sha256_of
 from synthfair.compare.federation import Federation, Fitted, pooled
-from synthfair.config.client_settings import DistillConfig, SurrogateConfig
-from synthfair.config.server_settings import ServerConfig
-from synthfair.config.target import Target
 from synthfair.data.batches import in_memory, other_inputs
 from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty
@@ -32,6 +29,7 @@ from synthfair.federated.refine import refine_model
 from synthfair.release.format import Release, file_bytes
 from synthfair.run_files import Communication, Evaluation
 from synthfair.server.pooling import compared_groupings, pool_and_train
+from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig, Target
 from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.objective import ridge_of
 from synthfair.surrogate.weighted_table import WeightedTable

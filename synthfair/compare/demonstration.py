@@ -13,13 +13,12 @@ from synthfair.client.from_file import Options, distill_file
 from synthfair.client.run import Progress
 from synthfair.compare.compared_methods import Outcome, run_method, server_config
 from synthfair.compare.federation import federate
-from synthfair.config.client_settings import DistillConfig, SurrogateConfig
-from synthfair.config.server_settings import ServerConfig
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition_by, write_clients
 from synthfair.errors import InputError
 from synthfair.run_files import Evaluation, FrontierLine
 from synthfair.server.routine import serve
+from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig
 
 COLUMN = "suffolk"
 """The column that says whose an application is."""

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from synthfair.client.distillation import Distillation
-from synthfair.config.target import Target
 from synthfair.data.encode import Encoded, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
 from synthfair.federated import Communication
+from synthfair.settings import Target
 from synthfair.trained import TrainedModel
 
 

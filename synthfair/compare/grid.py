@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from synthfair.compare import compared_methods
 from synthfair.compare.federation import federate
-from synthfair.config.client_settings import DistillConfig
-from synthfair.config.server_settings import ServerConfig
 from synthfair.data.partition import Split
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
@@ -21,6 +19,7 @@ from synthfair.run_files import (
     read_metrics,
     write_metrics,
 )
+from synthfair.settings import DistillConfig, ServerConfig
 
 if TYPE_CHECKING:
     import pandas as pd

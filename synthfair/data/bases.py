@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field
 
-from synthfair.config.rules import STRICT
+from synthfair.settings import STRICT
 
 MOST_PLACES = 100
 """Knots or edges of a column, at most."""

@@ -23,10 +23,10 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.config.rules import STRICT
 from synthfair.data.bases import Basis
 from synthfair.errors import InputError, refusal
 from synthfair.files import parse_as, read_bytes
+from synthfair.settings import STRICT
 
 INTERCEPT = "(intercept)"
 """The name that models give the input that is always 1; no encoded column has it."""

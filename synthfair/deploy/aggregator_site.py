@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, Checked
 from synthfair.deploy.site_sums import read_task
 from synthfair.errors import InputError
 from synthfair.release.keys import read_keys
@@ -28,6 +27,7 @@ from synthfair.secure.aggregator_keys import (
 from synthfair.secure.summands import GroupCounts
 from synthfair.secure.task import Task
 from synthfair.secure.upload import upload_bytes
+from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked
 from synthfair.task.limits import PartySettings
 from synthfair.task.site import RefusedError, Request, Work, refused_as
 

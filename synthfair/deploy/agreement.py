@@ -13,8 +13,8 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 import synthfair
-from synthfair.config.rules import Checked
 from synthfair.files import validated
+from synthfair.settings import Checked
 from synthfair.task.messages import Name, sha256
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, Checked
 from synthfair.data.encode import content_sha256, encode
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.errors import InputError
@@ -16,6 +15,7 @@ from synthfair.postprocess.histogram import LARGEST_COUNT
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Booking
 from synthfair.run_files import GAPS, GapsFile, write_gaps
+from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked
 from synthfair.task.job_sites import JobSites, Query
 from synthfair.task.limits import Claim
 from synthfair.task.messages import sha256

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, Checked, Notion, Relation
-from synthfair.config.server_settings import ServerConfig
 from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.train_job import TrainJob, evaluation_of, train
@@ -22,6 +20,14 @@ from synthfair.files import claimed, whole_file
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.run_files import METRICS, read_metrics, write_metrics
 from synthfair.secure.summands import GroupCounts
+from synthfair.settings import (
+    LARGEST_EPSILON,
+    LEAST_EPSILON,
+    Checked,
+    Notion,
+    Relation,
+    ServerConfig,
+)
 from synthfair.task.answer_store import AnswerStore
 from synthfair.task.job_sites import JobSites, Query
 from synthfair.task.messages import sha256

@@ -10,7 +10,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from synthfair.config.rules import STRICT, Checked
 from synthfair.deploy.aggregator_site import AggregatorLimits
 from synthfair.deploy.gap_job import GapJob
 from synthfair.deploy.job_files import problem, write_app
@@ -19,6 +18,7 @@ from synthfair.deploy.single_shot import SingleShotJob
 from synthfair.deploy.train_job import TrainJob
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import read_bytes, write_json
+from synthfair.settings import STRICT, Checked
 from synthfair.task.limits import Limits
 
 VERSION = "2.9.0"

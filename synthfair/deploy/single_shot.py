@@ -7,14 +7,11 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from synthfair.config.client_settings import DistillConfig, SurrogateConfig
-from synthfair.config.loading import RELEASES
-from synthfair.config.rules import Checked
-from synthfair.config.server_settings import ServerConfig
 from synthfair.data.encode import Clipping
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.release.keys import read_signing_key
+from synthfair.settings import RELEASES, Checked, DistillConfig, ServerConfig, SurrogateConfig
 from synthfair.task.job_sites import JobSites, Query
 from synthfair.task.limits import Claim
 from synthfair.task.site import Request, Work, refused_as

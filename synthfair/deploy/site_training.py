@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from pydantic import Field
 
-from synthfair.config.rules import Checked
 from synthfair.deploy.agreement import (
     Agreement,
     TrainingSetup,
@@ -29,6 +28,7 @@ from synthfair.files import parse_as, validated
 from synthfair.privacy.ledger import Booking, purchase_of
 from synthfair.release.keys import Hex32
 from synthfair.secure.upload import make_uploads
+from synthfair.settings import Checked
 from synthfair.task.limits import Claim
 from synthfair.task.messages import sha256
 from synthfair.task.site import RefusedError, Request, Work, refused_as

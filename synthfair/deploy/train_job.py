@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from synthfair.config.rules import Checked
-from synthfair.config.server_settings import ServerConfig
 from synthfair.deploy.agreement import (
     Agreement,
     LeastRows,
@@ -31,6 +29,7 @@ from synthfair.deploy.agreement import (
 )
 from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.errors import InputError
+from synthfair.settings import Checked, ServerConfig
 from synthfair.task.job_sites import JobSites, Query
 
 if TYPE_CHECKING:

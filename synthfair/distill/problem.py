@@ -19,7 +19,6 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from synthfair.config.client_settings import DistillConfig
 from synthfair.data.batches import RealRows, gather, other_inputs
 from synthfair.data.encode import Encoded
 from synthfair.distill.losses import mean_loss, regularized_hessian, regularized_loss, squared_norm
@@ -35,6 +34,7 @@ from synthfair.fairness.penalties import (
     named_penalty,
 )
 from synthfair.model import LinearModel, Model, Params, Rows, padded
+from synthfair.settings import DistillConfig
 
 CHUNK = 50
 """Steps in one compiled call, but for the first: enough to cost nothing, few enough to show and to

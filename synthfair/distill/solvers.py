@@ -20,10 +20,10 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.sparse.linalg import cg
 
-from synthfair.config.client_settings import DistillConfig
 from synthfair.distill.losses import regularized_hessian, regularized_loss
 from synthfair.errors import InputError
 from synthfair.model import Model, Rows
+from synthfair.settings import DistillConfig
 
 if TYPE_CHECKING:
     from synthfair.distill.problem import Problem

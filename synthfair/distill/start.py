@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.config.client_settings import DistillConfig
 from synthfair.data.encode import Encoded
 from synthfair.errors import InputError
+from synthfair.settings import DistillConfig
 
 ROWS_PER_PAIR = 200
 """Synthetic rows for each pair of group and label where n_synthetic is not given."""

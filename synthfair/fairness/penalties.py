@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from synthfair.config.rules import Notion, notion_of
 from synthfair.model import Rows
+from synthfair.settings import Notion, notion_of
 
 Array = Any
 """An array of NumPy or of JAX."""

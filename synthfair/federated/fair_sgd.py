@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import optax
 from pydantic import AfterValidator
 
-from synthfair.config.rules import notion_of
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import AtLeast0, Count, Positive, Share, algorithm, static
 from synthfair.federated.fedavg import Averaging
@@ -27,6 +26,7 @@ from synthfair.federated.row_sums import cross_entropy, random_rows
 from synthfair.federated.user_rows import UserRows
 from synthfair.federated.users import Cohorts, UserData
 from synthfair.model import Params
+from synthfair.settings import notion_of
 
 
 class FairPassSettings(PassSettings):

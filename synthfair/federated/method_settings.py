@@ -12,8 +12,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Seed, Settings
-from synthfair.config.target import Target
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord
 from synthfair.federated.engine import UNPROTECTED, Protection, report_size
@@ -25,6 +23,7 @@ from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.accounting import SampledSums, Sampling
 from synthfair.privacy.guarantee import Guarantee, Summed
 from synthfair.privacy.rounds import noise_for_shares, training_guarantee
+from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Seed, Settings, Target
 from synthfair.trained import TrainedModel
 
 BATCH = 500

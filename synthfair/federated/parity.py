@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.config.rules import ParityNotion, notion_of
 from synthfair.errors import InputError
 from synthfair.federated.user_rows import UserRows
+from synthfair.settings import ParityNotion, notion_of
 
 
 class RateSums(NamedTuple):

@@ -14,8 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field, model_validator
 
-from synthfair.config.rules import LARGEST_EPSILON, Notion, WeightMethod
-from synthfair.config.target import Target
 from synthfair.data.schema import Schema
 from synthfair.federated.algorithm import Share
 from synthfair.federated.dp_sgd import NoisyPassSettings
@@ -28,6 +26,7 @@ from synthfair.postprocess.weights import make_weights
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
 from synthfair.secure import GroupCounts, noisy_sum, score_histogram
 from synthfair.secure.shares import SEED_BYTES
+from synthfair.settings import LARGEST_EPSILON, Notion, Target, WeightMethod
 from synthfair.trained import TrainedModel
 
 AGGREGATORS = 2

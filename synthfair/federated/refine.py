@@ -20,8 +20,6 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
 
-from synthfair.config.rules import Notion
-from synthfair.config.target import Target
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import SumPenalty, named_penalty
@@ -33,6 +31,7 @@ from synthfair.federated.method_settings import TrainingPlan, UserPrivacySetting
 from synthfair.federated.single_rows import RowWeights
 from synthfair.federated.user_rows import UserRows
 from synthfair.federated.users import Cohorts, UserData, Users
+from synthfair.settings import Notion, Target
 from synthfair.surrogate.objective import Price
 from synthfair.trained import TrainedModel, read_model
 

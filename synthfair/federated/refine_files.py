@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field
 
-from synthfair.config.rules import STRICT, GroupsBy, Notion
-from synthfair.config.server_settings import ServerConfig
 from synthfair.data.batches import other_inputs
 from synthfair.data.encode import content_sha256, encode_own, in_content_order
 from synthfair.data.schema import Schema, read_schema
@@ -29,6 +27,7 @@ from synthfair.federated.user_rows import UserRows
 from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.release.keys import Keys, Signature, require_signer, sign, verify
+from synthfair.settings import STRICT, GroupsBy, Notion, ServerConfig
 from synthfair.surrogate.objective import Price
 from synthfair.trained import TrainedModel
 

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.config.rules import Relation
 from synthfair.privacy.guarantee import SumOfShares
 from synthfair.privacy.mechanism import grid_for, sensitivity
 from synthfair.privacy.noise import system_entropy
 from synthfair.secure.opening import noisy_sum
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import ClippedVectors
+from synthfair.settings import Relation
 
 STEPS_IN_CLIP = 2**30
 """Steps of the grid in the norm to which a report is clipped, where there is no noise to go by."""

@@ -16,8 +16,6 @@ import numpy as np
 
 import synthfair
 from synthfair.checkpoint import Checkpoint, CheckpointFile
-from synthfair.config.server_settings import ServerConfig
-from synthfair.config.target import Target
 from synthfair.data.encode import encode_own
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
@@ -41,6 +39,7 @@ from synthfair.run_files import (
     RoundSettings,
     write_metrics,
 )
+from synthfair.settings import ServerConfig, Target
 from synthfair.trained import Layer, TrainedModel, input_names, write_model
 
 SECRET_BITS = 128

@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
-from synthfair.config.rules import Checked
 from synthfair.files import read_as, write_json
 from synthfair.measure.mechanisms import MECHANISMS, Kind, LocalMechanism
+from synthfair.settings import Checked
 
 MAX_BYTES = 1_000_000
 """Size of the largest file that is read."""

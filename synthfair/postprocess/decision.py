@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from synthfair.config.rules import Checked, Notion
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import score_bins
+from synthfair.settings import Checked, Notion
 
 MOST_BINS = 2**11
 """More bins only add noise; and the search for thresholds takes longer."""

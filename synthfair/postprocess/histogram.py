@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked, Relation
 from synthfair.errors import InputError, refusal
 from synthfair.files import read_as, write_json
 from synthfair.privacy.noise import laplace_variance
+from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked, Relation
 
 LARGEST_COUNT = 2**53
 """Beyond, a number in a JSON file need not be the one that was written."""

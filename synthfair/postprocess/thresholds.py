@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.config.rules import Notion, notion_of
 from synthfair.errors import InputError
 from synthfair.postprocess.decision import MOST_BINS, GroupDecision
 from synthfair.postprocess.histogram import BOTH, ScoreHistogram, require_rows
+from synthfair.settings import Notion, notion_of
 
 _COMPARED: dict[Notion, tuple[tuple[int, ...], ...]] = {
     "statistical_parity": (BOTH,),

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from synthfair.config.rules import Checked, WeightMethod
 from synthfair.files import read_as, write_json
 from synthfair.postprocess.histogram import ScoreHistogram, require_rows
+from synthfair.settings import Checked, WeightMethod
 
 MAX_BYTES = 10_000_000
 """The largest size of a file that is read."""

@@ -24,8 +24,8 @@ from functools import cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
-from synthfair.config.rules import Relation
 from synthfair.errors import InputError
+from synthfair.settings import Relation
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, PrivacyAccountant

@@ -13,9 +13,9 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import Field
 
-from synthfair.config.rules import Checked
 from synthfair.errors import InputError, reason
 from synthfair.files import OWNER_ONLY, open_file, parse_as, sync_folder
+from synthfair.settings import Checked
 
 PATIENCE = 60.0
 """Seconds to wait for another process that writes."""

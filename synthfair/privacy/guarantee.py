@@ -16,7 +16,6 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked
 from synthfair.privacy.accounting import (
     ACCOUNTANT,
     LEAST_STEPS,
@@ -33,6 +32,7 @@ from synthfair.privacy.mechanism import (
     SumName,
     sensitivity,
 )
+from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked
 
 Line = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 """Text that is safe to show."""

@@ -25,11 +25,11 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import Composition, compose
 from synthfair.privacy.chain import Chain, Link
 from synthfair.privacy.guarantee import Guarantee, Line, Unit
+from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked
 
 ENDING = ".ledger.jsonl"
 """The ending that a ledger adds to its table's name."""

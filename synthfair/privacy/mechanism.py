@@ -14,10 +14,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from synthfair.config.rules import LARGEST_EPSILON, Checked, Relation
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import CHOICES, LEAST_STEPS, mu_of_choice
 from synthfair.privacy.noise import RandomBytes, discrete_gaussian, exponential_choice
+from synthfair.settings import LARGEST_EPSILON, Checked, Relation
 
 SumName = Literal[
     "histograms",

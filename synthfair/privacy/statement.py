@@ -7,8 +7,6 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from synthfair.config.client_settings import ReleaseSettings
-from synthfair.config.rules import Checked
 from synthfair.data.schema import Numeric, Schema
 from synthfair.privacy.accounting import accountant, discrete_mu_for, epsilon_of_choice
 from synthfair.privacy.guarantee import NOT_COVERED, Guarantee, Line, MechanismName
@@ -22,6 +20,7 @@ from synthfair.privacy.mechanism import (
     rounded_norm,
     sensitivity,
 )
+from synthfair.settings import Checked, ReleaseSettings
 
 GRID = 2.0**-12
 """The grid to which the features of a fair release are rounded, as a part of the range that the

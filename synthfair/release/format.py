@@ -13,14 +13,13 @@ import numpy as np
 from pydantic import field_serializer, model_validator
 
 import synthfair
-from synthfair.config.client_settings import DistillConfig, ReleaseConfig, SurrogateConfig
-from synthfair.config.rules import Checked
 from synthfair.data.schema import OWN_COLUMNS, Schema
 from synthfair.errors import InputError
 from synthfair.files import whole_file
 from synthfair.privacy.guarantee import Guarantee, Line
 from synthfair.privacy.statement import PrivacyStatement
 from synthfair.release.keys import Signature, content_digest, rows_digest, sign
+from synthfair.settings import Checked, DistillConfig, ReleaseConfig, SurrogateConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa

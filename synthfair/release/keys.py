@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import Field, model_validator
 
-from synthfair.config.rules import Checked
 from synthfair.errors import InputError, require
 from synthfair.files import OWNER_ONLY, claimed, read_bytes, whole_file
+from synthfair.settings import Checked
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

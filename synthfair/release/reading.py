@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from synthfair.config.client_settings import MAX_ROWS
 from synthfair.data.schema import OWN_COLUMNS, Categorical, Numeric, differences, is_within
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, parse_as
@@ -27,6 +26,7 @@ from synthfair.release.format import (
     arrow_schema,
 )
 from synthfair.release.keys import Keys, Signature, content_digest, require_signer, verify
+from synthfair.settings import MAX_ROWS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,8 +8,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from synthfair.config.server_settings import ServerConfig
-from synthfair.config.target import RULE_OF_THUMB
 from synthfair.fairness.intervals import (
     FEW_ROWS,
     Verdict,
@@ -25,6 +23,7 @@ from synthfair.fairness.metrics import METRIC_OF, Metric, Rates
 from synthfair.report.overview import ACCURACY_GAP, Overview, Summary, overviews
 from synthfair.report.results import Result
 from synthfair.run_files import METRICS, Evaluation, read_metrics
+from synthfair.settings import RULE_OF_THUMB, ServerConfig
 
 COMPARED = {
     "spd": "selection rates",

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.config.target import Target
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import Shares, gap_interval, size
 from synthfair.fairness.metrics import METRIC_OF as MEASURED_BY
 from synthfair.fairness.metrics import Metric
 from synthfair.report.results import Result
 from synthfair.run_files import MetricsFile
+from synthfair.settings import Target
 
 ACCURACY_GAP = "accuracy_difference"
 """Largest minus smallest accuracy of groups; no metric by itself, it follows from their rates."""

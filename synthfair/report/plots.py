@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from synthfair.config.rules import notion_of
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import size
 from synthfair.fairness.metrics import METRIC_OF
 from synthfair.report.answer import COMPARED
 from synthfair.report.figures import Figure, group_figure
 from synthfair.run_files import Evaluation
+from synthfair.settings import notion_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from synthfair.config.client_settings import MIN_ROWS, DistillConfig
 from synthfair.data.schema import OWN_COLUMNS
 from synthfair.report.text_table import Table
+from synthfair.settings import MIN_ROWS, DistillConfig
 
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
-    from synthfair.config.client_settings import SurrogateConfig
     from synthfair.data.encode import Clipping
     from synthfair.data.schema import Schema
     from synthfair.privacy.guarantee import Guarantee
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from synthfair.privacy.statement import PrivacyStatement
     from synthfair.release.format import Release
     from synthfair.release.reading import Inspection
+    from synthfair.settings import SurrogateConfig
 
 MOST_COLUMNS = 100
 """Columns of a release whose range is shown by itself."""

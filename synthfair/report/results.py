@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from synthfair.config.server_settings import FOR_SURROGATES
 from synthfair.errors import InputError
 from synthfair.files import read_as
 from synthfair.report.text_table import as_text
@@ -23,6 +22,7 @@ from synthfair.run_files import (
     read_gaps,
     read_metrics,
 )
+from synthfair.settings import FOR_SURROGATES
 from synthfair.task.federation_file import FILE as FEDERATION
 from synthfair.task.federation_file import FederationFile
 from synthfair.trained import TrainedModel, read_model

@@ -17,7 +17,6 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from synthfair.config.rules import Checked
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, read_as, sync_folder
 from synthfair.privacy.noise import RandomBytes, system_entropy
@@ -26,6 +25,7 @@ from synthfair.secure.aggregator_keys import AggregatorSecret, require_records
 from synthfair.secure.summands import MAX_LENGTH
 from synthfair.secure.task import Task
 from synthfair.secure.upload import read_upload, upload_bytes
+from synthfair.settings import Checked
 
 DOMAIN, COMMITMENT = b"synthfair-partial-sum/1\0", b"synthfair-commitment/1\0"
 

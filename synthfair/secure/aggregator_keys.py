@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from synthfair.config.rules import Checked
 from synthfair.errors import InputError
 from synthfair.files import (
     OWNER_ONLY,
@@ -20,6 +19,7 @@ from synthfair.files import (
     write_json,
 )
 from synthfair.release.keys import MAX_BYTES, PRIVATE, PUBLIC, Hex32
+from synthfair.settings import Checked
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked, Relation
 from synthfair.errors import InputError
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.postprocess.histogram import LARGEST_COUNT
@@ -23,6 +22,7 @@ from synthfair.privacy.noise import (
     system_entropy,
 )
 from synthfair.release.keys import Hex32
+from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked, Relation
 
 MAX_LENGTH = 2**20
 """The largest length of a vector."""

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from synthfair.config.rules import LARGEST_EPSILON, Checked
 from synthfair.errors import InputError
 from synthfair.files import read_as, write_json
 from synthfair.release.keys import Hex32
@@ -26,6 +25,7 @@ from synthfair.secure.summands import (
     RowSums,
     Summand,
 )
+from synthfair.settings import LARGEST_EPSILON, Checked
 
 MAX_BYTES = 10_000_000
 """The largest size of a task file that is read."""

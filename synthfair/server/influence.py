@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from synthfair.config.server_settings import ServerConfig
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
@@ -36,6 +35,7 @@ from synthfair.release.format import Release
 from synthfair.run_files import Influence, Influences
 from synthfair.server.pooling import Pool, make_pool, train_pool
 from synthfair.server.trust import MIN_TRUST
+from synthfair.settings import ServerConfig
 from synthfair.surrogate.objective import Price
 from synthfair.trained import TrainedModel
 

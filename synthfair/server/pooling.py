@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 import synthfair
-from synthfair.config.client_settings import DistillConfig
-from synthfair.config.rules import Notion, PenaltyName
-from synthfair.config.server_settings import ServerConfig
 from synthfair.data.batches import other_inputs
 from synthfair.data.encode import Encoded, encode, encode_records, records_table
 from synthfair.data.schema import Schema
@@ -37,6 +34,7 @@ from synthfair.release.keys import Keys
 from synthfair.release.reading import MAX_CELLS, fitted, read_release, require_fit
 from synthfair.server.small_cells import filled
 from synthfair.server.trust import MIN_TRUST, learn_weights
+from synthfair.settings import DistillConfig, Notion, PenaltyName, ServerConfig
 from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.objective import FrontierPoint, ridge_of
 from synthfair.surrogate.weighted_table import WeightedTable

@@ -10,9 +10,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pandas as pd
 
-from synthfair.config.client_settings import DistillConfig
-from synthfair.config.server_settings import ServerConfig
-from synthfair.config.target import Target
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_table
@@ -59,6 +56,7 @@ from synthfair.server.pooling import (
     train_pool,
 )
 from synthfair.server.trust import MIN_TRUST
+from synthfair.settings import DistillConfig, ServerConfig, Target
 from synthfair.surrogate.fair import frontier as fair_frontier
 from synthfair.surrogate.objective import FrontierPoint
 from synthfair.trained import TrainedModel, write_model

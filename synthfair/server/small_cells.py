@@ -13,11 +13,11 @@ from typing import cast
 
 import numpy as np
 
-from synthfair.config.client_settings import SurrogateConfig
 from synthfair.data.encode import encode_records
 from synthfair.data.schema import Schema
 from synthfair.fairness.penalties import CovariancePenalty
 from synthfair.release.format import Release
+from synthfair.settings import SurrogateConfig
 from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.objective import Price, ridge_of
 

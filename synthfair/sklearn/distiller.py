@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from synthfair.client.from_table import distill_table
-from synthfair.config.client_settings import DistillConfig
 from synthfair.errors import InputError
+from synthfair.settings import DistillConfig
 from synthfair.sklearn.codebook import encoder_of, read_arrays, to_units
 from synthfair.sklearn.keywords import SHARED, FairEstimator, as_pandas, warn
 

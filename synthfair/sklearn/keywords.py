@@ -12,12 +12,11 @@ from pydantic import BaseModel, ValidationError
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 
-from synthfair.config.rules import Notion, PenaltyName
-from synthfair.config.server_settings import ServerConfig
 from synthfair.data.encode import in_pandas
 from synthfair.data.schema import MOST, TIMES
 from synthfair.errors import InputError, refusal
 from synthfair.fairness.penalties import Penalty
+from synthfair.settings import Notion, PenaltyName, ServerConfig
 
 Bounds = Mapping[Any, tuple[float, float]] | tuple[Any, Any]
 """A pair (lower, upper) by column; or one for all, of numbers or of arrays [n_features]."""

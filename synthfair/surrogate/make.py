@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.config.client_settings import SurrogateConfig
 from synthfair.data.batches import Batches
 from synthfair.data.encode import Encoded, encode_records, expand
 from synthfair.data.schema import Schema, shown
@@ -34,6 +33,7 @@ from synthfair.privacy.mechanism import (
 )
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.statement import PRIVATE_PROBLEMS, make_guarantee
+from synthfair.settings import SurrogateConfig
 from synthfair.surrogate.anchors import self_play, smooth_rates
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.marginals import (
@@ -232,13 +232,10 @@ class Plan:
 
     def tables(self, sums: Sums, margins: Margins) -> dict[tuple[int, int], np.ndarray]:
         """Return the two-way table [C, K_i, K_j] of each edge of the tree."""
-        sizes, edges = margins.sizes, [(int(i), int(j)) for i, j in sums.edges]
-        shapes = [(len(margins.n), sizes[i], sizes[j]) for i, j in edges]
-        parts = np.split(sums.pairs, np.cumsum([int(np.prod(shape)) for shape in shapes]))
-        return {
-            edge: part.reshape(shape)
-            for edge, part, shape in zip(edges, parts, shapes, strict=False)
-        }
+        edges = [(int(i), int(j)) for i, j in sums.edges]
+        shapes = [(len(margins.n), *margins.sizes[list(edge)]) for edge in edges]
+        *parts, _ = np.split(sums.pairs, np.cumsum([int(np.prod(shape)) for shape in shapes]))
+        return dict(zip(edges, map(np.reshape, parts, shapes), strict=True))
 
     def _noisy(self, rows: np.ndarray) -> Strata:
         """Return the strata of noisy numbers of rows: each cell is a set of its own.

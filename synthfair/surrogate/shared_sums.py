@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from synthfair.config.client_settings import SurrogateConfig
 from synthfair.data.batches import Batches
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
@@ -32,6 +31,7 @@ from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.statement import make_guarantee
 from synthfair.secure.opening import NoisyTotal, noisy_sum
 from synthfair.secure.summands import RowSums
+from synthfair.settings import SurrogateConfig
 from synthfair.surrogate.make import NONE, Plan, Sums, Surrogate, surrogate_of
 from synthfair.surrogate.marginals import chow_liu, dependence, few_levels
 from synthfair.surrogate.questions import (

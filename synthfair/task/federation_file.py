@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from synthfair.config.rules import Checked
 from synthfair.privacy.guarantee import Line
+from synthfair.settings import Checked
 
 FILE = "federation.json"
 """The file's name, next to the results of a job."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked
 from synthfair.files import read_as
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import Hex32, read_signing_key
+from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked
 from synthfair.task.federation_file import SiteCode
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from synthfair.config.rules import Checked
 from synthfair.errors import InputError
 from synthfair.files import parse_as
 from synthfair.privacy.guarantee import Line
 from synthfair.release.keys import Hex32, is_signed, sign_bytes
+from synthfair.settings import Checked
 from synthfair.task.federation_file import ServerCode, SiteCode
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ import pyarrow.parquet as pq
 from examples.deployment import demonstrate
 from synthfair.cli import main as synthfair
 from synthfair.client import Options, distill_file
-from synthfair.config.loading import load_release_config
+from synthfair.settings import load_release_config
 
 FOLDER = Path(__file__).parent
 DIGITS = 10
