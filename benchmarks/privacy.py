@@ -28,10 +28,12 @@ from benchmarks.harness import Experiment, main, surrogates_version
 from benchmarks.runs import AccuracySpd, Runs
 from benchmarks.showing import accuracy_text, as_svg, legend, over_epsilon, page, panels, verdict
 from benchmarks.unlike.clients import (
+    DELTA,
     TASKS,
     Cut,
     accuracy_and_spd,
     federation,
+    surrogate_config,
     surrogates,
     weighted,
 )
@@ -53,7 +55,7 @@ TABLES = ("law_school_race", "dutch", "adult")
 SPLITS = {"alike": "alike", "unlike": "0.3"}
 """How the four clients are cut, for :class:`Cut`."""
 
-EPSILONS, DELTA = (0.5, 1.0, 2.0, 5.0), 1e-6
+EPSILONS = (0.5, 1.0, 2.0, 5.0)
 
 GOAL_EPSILON, GOAL_TABLES = 1.0, ("law_school_race", "dutch")
 MAX_LOST, MAX_MOVED = 0.02, 0.03
@@ -100,14 +102,9 @@ def decisions(found: Scores) -> np.ndarray:
 # One upload of each client
 
 
-def private_config(epsilon: float) -> sf.SurrogateConfig:
-    """Return the defaults, with this epsilon."""
-    return sf.SurrogateConfig(epsilon=epsilon, delta=DELTA)
-
-
 def pool(cut: Cut, epsilon: float) -> WeightedTable:
     """Return the clients' surrogates together, made once for all learners."""
-    return surrogates(cut, private_config(epsilon)).table
+    return surrogates(cut, epsilon).table
 
 
 def surrogate(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
@@ -131,7 +128,7 @@ def trees(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
 
 def for_all(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
     """Return the decisions of the linear model on a surrogate of the clients' secure sums."""
-    return decisions(trained(one_for_all(cut, private_config(epsilon)), MAIN, federation(cut)))
+    return decisions(trained(one_for_all(cut, surrogate_config(epsilon)), MAIN, federation(cut)))
 
 
 def fair(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:

@@ -88,10 +88,15 @@ def accuracy_and_spd(clients: Federation, chance: np.ndarray) -> tuple[float, fl
     return float(right), float(spd)
 
 
-CONFIGS = {
-    "surrogate": sf.SurrogateConfig(),
-    "private": sf.SurrogateConfig(epsilon=1.0, delta=1e-6),
-}
+DELTA = 1e-6
+
+
+def surrogate_config(epsilon: float | None) -> sf.SurrogateConfig:
+    """Return the defaults, with this epsilon."""
+    return sf.SurrogateConfig(epsilon=epsilon, delta=epsilon and DELTA)
+
+
+CONFIGS = {"surrogate": surrogate_config(None), "private": surrogate_config(1.0)}
 """Settings of each kind of surrogate: the defaults, and these."""
 
 
@@ -113,10 +118,10 @@ class Surrogates(NamedTuple):
 
 
 @lru_cache(maxsize=3)
-def surrogates(cut: Cut, config: sf.SurrogateConfig) -> Surrogates:
-    """Return what these settings give, once for all penalties; clients have the split's seed."""
+def surrogates(cut: Cut, epsilon: float | None) -> Surrogates:
+    """Return what the clients send, once for all penalties; they have the split's seed."""
     clients = federation(cut)
-    config = config.model_copy(update={"seed": cut.seed})
+    config = surrogate_config(epsilon).model_copy(update={"seed": cut.seed})
     parts, rows_out, start = [], 0, time.perf_counter()
     for real in clients.plain:
         try:

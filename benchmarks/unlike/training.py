@@ -76,7 +76,7 @@ def unpenalised(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
 
 def from_surrogates(cut: Cut, weight: Weight, *, smoke: bool, kind: str = "surrogate") -> Scores:
     """The global problem on the surrogates of all clients."""
-    sent = surrogates(cut, CONFIGS[kind])
+    sent = surrogates(cut, CONFIGS[kind].epsilon)
     return trained(sent.table, weight, federation(cut))._replace(
         clients_out=sent.clients_out, rows_out=sent.rows_out, client_seconds=sent.seconds
     )
