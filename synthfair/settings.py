@@ -157,9 +157,8 @@ class Settings(Checked):
     def given(self) -> dict[str, Any]:
         """Settings that make the same: those that are no defaults, or not those of the others."""
         given = self.model_dump(exclude_defaults=True)
-        made = type(self).model_validate(given)
-        fields = type(self).model_fields
-        return given | {k: v for k in fields if (v := getattr(self, k)) != getattr(made, k)}
+        made = dict(type(self).model_validate(given))
+        return given | {name: value for name, value in self if value != made[name]}
 
     def replace(self, **values: Any) -> Self:
         """Return the settings with other values, validated; defaults that others led to stay."""
@@ -170,7 +169,8 @@ class Settings(Checked):
         given = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
         return f"{type(self).__name__}({given})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return repr(self)
 
 
 RULE_OF_THUMB = 0.1
@@ -379,7 +379,7 @@ class DistillConfig(ReleaseSettings):
     """Solver for the derivative of that model: cholesky forms the Hessian, conjugate_gradient
     only multiplies by it, which is faster from some 200 inputs on; auto chooses by their number."""
 
-    _penalty_of_a_search = model_validator(mode="before")(_with_penalty)
+    _penalty_of_a_search: ClassVar = model_validator(mode="before")(_with_penalty)
 
     @model_validator(mode="after")
     def _groups_of_synthetic_rows(self) -> DistillConfig:
@@ -519,7 +519,7 @@ class ServerConfig(Settings):
 
     seed: int = Seed
 
-    _penalty_of_a_search = model_validator(mode="before")(_with_penalty)
+    _penalty_of_a_search: ClassVar = model_validator(mode="before")(_with_penalty)
 
     @model_validator(mode="after")
     def _one_weight(self) -> ServerConfig:

@@ -335,13 +335,13 @@ class Schema(BaseModel):
 
     def __repr__(self) -> str:
         """Its columns by their roles, in a line."""
-        label, positive = self.label, self.positive
         return (
-            f"Schema({self.name}: {len(self.features)} features, label {label} = {positive!r},"
-            f" sensitive {self.sensitive_name})"
+            f"Schema({self.name}: {len(self.features)} features, label {self.label} ="
+            f" {self.positive!r}, sensitive {self.sensitive_name})"
         )
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return repr(self)
 
     @property
     def features(self) -> dict[str, Numeric | Categorical]:
