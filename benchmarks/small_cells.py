@@ -17,7 +17,6 @@ from itertools import product
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-import jax
 import numpy as np
 from scipy.special import logit
 
@@ -135,7 +134,6 @@ class Client(NamedTuple):
 @lru_cache(maxsize=1)
 def client_of(case: Case, seed: int) -> Client:
     """Return the client of a case, with rows drawn at random."""
-    jax.clear_caches()  # each number of records is compiled for
     table, schema = sf.load_dataset(*TABLES[case.table])
     every = sf.encode(table, schema)
     small = [i for i, name in enumerate(schema.groups) if name == case.group]
@@ -169,8 +167,8 @@ def run_cell(setting: CellSetting, seed: int, *, smoke: bool) -> CellValues:
     estimate = small_cells.filled if way == "estimated" else lambda one, _: (one, ())
     with patch.object(pooling, "filled", estimate):
         pool = pooling.make_pool([release], client.schema, ASKED[setting.asked])
-    if way not in K_MIN:  # the same problem, over other rows
-        pool = pool._replace(rows=weighted(client.real).rows(n_groups=pool.n_groups))
+    if way not in K_MIN:  # the same problem of a blind model, over other rows
+        pool = pool._replace(rows=weighted(client.real).rows(n_groups=1))
     x, s, y, weight = client.test
     scores = np.full(len(y), logit(np.mean(client.real.y > 0)))
     if way != "constant classifier":

@@ -26,7 +26,7 @@ WEIGHT = 10.0
 """Of FedAvg's penalty, which has no search for one."""
 
 REFIT = 0.8
-"""Share of the rows that a second fit has: another number of rows, for which ours compiles."""
+"""Share of the rows that a second fit has: another number, for which JAX compiles anew."""
 
 
 class Table(NamedTuple):
