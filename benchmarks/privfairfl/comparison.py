@@ -28,13 +28,13 @@ from synthfair.postprocess import (
 from synthfair.secure import GroupCounts, NoisyTotal, noisy_sum, score_histogram
 from synthfair.settings import WeightMethod
 from synthfair.surrogate import GlobalProblem
+from synthfair.surrogate.objective import ridge_of
 
 # A table among the clients, and models of it
 
 TABLES = {"adult": "sex", "dutch": "sex", "law_school": "race"}
 CLIENTS = 100
 
-LAMBDA_THETA = sf.DistillConfig().lambda_theta
 IN_ROUNDS = {"method": "dp_sgd", "rounds": 20, "batch": 50, "group_input": True}
 """Without an epsilon, local steps on batches and a mean: FedAvg. Published models read groups."""
 
@@ -103,7 +103,7 @@ def trained(name: str, seed: int, training: str, *, smoke: bool) -> ModelScores:
         return in_rounds(rows, seed, private=training == "FL-DP-SGD", smoke=smoke)
     parts = [weighted(part).rows(n_groups=rows.n_groups) for part in (rows.train, rows.test)]
     a, s, y, _ = parts[0]
-    ridge = np.full(a.shape[1], LAMBDA_THETA / a.shape[1] ** 2)
+    ridge = ridge_of(sf.ServerConfig().C, *a.shape, intercept=True)
     problem = GlobalProblem(a, s, y, np.ones(len(y)), sf.CovariancePenalty(), ridge)
     theta = problem.solve(0.0).theta
     return ModelScores(*(part.a @ theta for part in parts))
