@@ -35,6 +35,11 @@ def require(package: str, what: str, extra: str) -> None:
         raise InputError(f"{what}: needs {package}; pip install 'synthfair[{extra}]'")
 
 
+def printable(text: str) -> str:
+    """Return a text whose letters a terminal shows; those that it would obey are written out."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
 def reason(error: BaseException) -> str:
     """The first line of the message of a library's error."""
     message = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -42,14 +47,17 @@ def reason(error: BaseException) -> str:
 
 
 def refusal(source: str, error: ValidationError) -> InputError:
-    """An error of pydantic as one of ours, one line for each offending key, the first of many."""
-    lines, problems = [], error.errors(include_url=False)
+    """Return an error of pydantic as one of ours, a line for each offending key, the first of many.
+
+    Without a source, which is a file or the like, lines begin with the key.
+    """
+    lines, problems, source = [], error.errors(include_url=False), source and f"{source}: "
     for problem in problems[:MOST_LINES]:
         key = ".".join(str(part) for part in problem["loc"])
         value = "" if _says_all(problem) else _value_text(problem["input"])
-        lines.append(f"{source}: {key and key + ': '}{_sentence(problem)}{value}")
+        lines.append(f"{source}{key and key + ': '}{_sentence(problem)}{value}")
     if len(problems) > MOST_LINES:
-        lines.append(f"{source}: and {len(problems) - MOST_LINES} more")
+        lines.append(f"{source}and {len(problems) - MOST_LINES} more")
     return InputError("\n".join(lines))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 import synthfair
 from synthfair.data.encode import Clipping, Encoded, encode_inputs, encode_own, in_pandas
-from synthfair.data.schema import GroupNames, Schema
+from synthfair.data.schema import GroupNames, Schema, repeated
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import (
@@ -112,6 +112,8 @@ def evaluate(
     """
     if not isinstance(tables, Mapping):
         tables = {"table": tables}
+    if twice := repeated(map(str, tables)):
+        raise InputError(f"tables: two are called {twice[0]!r}")
     tables = {str(name): in_pandas(table) for name, table in tables.items()}
     return evaluate_scores(_scores(model, tables, sources), config, schema=model.schema_)
 

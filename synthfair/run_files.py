@@ -10,22 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
     SerializerFunctionWrapHandler,
-    ValidationError,
     model_serializer,
     model_validator,
 )
 
-from synthfair.errors import InputError, reason, refusal
+from synthfair.errors import InputError, reason
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.files import open_file, read_as, write_json, write_text
@@ -34,7 +32,7 @@ from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.guarantee import Guarantee, SumOfShares
 from synthfair.privacy.statement import PrivacyStatement
 from synthfair.settings import (
-    STRICT,
+    Checked,
     Notion,
     ParityNotion,
     ReleaseConfig,
@@ -125,13 +123,6 @@ class FrontierLine(NamedTuple):
     converged: float
 
 
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must be printable, on one line")
-    return text
-
-
-_Line = Annotated[str, Field(min_length=1, max_length=10_000), AfterValidator(_printable)]
 _Count = Annotated[int, Field(ge=0, lt=2**53)]
 _Fraction = Annotated[float, Field(ge=0, le=1)]
 _Number = Annotated[float, Field(ge=-1e12, le=1e12)]
@@ -153,11 +144,10 @@ def _nan_as_null(numbers: Any) -> Any:
 
 
 def _numbers(numbers: Any) -> Iterator[tuple[str, float]]:
-    """Yields the numbers of a named tuple and of those in it, by field; names must be printable."""
+    """Yield the numbers of a named tuple and of those in it, by field."""
     for name, value in numbers._asdict().items():
         if isinstance(value, dict):
-            for key, inner in value.items():
-                _printable(key)
+            for inner in value.values():
                 yield from _numbers(inner)
         else:
             yield name, value
@@ -191,10 +181,8 @@ _Influences = Annotated[
 ]
 
 
-class _Given(BaseModel):
+class _Given(Checked):
     """A part of a file that holds what was given, and no defaults."""
-
-    model_config = STRICT
 
     @model_serializer(mode="wrap")
     def _leave_out(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -209,7 +197,7 @@ def _absent(empty: Any = None, **rules: Any) -> Any:
 class Metrics(_Given):
     """The metrics of a model on some test rows, each with its 95 % interval."""
 
-    model_config = {"allow_inf_nan": True}  # ranges exclude infinity
+    model_config = ConfigDict(allow_inf_nan=True)  # ranges exclude infinity
 
     accuracy: _Share
     spd: _Gap
@@ -224,19 +212,17 @@ class SplitTable(_Given):
     The sha256 is that of a file; a named table has none.
     """
 
-    name: _Line
-    sensitive: _Line | tuple[_Line, ...]
+    name: str
+    sensitive: str | tuple[str, ...]
     clients: int | None = Field(None, ge=1, lt=2**31)
     skew: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    by: _Line | None = None
+    by: str | None = None
     min_rows: _Count = 0
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
     sha256: str | None = Field(None, pattern="^[0-9a-f]{64}$")
 
 
-_Setting = (
-    bool | int | float | _Line | tuple[int, ...] | tuple[float, ...] | tuple[_Line, ...] | None
-)
+_Setting = bool | int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | None
 
 
 class RoundSettings(_Given):
@@ -246,17 +232,15 @@ class RoundSettings(_Given):
     """
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[_Line, _Setting] = Field(init=False)  # type: ignore[assignment]
+    __pydantic_extra__: dict[str, _Setting] = Field(init=False)  # type: ignore[assignment]
 
-    method: _Line = "fpfl"
+    method: str = "fpfl"
     seed: _Count = 0
     notion: ParityNotion | None = None
 
 
-class DecisionSettings(BaseModel):
+class DecisionSettings(Checked):
     """Settings of the choice of a model's decisions by group."""
-
-    model_config = STRICT
 
     notion: Notion
     alpha: float = Field(ge=0, lt=1)
@@ -265,13 +249,11 @@ class DecisionSettings(BaseModel):
 class GroupingMetrics(Metrics):
     """The metrics of the groups of one sensitive attribute, or of several together."""
 
-    rates: dict[_Line, _Rates] = Field(max_length=10_000)
+    rates: dict[str, _Rates] = Field(max_length=10_000)
 
 
-class Exchanges(BaseModel):
+class Exchanges(Checked):
     """Exchanges of sums after surrogates, and what the model reached on all clients' rows."""
-
-    model_config = STRICT
 
     exchanges: _Count
     objective: _Number
@@ -304,35 +286,24 @@ class Evaluation(Metrics):
         seed: of the resamples.
 
     Raises:
-        InputError: a value is out of range, such as the name of a table that cannot be printed.
+        InputError: a value is out of range.
     """
 
-    per_client: dict[_Line, Metrics] = Field(min_length=1, max_length=100_000)
-    client_gaps: dict[_Line, dict[_Line, _Gap]] = Field({}, max_length=10)
-    by_group: dict[_Line, _Rates] = Field(min_length=1, max_length=10_000)
-    small_groups: dict[_Line, _Size] = Field({}, max_length=10_000)
-    rows: dict[_Line, dict[_Line, _LabelCounts]] | None = _absent(max_length=100_000)
+    per_client: dict[str, Metrics] = Field(min_length=1, max_length=100_000)
+    client_gaps: dict[str, dict[str, _Gap]] = Field({}, max_length=10)
+    by_group: dict[str, _Rates] = Field(min_length=1, max_length=10_000)
+    small_groups: dict[str, _Size] = Field({}, max_length=10_000)
+    rows: dict[str, dict[str, _LabelCounts]] | None = _absent(max_length=100_000)
     constant_classifier: dict[Literal["accuracy"], _Fraction] | None = _absent()
-    groupings: dict[_Line, GroupingMetrics] = _absent({}, max_length=100)
-    groups_by: tuple[_Line, ...] = _absent((), max_length=20)
+    groupings: dict[str, GroupingMetrics] = _absent({}, max_length=100)
+    groups_by: tuple[str, ...] = _absent((), max_length=20)
     n_test: Annotated[_Count, Field(ge=1)]
     schema_hash: str = Field(pattern="^[0-9a-f]{64}$")
-    version: _Line
-    packages: dict[_Line, _Line] = Field(max_length=100)
+    version: str
+    packages: dict[str, str] = Field(max_length=100)
     resamples: _Count
     min_group_rows: _Count = 0
     seed: _Count
-
-    if not TYPE_CHECKING:  # type checkers know the fields
-
-        def __init__(self, **values: Any) -> None:  # noqa: D107
-            try:
-                super().__init__(**values)
-            except ValidationError as error:
-                raise refusal(METRICS, error) from error
-
-        # What is read from a file is validated without it, and its errors name the file.
-        __init__.__pydantic_base_init__ = True
 
     def __repr__(self) -> str:
         """The metrics over all rows with their intervals, in a line."""
@@ -367,14 +338,14 @@ class MetricsFile(Evaluation):
     Or ``evaluate``, of a model with decisions by group.
     """
 
-    method: _Line = "single_shot"
+    method: str = "single_shot"
     n_synthetic: _Count | None = None
-    config: dict[_Line, ReleaseConfig] = Field(max_length=100_000)
+    config: dict[str, ReleaseConfig] = Field(max_length=100_000)
     table: SplitTable | None = None
     train: RoundSettings | None = _absent()
     decision: DecisionSettings | None = None
-    privacy: dict[_Line, PrivacyStatement] = _absent({}, max_length=100_000)
-    signed_by: dict[_Line, _Line] = _absent({}, max_length=100_000)
+    privacy: dict[str, PrivacyStatement] = _absent({}, max_length=100_000)
+    signed_by: dict[str, str] = _absent({}, max_length=100_000)
     influence: _Influences | None = None
     max_influence: _Number | None = None
     max_spd_influence: _Number | None = None
@@ -382,8 +353,8 @@ class MetricsFile(Evaluation):
     asked: Target
     rho: Annotated[float, Field(ge=0, le=1e12)] | None = None
     without_penalty: Metrics | None = None
-    left_out: tuple[_Line, ...] = Field((), max_length=10_000)
-    warnings: tuple[_Line, ...] = Field((), max_length=1000)
+    left_out: tuple[str, ...] = Field((), max_length=10_000)
+    warnings: tuple[str, ...] = Field((), max_length=1000)
     converged: bool | None
     cost: _Cost | None = None
     seconds: Annotated[float, Field(ge=0, le=1e12)] | None = None
@@ -438,12 +409,10 @@ _Known = Annotated[
 ]
 
 
-class MeasuredGroup(BaseModel):
+class MeasuredGroup(Checked):
     """The estimated share of a group's clients, and their mean value; not-a-number if unknown."""
 
-    model_config = STRICT
-
-    name: _Line
+    name: str
     share: float
     error: float
     mean: _Known = Field(allow_inf_nan=True)
@@ -451,23 +420,21 @@ class MeasuredGroup(BaseModel):
     high: _Known = Field(allow_inf_nan=True)
 
 
-class MeasuredGap(BaseModel):
+class MeasuredGap(Checked):
     """A gap between two groups, second minus first, with its interval; of a rate where it is one.
 
     The value is not-a-number where the sizes of the groups are not known well enough.
     """
 
-    model_config = STRICT
-
     rate: Literal["true_positive_rate", "false_positive_rate"] | None = None
-    first: _Line
-    second: _Line
+    first: str
+    second: str
     value: _Known = Field(allow_inf_nan=True)
     low: float
     high: float
 
 
-class GapsFile(BaseModel):
+class GapsFile(Checked):
     """A gaps.json, of clients' reports by ``gap aggregate`` or of sites' counts by the job ``gap``.
 
     Attributes:
@@ -484,20 +451,18 @@ class GapsFile(BaseModel):
         sites: that have counted.
     """
 
-    model_config = STRICT
-
     format: Literal["synthfair-gaps/1"]
     epsilon: Annotated[float, Field(gt=0, le=1e4)]
     confidence: Annotated[float, Field(gt=0, lt=1)]
     gaps: list[MeasuredGap] = Field(min_length=1, max_length=200_000)
-    collection: _Line | None = None
+    collection: str | None = None
     reports: _Count = 0
-    rejected: dict[_Line, _Count] = {}
-    groups: list[MeasuredGroup] = []
-    warnings: list[_Line] = []
-    model: _Line | None = None
+    rejected: dict[str, _Count] = Field({})
+    groups: list[MeasuredGroup] = Field([])
+    warnings: list[str] = Field([])
+    model: str | None = None
     guarantee: Guarantee | None = None
-    sites: list[_Line] = []
+    sites: list[str] = Field([])
 
 
 def read_gaps(path: Path) -> GapsFile:

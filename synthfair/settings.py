@@ -120,7 +120,7 @@ class Checked(BaseModel):
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                raise refusal(type(self).__name__, error) from None
+                raise refusal("", error) from None
 
         # What is read from a file is validated without it, and its errors name the file.
         __init__.__pydantic_base_init__ = True
@@ -170,6 +170,7 @@ class Settings(Checked):
         return f"{type(self).__name__}({given})"
 
     def __str__(self) -> str:
+        """Return the same."""
         return repr(self)
 
 
@@ -465,7 +466,7 @@ class ServerConfig(Settings):
     groups with at least 30."""
 
     groups_by: tuple[str, ...] | None = GroupsBy
-    max_influence: float | None = Field(default=None, gt=0)
+    max_influence: float | None = Field(default=None, gt=0, le=1e12)
     """Largest change of the pooled model's scores that one release may cause, relative to the
     scores without it (root mean squares); a pool in which one causes more is refused. A change of 2
     reverses every decision. Default: 1 for fair releases, 3 for surrogates, as a penalty gives
@@ -624,7 +625,7 @@ def load_settings(kind: type[_Config], path: Path | None, overrides: Mapping[str
     """Return a TOML file's settings (or the defaults), with overrides that are not None on top.
 
     Args:
-        kind: of the settings; those of a release's file may decide against an epsilon.
+        kind: of the settings.
         path: of the file.
         overrides: settings by their names.
 
@@ -632,8 +633,6 @@ def load_settings(kind: type[_Config], path: Path | None, overrides: Mapping[str
         InputError: unreadable file, unknown key, or a value that is not allowed.
     """
     settings = {} if path is None else read_toml(path)
-    if issubclass(kind, ReleaseSettings):
-        settings.pop(WITHOUT_EPSILON, None)
     return _over(settings, kind, path, overrides)
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from conftest import make_schema, make_table
 
-from synthfair.cli import main
+from synthfair.cli import main, show
 
 QUICK = {"n_synthetic": 24, "steps": 60}
 
@@ -340,3 +340,11 @@ def test_public_names_all_exist():
     for name in synthfair.__all__:
         assert getattr(synthfair, name) is not None
     assert make_schema().hash
+
+
+def test_names_from_a_file_do_not_steer_the_terminal(capsys):
+    show.say("a method called \x1b[2J, in two\nlines")
+    show.warn("\x9bnobody")
+    found = capsys.readouterr()
+    assert found.out == "a method called \\x1b[2J, in two\nlines\n"
+    assert found.err == "warning: \\x9bnobody\n"

@@ -132,7 +132,7 @@ def test_settings_of_the_other_kind_are_refused(tmp_path):
 
 
 def test_one_weight_or_one_gap_is_asked_for():
-    with pytest.raises(InputError, match="ServerConfig: rho, max_gap: give one"):
+    with pytest.raises(InputError, match="^rho, max_gap: give one"):
         sf.ServerConfig(rho=1.0, max_gap=0.1)
 
 

@@ -30,6 +30,15 @@ def test_overall_is_over_all_rows_of_all_tables():
     assert found.overall["accuracy"].value == pytest.approx(weights @ parts)
 
 
+def test_names_may_hold_any_letter_and_stand_once():
+    """A no-break space and a zero-width joiner are ordinary in names of groups and files."""
+    table = make_table()
+    names = ["non\u00a0binary", "\u200dtwo\n", ""]
+    assert list(sf.evaluate(some_model(), dict.fromkeys(names, table)).per_client) == names
+    with pytest.raises(InputError, match="^tables: two are called '1'$"):
+        sf.evaluate(some_model(), {1: table, "1": table})
+
+
 def test_labels_are_counted_by_group():
     rng = np.random.default_rng(3)
     y, s = rng.choice([-1.0, 1.0], 400), rng.integers(3, size=400)

@@ -133,7 +133,7 @@ def test_the_command_line_takes_that_name(words):
     ("make", "message"),
     [
         (lambda: sf.SurrogateConfig(epsilon=np.float64(-6.5), delta=1e-6), "epsilon: .*; got -6.5"),
-        (lambda: sf.DistillConfig(roh=3.0), "DistillConfig: roh: unknown key"),
+        (lambda: sf.DistillConfig(roh=3.0), "roh: unknown key"),
         (lambda: sf.TrainConfig(method="fpfl", alpha=-1.0), "alpha: .*; got -1.0"),
     ],
 )

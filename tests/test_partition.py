@@ -112,7 +112,10 @@ def test_skew_gives_training_rows_in_random_order():
         ({"clients": 0}, "clients = 0: must be at least 1"),
         ({"test_fraction": 1.0}, "test fraction = 1.0: must be above 0 and below 1"),
         ({"test_fraction": float("nan")}, "test fraction = nan"),
-        ({"clients": 40, "skew": 0.01}, r"client \d+: [01] rows? cannot .* \d+ more.*another seed"),
+        (
+            {"clients": 40, "skew": 0.01},
+            r"client \d+: [01] rows? cannot .* \d+ more.*make fewer clients of more rows",
+        ),
         ({"min_rows": 51}, "min_rows = 51: no client has as many; the largest has"),
     ],
 )
@@ -149,7 +152,7 @@ def test_one_client_for_each_value():
         (
             "i",
             {},
-            r"client '0': 1 row cannot .* \(nor those of 35 more\); take fewer .*min_rows",
+            r"client '0': 1 row cannot .* \(nor those of 35 more\); make fewer .*min_rows",
         ),
         ("ward", {}, "column 'ward': the table has none of this name; it has hospital, i"),
         ("hospital", {"min_rows": 21}, "no client has as many; the largest has 20"),

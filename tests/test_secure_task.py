@@ -81,7 +81,7 @@ class TestTask:
     def test_what_is_refused_is_not_shown_whole(self, group):
         with pytest.raises(InputError) as caught:
             make_task(COUNTS, list(group.task.aggregators), group.task.clients, least_clients=9)
-        assert str(caught.value) == "Task: least_clients: only 3 clients may send"
+        assert str(caught.value) == "least_clients: only 3 clients may send"
 
     def test_an_aggregator_twice(self, group):
         one = group.secrets[0].public

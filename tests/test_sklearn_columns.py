@@ -253,3 +253,18 @@ def test_the_encoder_wants_the_columns_of_fit():
         encoder.transform(table.drop(columns="home"))
     with pytest.raises(ValueError, match=r"Shape of passed values is \(3, 2\)"):
         encoder.transform(np.ones((3, 2)))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "learned"),
+    [
+        ({"income": (0, 100), "it": (0, 10)}, ["home"]),
+        ((0, 100), ["it", "home"]),
+        ({}, ["it", "income", "home"]),
+    ],
+)
+def test_what_is_learned_from_the_rows_is_what_no_argument_says(bounds, learned):
+    """A column with bounds of its own is numbers, though these are written as text."""
+    read_in = read(frame(column("1", "2", "3"), sure=column(True, False)), bounds=bounds)
+    assert read_in.learned == learned
+    assert hasattr(read_in.schema.columns["it"], "lower") == ("it" not in learned)

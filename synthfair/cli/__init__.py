@@ -13,7 +13,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from synthfair import __version__
 from synthfair.cli.help import PlainHelp
 from synthfair.cli.parameters import shown_default
-from synthfair.errors import InputError, reason
+from synthfair.errors import InputError, printable, reason
 
 __all__ = ["main", "make_app"]
 
@@ -144,8 +144,7 @@ def _drop_output() -> None:
 
 
 def _fail(code: int, message: str) -> int:
-    text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
-    print(text, file=sys.stderr)  # noqa: T201 - the command line's own voice
+    print(printable(message), file=sys.stderr)  # noqa: T201 - the command line's own voice
     try:
         _flush()
     except BrokenPipeError:

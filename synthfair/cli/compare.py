@@ -10,7 +10,7 @@ from synthfair.cli.first_steps import ALIKE, Clients, Sensitive, Table, own_tabl
 from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
 from synthfair.errors import InputError
 from synthfair.files import open_file
-from synthfair.settings import DistillConfig, ServerConfig, load_settings
+from synthfair.settings import DistillConfig, ServerConfig, load_release_config, load_settings
 
 if TYPE_CHECKING:
     from synthfair.compare import GridPoint, SurrogateCache
@@ -60,7 +60,7 @@ def compare(
         output: Folder to write to.
         min_group_rows: Gaps leave out groups with fewer test rows.
     """
-    distill = load_settings(DistillConfig, config, settings)
+    distill, _ = load_release_config(config, release="fair", **settings)
     least = load_settings(ServerConfig, None, {"min_group_rows": min_group_rows}).min_group_rows
     if distill.max_gap is not None:
         raise InputError(f"{config}: max_gap: compare runs the weights that --weights gives")

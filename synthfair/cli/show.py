@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from synthfair.errors import printable
+
 if TYPE_CHECKING:
     from synthfair.distill.problem import StepRecord
 
@@ -23,20 +25,22 @@ class _Output(Console):
 
 def say(what: RenderableType) -> None:
     """Prints a result; a sentence is not broken, as it may hold a path."""
-    _Output().print(what, highlight=False, markup=False, soft_wrap=isinstance(what, str))
+    is_text = isinstance(what, str)
+    shown = printable(what) if is_text else what
+    _Output().print(shown, highlight=False, markup=False, soft_wrap=is_text)
 
 
 def warn(*messages: str | None) -> None:
     """Prints warnings on standard error, of those that there are."""
     for message in filter(None, messages):
-        text = f"warning: {message}"
+        text = f"warning: {printable(message)}"
         Console(stderr=True).print(text, highlight=False, markup=False, style="yellow")
 
 
 def conclude(sentence: str | None, files: Iterable[object], following: str) -> None:
     """Says how a command ends: the report's sentence, the files written, and the next command."""
     if sentence:
-        say(Text(sentence))  # broken between words
+        say(Text(printable(sentence)))  # broken between words
     if names := ", ".join(map(str, files)):
         say(f"Wrote {names}.")
     say(f"Next: {following}")

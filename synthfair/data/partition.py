@@ -244,8 +244,8 @@ def _clients(
         raise InputError(
             f"client {small[0]!r}: {n_rows} {'row' if n_rows == 1 else 'rows'} cannot be split into"
             f" training and test rows at test fraction = {test_fraction}"
-            f"{f' (nor those of {len(small) - 1} more)' if small[1:] else ''}; take fewer clients,"
-            " another seed or a larger skew, or leave small clients out by min_rows",
+            f"{f' (nor those of {len(small) - 1} more)' if small[1:] else ''}; make fewer clients"
+            " of more rows, or leave small ones out by min_rows",
             "min_rows",
         )
     rows = {name: table.iloc[parts[name]] for name in sizes}

@@ -261,7 +261,10 @@ class Schema(BaseModel):
         for role, name in (("label", self.label), *(("sensitive", a) for a in attributes)):
             column = self.columns.get(name)
             if not isinstance(column, Categorical):
-                allowed = [n for n, c in self.columns.items() if isinstance(c, Categorical)]
+                allowed = [
+                    n for n, c in self.columns.items() if isinstance(c, Categorical)
+                    and n != self.label and c.missing != "category" and not c.unknown
+                ]  # fmt: skip
                 raise ValueError(  # noqa: TRY004
                     f"{role} is {name!r}, which must be a categorical column: {shown(allowed)}"
                 )
@@ -341,6 +344,7 @@ class Schema(BaseModel):
         )
 
     def __str__(self) -> str:
+        """Return the same."""
         return repr(self)
 
     @property

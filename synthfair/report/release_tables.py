@@ -35,7 +35,8 @@ COSTS = {
     "fair": "up to 2.5 points of accuracy and 2.1 of SPD",
     "surrogate": "up to 1.2 points of accuracy and 2.1 of SPD",
 }
-"""What epsilon = 1 costs each kind of release, at most over tables; a point is a hundredth.
+"""What epsilon = 1 costs each kind of release of alike clients, at most over tables; a point is a
+hundredth.
 ``python -m benchmarks texts`` writes the same into docs/privacy.md, from the runs of
 benchmarks.privacy."""
 
@@ -70,9 +71,9 @@ def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
     }
     return (
         f"without epsilon no row is protected, and the file discloses {disclosed[kind]}."
-        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {COSTS[kind]} on public tables;"
-        " clients with few rows lose more. From version 1.0 on, --epsilon or --without-epsilon must"
-        " be given"
+        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {COSTS[kind]} on public tables"
+        " among alike clients; clients unlike the others, or with few rows, lose more. From version"
+        " 1.0 on, --epsilon or --without-epsilon must be given"
     )
 
 

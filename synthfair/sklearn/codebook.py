@@ -324,8 +324,10 @@ def make_schema(
             columns[name] = _make_column(table[name], listed.get(name), given.get(name), estimator)
         except ValidationError as error:
             raise refusal(f"X: column {name!r}", error) from error
-        if name not in listed and name not in given:
-            learned.append(name)
+        is_given = name in given
+        if isinstance(columns[name], Categorical):
+            is_given = _listed(table[name], listed.get(name)) is not None
+        learned += [] if is_given else [name]
 
     pairs = tuple((_name(one), _name(other)) for one, other in estimator.interactions)
     labels = tuple(map(str, classes))
@@ -374,7 +376,9 @@ def _make_column(
 ) -> Numeric | Categorical:
     """Return a column as the arguments or its dtype say, and else as it is drafted."""
     name, entry = str(values.name), {"categories": _listed(values, categories)}
-    if entry["categories"] is None and not pd.api.types.is_any_real_numeric_dtype(values):
+    by_name = isinstance(estimator.bounds, Mapping) and pair is not None  # such a column is numbers
+    is_number = by_name or pd.api.types.is_any_real_numeric_dtype(values)
+    if entry["categories"] is None and not is_number:
         entry, cause = draft_column(values)
         if entry is None:
             raise InputError(f"X: column {name!r}: {cause}; drop it, or give categories=")
