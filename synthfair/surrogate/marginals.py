@@ -261,11 +261,11 @@ def halve(counts: np.ndarray, total: float, sd: float) -> np.ndarray:
         return np.full(size, total / size)
     least *= min(1.0, total / max(least.sum(), 1e-300))
     left = counts[:half].sum() + (total - counts.sum()) * half / size
+    left = 0.0 if left < noise else total if total - left < noise else left
     left = min(max(left, least[0]), total - least[1])
-    if left < noise and not least[0]:
-        left = 0.0
-    if total - left < noise and not least[1]:
-        left = total
+    # Beside the peaks of one half, the other may be left with what noise explains.
+    left = left if left >= noise or least[0] else 0.0
+    left = left if total - left >= noise or least[1] else total
     return np.concatenate([halve(counts[:half], left, sd), halve(counts[half:], total - left, sd)])
 
 
