@@ -251,7 +251,8 @@ def halve(counts: np.ndarray, total: float, sd: float) -> np.ndarray:
     From the whole down, an interval's rows are divided between its halves (Hay et al. 2010). A half
     that noise may explain has none; where it may explain both, all levels of the interval are
     alike. Else the noise of many empty levels would look like many rows. A half keeps the rows of
-    its :func:`peaks`, which the noise of the empty levels beside them would hide.
+    its :func:`peaks`, which the noise of the empty levels beside them would hide; the other half
+    then has the rest, however few.
     """
     size = len(counts)
     half = size // 2
@@ -263,9 +264,6 @@ def halve(counts: np.ndarray, total: float, sd: float) -> np.ndarray:
     left = counts[:half].sum() + (total - counts.sum()) * half / size
     left = 0.0 if left < noise else total if total - left < noise else left
     left = min(max(left, least[0]), total - least[1])
-    # Beside the peaks of one half, the other may be left with what noise explains.
-    left = left if left >= noise or least[0] else 0.0
-    left = left if total - left >= noise or least[1] else total
     return np.concatenate([halve(counts[:half], left, sd), halve(counts[half:], total - left, sd)])
 
 
