@@ -64,8 +64,9 @@ def total_at(algorithm, rows, user, candidates):
     """The sum of the clients' reports."""
     users = make_users(*map(np.asarray, rows[:3]), user)
     state = algorithm.init(None)._replace(candidates=candidates)
-    reports = [algorithm.report(state, users.rows_of(i), None) for i in range(len(users))]
-    return jax.tree.map(lambda *parts: sum(parts), *reports)
+    report = jax.jit(lambda own: algorithm.report(state, own, None))
+    reports = [report(users.rows_of(i)) for i in range(len(users))]
+    return jax.tree.map(lambda *parts: sum(map(np.asarray, parts)), *reports)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,12 +82,12 @@ def test_sums_give_the_pooled_objective_with_its_derivatives(kind, notion, n_gro
         ridge = theta[:-1] @ theta[:-1] / (2 * C * len(rows.y))
         return mean_loss(LinearModel(), z, rows) + RHO * penalty(z, rows) + ridge
 
-    thetas = jnp.asarray(np.random.default_rng(1).normal(size=(len(DAMPING), p)))
-    sums = total_at(algorithm, rows, user, thetas)
+    thetas = np.random.default_rng(1).normal(size=(len(DAMPING), p))
+    sums = total_at(algorithm, rows, user, jnp.asarray(thetas))
+    expected = jax.jit(lambda t: (objective(t), jax.grad(objective)(t), jax.hessian(objective)(t)))
     for i, theta in enumerate(thetas):
         found = derivatives(problem, theta, Sums(sums.rows, *(part[i] for part in sums[1:])))
-        expected = (f(objective)(theta) for f in (lambda f: f, jax.grad, jax.hessian))
-        for own, other in zip(found, expected, strict=True):
+        for own, other in zip(found, expected(theta), strict=True):
             np.testing.assert_allclose(own, other, rtol=1e-10, atol=1e-10)
 
 
@@ -124,7 +125,8 @@ def test_a_step_that_is_too_long_is_tried_again_shorter():
     state = algorithm.init(None)._replace(objective=jnp.array(0.0))  # below all that there is
     offered = jnp.arange(5 * len(DAMPING), dtype=float).reshape(len(DAMPING), 5)
     state = state._replace(candidates=offered)
-    after, record = algorithm.update(state, total_at(algorithm, rows, user, offered), 3.0)
+    total = total_at(algorithm, rows, user, offered)
+    after, record = jax.jit(algorithm.update)(state, total, 3.0)
     np.testing.assert_array_equal(after.theta, state.theta)
     np.testing.assert_allclose(after.candidates, 0.1 * offered)
     assert (record.step, record.objective) == (0.0, 0.0)
@@ -137,10 +139,8 @@ def test_rows_of_weight_0_do_not_enter():
     weight[100:] = 0.0
     everyone = UserRows(*map(jnp.asarray, (rows.a, s, rows.y, weight)))
     few = UserRows(*(part[:100] for part in everyone))
-    state = algorithm.init(None)
-    for own, other in zip(
-        *(algorithm.report(state, r, None) for r in (everyone, few)), strict=True
-    ):
+    report = jax.jit(lambda own: algorithm.report(algorithm.init(None), own, None))
+    for own, other in zip(report(everyone), report(few), strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-12)
 
 
