@@ -85,9 +85,19 @@ def of_table(
     return algorithm, algorithm.init(jax.random.key(0)), data.users.rows_of(0)
 
 
+def weights_of(algorithm, state, rows):
+    """The weights of rows in sums, compiled once for all rows of one shape, as a site has it."""
+    return jax.device_get(jax.jit(type(algorithm).weights)(algorithm, state, rows))
+
+
+def report_of(algorithm, state, rows):
+    """What leaves a site."""
+    return jax.device_get(jax.jit(type(algorithm).report)(algorithm, state, rows, None))
+
+
 def hessian(algorithm, state, rows, index=0, part=0):
     """[p, p] of a sum at a candidate, from what leaves a site."""
-    upper = algorithm.report(state, rows, None).curvatures[index, part]
+    upper = report_of(algorithm, state, rows).curvatures[index, part]
     p = rows.a.shape[1]
     half = np.zeros((p, p))
     half[np.triu_indices(p)] = upper
@@ -100,7 +110,7 @@ def refused(table, schema, state=None, least=LEAST_ROWS, **settings):
     state = start if state is None else state
     try:
         require_alike(
-            algorithm.weights(state, rows), rows, schema, source="table", least=(1, least)
+            weights_of(algorithm, state, rows), rows, schema, source="table", least=(1, least)
         )
     except sf.InputError as error:
         return str(error)
@@ -161,7 +171,7 @@ def test_params_can_single_a_row_out():
     assert "one outweighs others at the params asked for" in refused(table, schema, state)
     # A seventh of a sum is too much, too.
     less = state._replace(candidates=state.candidates * 0.034)
-    bends = np.asarray(algorithm.weights(less, rows).products)[0, 0]
+    bends = np.asarray(weights_of(algorithm, less, rows).products)[0, 0]
     assert 0.1 < bends.max() / bends.sum() < 0.2
     assert "among rows with any value, one outweighs" in refused(table, schema, less)
     # Linear sums have no second derivative, but a gradient and values.
@@ -177,7 +187,7 @@ def test_params_can_single_out_one_of_many_with_a_value():
     state, row = singled_out(table, schema, table["land"] == "island")
     state = state._replace(candidates=state.candidates * 0.2)
     algorithm, _, rows = of_table(table, schema)
-    bends = np.asarray(algorithm.weights(state, rows).products)[0, 0]
+    bends = np.asarray(weights_of(algorithm, state, rows).products)[0, 0]
     assert bends.max() < 0.1 * bends.sum()
     h, c = hessian(algorithm, state, rows), schema.encoded_names.index("land=island")
     np.testing.assert_allclose(h[c] / h[c, c], rows.a[row], atol=0.3)
@@ -322,19 +332,19 @@ class TestEngine:
         state = algorithm.init(jax.random.key(0))
         least = (1, LEAST_ROWS)
         require_alike(
-            algorithm.weights(state, own), own, make_schema(), source="table", least=least
+            weights_of(algorithm, state, own), own, make_schema(), source="table", least=least
         )
         (weight, bias), *others = state.params
         income = np.sort(np.asarray(own.a[:, 0]))
         weight, bias = np.array(weight), np.array(bias)
         weight[0], bias[0] = np.eye(len(weight[0]))[0], -(income[-1] + income[-2]) / 2
         state = state._replace(params=[(weight, bias), *others])
-        gradient = algorithm.report(state, own, None).loss_gradient[0]
+        gradient = report_of(algorithm, state, own).loss_gradient[0]
         alone = np.asarray(own.a[np.argmax(own.a[:, 0])])
         np.testing.assert_allclose(gradient[0][0] / gradient[1][0], alone, rtol=1e-6)
         with pytest.raises(sf.InputError, match="one outweighs others"):
             require_alike(
-                algorithm.weights(state, own), own, make_schema(), source="table", least=least
+                weights_of(algorithm, state, own), own, make_schema(), source="table", least=least
             )
 
     def test_a_sites_limits_may_ask_for_more(self, world):
@@ -365,7 +375,7 @@ def test_honest_refinements_of_public_tables_are_answered(name):
             size = int(data.users.size[user])  # no padding: a site has its own rows alone
             own = UserRows(*(part[:size] for part in data.users.rows_of(user)))
             require_alike(
-                algorithm.weights(state, own), own, schema, source=name, least=(50, LEAST_ROWS)
+                weights_of(algorithm, state, own), own, schema, source=name, least=(50, LEAST_ROWS)
             )
         everyone = Cohorts.everyone(4)
         progress = run(algorithm, data.users, everyone, rounds=rounds, seed=0, progress=progress)
