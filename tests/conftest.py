@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
+import signal
+import sys
 from pathlib import Path
 
 # Child processes find this package wherever they run, and not another that is installed. What they
@@ -18,6 +19,7 @@ os.environ |= {
     "JAX_COMPILATION_CACHE_DIR": str(COMPILED),
     "JAX_COMPILATION_CACHE_MAX_SIZE": "-1",
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "MPLCONFIGDIR": str(ROOT / ".pytest_cache/matplotlib"),  # fonts are looked for once
     "TF_CPP_MIN_LOG_LEVEL": "3",  # XLA takes each cached entry for another machine's
 }
 
@@ -56,8 +58,13 @@ hypothesis.settings.register_profile("steady", deadline=None)  # a busy machine 
 hypothesis.settings.load_profile("steady")
 
 
-def pytest_addoption(parser):
-    parser.addoption("--whole", action="store_true", help="Slow statistical tests in full size.")
+@pytest.fixture(autouse=True, scope="session")
+def _own_surroundings(tmp_path_factory):
+    """Ctrl-C works though a shell in the background ignores it, and caches are not the user's."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def silent(_):
@@ -84,26 +91,17 @@ def _silent_is_zero():
 
 
 @pytest.fixture
-def size(request):
-    """``size(small, whole)``: how large a slow statistical test is; whole with ``--whole``."""
-    return lambda small, whole: whole if request.config.getoption("--whole") else small
+def calls():
+    """``calls()``: how many functions were called since the test began, whatever the machine."""
+    count = 0
 
+    def step(_frame, event, _argument):
+        nonlocal count
+        count += event in ("call", "c_call")
 
-@pytest.fixture
-def work():
-    """``work()``: processor time since the test began, in that of 100,000 turns of an empty loop.
-
-    On a slow machine both take longer, which seconds do not regard.
-    """
-
-    def loop():
-        start = time.process_time()
-        for _ in range(10**6):
-            pass
-        return time.process_time() - start
-
-    unit, start = min(loop() for _ in range(3)) / 10, time.process_time()
-    return lambda: (time.process_time() - start) / unit
+    sys.setprofile(step)
+    yield lambda: count
+    sys.setprofile(None)
 
 
 @pytest.fixture

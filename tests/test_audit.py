@@ -91,9 +91,9 @@ def test_the_audit_stays_under_the_claim():
 
 
 @pytest.mark.slow
-def test_a_long_audit_stays_under_the_claim(size):
+def test_a_long_audit_stays_under_the_claim():
     """False alarm once in 1,000."""
-    assert audited_epsilon(runs=size(400, 2000)) <= EPSILON
+    assert audited_epsilon(runs=2000) <= EPSILON
 
 
 def test_noise_left_out_is_caught():

@@ -281,21 +281,6 @@ def test_a_release_loads_few_modules(folder, flags, monkeypatch):
     }  # fmt: skip
 
 
-def test_predicting_and_evaluating_load_no_jax(folder):
-    from test_trained import some_model
-
-    from synthfair.trained import write_model
-
-    write_model(some_model(), folder / "model.json")
-    flags = ["--model", f"{folder}/model.json", "--data", f"{folder}/client_0_test.csv"]
-    code = (
-        "import sys\nfrom synthfair.cli import main\n"
-        f"assert [main([name, *{flags!r}]) for name in ('predict', 'evaluate')] == [0, 0]\n"
-        "assert 'jax' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-
-
 @pytest.mark.parametrize("redirect", ["| true", ">&-", "2>&-"])
 def test_files_are_written_whoever_reads_the_output(folder, redirect):
     from test_trained import some_model

@@ -206,9 +206,7 @@ def test_nothing_is_exchanged_but_what_is_public(federation):
     [(["--job", "gap"], {"gaps.json"}),
      (["--job", "train", "--secure"], {"model.json", "metrics.json", "rounds.csv"})],
 )  # fmt: skip
-def test_other_jobs_by_processes(tmp_path, request, flags, made):
-    if not request.config.getoption("--whole"):
-        pytest.skip("takes minutes: --whole")
+def test_other_jobs_by_processes(tmp_path, flags, made):
     demo(tmp_path / "demo", *flags)
     results = tmp_path / "demo" / "results"
     assert {path.name for path in results.iterdir()} == made | {"federation.json"}

@@ -1,4 +1,4 @@
-"""What goes wrong between real processes. Only with ``--whole``: minutes, and three processes."""
+"""What goes wrong between real processes. Slow: minutes, and three processes."""
 
 import datetime
 import json
@@ -26,10 +26,8 @@ SCENARIOS = ["site_killed", "server_killed", "slow_site", "other_schema",
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_faults(scenario, tmp_path, request):
+def test_faults(scenario, tmp_path):
     """In a process of its own: the engine warns, and pytest turns warnings into errors."""
-    if not request.config.getoption("--whole"):
-        pytest.skip("takes minutes: --whole")
     argv = [sys.executable, __file__, scenario, str(tmp_path / "made")]
     run = subprocess.Popen(argv, cwd=tmp_path)
     try:

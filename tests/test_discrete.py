@@ -161,11 +161,11 @@ def test_choices_at_another_rate_are_seen():
     assert choice_p_value(scores, rate / 2, rate) < ALARM
 
 
-def test_a_choice_among_a_thousand_takes_milliseconds(work):
+def test_a_choice_among_a_thousand_takes_few_calls(calls):
     scores = np.random.default_rng(0).integers(0, 10**7, size=1000)
     for _ in range(10):
         exponential_choice(scores, Fraction(25565, 2**31 + 2**21))
-    assert work() < 60
+    assert calls() < 100_000
 
 
 def test_the_same_bytes_give_the_same_noise_and_the_system_other():

@@ -72,7 +72,6 @@ def test_a_command_line_that_does_not_parse_is_refused(words, complaint, capsys)
 
 PRESS = """
 import os, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
 def press(*_): os.kill(os.getpid(), signal.SIGINT)
 {where}
 sys.argv[1:] = {argv!r}
