@@ -123,6 +123,7 @@ def test_a_difference_counts_beyond_two_standard_errors():
         assert verdicts(adult_fpfl.claims(own))[claim][0] == verdict
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("public_tables")
 def test_the_constant_classifier_is_that_of_the_test_rows():
     rows = adult_fpfl.load()[1]

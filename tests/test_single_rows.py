@@ -357,6 +357,7 @@ class TestEngine:
         assert document["limits"]["value_rows"] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("public_tables")
 @pytest.mark.parametrize("name", ["dutch_numbers", "law_school"])
 def test_honest_refinements_of_public_tables_are_answered(name):

@@ -184,6 +184,7 @@ def test_the_randomised_rule_is_fairlearns(notion, constraint, n_groups):
     assert found["accuracy"] == pytest.approx(ours.accuracy.value)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("public_tables")
 def test_on_adult_it_is_nearly_fairlearns_with_noise_too():
     """Within 0.002 of its accuracy and 0.005 of its gap, on the rows of which both were chosen.
