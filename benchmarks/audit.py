@@ -299,7 +299,8 @@ ATTACKED = (1.0, "extreme", 1), (4.0, "extreme", 1), (4.0, "random", 1), (4.0, "
 PRIVATE = Experiment(
     name="private", settings=tuple(AuditSetting(k, *one) for one in ATTACKED for k in KINDS),
     run=run_private, summary=page_of("audit/private"),
-    smoke=(AuditSetting("surrogate", 4.0, "extreme", QUIET),), seeds=3,
+    smoke=(AuditSetting("surrogate", 4.0, "extreme", QUIET),), seeds=5,
+    most_seeds=lambda setting: 3 if setting.quiet > 1 else 5,
     sources=lambda _: SOURCES["dutch"], behind=behind, parallel=True,
 )  # fmt: skip
 
