@@ -241,46 +241,6 @@ def test_server_without_releases(folder, capsys):
     assert "pool is empty" in capsys.readouterr().err
 
 
-def test_help_is_instant_and_loads_no_jax():
-    code = (
-        "import runpy, sys\n"
-        "sys.argv = ['x', '--help']\n"
-        "for module in ('synthfair', 'synthfair.client', 'synthfair.server'):\n"
-        "    try: runpy.run_module(module, run_name='__main__')\n"
-        "    except SystemExit: pass\n"
-        "heavy = {'jax', 'pandas', 'pyarrow', 'scipy'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.count("Usage: python -m synthfair ") == 3
-
-
-LOADED = """
-import sys
-from synthfair.cli import main
-assert main({argv!r}) == 0
-loaded = sorted(name for name in sys.modules if name.split(".")[0] == "synthfair")
-print(len(loaded), *loaded, file=sys.stderr)
-"""
-
-
-@pytest.mark.parametrize("flags", [["--steps", "20"], ["--release", "surrogate", "--k-min", "5"]])
-def test_a_release_loads_few_modules(folder, flags, monkeypatch):
-    """Of the package; who adds one asks whether this release needs it."""
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
-    argv = ["client", "--data", f"{folder}/client_0_train.csv", *flags]
-    argv += ["--schema", f"{folder}/schema.json", "--output", f"{folder}/r.parquet"]
-    code = LOADED.format(argv=argv)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    count, *loaded = done.stderr.splitlines()[-1].split()
-    assert int(count) < 60, loaded
-    assert {name for name in loaded if ".cli." in name} == {
-        "synthfair.cli.client", "synthfair.cli.help", "synthfair.cli.parameters",
-        "synthfair.cli.show",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("redirect", ["| true", ">&-", "2>&-"])
 def test_files_are_written_whoever_reads_the_output(folder, redirect):
     from test_trained import some_model

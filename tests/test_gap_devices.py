@@ -3,8 +3,6 @@
 import html
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -294,13 +292,3 @@ class TestCommands:
     def test_wrong_use_is_explained(self, flags, said, capsys):
         assert main(["gap", *flags]) == 2
         assert said in capsys.readouterr().err
-
-    def test_help_and_measuring_need_no_jax(self):
-        code = (
-            "import sys; from synthfair.cli import main\n"
-            "try: main(['gap', 'aggregate', '-h'])\nexcept SystemExit: pass\n"
-            "assert not {'numpy', 'jax', 'pyarrow'} & set(sys.modules), 'help'\n"
-            "import synthfair.measure.reports, synthfair.measure.plan, synthfair.measure.aggregate\n"
-            "assert 'jax' not in sys.modules, 'measure'"
-        )
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -2,8 +2,6 @@
 
 import hashlib
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -147,17 +145,6 @@ def test_no_control_character_reaches_the_terminal(folder, capsys):
         assert all(c.isprintable() or c == "\n" for c in text)
     assert "owned" in said.out
     assert "[red]p[/red]" in said.out
-
-
-def test_it_loads_no_jax(folder):
-    argv = ["inspect", f"{folder}/r.parquet", "--schema", f"{folder}/schema.json"]
-    argv += ["--keys", f"{folder}/ada.pub"]
-    code = (
-        "import sys\nfrom synthfair.cli import main\n"
-        f"assert main({argv!r}) == 0\n"
-        "assert 'jax' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 def test_the_metadata_of_a_release_is_the_header_and_the_signature(folder):

@@ -1,4 +1,4 @@
-"""Commands and estimators that compute with NumPy alone: JAX is not even imported."""
+"""What help, commands and estimators import: nothing heavy, no engine, and JAX where it is used."""
 
 import os
 import subprocess
@@ -8,21 +8,43 @@ import pytest
 from conftest import make_schema, make_table
 
 SCRIPT = """
+import runpy
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
-import numpy as np
-import pandas as pd
-import synthfair as sf
+
 from synthfair.cli import main
 
 folder = Path(sys.argv[1])
+
+# Help loads nothing that computes.
+with redirect_stdout(StringIO()) as said:
+    assert main(["--help"]) == 0
+    assert not {"pydantic", "synthfair.cli.client"} & {*sys.modules}
+    assert main(["gap", "aggregate", "--help"]) == 0
+    for module in "synthfair", "synthfair.client", "synthfair.server":
+        sys.argv[1:] = ["--help"]
+        try:
+            runpy.run_module(module, run_name="__main__")
+        except SystemExit as end:
+            assert not end.code
+assert said.getvalue().count("Usage: python -m synthfair ") == 5, said.getvalue()
+heavy = {"jax", "numpy", "pandas", "pyarrow", "scipy"} & {*sys.modules}
+assert not heavy, heavy
+
+import numpy as np
+import pandas as pd
+import synthfair as sf
+import synthfair.measure.aggregate, synthfair.measure.plan, synthfair.measure.reports
+
 schema, there = folder / "schema.json", lambda name: str(folder / name)
 
 
 def run(*argv):
     code = main([*map(str, argv)])
     assert code == 0, (argv, code)
-    loaded = {"jax", "jaxlib", "jaxopt", "optax"} & {*sys.modules}
+    loaded = {"jax", "jaxlib", "jaxopt", "optax", "nvflare"} & {*sys.modules}
     assert not loaded, (argv, loaded)
 
 
@@ -32,6 +54,7 @@ run("split", there("c0.csv"), "--schema", schema, "--clients", 2, "--output", th
 for name in "c0", "c1":
     run("client", "--data", there(f"{name}.csv"), "--schema", schema, "--release", "surrogate",
         "--without-epsilon", "--k-min", 5, "--output", there(f"{name}.parquet"))
+run("inspect", there("c0.parquet"), "--schema", schema)
 server = ("server", there("c0.parquet"), there("c1.parquet"), "--schema", schema, "--force",
           "--test", there("test.csv"))
 run(*server, "--trusted", there("trusted.csv"), "--output", there("trust"))
@@ -68,7 +91,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_commands_and_estimators_do_not_load_jax(folder):
+def test_help_loads_nothing_that_computes_and_other_commands_no_jax(folder):
     script = folder / "script.py"
     script.write_text(SCRIPT)
     environment = os.environ | {"HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
@@ -77,3 +100,28 @@ def test_commands_and_estimators_do_not_load_jax(folder):
         capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+LOADED = """
+import sys
+from synthfair.cli import main
+assert main({argv!r}) == 0
+loaded = sorted(name for name in sys.modules if name.split(".")[0] == "synthfair")
+print(len(loaded), *loaded, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("flags", [["--steps", "20"], ["--release", "surrogate", "--k-min", "5"]])
+def test_a_release_loads_few_modules(folder, flags, monkeypatch):
+    """Of the package; who adds one asks whether this release needs it."""
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+    argv = ["client", "--data", f"{folder}/c0.csv", *flags, "--schema", f"{folder}/schema.json"]
+    argv += ["--output", f"{folder}/{len(flags)}.parquet"]
+    code = LOADED.format(argv=argv)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    count, *loaded = done.stderr.splitlines()[-1].split()
+    assert int(count) < 60, loaded
+    assert {name for name in loaded if ".cli." in name} == {
+        "synthfair.cli.client", "synthfair.cli.help", "synthfair.cli.parameters",
+        "synthfair.cli.show",
+    }  # fmt: skip
