@@ -112,11 +112,12 @@ print(len(loaded), *loaded, file=sys.stderr)
 
 
 @pytest.mark.parametrize("flags", [["--steps", "20"], ["--release", "surrogate", "--k-min", "5"]])
-def test_a_release_loads_few_modules(folder, flags, monkeypatch):
+def test_a_release_loads_few_modules(folder, tmp_path, flags, monkeypatch):
     """Of the package; who adds one asks whether this release needs it."""
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
-    argv = ["client", "--data", f"{folder}/c0.csv", *flags, "--schema", f"{folder}/schema.json"]
-    argv += ["--output", f"{folder}/{len(flags)}.parquet"]
+    make_table().to_csv(tmp_path / "t.csv", index=False)
+    argv = ["client", "--data", f"{tmp_path}/t.csv", *flags, "--schema", f"{folder}/schema.json"]
+    argv += ["--output", f"{tmp_path}/r.parquet"]
     code = LOADED.format(argv=argv)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     count, *loaded = done.stderr.splitlines()[-1].split()
