@@ -24,7 +24,7 @@ from benchmarks.showing import page, pair_text
 from benchmarks.unlike.clients import Cut, accuracy_and_spd, federation, weighted
 from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES
-from synthfair.settings import load_settings
+from synthfair.settings import load_release_config
 
 LAMBDA_THETA = sf.DistillConfig().lambda_theta
 ROWS = ("fair releases", "real rows")
@@ -81,7 +81,7 @@ def distill_config(seed: int, **changes: int) -> sf.DistillConfig:
     """That of configs/ for Dutch."""
     path = ROOT.parent / "configs/dutch/gender.toml"
     settings: dict[str, float] = {**changes, "seed": seed, "rho_o": RHO, "group_input": False}
-    return load_settings(sf.DistillConfig, path, settings)
+    return load_release_config(path, **settings)[0]
 
 
 def trainers_lines(runs: Runs) -> list[tuple[str, ...]]:

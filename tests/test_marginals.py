@@ -275,12 +275,6 @@ def test_many_rows_at_one_level_are_kept_where_the_noise_of_a_half_is_larger(at,
     assert halve(counts, 3020.0, 10.0)[level : level + 4].sum() == 0
 
 
-def test_what_is_left_beside_a_peak_is_not_spread_over_levels_that_hold_only_noise():
-    counts = np.zeros(32)
-    counts[:16], counts[3] = -2.6, 100
-    assert np.flatnonzero(halve(counts, 101.0, 20.0)).tolist() == [3]
-
-
 def test_numbers_that_one_row_has_change_no_record():
     """Nor do the mistakes between whole numbers: what is rounded, or too few, is as if not there."""
     number = {"k": Numeric(lower=0, upper=9), "s": CHAIN.columns["s"], "y": CHAIN.columns["y"]}

@@ -251,7 +251,8 @@ def halve(counts: np.ndarray, total: float, sd: float) -> np.ndarray:
     From the whole down, an interval's rows are divided between its halves (Hay et al. 2010). A half
     that noise may explain has none; where it may explain both, all levels of the interval are
     alike. Else the noise of many empty levels would look like many rows. A half keeps the rows of
-    its :func:`peaks`, which the noise of the empty levels beside them would hide.
+    its :func:`peaks`, which the noise of the empty levels beside them would hide; the other half
+    then has the rest, however few.
     """
     size = len(counts)
     half = size // 2
@@ -261,11 +262,8 @@ def halve(counts: np.ndarray, total: float, sd: float) -> np.ndarray:
         return np.full(size, total / size)
     least *= min(1.0, total / max(least.sum(), 1e-300))
     left = counts[:half].sum() + (total - counts.sum()) * half / size
+    left = 0.0 if left < noise else total if total - left < noise else left
     left = min(max(left, least[0]), total - least[1])
-    if left < noise and not least[0]:
-        left = 0.0
-    if total - left < noise and not least[1]:
-        left = total
     return np.concatenate([halve(counts[:half], left, sd), halve(counts[half:], total - left, sd)])
 
 
