@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +36,14 @@ def require(package: str, what: str, extra: str) -> None:
         raise InputError(f"{what}: needs {package}; pip install 'synthfair[{extra}]'")
 
 
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufffe\uffff]")
+"""What a terminal or a page obeys and does not show: control characters, ends of lines and changes
+of direction; and what is no character."""
+
+
 def printable(text: str) -> str:
-    """Return a text whose letters a terminal shows; those that it would obey are written out."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    """Return a text whose characters are shown; others than ends of lines are written out."""
+    return CONTROLS.sub(lambda c: c[0] if c[0] == "\n" else repr(c[0])[1:-1], text)
 
 
 def reason(error: BaseException) -> str:

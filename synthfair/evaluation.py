@@ -17,7 +17,7 @@ import synthfair
 from synthfair.data.encode import Clipping, Encoded, encode_inputs, encode_own, in_pandas
 from synthfair.data.schema import GroupNames, Schema, repeated
 from synthfair.data.tables import read_table
-from synthfair.errors import InputError
+from synthfair.errors import CONTROLS, InputError, printable
 from synthfair.fairness.intervals import (
     FEW_ROWS,
     MOST_NAMED,
@@ -52,18 +52,22 @@ def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]
     Raises:
         InputError: a table is unreadable or given twice.
     """
-    places = [os.path.realpath(path) for path in paths]
-    times = Counter(places)
-    for path, place in zip(paths, places, strict=True):
-        if times[place] > 1:
-            raise InputError(f"{path}: given more than once; give each test table once")
+    if twice := repeated(map(os.path.realpath, paths)):
+        raise InputError(f"{twice[0]}: given more than once; give each test table once")
     return {
         name: read_table(path, schema) for name, path in zip(file_names(paths), paths, strict=True)
     }
 
 
 def file_names(paths: Sequence[Path]) -> list[str]:
-    """File names without ending, or whole paths where names repeat."""
+    """Return file names without ending, or whole paths where names repeat.
+
+    Raises:
+        InputError: a path has control characters, which no file of results may hold.
+    """
+    for path in paths:
+        if CONTROLS.search(str(path)):
+            raise InputError(f"{printable(str(path))}: rename the file: control characters")
     times = Counter(path.stem for path in paths)
     return [path.stem if times[path.stem] == 1 else str(path) for path in paths]
 

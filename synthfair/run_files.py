@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.errors import InputError, reason
+from synthfair.errors import CONTROLS, InputError, reason
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.files import open_file, read_as, write_json, write_text
@@ -33,6 +33,7 @@ from synthfair.privacy.guarantee import Guarantee, SumOfShares
 from synthfair.privacy.statement import PrivacyStatement
 from synthfair.settings import (
     Checked,
+    Line,
     Notion,
     ParityNotion,
     ReleaseConfig,
@@ -147,7 +148,9 @@ def _numbers(numbers: Any) -> Iterator[tuple[str, float]]:
     """Yield the numbers of a named tuple and of those in it, by field."""
     for name, value in numbers._asdict().items():
         if isinstance(value, dict):
-            for inner in value.values():
+            for key, inner in value.items():
+                if CONTROLS.search(key):
+                    raise ValueError(f"{key!r} must be on one line, without control characters")
                 yield from _numbers(inner)
         else:
             yield name, value
@@ -212,17 +215,17 @@ class SplitTable(_Given):
     The sha256 is that of a file; a named table has none.
     """
 
-    name: str
-    sensitive: str | tuple[str, ...]
+    name: Line
+    sensitive: Line | tuple[Line, ...]
     clients: int | None = Field(None, ge=1, lt=2**31)
     skew: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    by: str | None = None
+    by: Line | None = None
     min_rows: _Count = 0
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
     sha256: str | None = Field(None, pattern="^[0-9a-f]{64}$")
 
 
-_Setting = bool | int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | None
+_Setting = bool | int | float | Line | tuple[int, ...] | tuple[float, ...] | tuple[Line, ...] | None
 
 
 class RoundSettings(_Given):
@@ -232,9 +235,9 @@ class RoundSettings(_Given):
     """
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, _Setting] = Field(init=False)  # type: ignore[assignment]
+    __pydantic_extra__: dict[Line, _Setting] = Field(init=False)  # type: ignore[assignment]
 
-    method: str = "fpfl"
+    method: Line = "fpfl"
     seed: _Count = 0
     notion: ParityNotion | None = None
 
@@ -249,7 +252,7 @@ class DecisionSettings(Checked):
 class GroupingMetrics(Metrics):
     """The metrics of the groups of one sensitive attribute, or of several together."""
 
-    rates: dict[str, _Rates] = Field(max_length=10_000)
+    rates: dict[Line, _Rates] = Field(max_length=10_000)
 
 
 class Exchanges(Checked):
@@ -289,18 +292,18 @@ class Evaluation(Metrics):
         InputError: a value is out of range.
     """
 
-    per_client: dict[str, Metrics] = Field(min_length=1, max_length=100_000)
-    client_gaps: dict[str, dict[str, _Gap]] = Field({}, max_length=10)
-    by_group: dict[str, _Rates] = Field(min_length=1, max_length=10_000)
-    small_groups: dict[str, _Size] = Field({}, max_length=10_000)
-    rows: dict[str, dict[str, _LabelCounts]] | None = _absent(max_length=100_000)
+    per_client: dict[Line, Metrics] = Field(min_length=1, max_length=100_000)
+    client_gaps: dict[Line, dict[Line, _Gap]] = Field({}, max_length=10)
+    by_group: dict[Line, _Rates] = Field(min_length=1, max_length=10_000)
+    small_groups: dict[Line, _Size] = Field({}, max_length=10_000)
+    rows: dict[Line, dict[Line, _LabelCounts]] | None = _absent(max_length=100_000)
     constant_classifier: dict[Literal["accuracy"], _Fraction] | None = _absent()
-    groupings: dict[str, GroupingMetrics] = _absent({}, max_length=100)
-    groups_by: tuple[str, ...] = _absent((), max_length=20)
+    groupings: dict[Line, GroupingMetrics] = _absent({}, max_length=100)
+    groups_by: tuple[Line, ...] = _absent((), max_length=20)
     n_test: Annotated[_Count, Field(ge=1)]
     schema_hash: str = Field(pattern="^[0-9a-f]{64}$")
-    version: str
-    packages: dict[str, str] = Field(max_length=100)
+    version: Line
+    packages: dict[Line, Line] = Field(max_length=100)
     resamples: _Count
     min_group_rows: _Count = 0
     seed: _Count
@@ -338,14 +341,14 @@ class MetricsFile(Evaluation):
     Or ``evaluate``, of a model with decisions by group.
     """
 
-    method: str = "single_shot"
+    method: Line = "single_shot"
     n_synthetic: _Count | None = None
-    config: dict[str, ReleaseConfig] = Field(max_length=100_000)
+    config: dict[Line, ReleaseConfig] = Field(max_length=100_000)
     table: SplitTable | None = None
     train: RoundSettings | None = _absent()
     decision: DecisionSettings | None = None
-    privacy: dict[str, PrivacyStatement] = _absent({}, max_length=100_000)
-    signed_by: dict[str, str] = _absent({}, max_length=100_000)
+    privacy: dict[Line, PrivacyStatement] = _absent({}, max_length=100_000)
+    signed_by: dict[Line, Line] = _absent({}, max_length=100_000)
     influence: _Influences | None = None
     max_influence: _Number | None = None
     max_spd_influence: _Number | None = None
@@ -353,8 +356,8 @@ class MetricsFile(Evaluation):
     asked: Target
     rho: Annotated[float, Field(ge=0, le=1e12)] | None = None
     without_penalty: Metrics | None = None
-    left_out: tuple[str, ...] = Field((), max_length=10_000)
-    warnings: tuple[str, ...] = Field((), max_length=1000)
+    left_out: tuple[Line, ...] = Field((), max_length=10_000)
+    warnings: tuple[Line, ...] = Field((), max_length=1000)
     converged: bool | None
     cost: _Cost | None = None
     seconds: Annotated[float, Field(ge=0, le=1e12)] | None = None
@@ -412,7 +415,7 @@ _Known = Annotated[
 class MeasuredGroup(Checked):
     """The estimated share of a group's clients, and their mean value; not-a-number if unknown."""
 
-    name: str
+    name: Line
     share: float
     error: float
     mean: _Known = Field(allow_inf_nan=True)
@@ -427,8 +430,8 @@ class MeasuredGap(Checked):
     """
 
     rate: Literal["true_positive_rate", "false_positive_rate"] | None = None
-    first: str
-    second: str
+    first: Line
+    second: Line
     value: _Known = Field(allow_inf_nan=True)
     low: float
     high: float
@@ -455,14 +458,14 @@ class GapsFile(Checked):
     epsilon: Annotated[float, Field(gt=0, le=1e4)]
     confidence: Annotated[float, Field(gt=0, lt=1)]
     gaps: list[MeasuredGap] = Field(min_length=1, max_length=200_000)
-    collection: str | None = None
+    collection: Line | None = None
     reports: _Count = 0
-    rejected: dict[str, _Count] = Field({})
+    rejected: dict[Line, _Count] = Field({})
     groups: list[MeasuredGroup] = Field([])
-    warnings: list[str] = Field([])
-    model: str | None = None
+    warnings: list[Line] = Field([])
+    model: Line | None = None
     guarantee: Guarantee | None = None
-    sites: list[str] = Field([])
+    sites: list[Line] = Field([])
 
 
 def read_gaps(path: Path) -> GapsFile:

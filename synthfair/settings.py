@@ -20,12 +20,23 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.errors import InputError, refusal
+from synthfair.errors import CONTROLS, InputError, refusal
 from synthfair.files import read_bytes
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 """Validation of all that is read from outside: no other keys, and no value of another type, such as
 "10" or true for 10."""
+
+
+def on_one_line(text: str) -> str:
+    """Return a text. Raises ValueError: it has control characters, or several lines."""
+    if CONTROLS.search(text):
+        raise ValueError("must be on one line, without control characters")
+    return text
+
+
+Line = Annotated[str, Field(max_length=10_000), AfterValidator(on_one_line)]
+"""Text that is safe to show."""
 
 LEAST_EPSILON, LARGEST_EPSILON = 1e-6, 100.0
 """Beyond, a guarantee says nothing, and exp(epsilon) leaves the range in which it is computed."""
@@ -632,8 +643,7 @@ def load_settings(kind: type[_Config], path: Path | None, overrides: Mapping[str
     Raises:
         InputError: unreadable file, unknown key, or a value that is not allowed.
     """
-    settings = {} if path is None else read_toml(path)
-    return _over(settings, kind, path, overrides)
+    return _over({} if path is None else read_toml(path), kind, path, overrides)
 
 
 def _over(

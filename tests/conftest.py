@@ -19,9 +19,12 @@ os.environ |= {
     "JAX_COMPILATION_CACHE_DIR": str(COMPILED),
     "JAX_COMPILATION_CACHE_MAX_SIZE": "-1",
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    "MPLCONFIGDIR": str(ROOT / ".pytest_cache/matplotlib"),  # fonts are looked for once
+    "XDG_CACHE_HOME": str(COMPILED.with_name(COMPILED.name.replace("compiled", "caches"))),
     "TF_CPP_MIN_LOG_LEVEL": "3",  # XLA takes each cached entry for another machine's
 }
+
+# Ctrl-C works, too, where a shell in the background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import hypothesis
 import jax
@@ -56,15 +59,6 @@ if not os.environ.get("SYNTHFAIR_TEST_OPTIMIZED"):
 
 hypothesis.settings.register_profile("steady", deadline=None)  # a busy machine is not a bug
 hypothesis.settings.load_profile("steady")
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _own_surroundings(tmp_path_factory):
-    """Ctrl-C works though a shell in the background ignores it, and caches are not the user's."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def silent(_):

@@ -33,8 +33,10 @@ def test_overall_is_over_all_rows_of_all_tables():
 def test_names_may_hold_any_letter_and_stand_once():
     """A no-break space and a zero-width joiner are ordinary in names of groups and files."""
     table = make_table()
-    names = ["non\u00a0binary", "\u200dtwo\n", ""]
+    names = ["non\u00a0binary", "\u200dtwo", ""]
     assert list(sf.evaluate(some_model(), dict.fromkeys(names, table)).per_client) == names
+    with pytest.raises(InputError, match="control characters"):
+        sf.evaluate(some_model(), {"a\x1b[2J": table})
     with pytest.raises(InputError, match="^tables: two are called '1'$"):
         sf.evaluate(some_model(), {1: table, "1": table})
 

@@ -142,10 +142,15 @@ def test_other_notions_have_gaps_too(notion):
 
 def test_releases_with_a_wanted_gap_pool_to_a_model_with_about_that_gap():
     own, schema = {str(i): make_table(800, seed=i) for i in range(3)}, make_schema()
-    config = sf.DistillConfig(max_gap=0.04, n_synthetic=24, steps=200)
-    releases = {name: sf.distill_table(table, schema, config) for name, table in own.items()}
-    assert all(found.gap_met for found in releases.values())
-    model = sf.pool_and_train({name: found.release for name, found in releases.items()}, schema)
-    pooled = sf.evaluate(model, own, sf.ServerConfig(resamples=2))
+
+    def pooled_with(**wanted):
+        config = sf.DistillConfig(n_synthetic=24, steps=200, group_input=True, **wanted)
+        made = {name: sf.distill_table(table, schema, config) for name, table in own.items()}
+        assert all(found.gap_met is not False for found in made.values())
+        model = sf.pool_and_train({name: found.release for name, found in made.items()}, schema)
+        return sf.evaluate(model, own, sf.ServerConfig(resamples=2))
+
+    assert abs(pooled_with(rho_o=0.0).overall["spd"].value) > 0.1
+    pooled = pooled_with(max_gap=0.04)
     assert abs(pooled.overall["spd"].value) < 0.05
     assert pooled.overall["accuracy"].value > pooled.constant_accuracy

@@ -52,9 +52,11 @@ run("schema", there("c0.csv"), "--label", "paid", "--positive", "yes", "--sensit
     "--output", there("draft.json"))
 run("split", there("c0.csv"), "--schema", schema, "--clients", 2, "--output", there("split"))
 for name in "c0", "c1":
+    run("keygen", "--output", there(f"{name}.key"))
     run("client", "--data", there(f"{name}.csv"), "--schema", schema, "--release", "surrogate",
-        "--without-epsilon", "--k-min", 5, "--output", there(f"{name}.parquet"))
-run("inspect", there("c0.parquet"), "--schema", schema)
+        "--without-epsilon", "--k-min", 5, "--output", there(f"{name}.parquet"),
+        "--sign", there(f"{name}.key"))
+run("inspect", there("c0.parquet"), "--schema", schema, "--keys", there("c0.pub"))
 server = ("server", there("c0.parquet"), there("c1.parquet"), "--schema", schema, "--force",
           "--test", there("test.csv"))
 run(*server, "--trusted", there("trusted.csv"), "--output", there("trust"))

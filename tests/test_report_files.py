@@ -61,6 +61,12 @@ def run(tmp_path_factory):
         ({"by_group": {}}, "by_group"),
         ({"config": {}}, "config"),
         ({"per_client": {}}, "per_client"),
+        ({"method": "a\x1b[2Jb"}, "method: must be on one line, without control characters"),
+        ({"warnings": ["a\nYes."]}, "warnings.0: must be on one line"),
+        (
+            {"influence": {"outliers_above": None, "releases": {"a\u202e": MOVED}}},
+            r"influence: .a.u202e. must be on one line",
+        ),
         ({"schema_hash": "short"}, "schema_hash"),
         ({"rows": {"client_0": {}, "client_1": {}}}, "rows: must be those of each client"),
         ({"client_gaps": {"spd": {"nobody": NULL}}}, "client_gaps: must be of clients in per_cl"),

@@ -338,7 +338,7 @@ def test_which_label_is_positive_is_said_or_warned_of():
         ({"sensitive_features": 1.0}, "column 'sensitive_features': y or sensitive"),
         ({"home": "own"}, "column 'home': holds only 'own'; list .*; drop it, or give categories="),
         ({"day": pd.Timestamp("2020-01-01")}, "column 'day': holds only '2020-01-01'"),
-        ({"trend": np.nan, "home": ["own", "rent"] * 150}, "column 'trend': holds no value"),
+        ({"trend": np.nan, "home": ["own", "rent"] * 150}, "column 'trend': holds no number"),
     ],
 )
 def test_columns_that_do_not_fit(changes, complaint):

@@ -108,7 +108,7 @@ def test_names_that_are_no_text():
 
 
 REFUSED = [
-    (frame(np.nan), "X: column 'it': holds no value; drop the column"),
+    (frame(np.nan), "X: column 'it': holds no number; drop the column"),
     (frame(column(1.0, np.inf)), "X: column 'it', row 2: inf is not allowed .* must be a finite"),
     (frame(column(1.0, -np.inf))[["it"]], "X: column 'it', row 2: -inf is not allowed"),
     (

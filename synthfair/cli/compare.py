@@ -60,7 +60,9 @@ def compare(
         output: Folder to write to.
         min_group_rows: Gaps leave out groups with fewer test rows.
     """
-    distill, _ = load_release_config(config, release="fair", **settings)
+    distill, _ = load_release_config(config, **settings)
+    if not isinstance(distill, DistillConfig):
+        raise InputError(f"{config}: release: compare makes surrogates as one of the methods")
     least = load_settings(ServerConfig, None, {"min_group_rows": min_group_rows}).min_group_rows
     if distill.max_gap is not None:
         raise InputError(f"{config}: max_gap: compare runs the weights that --weights gives")

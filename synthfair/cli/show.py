@@ -25,9 +25,8 @@ class _Output(Console):
 
 def say(what: RenderableType) -> None:
     """Prints a result; a sentence is not broken, as it may hold a path."""
-    is_text = isinstance(what, str)
-    shown = printable(what) if is_text else what
-    _Output().print(shown, highlight=False, markup=False, soft_wrap=is_text)
+    what = printable(what) if isinstance(what, str) else what
+    _Output().print(what, highlight=False, markup=False, soft_wrap=isinstance(what, str))
 
 
 def warn(*messages: str | None) -> None:

@@ -24,9 +24,9 @@ from pydantic import (
 )
 
 from synthfair.data.bases import Basis
-from synthfair.errors import InputError, refusal
+from synthfair.errors import CONTROLS, InputError, refusal
 from synthfair.files import parse_as, read_bytes
-from synthfair.settings import STRICT
+from synthfair.settings import STRICT, on_one_line
 
 INTERCEPT = "(intercept)"
 """The name that models give the input that is always 1; no encoded column has it."""
@@ -63,13 +63,11 @@ _MOST_BYTES = 2**21
 """The largest size of a schema's file, and half that of a release's header, which holds it."""
 
 
-def _require_printable(label: str) -> str:
-    if not label.isprintable() or label != label.strip():
-        raise ValueError("must be printable, without blanks around it")
-    return label
-
-
-Label = Annotated[str, Field(min_length=1, max_length=60), AfterValidator(_require_printable)]
+Label = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=60),
+    AfterValidator(on_one_line),
+]
 """A name of a category for people."""
 
 
@@ -266,12 +264,16 @@ class Schema(BaseModel):
                     and n != self.label and c.missing != "category" and not c.unknown
                 ]  # fmt: skip
                 raise ValueError(  # noqa: TRY004
-                    f"{role} is {name!r}, which must be a categorical column: {shown(allowed)}"
+                    f"{role} is {name!r}, which must be a categorical column:"
+                    f" {shown(allowed) or 'there is none'}"
                 )
             if column.missing != "refuse" and (name == self.label or column.missing == "category"):
                 raise ValueError(f"{role} column {name!r} must refuse missing values")
             if column.unknown:
                 raise ValueError(f"{role} column {name!r} must refuse unknown values")
+            texts = [name, *map(str, column.categories)]
+            if role == "sensitive" and (odd := [*filter(CONTROLS.search, texts)]):
+                raise ValueError(f"sensitive column {name!r}: {odd[0]!r} holds control characters")
         if self.label in attributes:
             raise ValueError(f"label and sensitive are both {self.label!r}")
         if clashes := repeated(attributes):

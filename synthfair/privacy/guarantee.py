@@ -32,10 +32,7 @@ from synthfair.privacy.mechanism import (
     SumName,
     sensitivity,
 )
-from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked
-
-Line = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
-"""Text that is safe to show."""
+from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked, Line
 
 Unit = Literal["one row", "one user, with all its rows", "one row of one client"]
 """The unit of privacy: whose presence is protected."""

@@ -28,8 +28,8 @@ from pydantic import Field
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import Composition, compose
 from synthfair.privacy.chain import Chain, Link
-from synthfair.privacy.guarantee import Guarantee, Line, Unit
-from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked
+from synthfair.privacy.guarantee import Guarantee, Unit
+from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked, Line
 
 ENDING = ".ledger.jsonl"
 """The ending that a ledger adds to its table's name."""

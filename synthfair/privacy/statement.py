@@ -9,7 +9,7 @@ from pydantic import Field
 
 from synthfair.data.schema import Numeric, Schema
 from synthfair.privacy.accounting import accountant, discrete_mu_for, epsilon_of_choice
-from synthfair.privacy.guarantee import NOT_COVERED, Guarantee, Line, MechanismName
+from synthfair.privacy.guarantee import NOT_COVERED, Guarantee, MechanismName
 from synthfair.privacy.mechanism import (
     NEVER_OPPOSED,
     SCORE_GRID,
@@ -20,7 +20,7 @@ from synthfair.privacy.mechanism import (
     rounded_norm,
     sensitivity,
 )
-from synthfair.settings import Checked, ReleaseSettings
+from synthfair.settings import Checked, Line, ReleaseSettings
 
 GRID = 2.0**-12
 """The grid to which the features of a fair release are rounded, as a part of the range that the

@@ -16,10 +16,10 @@ import synthfair
 from synthfair.data.schema import OWN_COLUMNS, Schema
 from synthfair.errors import InputError
 from synthfair.files import whole_file
-from synthfair.privacy.guarantee import Guarantee, Line
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.statement import PrivacyStatement
 from synthfair.release.keys import Signature, content_digest, rows_digest, sign
-from synthfair.settings import Checked, DistillConfig, ReleaseConfig, SurrogateConfig
+from synthfair.settings import Checked, DistillConfig, Line, ReleaseConfig, SurrogateConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -72,8 +72,8 @@ def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
     return (
         f"without epsilon no row is protected, and the file discloses {disclosed[kind]}."
         f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {COSTS[kind]} on public tables"
-        " among alike clients; clients unlike the others, or with few rows, lose more. From version"
-        " 1.0 on, --epsilon or --without-epsilon must be given"
+        " among alike clients; clients with few rows lose more. From version 1.0 on, --epsilon or"
+        " --without-epsilon must be given"
     )
 
 

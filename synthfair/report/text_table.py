@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from synthfair.errors import CONTROLS, printable
 from synthfair.fairness.metrics import Metric
 
 LONG = 32
@@ -97,9 +98,10 @@ class Table:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Prints it by rich, in the width that there is."""
-        facts, columns = not self.columns, self.columns or ("", "")
+        facts, columns = not self.columns, tuple(map(as_text, self.columns)) or ("", "")
         words, cells = [self.is_text(i) for i in range(len(columns))], self.cells
-        title, caption = Text(self.title, "table.title"), Text(self.caption, "table.caption")
+        title = Text(printable(self.title), "table.title")
+        caption = Text(printable(self.caption), "table.caption")
         widths = _widths(columns, [row for row in cells if row], words, options.max_width)
         if widths is None:  # a line for each title and value
             yield from filter(None, [title])
@@ -176,7 +178,7 @@ def as_text(value: object, form: str = "z.3f") -> str:
     if isinstance(value, tuple | list):
         return ", ".join(as_text(one, form) for one in value)
     text = "" if value is None else str(value)
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def plain_text(result: RenderableType, width: int = 100) -> str:

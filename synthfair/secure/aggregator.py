@@ -17,7 +17,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from synthfair.errors import InputError, reason
+from synthfair.errors import InputError, printable, reason
 from synthfair.files import open_file, read_as, sync_folder
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.keys import Hex32, is_signed, sign_bytes
@@ -133,7 +133,7 @@ def receive(
 def _content(path: Path, task: Task) -> tuple[str, bytes]:
     """The name of a file for errors, and no more than one byte more than an upload has."""
     # In one line: clients choose the names of their files.
-    name = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(path))
+    name = printable(str(path)).replace("\n", r"\n")
     try:
         with open_file(path) as file:
             return name, file.read(upload_bytes(task) + 1)

@@ -391,7 +391,7 @@ def _make_column(
         numbers = as_numbers(known)
         numbers = numbers[np.isfinite(numbers)]  # encoding refuses the others
         if not len(numbers):
-            raise InputError(f"X: column {name!r}: holds no value; drop the column")
+            raise InputError(f"X: column {name!r}: holds no number; drop the column")
         if np.ptp(numbers) == 0:  # bounds have a width
             numbers = numbers[0] + np.array([0, max(1.0, abs(numbers[0]))])
         entry = draft_number(numbers, pair, additive=estimator.basis is not None)

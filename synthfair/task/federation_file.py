@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from synthfair.privacy.guarantee import Line
-from synthfair.settings import Checked
+from synthfair.settings import Checked, Line
 
 FILE = "federation.json"
 """The file's name, next to the results of a job."""

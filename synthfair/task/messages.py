@@ -18,9 +18,8 @@ from pydantic import Field
 
 from synthfair.errors import InputError
 from synthfair.files import parse_as
-from synthfair.privacy.guarantee import Line
 from synthfair.release.keys import Hex32, is_signed, sign_bytes
-from synthfair.settings import Checked
+from synthfair.settings import Checked, Line
 from synthfair.task.federation_file import ServerCode, SiteCode
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.@_-]{0,62}$")]
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """The engine's name of a job, also in names of files: a UUID, or the simulator's simulate_job."""
 Version = Annotated[Line, Field(max_length=40)]
-"""A version. ``Line = Field(max_length=40)`` would have the type's own bound of 1,000 alone."""
+"""A version. ``Line = Field(max_length=40)`` would have the type's own bound alone."""
 
 TaskName = Literal["single_shot", "train", "gap", "privfairfl", "add", "deliver"]
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from pydantic import Field
 
 from synthfair.privacy.chain import Chain, Link
-from synthfair.privacy.guarantee import Line
 from synthfair.release.keys import Hex32
-from synthfair.settings import Checked
+from synthfair.settings import Checked, Line
 from synthfair.task.messages import JobId, SiteCode
 
 FILE = "trace.jsonl"
