@@ -1,6 +1,6 @@
 """Additive models from one upload: next to boosted trees, EBM, and fairlearn's reductions.
 
-    python -m benchmarks.additive                   # 10 seeds; goes on where it stopped
+    python -m benchmarks.additive                   # 3 seeds; goes on where it stopped
 
 Four clients, cut by Dirichlet(0.3) on pairs of group and label. Each sends a surrogate with the
 defaults, without epsilon or with epsilon = 1. All learners are blind to the group, but for
@@ -10,7 +10,6 @@ or fairlearn's bound, is chosen on the rows that a learner has.
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Iterator
@@ -57,8 +56,8 @@ REFINED, EXCHANGES = "surrogates and five exchanges", 5
 KINDS = {EXACT: "surrogate", REFINED: "surrogate", PRIVATE: "private"}
 """What clients send, of :data:`CONFIGS`; else a learner has all training rows in one place."""
 
-SLOW, BAGS = ("ebm", "reductions"), 5
-"""Learners of three seeds alone, as they take minutes; and outer bags of an EBM, of usually 14."""
+BAGS = 5
+"""Outer bags of an EBM, of usually 14, as they take minutes."""
 
 GAP, WEIGHT = 0.02, 10.0
 """The gap that is asked for, of thresholds by group, too; and the fixed weight of a penalty."""
@@ -428,8 +427,7 @@ ADDITIVE_MODELS = Experiment(
         AdditiveSetting("dutch", "additive", CENTRAL, "selection_rate"),
         AdditiveSetting("dutch", "reductions", CENTRAL, "gap"),
     ),
-    seeds=10, most_seeds=lambda setting: 3 if setting.learner in SLOW else math.inf,
-    sources=lambda setting: SOURCES[TASKS[setting.table][0]], behind=behind,
+    seeds=3, sources=lambda setting: SOURCES[TASKS[setting.table][0]], behind=behind,
 )  # fmt: skip
 
 EXPERIMENTS = (ADDITIVE_MODELS,)

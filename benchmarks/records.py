@@ -1,8 +1,6 @@
 """Surrogates that are records, of unlike clients: next to central training, and for any learner.
 
-    python -m benchmarks.records                    # goes on where it stopped
-
-Ten seeds where a goal is for epsilon = 1 and the shipped schema, else five.
+    python -m benchmarks.records                    # 3 seeds; goes on where it stopped
 
 Four clients, cut by Dirichlet(0.3) on pairs of group and label. Each sends a surrogate with the
 defaults, without epsilon or with epsilon = 1. Linear models have the server's penalty with weight
@@ -343,12 +341,6 @@ def behind(setting: RecordSetting) -> tuple[object, ...]:
     return *of_client, RHO, MOST_VALUES, C
 
 
-def most_seeds(setting: RecordSetting) -> int:
-    """More where privacy has a goal, and for what is compared there."""
-    compared = setting.encoding == "linear" and setting.rows in (CENTRAL, PRIVATE)
-    return 10 if compared and setting.learner in (*PENALTIES, "constant") else 5
-
-
 RECORDS = Experiment(
     name="runs", settings=tuple(settings_of_all()), run=run_records, summary=show,
     smoke=(
@@ -357,8 +349,7 @@ RECORDS = Experiment(
         RecordSetting("law_school_race", "one-hot", EXACT, "trees"),
         RecordSetting("law_school_race", "one-hot", EXACT, "reductions"),
     ),
-    seeds=10, most_seeds=most_seeds,
-    sources=lambda setting: SOURCES[TASKS[setting.table][0]], behind=behind,
+    seeds=3, sources=lambda setting: SOURCES[TASKS[setting.table][0]], behind=behind,
 )  # fmt: skip
 
 EXPERIMENTS = (RECORDS,)

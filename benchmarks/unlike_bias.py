@@ -1,6 +1,6 @@
 """Clients that are biased differently: fair on average, and unfair at each?
 
-    python -m benchmarks.unlike_bias                # 5 seeds; goes on where it stopped
+    python -m benchmarks.unlike_bias                # 3 seeds; goes on where it stopped
 
 The two settings of FeDa4Fair (arXiv 2506.21095), on 20,000 rows of each table and eight clients,
 cut by Dirichlet(5) on pairs of group and label, a third of each client's rows for testing. At each
@@ -390,7 +390,7 @@ def behind(setting: BiasSetting) -> tuple[object, ...]:
 UNLIKE_BIAS = Experiment(
     name="runs", settings=settings_of_all(), run=run_bias, summary=show,
     smoke=tuple(BiasSetting("law_school", "value", "race", method) for method in METHODS),
-    seeds=5, sources=lambda setting: SOURCES[setting.table], behind=behind,
+    seeds=3, sources=lambda setting: SOURCES[setting.table], behind=behind,
 )  # fmt: skip
 
 EXPERIMENTS = (UNLIKE_BIAS,)

@@ -84,15 +84,6 @@ def test_a_cut_is_run_at_once_so_that_its_surrogates_are_made_once():
     assert changes == len(set(cuts)) - 1 == 20
 
 
-def test_methods_that_are_slow_have_fewer_seeds():
-    wanted = UNLIKE.missing([], UNLIKE.settings, None)
-    seeds = {name: {seed for one, seed in wanted if one.method == name} for name in METHODS}
-    assert seeds["central"] == set(range(10))
-    assert seeds["surrogate"] == seeds["private"] == set(range(3))
-    assert seeds["fair"] == seeds["fedavg"] == {0, 1, 2}
-    assert {seed for _, seed in UNLIKE.missing([], UNLIKE.settings, 1)} == {0}
-
-
 def test_settings_of_surrogates_count_and_those_of_others_do_not(monkeypatch):
     before = {name: UNLIKE.made_with(SETTING._replace(method=name)) for name in METHODS}
     more = clients.CONFIGS["surrogate"].model_copy(update={"k_min": 17})

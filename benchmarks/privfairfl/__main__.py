@@ -1,6 +1,6 @@
 """Fairness before and after federated training, from counts that nobody sees the parts of.
 
-    python -m benchmarks.privfairfl                 # 10 seeds; goes on where it stopped
+    python -m benchmarks.privfairfl                 # 3 seeds; goes on where it stopped
     python -m benchmarks.privfairfl runs --seeds 1 --only table=adult training=FL
     python -m benchmarks.privfairfl seconds peer    # times alone
 

@@ -331,6 +331,6 @@ SMOKE = (
 COMPARISON = Experiment(
     name="runs", settings=tuple(one for table in TABLES for one in settings_of(table)),
     run=run_fair, summary=show, smoke=tuple(FairSetting("law_school", *one) for one in SMOKE),
-    seeds=10, sources=lambda setting: SOURCES[setting.table],
+    seeds=3, sources=lambda setting: SOURCES[setting.table],
     behind=lambda setting: (ALPHA, HISTOGRAMS, named(training_settings(setting.training))),
 )  # fmt: skip

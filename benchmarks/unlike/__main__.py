@@ -1,7 +1,7 @@
 """Accuracy and SPD of one upload where clients are unlike, next to central training.
 
-    python -m benchmarks.unlike                     # 10 seeds; goes on where it stopped
-    python -m benchmarks.unlike runs --seeds 3 --only task=law_school_race clients=4 split=0.3
+    python -m benchmarks.unlike                     # 3 seeds; goes on where it stopped
+    python -m benchmarks.unlike runs --seeds 1 --only task=law_school_race clients=4 split=0.3
     python -m benchmarks.unlike client frontier     # times alone
     python -m benchmarks.unlike one_noise           # private sums over all clients
 

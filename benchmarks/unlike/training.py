@@ -159,27 +159,25 @@ class Method(NamedTuple):
     Attributes:
         label: its name on the page.
         train: given a cut, what is asked for, and whether this is a smoke run.
-        seeds: how many at most; those of central training are the most.
         penalties: which of :data:`PENALTIES` it is run with.
     """
 
     label: str
     train: Callable[..., Scores]
-    seeds: int = 3
     penalties: tuple[str, ...] = ("covariance",)
 
 
 BOTH = ("covariance", "selection_rate")
 PRIVATE = partial(from_surrogates, kind="private")
 METHODS = {
-    "central": Method("central", central, 10, BOTH),
-    "surrogate": Method("surrogates", from_surrogates, 3, BOTH),
-    "private": Method("private surrogates, epsilon = 1", PRIVATE, 3, BOTH),
+    "central": Method("central", central, BOTH),
+    "surrogate": Method("surrogates", from_surrogates, BOTH),
+    "private": Method("private surrogates, epsilon = 1", PRIVATE, BOTH),
     "fair": Method("fair releases", from_fair_releases),
     "fedavg": Method("FedAvg", partial(by_compare, method="fedavg")),
     "alone": Method("each client alone", partial(by_compare, method="local")),
     "unpenalised": Method("central, no penalty", unpenalised),
-    "constant": Method("constant classifier", constant, 10),
+    "constant": Method("constant classifier", constant),
 }
 """By name."""
 
