@@ -1,6 +1,6 @@
 """What epsilon costs: accuracy and SPD of both kinds of releases, and of other private ways.
 
-    python -m benchmarks.privacy                    # 3 seeds; goes on where it stopped
+    python -m benchmarks.privacy                    # 5 seeds; goes on where it stopped
 
 The runs have a file for each table, so that two processes can share the tables:
 
@@ -273,7 +273,7 @@ EXPERIMENTS = (
             one for one in settings_of_all()
             if one.table == TABLES[0] and one.clients == "unlike" and one.epsilon in (1.0, np.inf)
         ),
-        seeds=3, file="{table}.csv", sources=lambda setting: SOURCES[TASKS[setting.table][0]],
+        seeds=5, file="{table}.csv", sources=lambda setting: SOURCES[TASKS[setting.table][0]],
         behind=behind,
     ),
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """What people would use instead: accuracy and gap next to seconds.
 
-    python -m benchmarks.alternatives               # an hour on a quiet machine, 5 seeds
+    python -m benchmarks.alternatives               # 3 seeds; goes on where it stopped
     python -m benchmarks.alternatives --only table=adult method=FairLogisticRegression
 
 Adult and Dutch by sex, Law School by race: all methods have the same encoded rows, those over
@@ -192,7 +192,7 @@ ALTERNATIVES = Experiment(
         AlternativeSetting("law_school", "ExponentiatedGradient"),
         AlternativeSetting("law_school", "FairLogisticRegression"),
     ),
-    seeds=5, sources=lambda setting: SOURCES[setting.table], float64=False,
+    seeds=3, sources=lambda setting: SOURCES[setting.table], float64=False,
 )  # fmt: skip
 
 EXPERIMENTS = (ALTERNATIVES,)
