@@ -32,8 +32,8 @@ SLACK = 0.005
 """The most that a gap may rise without a warning."""
 
 COSTS = {
-    "fair": "up to 2.5 points of accuracy and 2.1 of SPD",
-    "surrogate": "up to 1.2 points of accuracy and 2.1 of SPD",
+    "fair": "up to 1.9 points of accuracy and 2.1 of SPD",
+    "surrogate": "up to 1.0 points of accuracy and 1.7 of SPD",
 }
 """What epsilon = 1 costs each kind of release of alike clients, at most over tables; a point is a
 hundredth.
