@@ -32,11 +32,12 @@ from synthfair.compare import Federation, federate
 from synthfair.compare.federation import pooled
 from synthfair.data.datasets import ADDITIVE, SOURCES
 from synthfair.data.partition import ClientTable
-from synthfair.federated import make_users
-from synthfair.federated.refine import refine_model
+from synthfair.fairness.penalties import SumPenalty
+from synthfair.federated import exchange
+from synthfair.federated.user_rows import UserRows
 from synthfair.release.format import name_of
 from synthfair.server.pooling import Pool, make_pool, train_pool
-from synthfair.surrogate.objective import ridge_of
+from synthfair.surrogate.objective import Price, ridge_of
 
 TABLES = ("dutch", "adult")
 """Of :data:`TASKS`."""
@@ -159,29 +160,27 @@ def run_additive(setting: AdditiveSetting, seed: int, *, smoke: bool) -> Additiv
 def ours(setting: AdditiveSetting, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     """[N_test] chances of the decision +1 of a linear or additive model, and how it was trained."""
     test = pooled(split(setting.table, seed).clients[setting.learner].test)
-    model, rho = trained(setting, seed)
+    model, price = trained(setting, seed)
     if setting.asked == "thresholds":
         releases, _ = upload((setting.table, seed), setting.learner, KINDS[setting.rows])
         histogram = sf.server.surrogate_histogram(releases, model)
         choice = sf.postprocess.choose_decision(histogram, "statistical_parity", GAP)
         model = model.model_copy(update={"decision": choice.decision})
     chance = model.probabilities(model.scores(test.x, test.s), test.s)
-    return chance, {"rho": rho, "converged": model.converged is not False}
+    return chance, {"rho": price.rho, "converged": model.converged is not False}
 
 
 @lru_cache(maxsize=8)
-def trained(setting: AdditiveSetting, seed: int) -> tuple[sf.TrainedModel, float]:
-    """A linear or additive model, and the weight of the penalty, as given or found."""
+def trained(setting: AdditiveSetting, seed: int) -> tuple[sf.TrainedModel, Price]:
+    """A linear or additive model, and the price of a gap, as given or found."""
     clients = split(setting.table, seed).clients[setting.learner]
     schema, n_groups = clients.schema, clients.n_groups
     fixed = setting.asked in PENALTIES
     penalty = setting.asked if fixed else "selection_rate"
     rows = weighted(pooled(clients.train)).rows(n_groups=1)
     if setting.rows == REFINED:
-        model, rho = trained(setting._replace(rows=EXACT), seed)
-        users = make_users(rows.a, rows.s, rows.y, clients.user)
-        more = {"rho": rho, "c": C, "exchanges": EXCHANGES}
-        return refine_model(model, users, PENALTIES[penalty], **more)[0], rho
+        model, price = trained(setting._replace(rows=EXACT), seed)
+        return refined(model, rows, PENALTIES[penalty], price), price
     if setting.rows == CENTRAL:
         pool = Pool(
             rows, {"all": slice(None)}, name_of(sf.LinearModel()), True,
@@ -199,7 +198,20 @@ def trained(setting: AdditiveSetting, seed: int) -> tuple[sf.TrainedModel, float
     )
     model, point = train_pool(pool, schema)
     assert point
-    return model, point.price.rho
+    return model, point.price
+
+
+def refined(
+    model: sf.TrainedModel, rows: sf.Rows, penalty: SumPenalty, price: Price
+) -> sf.TrainedModel:
+    """A model after exchanges; the clients' sums are those over all their rows."""
+    every = UserRows(rows.a, rows.s[:, None], rows.y, rows.weight)
+    problem = exchange.Problem(penalty, price, C)
+    state = exchange.first_state(np.asarray(model.theta))
+    for _ in range(EXCHANGES):
+        sums = exchange.sums_of(penalty, state.candidates, every)
+        state, _ = exchange.next_state(problem, state, sums)
+    return exchange.refined(model, state)
 
 
 # Other learners, on all rows in one place
