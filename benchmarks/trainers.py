@@ -80,8 +80,10 @@ def given_rows(cut: Cut, kind: str, *, smoke: bool) -> sf.Rows:
 def distill_config(seed: int, **changes: int) -> sf.DistillConfig:
     """That of configs/ for Dutch."""
     path = ROOT.parent / "configs/dutch/gender.toml"
-    settings: dict[str, float] = {**changes, "seed": seed, "rho_o": RHO, "group_input": False}
-    return load_release_config(path, **settings)[0]
+    settings: dict[str, Any] = {**changes, "seed": seed, "rho_o": RHO, "group_input": False}
+    config, _ = load_release_config(path, **settings)
+    assert isinstance(config, sf.DistillConfig)
+    return config
 
 
 def trainers_lines(runs: Runs) -> list[tuple[str, ...]]:

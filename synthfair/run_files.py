@@ -460,12 +460,12 @@ class GapsFile(Checked):
     gaps: list[MeasuredGap] = Field(min_length=1, max_length=200_000)
     collection: Line | None = None
     reports: _Count = 0
-    rejected: dict[Line, _Count] = Field({})
-    groups: list[MeasuredGroup] = Field([])
-    warnings: list[Line] = Field([])
+    rejected: dict[Line, _Count] = Field(default={})
+    groups: list[MeasuredGroup] = Field(default=[])
+    warnings: list[Line] = Field(default=[])
     model: Line | None = None
     guarantee: Guarantee | None = None
-    sites: list[Line] = Field([])
+    sites: list[Line] = Field(default=[])
 
 
 def read_gaps(path: Path) -> GapsFile:

@@ -194,7 +194,7 @@ def test_noise_from_a_seed_is_marked_and_booked_without_a_guarantee(paths):
 
 
 def test_names_that_cannot_be_booked_are_refused_and_spend_nothing(paths):
-    with pytest.raises(InputError, match="output: String should match"):
+    with pytest.raises(InputError, match="output: must be on one line"):
         distill_file(*paths[:2], paths[2].with_name("bad\nname.parquet"), CONFIG)
     assert not Ledger.for_table(paths[0]).path.exists()
 
