@@ -75,7 +75,7 @@ def status(seeds: int | None) -> str:
             runs = one.read(folder_of(name))
             missing = len(one.missing(runs, one.settings, seeds))
             wanted = len(one.missing([], one.settings, seeds))
-            older = len(runs) - len(one.current(runs, before=False))
+            older = len(runs) - len(one.current(runs))
             lines.append((name, one.name, wanted, missing or "", older or ""))
     header = "benchmark | experiment | runs | missing | made with something else"
     return f"{table(header, lines)}\n\n{reproduction_pages()}\n"

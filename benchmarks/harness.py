@@ -47,15 +47,6 @@ FOLDERS = {"figure3": "table2"}
 SURROGATES = "records of blocks without links by group", "margins of histograms and tables"
 """The versions of surrogates: without epsilon, and with it."""
 
-BEFORE = "before"
-"""What stands in a file in place of all that a run was made with, where an earlier version made it:
-it stands until it is made anew."""
-
-MADE_BEFORE = (
-    "*An earlier version made some of these runs: its models read the group and had a weaker ridge,"
-    " and private fair releases were made of noisy gradients. They will be made anew.*"
-)
-
 Summary = Callable[[Runs], Mapping[str, str]]
 """Of all runs: name of a file to its text."""
 
@@ -147,34 +138,20 @@ class Experiment:
     def _file(self, setting: Any) -> str:
         return (self.file or f"{self.name}.csv").format(**setting._asdict())
 
-    def current(self, runs: Sequence[Run], *, before: bool = True) -> Runs:
-        """Return the runs that would come out the same today, in the order of the settings.
-
-        With ``before`` those too that an earlier version made.
-        """
+    def current(self, runs: Sequence[Run]) -> Runs:
+        """Return the runs that would come out the same today, in the order of the settings."""
         place = {setting: i for i, setting in enumerate(self.settings)}
         same = [
             run for run in runs
-            if run.setting in place
-            and (run.made_with == self.made_with(run.setting) or (before and self.waits(run)))
+            if run.setting in place and run.made_with == self.made_with(run.setting)
         ]  # fmt: skip
         return Runs(sorted(same, key=lambda run: (place[run.setting], run.seed)))
-
-    def waits(self, run: Run) -> bool:
-        """Return whether an earlier version made a run."""
-        return run.made_with == BEFORE
-
-    def files(self, runs: Runs) -> dict[str, str]:
-        """Return the texts of the summary, by name; pages say which runs will be made anew."""
-        said = f"\n{MADE_BEFORE}\n" if any(map(self.waits, runs)) else ""
-        texts = self.summary(runs).items()
-        return {name: text + said * name.endswith(".md") for name, text in texts}
 
     def missing(
         self, runs: Sequence[Run], settings: Sequence[Any], seeds: int | None
     ) -> list[tuple[Any, int]]:
         """What must still be run of these, seeds first: interrupted, it leaves whole tables."""
-        done = {(run.setting, run.seed) for run in self.current(runs, before=False)}
+        done = {(run.setting, run.seed) for run in self.current(runs)}
         count = 1 if self.seeds is None else seeds or self.seeds
         wanted = [(one, seed) for seed in range(count) for one in settings]
         return [one for one in wanted if one[1] < self.most_seeds(one[0]) and one not in done]
@@ -187,7 +164,7 @@ class Experiment:
         from rich.progress import track
 
         runs = list(self.read(folder))
-        if older := len(runs) - len(self.current(runs, before=False)):
+        if older := len(runs) - len(self.current(runs)):
             print(f"{self.name}: {older} runs were made with something else; they do not count")
         todo = self.missing(runs, settings, seeds)
         results = self._results(todo, smoke=smoke, workers=workers if self.parallel else 1)
@@ -321,7 +298,7 @@ def main(doc: str | None, folder: str, *experiments: Experiment, show: bool = Fa
             raise SystemExit(
                 f"{args.output}: {len(stored)} runs, none that would come out the same today"
             )
-        for name, text in one.files(runs).items():
+        for name, text in one.summary(runs).items():
             write_text(args.output / name, text)
             if name.endswith(".md"):
                 print(text, flush=True)

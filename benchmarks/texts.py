@@ -28,7 +28,7 @@ from benchmarks import unreliable as clients_at_fault
 from benchmarks.audit import CONFIDENCE, DELTA, OpenValues, bounds
 from benchmarks.disclosure import disclosure_lines
 from benchmarks.findings import NO, NOTHING, YES, of_learned, verdict_of
-from benchmarks.harness import MADE_BEFORE, ROOT, committed, experiment_of, written
+from benchmarks.harness import ROOT, committed, written
 from benchmarks.privacy import EPSILONS
 from benchmarks.records import any_learner_lines
 from benchmarks.reproduction import reproduction_pages
@@ -81,9 +81,7 @@ def block(name: str) -> str:
     if name == "reproduction":
         return reproduction_pages()
     if today := block_of(name, committed):
-        made = [(experiment_of(*one.split()), committed(*one.split())) for one in BLOCKS[name][1:]]
-        waits = any(one.waits(run) for one, runs in made for run in runs)
-        return f"{today}\n\n{MADE_BEFORE}" if waits else today
+        return today
     earlier = block_of(name, written)
     return f"{EARLIER}\n\n{earlier}" if earlier else NOT_RUN
 

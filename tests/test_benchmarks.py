@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 import synthfair as sf
 from benchmarks import __main__ as everything
 from benchmarks import fit, harness
-from benchmarks.harness import BEFORE, MADE_BEFORE, Experiment, fingerprint
+from benchmarks.harness import Experiment, fingerprint
 from benchmarks.privfairfl.comparison import randomised_response
 from benchmarks.runs import Mean, Run, Runs, mean_of
 from benchmarks.showing import accuracy_text, mark, table
@@ -104,23 +104,6 @@ def test_a_run_of_other_settings_is_replaced(tmp_path, done):
         assert [run.made_with for run in changed.read(tmp_path)] == [changed.made_with(TOYS[0])]
         assert len(done) == count
     assert [changed.made_with(TOYS[0]), EXPERIMENT.made_with(TOYS[0])] == ["v1 11111111", "v1"]
-
-
-def test_runs_of_an_earlier_version_are_shown_with_a_word_and_made_anew(tmp_path, done):
-    made = replace(EXPERIMENT, behind=lambda _: ["today", 50])
-    made.resume(tmp_path, TOYS[:1], seeds=1)
-    file = tmp_path / "toys.csv"
-    file.write_text(file.read_text().replace(made.made_with(TOYS[0]), BEFORE))
-    made.resume(tmp_path, TOYS[1:2], seeds=1)
-    runs = made.current(made.read(tmp_path))
-    assert [*map(made.waits, runs)] == [True, False]
-    assert made.files(runs) == {"toys.md": show_toys(runs)["toys.md"] + f"\n{MADE_BEFORE}\n"}
-    assert made.missing(runs, TOYS[:2], 1) == [(TOYS[0], 0)]
-    made.resume(tmp_path, TOYS[:1], seeds=1)
-    assert [setting for setting, *_ in done] == [*TOYS[:2], TOYS[0]]
-    runs = made.current(made.read(tmp_path))
-    assert len(runs) == 2
-    assert made.files(runs) == show_toys(runs)
 
 
 def test_without_seeds_each_setting_is_run_once_whatever_is_asked(tmp_path, done):

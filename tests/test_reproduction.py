@@ -31,7 +31,7 @@ def test_the_committed_pages_and_plots_are_of_the_committed_runs(name, one):
     runs = one.current(one.read(folder))
     if not one.default and len(runs) < len(one.missing([], one.settings, None)):
         pytest.skip("not all of its runs are there")
-    for file, text in one.files(runs).items():
+    for file, text in one.summary(runs).items():
         assert agrees(file, (folder / file).read_text(encoding="utf-8"), text), file
 
 
