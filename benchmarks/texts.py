@@ -405,7 +405,7 @@ def scale(many_rows: Runs, releases: Runs) -> Iterator[str]:
 def deploy(runs: Runs) -> Iterator[str]:
     """Jobs of a federation on one machine."""
     for (job, sites), _, v, _ in runs:
-        name = "one upload" if job == "single_shot" else f"{v.rounds} rounds of FPFL"
+        name = "one upload" if job == "single_shot" else f"{v.rounds} rounds of FedAvg"
         yield (
             f"{name} | {sites} | {v.load:.0f} on {v.cores} cores | {v.start:.0f} | {v.whole:.0f}"
             f" | {v.median_round:.2f} | {v.site:.1f} | {1 - v.site / v.whole:.0%}"
