@@ -37,12 +37,12 @@ def require(package: str, what: str, extra: str) -> None:
 
 
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufffe\uffff]")
-"""What a terminal or a page obeys and does not show: control characters, ends of lines and changes
-of direction; and what is no character."""
+"""Characters that steer a terminal or a page in place of being shown: control characters, ends of
+lines, changes of direction; and codes of no character."""
 
 
 def printable(text: str) -> str:
-    """Return a text whose characters are shown; others than ends of lines are written out."""
+    """Return a text in which the characters of CONTROLS are written out, but for ends of lines."""
     return CONTROLS.sub(lambda c: c[0] if c[0] == "\n" else repr(c[0])[1:-1], text)
 
 

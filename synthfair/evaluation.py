@@ -65,9 +65,8 @@ def file_names(paths: Sequence[Path]) -> list[str]:
     Raises:
         InputError: a path has control characters, which no file of results may hold.
     """
-    for path in paths:
-        if CONTROLS.search(str(path)):
-            raise InputError(f"{printable(str(path))}: rename the file: control characters")
+    if odd := [path for path in map(str, paths) if CONTROLS.search(path)]:
+        raise InputError(f"{printable(odd[0])}: rename the file: control characters")
     times = Counter(path.stem for path in paths)
     return [path.stem if times[path.stem] == 1 else str(path) for path in paths]
 

@@ -240,6 +240,10 @@ class RoundSettings(_Given):
     method: Line = "fpfl"
     seed: _Count = 0
     notion: ParityNotion | None = None
+    clients: int | None = None
+    rows_per_user: float | None = None
+    each_row: bool | None = None
+    user_column: Line | None = None
 
 
 class DecisionSettings(Checked):

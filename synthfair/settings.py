@@ -391,6 +391,7 @@ class DistillConfig(ReleaseSettings):
     """Solver for the derivative of that model: cholesky forms the Hessian, conjugate_gradient
     only multiplies by it, which is faster from some 200 inputs on; auto chooses by their number."""
 
+    # Without the type, the documentation takes it for a field.
     _penalty_of_a_search: ClassVar = model_validator(mode="before")(_with_penalty)
 
     @model_validator(mode="after")
@@ -531,6 +532,7 @@ class ServerConfig(Settings):
 
     seed: int = Seed
 
+    # Without the type, the documentation takes it for a field.
     _penalty_of_a_search: ClassVar = model_validator(mode="before")(_with_penalty)
 
     @model_validator(mode="after")

@@ -374,6 +374,16 @@ def train(folder, config=TRAIN):
     return train_table(table, SCHEMA, config, files, source="small")[0]
 
 
+def test_a_column_of_users_that_no_file_may_name_is_refused_before_anything_is_bought(tmp_path):
+    table = make_table(300).assign(**{"a\tb": np.arange(300) // 3})
+    table = assign_users(table, UserAssignment(user_column="a\tb"), seed=0)
+    with pytest.raises(InputError, match="^user_column: must be on one line"):
+        train_table(
+            table, SCHEMA, TRAIN, TrainFiles(tmp_path / "out", tmp_path / "ledger"), source="x"
+        )
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_training_is_bought_by_one_run_at_a_time(tmp_path):
     with (
         claimed(tmp_path / "out" / "model.json", force=True),

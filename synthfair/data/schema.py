@@ -63,11 +63,7 @@ _MOST_BYTES = 2**21
 """The largest size of a schema's file, and half that of a release's header, which holds it."""
 
 
-Label = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, min_length=1, max_length=60),
-    AfterValidator(on_one_line),
-]
+Label = Annotated[Text, StringConstraints(min_length=1, max_length=60), AfterValidator(on_one_line)]
 """A name of a category for people."""
 
 

@@ -145,6 +145,7 @@ def train_table(
     with claimed(*files.paths, force=files.force):
         # Who trains on what, and how.
         start = time.perf_counter()
+        settings = RoundSettings(**config.model_dump() | table.assignment.arguments)
         rows = encode_own(table.train, schema, source=source)
         others = other_groups(table.train, schema, config, source=source)
         data = make_user_data(rows, table.user, schema, config, others=others, weights=weights)
@@ -184,7 +185,7 @@ def train_table(
             evaluation,
             method=config.method,
             config={},
-            train=RoundSettings.model_validate(config.model_dump() | table.assignment.arguments),
+            train=settings,
             asked=Target(by="row_weights") if weights else config.asked,
             converged=training.model.converged,
             cost=training.cost,

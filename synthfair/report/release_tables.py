@@ -35,8 +35,8 @@ COSTS = {
     "fair": "up to 1.9 points of accuracy and 2.1 of SPD",
     "surrogate": "up to 1.0 points of accuracy and 1.7 of SPD",
 }
-"""What epsilon = 1 costs each kind of release of alike clients, at most over tables; a point is a
-hundredth.
+"""Costs of epsilon = 1 for each kind of release, the largest over tables of alike clients; a point
+is a hundredth.
 ``python -m benchmarks texts`` writes the same into docs/privacy.md, from the runs of
 benchmarks.privacy."""
 

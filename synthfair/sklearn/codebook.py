@@ -324,10 +324,10 @@ def make_schema(
             columns[name] = _make_column(table[name], listed.get(name), given.get(name), estimator)
         except ValidationError as error:
             raise refusal(f"X: column {name!r}", error) from error
-        is_given = name in given
-        if isinstance(columns[name], Categorical):
-            is_given = _listed(table[name], listed.get(name)) is not None
-        learned += [] if is_given else [name]
+        is_text = isinstance(columns[name], Categorical)
+        said = _listed(table[name], listed.get(name)) if is_text else given.get(name)
+        if said is None:
+            learned.append(name)
 
     pairs = tuple((_name(one), _name(other)) for one, other in estimator.interactions)
     labels = tuple(map(str, classes))
