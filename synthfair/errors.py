@@ -36,7 +36,9 @@ def require(package: str, what: str, extra: str) -> None:
         raise InputError(f"{what}: needs {package}; pip install 'synthfair[{extra}]'")
 
 
-CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufffe\uffff]")
+CONTROLS = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
 """Characters that steer a terminal or a page in place of being shown: control characters, ends of
 lines, changes of direction; and codes of no character."""
 

@@ -17,7 +17,7 @@ import synthfair
 from synthfair.data.encode import Clipping, Encoded, encode_inputs, encode_own, in_pandas
 from synthfair.data.schema import GroupNames, Schema, repeated
 from synthfair.data.tables import read_table
-from synthfair.errors import CONTROLS, InputError, printable
+from synthfair.errors import CONTROLS, InputError
 from synthfair.fairness.intervals import (
     FEW_ROWS,
     MOST_NAMED,
@@ -54,9 +54,8 @@ def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]
     """
     if twice := repeated(map(os.path.realpath, paths)):
         raise InputError(f"{twice[0]}: given more than once; give each test table once")
-    return {
-        name: read_table(path, schema) for name, path in zip(file_names(paths), paths, strict=True)
-    }
+    tables = (read_table(path, schema) for path in paths)
+    return dict(zip(file_names(paths), tables, strict=True))
 
 
 def file_names(paths: Sequence[Path]) -> list[str]:
@@ -66,7 +65,7 @@ def file_names(paths: Sequence[Path]) -> list[str]:
         InputError: a path has control characters, which no file of results may hold.
     """
     if odd := [path for path in map(str, paths) if CONTROLS.search(path)]:
-        raise InputError(f"{printable(odd[0])}: rename the file: control characters")
+        raise InputError(f"{odd[0]!r}: rename the file: control characters")
     times = Counter(path.stem for path in paths)
     return [path.stem if times[path.stem] == 1 else str(path) for path in paths]
 

@@ -389,7 +389,7 @@ class DistillConfig(ReleaseSettings):
 
     linear_solver: Literal["auto", "cholesky", "conjugate_gradient"] = "auto"
     """Solver for the derivative of that model: cholesky forms the Hessian, conjugate_gradient
-    only multiplies by it, which is faster from some 200 inputs on; auto chooses by their number."""
+    only multiplies by it; auto takes the latter from some 200 inputs on."""
 
     # Without the type, the documentation takes it for a field.
     _penalty_of_a_search: ClassVar = model_validator(mode="before")(_with_penalty)

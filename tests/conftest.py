@@ -86,8 +86,11 @@ def _silent_is_zero():
 
 @pytest.fixture
 def calls():
-    """``calls()``: how many functions were called since the test began, whatever the machine."""
-    count = 0
+    """``calls()``: how many functions were called since the test began, whatever the machine.
+
+    What a function of C does inside it, such as a product of arrays, is one call.
+    """
+    count, before = 0, sys.getprofile()
 
     def step(_frame, event, _argument):
         nonlocal count
@@ -95,7 +98,7 @@ def calls():
 
     sys.setprofile(step)
     yield lambda: count
-    sys.setprofile(None)
+    sys.setprofile(before)
 
 
 @pytest.fixture

@@ -289,7 +289,7 @@ def test_public_names_all_exist():
 
 def test_names_from_a_file_do_not_steer_the_terminal(capsys):
     show.say("a method called \x1b[2J, in two\nlines")
-    show.warn("\x9bnobody")
+    show.warn("\x9bnobody", "a name that is no text: \udce9")
     found = capsys.readouterr()
     assert found.out == "a method called \\x1b[2J, in two\nlines\n"
-    assert found.err == "warning: \\x9bnobody\n"
+    assert found.err == "warning: \\x9bnobody\nwarning: a name that is no text: \\udce9\n"

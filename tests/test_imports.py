@@ -84,7 +84,7 @@ assert "jax" not in sys.modules
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The folder of two clients' tables, one of test rows and one of trusted rows."""
-    folder = tmp_path_factory.mktemp("without_jax")
+    folder = tmp_path_factory.mktemp("imports")
     (folder / "schema.json").write_text(make_schema().to_json())
     for seed, (name, rows) in enumerate(
         (("c0", 900), ("c1", 900), ("test", 300), ("trusted", 200))

@@ -65,7 +65,7 @@ def run(tmp_path_factory):
         ({"warnings": ["a\nYes."]}, "warnings.0: must be on one line"),
         (
             {"influence": {"outliers_above": None, "releases": {"a\u202e": MOVED}}},
-            r"influence: .a.u202e. must be on one line",
+            r"influence.releases.*: must be on one line",
         ),
         ({"schema_hash": "short"}, "schema_hash"),
         ({"rows": {"client_0": {}, "client_1": {}}}, "rows: must be those of each client"),
