@@ -58,7 +58,7 @@ class UserAssignment:
             raise InputError("users: give one of clients, rows_per_user, each_row and user_column")
 
     @property
-    def arguments(self) -> dict[str, int | float | str]:
+    def arguments(self) -> dict[str, Any]:
         """The attributes that are given, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
