@@ -58,7 +58,7 @@ def test_a_release_reads_back_and_is_booked(files, quick):
     assert back.fingerprint == found.release.fingerprint
     assert back.header == found.release.header
     assert receipt.size == output.stat().st_size
-    assert [entry.what.output for entry in Ledger.for_table(data).entries()] == [output.name]
+    assert [entry.what.output for entry in Ledger.for_table(data).records()] == [output.name]
 
 
 def test_a_release_of_real_rows_is_not_written(files):

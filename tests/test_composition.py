@@ -5,7 +5,7 @@ import pytest
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import SampledSums, epsilon_of
 from synthfair.privacy.guarantee import NOT_COVERED, Guarantee
-from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.privacy.mechanism import GaussianMechanism
 from synthfair.privacy.rounds import ROWS_NOT_COVERED, training_guarantee
 
@@ -17,7 +17,7 @@ RUN = "0" * 64
 def training(sums=EVERYONE, epsilon=1.0, **changes):
     guarantee = training_guarantee({"reports": (sums, 2.0)}, epsilon=epsilon, delta=1e-5)
     guarantee = guarantee.model_copy(update=changes)
-    return Booking(kind="training", output="run", run=RUN, guarantee=guarantee)
+    return Purchase(kind="training", output="run", run=RUN, guarantee=guarantee)
 
 
 def release():
@@ -30,7 +30,7 @@ def release():
         accountant="exact Gaussian composition, dp-accounting 0.6.0",
         not_covered=NOT_COVERED,
     )
-    return Booking(output="r.parquet", run=RUN, guarantee=guarantee)
+    return Purchase(output="r.parquet", run=RUN, guarantee=guarantee)
 
 
 @pytest.fixture
@@ -117,4 +117,4 @@ def test_rows_in_rounds_add_to_a_release_of_the_same_rows(ledger):
 def test_what_is_guaranteed_on_a_condition_counts_as_no_guarantee(ledger):
     ledger.book(training(condition="The teacher gives nothing away."))
     assert ledger.spent().epsilon(1e-5) is None
-    assert ledger.entries()[0].what.guarantee.condition
+    assert ledger.records()[0].what.guarantee.condition

@@ -22,8 +22,6 @@ from synthfair.deploy.jobs import read_site_settings
 from synthfair.deploy.project import read_project, write_jobs
 from synthfair.files import write_json
 from synthfair.task.limits import FILE, ServerSettings, read_settings
-from synthfair.task.trace import FILE as TRACE
-from synthfair.task.trace import Trace
 
 pytest.importorskip("nvflare")
 
@@ -92,6 +90,6 @@ def test_rounds_in_the_simulator_give_the_numbers_of_one_process(tmp_path):
     theta = sf.read_model(output / "model.json").theta
     np.testing.assert_allclose(theta, in_process(FPFL, MANY).model.theta, rtol=1e-9, atol=1e-11)
     for name in NAMES:
-        events = Trace(workspace / name / "synthfair" / TRACE).events()
-        assert {(event.job, event.code) for event in events} == {("simulate_job", "ok")}
-        assert [event.round for event in events] == list(range(FPFL["rounds"]))
+        left = world.left(name)
+        assert {purchase.output for purchase in left} == {"simulate_job"}
+        assert [purchase.round for purchase in left] == list(range(FPFL["rounds"]))

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import os
 import subprocess
@@ -11,11 +10,11 @@ from hypothesis import strategies as st
 from synthfair.cli import main
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import accountant, delta_of
+from synthfair.privacy.bought import compute_once
 from synthfair.privacy.guarantee import NOT_COVERED, Guarantee
-from synthfair.privacy.ledger import Booking, BudgetError, Ledger
+from synthfair.privacy.ledger import BudgetError, Ledger, Purchase
 from synthfair.privacy.mechanism import GaussianMechanism, grid_for
 from synthfair.settings import DistillConfig
-from synthfair.task.answer_store import AnswerStore
 
 
 def guarantee(epsilon=1.0, relation="add_or_remove", noise=5.0):
@@ -31,7 +30,7 @@ def guarantee(epsilon=1.0, relation="add_or_remove", noise=5.0):
 
 
 def booking(found, name="r.parquet", run="a" * 64):
-    return Booking(output=name, run=run, guarantee=found)
+    return Purchase(output=name, run=run, guarantee=found)
 
 
 @pytest.fixture
@@ -97,22 +96,22 @@ NEXT = {
 def test_what_may_leave_next(ledger, held, kind, private):
     """The table at the head of the module, entry by entry."""
     for old, found in HELD[held]:
-        ledger.book(Booking(kind=old, output="old", run="b" * 64, guarantee=found))
+        ledger.book(Purchase(kind=old, output="old", run="b" * 64, guarantee=found))
     found = guarantee() if private else None
-    answer = Booking(kind=kind, output="new", run="a" * 64, guarantee=found)
-    before = len(ledger.entries())
+    answer = Purchase(kind=kind, output="new", run="a" * 64, guarantee=found)
+    before = len(ledger.records())
     if held in NEXT[kind, private]:
         ledger.book(answer)
     else:
         with pytest.raises(BudgetError, match="'old' left before 'new'.*again = true") as refused:
             ledger.book(answer)
         assert refused.value.arguments == ("again",)
-        assert len(ledger.entries()) == before
+        assert len(ledger.records()) == before
         Ledger(ledger.path, again=True).book(answer)
         ledger.book(answer)  # that was consent to this one
         with pytest.raises(BudgetError):
             ledger.book(answer.model_copy(update={"run": "c" * 64}))
-    assert len(ledger.entries()) == before + 1
+    assert len(ledger.records()) == before + 1
 
 
 def conditional():
@@ -122,12 +121,13 @@ def conditional():
 def test_a_guarantee_on_a_condition_is_none_for_what_leaves_next(ledger):
     ledger.book(booking(guarantee()))
     with pytest.raises(BudgetError, match="undoes what the epsilon protects"):
-        ledger.book(Booking(kind="training", output="t", run="b" * 64, guarantee=conditional()))
+        ledger.book(Purchase(kind="training", output="t", run="b" * 64, guarantee=conditional()))
 
 
 def test_a_job_goes_on_unless_an_epsilon_was_booked_meanwhile(ledger):
     def sums(name, run="b" * 64):
-        return Booking(kind="training", output=name, run=run, guarantee=None)
+        number = int(name)
+        return Purchase(kind="training", output=name, run=run, round=number, guarantee=None)
 
     ledger.book(sums("1"))
     ledger.book(sums("2"))
@@ -147,9 +147,9 @@ def test_a_job_goes_on_unless_an_epsilon_was_booked_meanwhile(ledger):
 )  # fmt: skip
 def test_a_refusal_says_what_two_answers_together_tell(ledger, before, kind, told):
     ((old, found),) = HELD[before]
-    ledger.book(Booking(kind=old, output="old", run="b" * 64, guarantee=found))
+    ledger.book(Purchase(kind=old, output="old", run="b" * 64, guarantee=found))
     with pytest.raises(BudgetError, match=told):
-        ledger.book(Booking(kind=kind, output="new", run="a" * 64, guarantee=None))
+        ledger.book(Purchase(kind=kind, output="new", run="a" * 64, guarantee=None))
 
 
 def test_a_limit_forbids_what_is_exact_also_with_consent(ledger):
@@ -175,8 +175,8 @@ import sys
 from pathlib import Path
 from synthfair.errors import InputError
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.privacy.ledger import Booking, Ledger
-booking = Booking.model_validate_json(sys.argv[2])
+from synthfair.privacy.ledger import Purchase, Ledger
+booking = Purchase.model_validate_json(sys.argv[2])
 try:
     while True:
         Ledger(Path(sys.argv[1])).book(booking)
@@ -202,13 +202,14 @@ def test_a_line_cut_off_by_a_crash_was_not_booked(ledger):
     ledger.path.write_bytes(whole + whole[:50])
     assert ledger.spent().releases == 1
     ledger.book(booking(guarantee()))
-    assert len(ledger.entries()) == 2
+    assert len(ledger.records()) == 2
 
 
 def test_a_last_line_without_its_end_counts_if_it_is_whole(ledger):
     for _ in range(2):
         ledger.book(booking(guarantee()))
     ledger.path.write_bytes(ledger.path.read_bytes().removesuffix(b"\n"))
+    ledger = Ledger(ledger.path)
     assert ledger.spent().releases == 2
     ledger.book(booking(guarantee()))
     assert ledger.spent().releases == 3
@@ -217,7 +218,7 @@ def test_a_last_line_without_its_end_counts_if_it_is_whole(ledger):
 def test_a_table_named_by_a_link_has_the_same_ledger(tmp_path, ledger):
     (tmp_path / "rows.csv").write_text("a\n")
     (tmp_path / "link.csv").symlink_to(tmp_path / "rows.csv")
-    assert Ledger.for_table(tmp_path / "link.csv") == ledger
+    assert Ledger.for_table(tmp_path / "link.csv").path == ledger.path
     ledger.book(booking(guarantee()))
     (tmp_path / "other.jsonl").symlink_to(ledger.path)
     Ledger(tmp_path / "other.jsonl").book(booking(guarantee()))
@@ -253,6 +254,7 @@ def test_an_altered_ledger_is_refused(ledger, change, complaint):
         ledger.book(booking(guarantee()))
     lines = ledger.path.read_bytes().splitlines()
     ledger.path.write_bytes(b"".join(line + b"\n" for line in change(lines)))
+    ledger = Ledger(ledger.path)
     for use in (ledger.spent, lambda: ledger.book(booking(guarantee()))):
         with pytest.raises(InputError, match=f"ledger.jsonl: {complaint}"):
             use()
@@ -279,38 +281,69 @@ def test_epsilon_and_delta_go_together():
         DistillConfig(epsilon=1.0)
 
 
-def part(run, epsilon=0.5, client="1" * 64):
+def part(run, epsilon=0.5, name=None):
     pure = Guarantee(epsilon=epsilon, unit="one row", relation="add_or_remove")
-    return Booking(kind="secure_sum", output="task.json", run=run, client=client, guarantee=pure)
+    return Purchase(kind="secure_sum", output="task.json", run=run, name=name, guarantee=pure)
 
 
-def test_secure_sums_add_their_epsilon_once_a_task_and_client(ledger):
+def test_what_has_a_name_costs_once_however_often_it_is_used(ledger):
     ledger.set_limit(1.2, 1e-6)
-    for run in ("a" * 64, "a" * 64, "b" * 64, "a" * 64):
-        ledger.book(part(run))
+    for name in ("a" * 64, "a" * 64, "b" * 64, "a" * 64):
+        ledger.book(part("c" * 64, name=name))
     assert ledger.spent().epsilon(1e-6) == 1.0
-    assert ledger.spent().releases == 2
+    assert len(ledger.records()) == 3
+    for number, question in ((1, "d" * 64), (1, "d" * 64), (2, None)):  # rounds of the first
+        change = {"round": number, "question": question}
+        ledger.book(part("c" * 64, name="a" * 64).model_copy(update=change))
+    assert ledger.spent().epsilon(1e-6) == 1.0
+    assert len(ledger.records()) == 5
     with pytest.raises(InputError, match=r"epsilon would be 1\.5 in all"):
-        ledger.book(part("c" * 64))
-    with pytest.raises(InputError, match=r"epsilon would be 1\.5 in all"):
-        ledger.book(part("a" * 64, epsilon=0.50001))  # another sum, whatever its task
-    with pytest.raises(InputError, match=r"epsilon would be 1\.5 in all"):
-        ledger.book(part("a" * 64, client="2" * 64))  # the same rows, twice in one sum
+        ledger.book(part("c" * 64, name="e" * 64))
 
 
 def test_what_must_be_left_is_left(ledger):
     ledger.set_limit(1.2, 1e-6)
-    dataclasses.replace(ledger, reserve=0.6).book(part("a" * 64))
+    Ledger(ledger.path, reserve=0.6).book(part("a" * 64))
     with pytest.raises(InputError, match=r"the limit is 1\.2, of which 0\.6 must be left"):
-        dataclasses.replace(ledger, reserve=0.6).book(part("b" * 64))
-    dataclasses.replace(ledger, reserve=0.1).book(part("b" * 64))
+        Ledger(ledger.path, reserve=0.6).book(part("b" * 64))
+    Ledger(ledger.path, reserve=0.1).book(part("b" * 64))
 
 
-def test_parts_of_unknown_clients_all_add_up(ledger):
-    """Whether they are those of one client is not known."""
+def test_what_has_no_name_costs_each_time(ledger):
     for _ in range(3):
-        ledger.book(part("a" * 64, client=None))
+        ledger.book(part("a" * 64))
     assert ledger.spent().epsilon(1e-6) == 1.5
+
+
+def test_answers_that_a_server_sees_are_counted_but_for_this_very_one(ledger):
+    for number in range(3):
+        for seen in (True, False):
+            what = part("a" * 64, name=f"{seen:064d}")
+            change = {"kind": "training", "round": number, "seen": seen, "output": "job-1"}
+            ledger.book(what.model_copy(update=change))
+    assert ledger.answers_seen("training", "job-2", 0) == 3
+    assert ledger.answers_seen("training", "job-1", 2) == 2
+    assert ledger.answers_seen("release", "job-1", 0) == 0
+    Ledger(ledger.path, again=True).book(booking(None))
+    assert ledger.answers_seen("release", "job-1", 0) == 1
+
+
+def test_a_ledger_is_verified_once_and_then_from_where_it_was(tmp_path, monkeypatch):
+    path, verified, take = tmp_path / "x.jsonl", [], Ledger._take
+    monkeypatch.setattr(
+        Ledger, "_take", lambda self, *line: verified.append(line) or take(self, *line)
+    )
+    one, other = Ledger(path), Ledger(path)
+    for _ in range(20):
+        one.book(booking(guarantee()))
+    assert len(verified) == 20
+    other.book(booking(guarantee()))
+    assert len(verified) == 20 + 21
+    assert one.spent().releases == 21
+    assert len(verified) == 20 + 21 + 1
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    with pytest.raises(InputError, match="lines that it had are lost"):
+        one.book(booking(guarantee()))
 
 
 def test_private_files_are_their_owners_alone(tmp_path):
@@ -318,7 +351,7 @@ def test_private_files_are_their_owners_alone(tmp_path):
     before = os.umask(0)
     try:
         Ledger.for_table(tmp_path / "rows.csv").book(booking(None))
-        AnswerStore(tmp_path, ".fit").save("a" * 64, b"x")
+        compute_once(tmp_path / "a.bought", "a" * 64, lambda: b"x", max_bytes=1)
     finally:
         os.umask(before)
     made = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}

@@ -1,7 +1,6 @@
 """An epsilon is booked once, and one answer leaves for it, wherever runs end."""
 
 import errno
-import json
 import os
 import signal
 import subprocess
@@ -18,19 +17,18 @@ from two_sites import PRIVATE, World
 
 import synthfair as sf
 from synthfair.client import Options, distill_file
-from synthfair.client.from_file import make_task
+from synthfair.client.fair_task import FairTask
+from synthfair.client.surrogate_task import SurrogateTask
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.federated import TrainConfig, TrainFiles, UserAssignment, assign_users, train_table
 from synthfair.files import claimed
+from synthfair.privacy import bought
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.release.reading import read_release
-from synthfair.secure import aggregator
 from synthfair.surrogate import make
-from synthfair.task import answer_store
-from synthfair.task.answer_store import AnswerStore
 
 SCHEMA, RUN = make_schema(), "a" * 64
 BUDGET = {"epsilon": 20.0, "delta": 1e-5}
@@ -62,12 +60,12 @@ def fill_disk_once_booked(patch, ledger):
     patch.setattr(tempfile, "mkstemp", mkstemp)
 
 
-# A store of answers
+# What is bought
 
 
 @pytest.fixture
 def shop(tmp_path):
-    """A ledger, a booking and a store, whose answers are numbered as they are computed."""
+    """A ledger and a purchase, whose answers are numbered as they are computed."""
     made = []
 
     def make():
@@ -75,20 +73,18 @@ def shop(tmp_path):
         return made[-1]
 
     guarantee = Guarantee(epsilon=1.0, unit="one row", relation="add_or_remove")
-    booking = Booking(output="a", run=RUN, guarantee=guarantee)
     ledger = Ledger(tmp_path / "ledger")
-    store = AnswerStore(tmp_path, ".bought")
 
-    def buy(make=make, asked=RUN):
-        return store.buy(asked, booking, make, ledger, room=100)
+    def buy(make=make, asked=RUN, **changes):
+        purchase = Purchase(output="a", run=asked, guarantee=guarantee, **changes)
+        return Ledger(ledger.path).buy(purchase, make, max_bytes=100)
 
-    return SimpleNamespace(ledger=ledger, store=store, path=store.path(RUN), made=made, buy=buy)
+    return SimpleNamespace(ledger=ledger, path=ledger.bought(RUN), made=made, buy=buy)
 
 
 def test_an_answer_is_computed_and_booked_once(shop):
     assert [shop.buy(), shop.buy()] == [b"answer 0"] * 2
     assert shop.ledger.spent().releases == 1
-    assert shop.store.read(RUN) == b"answer 0"
     assert shop.path.stat().st_mode & 0o777 == 0o600
     shop.path.unlink()  # as when it has left
     assert shop.buy() == b"answer 1"
@@ -100,16 +96,13 @@ def test_another_question_is_another_purchase(shop):
     assert shop.ledger.spent().releases == 2
 
 
-def test_an_answer_that_grows_is_put_in_the_place_of_the_one_before(shop):
-    assert shop.store.read(RUN) is None
-    for content in (b"one round", b"two rounds"):
-        shop.store.save(RUN, content)
-        assert shop.store.read(RUN) == shop.buy() == content
-    assert shop.path.stat().st_mode & 0o777 == 0o600
-    assert not shop.made
-    with pytest.raises(SystemExit):
-        shop.buy(sys.exit, asked="b" * 64)
-    assert shop.store.read("b" * 64) is None  # there is room alone
+def test_rounds_are_one_purchase_while_each_is_one_question(shop):
+    for number in (0, 1, 0, 1):
+        assert shop.buy(round=number, question=f"{number:064d}") == b"answer 0"
+    assert shop.ledger.spent().releases == 1
+    assert len(shop.ledger.records()) == 2
+    assert shop.buy(round=1, question="2" * 64) == b"answer 1"
+    assert shop.ledger.spent().releases == 2
 
 
 def test_an_answer_fits_into_the_room_that_was_there_before_the_booking(shop):
@@ -137,7 +130,7 @@ def test_a_run_that_ends_on_the_way_books_and_sells_once(shop, monkeypatch, wher
         if where == "book":
             patch.setattr(Ledger, "book", end)
         elif where != "make":
-            patch.setattr(answer_store, "_sync", end)
+            patch.setattr(bought, "_sync", end)
         with pytest.raises(SystemExit):
             shop.buy(*([end] if where == "make" else []))
         syncs.clear()
@@ -211,7 +204,7 @@ def test_three_tries_on_a_full_disk_are_one_booking(paths, monkeypatch, kind):
     made, _ = distill_file(*paths, CONFIGS[kind])
     assert made.release.header.privacy.guarantee.epsilon == 20.0
     assert ledger.spent().releases == 1
-    assert len(list(paths[2].parent.glob("*.records"))) == 1
+    assert len(list(paths[2].parent.glob("*.bought"))) == 1
 
 
 KILLED = """
@@ -286,7 +279,7 @@ def test_what_changes_a_surrogates_answer_is_another_purchase(paths, monkeypatch
         for files, change in enumerate(changes, start=1):
             with pytest.raises(OSError, match="No space"):
                 distill_file(*paths, config.model_copy(update=change), ledger)
-            assert len(list(folder.glob("*.records"))) == files
+            assert len(list(folder.glob("*.bought"))) == files
     make_table(300).sample(frac=1, random_state=1).to_parquet(folder / "again.parquet", index=False)
     other = config.model_copy(update={"seed": 1})
     distill_file(folder / "again.parquet", *paths[1:], other, ledger)
@@ -300,13 +293,13 @@ def test_what_changes_a_surrogates_answer_is_another_purchase(paths, monkeypatch
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_another_guarantee_of_the_same_settings_is_another_purchase(kind):
     """As where another version of synthfair splits a budget in another way."""
-    task = make_task(CONFIGS[kind], SCHEMA)
-    before = task.buyer.purchase("rows")
-    mechanisms = task.guarantee.mechanisms
+    task = (FairTask if kind == "fair" else SurrogateTask)(SCHEMA, CONFIGS[kind])
+    before, buyer = task.task, task.buyer if kind == "fair" else task
+    mechanisms = before.guarantee.mechanisms
     louder = mechanisms[0].model_copy(update={"noise": 2 * mechanisms[0].noise})
-    other = task.guarantee.model_copy(update={"mechanisms": (louder, *mechanisms[1:])})
-    object.__setattr__(task.buyer, "guarantee", other)
-    assert task.buyer.purchase("rows") != before
+    other = before.guarantee.model_copy(update={"mechanisms": (louder, *mechanisms[1:])})
+    object.__setattr__(buyer, "guarantee", other)
+    assert task.task.asked != before.asked
 
 
 def test_another_schema_of_the_same_rows_is_another_purchase(paths, monkeypatch):
@@ -326,7 +319,7 @@ def test_a_noisy_refusal_is_an_answer_and_not_drawn_again(paths, monkeypatch):
         monkeypatch.setattr(READ_SUMS, read_sums)
         with pytest.raises(InputError, match="no pair of town and paid has a noisy number"):
             distill_file(*paths, few)
-        assert len(list(paths[2].parent.glob("*.records"))) == 1
+        assert len(list(paths[2].parent.glob("*.bought"))) == 1
     assert Ledger.for_table(paths[0]).spent().releases == 1
 
 
@@ -431,8 +424,7 @@ def test_a_training_whose_results_find_no_room_is_booked_once(tmp_path, monkeypa
         for _ in range(3):
             with pytest.raises(OSError, match="No space"):
                 train(tmp_path)
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert not names & {"model.json", "rounds.csv", "metrics.json"}
+    assert not (tmp_path / "out").exists()
     train(tmp_path)
     assert Ledger(tmp_path / "ledger").spent().releases == 1
     assert not list((tmp_path / "out").glob("*.checkpoint"))
@@ -447,19 +439,3 @@ def test_a_training_that_is_killed_is_booked_once(tmp_path, monkeypatch, where):
                 train(tmp_path)
     assert train(tmp_path).resumed_at == 0
     assert Ledger(tmp_path / "ledger").spent().releases == 1
-
-
-# Aggregators
-
-
-def test_a_full_disk_spends_no_task_of_an_aggregator(tmp_path, monkeypatch):
-    record = tmp_path / "record.json"
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space"):
-            aggregator._reserve(record, room=1000)
-    assert not record.exists()
-    assert aggregator._reserve(record, room=1000)
-    assert record.stat().st_size == 1000
-    aggregator._complete(record, json.dumps({"total": 1}).encode())
-    assert json.loads(record.read_bytes()) == {"total": 1}

@@ -18,7 +18,7 @@ from synthfair.federated.secure_sums import STEPS_IN_CLIP, make_secure_sums
 from synthfair.federated.users import Cohorts
 from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.guarantee import SampledMechanism
-from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.privacy.rounds import training_guarantee
 from synthfair.run_files import MetricsFile
 from synthfair.secure import shares
@@ -203,7 +203,7 @@ class TestGuarantee:
         ledger = Ledger(tmp_path / "a.ledger.jsonl")
         one = self.guarantee(rows)
         for run in "01":
-            ledger.book(Booking(kind="training", output="a", run=run * 64, guarantee=one))
+            ledger.book(Purchase(kind="training", output="a", run=run * 64, guarantee=one))
         mechanism = one.mechanisms[0]
         twice = SampledSums(50, 50, 4).epsilon(mechanism.multiplier, 1e-3)
         assert ledger.spent().epsilon(1e-3) == pytest.approx(twice, rel=1e-6)

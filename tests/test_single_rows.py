@@ -269,7 +269,7 @@ def test_a_client_answers_no_question_that_tells_a_row(tmp_path, question):
     with pytest.raises(sf.InputError, match="one outweighs others at the params asked for"):
         question(merged, theta)
     assert not (tmp_path / "answer.json").exists()
-    assert not Ledger.for_table(tmp_path / "rows.csv").entries()  # nothing was booked
+    assert not Ledger.for_table(tmp_path / "rows.csv").records()  # nothing was booked
     question(merged)
     assert (tmp_path / "answer.json").exists()
 
@@ -296,7 +296,7 @@ class TestEngine:
         with pytest.raises(TooFewError, match="north: table"):
             train(world, channel_of(world), settings, most_rows=MANY)
         assert "rows with home=other: 1, must be none or 10" in "".join(world.said)
-        assert not Ledger.for_table(world.folder / "north" / "rows.csv").entries()
+        assert not Ledger.for_table(world.folder / "north" / "rows.csv").records()
 
     @pytest.mark.parametrize(
         "settings", [TRAIN | {"rounds": 1}, FPFL | {"clip": 0.5, "epsilon": 2.0, "delta": 1e-3}]

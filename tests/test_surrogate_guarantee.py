@@ -9,7 +9,7 @@ from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.model import LinearModel
 from synthfair.privacy.accounting import mu_for
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.privacy.statement import PRIVATE_PROBLEMS, make_guarantee, require_true
 from synthfair.release.format import make_header
 from synthfair.report.release_tables import statement_facts
@@ -156,7 +156,7 @@ def test_a_statement_comes_back_is_shown_and_booked(schema, tmp_path):
     assert any(line.startswith("name tree, sensitivity 1.001, epsilon ") for line in lines)
     assert any(line.startswith("name pairs, sensitivity 1.414, noise ") for line in lines)
     ledger = Ledger(tmp_path / "table.ledger.jsonl")
-    ledger.book(Booking(output="a.parquet", run="0" * 64, guarantee=found.guarantee))
+    ledger.book(Purchase(output="a.parquet", run="0" * 64, guarantee=found.guarantee))
     assert ledger.spent().epsilon(1e-5) == pytest.approx(1.0, rel=1e-5)
 
 

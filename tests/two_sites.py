@@ -5,7 +5,7 @@ import json
 from conftest import make_schema, make_table
 
 import synthfair
-from synthfair.deploy.jobs import make_site
+from synthfair.deploy.jobs import make_party
 from synthfair.deploy.single_shot import SingleShotJob, run_single_shot
 from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
@@ -75,8 +75,13 @@ class World:
         if ledger.spent().limit is None:
             ledger.set_limit(epsilon, delta)
 
+    def left(self, name):
+        """What left a site, by its ledger."""
+        records = Ledger.for_table(self.folder / name / "rows.csv").records()
+        return [record.what for record in records if record.what.kind != "limit"]
+
     def site(self, name):
-        return make_site(name, self.folder / name, self.said.append)
+        return make_party(name, self.folder / name, self.said.append)
 
     def federation(self, channel, **changes):
         settings = read_settings(self.folder / "server.json", ServerSettings)

@@ -179,16 +179,16 @@ def share(
         user_column: Column that says whose a row is, for the unit user.
     """
     from synthfair.cli.show import say
-    from synthfair.data.encode import Clipping
-    from synthfair.data.tables import read_table
+    from synthfair.client.page import Site, answer
     from synthfair.files import OWNER_ONLY, claimed, whole_file
     from synthfair.privacy.ledger import Ledger
     from synthfair.release.keys import read_signing_key
     from synthfair.report.text_table import Table
     from synthfair.secure.aggregator_keys import read_aggregator_keys
-    from synthfair.secure.counting import count_table, counts_booking
+    from synthfair.secure.counting import counts_task
     from synthfair.secure.task import read_task
-    from synthfair.secure.upload import make_uploads
+    from synthfair.secure.upload import upload_bytes
+    from synthfair.task.protocol import Run
 
     public_task = read_task(task)
     trained_model, table_schema = _model_and_schema(model, schema)
@@ -196,28 +196,17 @@ def share(
     what = public_task.require_counts(most_epsilon)
     say(f"Task {public_task.id.hex()}")
     say(Table.of_facts(public_task.statement))
-    # Count, encrypt, book, and only then write.
+    # The counts are booked, encrypted, and only then written.
     outputs = [output / f"{sign.stem}.to_{role}" for role in range(len(public_task.aggregators))]
     with claimed(*outputs, force=force):
-        signer = read_signing_key(sign)
-        client = signer.public_key().public_bytes_raw().hex()
-        clipping = Clipping()
-        counts = count_table(
-            what,
-            read_table(data, table_schema),
-            table_schema,
-            model=trained_model,
-            user_column=user_column,
-            source=str(data),
-            clipping=clipping,
-        )
-        clipping.warn(str(data))
-        uploads = make_uploads(public_task, counts, signer)
+        part = counts_task(public_task, what, read_signing_key(sign), trained_model, user_column)
         book = Ledger(ledger) if ledger else Ledger.for_table(data)
-        book.book(counts_booking(what, public_task, client=client, output=task.name))
-        for path, upload in zip(outputs, uploads, strict=True):
+        run = Run(str(data), on_rows=lambda clipping: clipping.warn(str(data)))
+        content = answer(part, Site(data, table_schema, book), output=task.name, run=run)
+        size = upload_bytes(public_task)
+        for role, path in enumerate(outputs):
             with whole_file(path, mode=OWNER_ONLY) as temporary:
-                temporary.write_bytes(upload)
+                temporary.write_bytes(content[role * size :][:size])
     say(f"Wrote {', '.join(map(str, outputs))}: send each to its aggregator alone.")
 
 
@@ -260,7 +249,7 @@ def add(
     from synthfair.cli.show import say
     from synthfair.files import OWNER_ONLY, require_free, write_json
     from synthfair.report.text_table import Table
-    from synthfair.secure.aggregator import answer, receive, require_unanswered
+    from synthfair.secure.aggregator import answer, receive
     from synthfair.secure.aggregator_keys import RECORDS, read_aggregator_secret
     from synthfair.secure.task import read_task
 
@@ -274,8 +263,6 @@ def add(
     public_task.require_counts(most_epsilon)
     say(f"Task {public_task.id.hex()}")
     say(Table.of_facts(public_task.statement))
-    if output:
-        require_unanswered(public_task, secret, records)
     # The uploads for this aggregator; a folder holds those for others, too.
     files: list[Path] = []
     for place in uploads:

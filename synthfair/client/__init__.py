@@ -1,4 +1,4 @@
-"""One client's part. The whole job is in :mod:`synthfair.client.from_file`; it loads when used."""
+"""One client's part. The whole job is in :mod:`synthfair.client.page`; it loads when used."""
 
 import lazy_loader
 

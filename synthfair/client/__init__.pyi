@@ -1,7 +1,7 @@
 from .comparable import check_rows
 from .distillation import Distillation
-from .from_file import Options, Receipt, distill_file
 from .from_table import distill_table
+from .page import Options, Receipt, distill_file
 from .surrogate_task import SurrogateRelease
 
 __all__ = [

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import jax
 import numpy as np
 
-from synthfair.client.run import Run
 from synthfair.data.schema import Schema
 from synthfair.distill import gap_search
 from synthfair.distill import problem as outer
@@ -20,6 +19,7 @@ from synthfair.model import Params
 from synthfair.privacy.statement import GRID
 from synthfair.release.format import MAX_ABSOLUTE, Header, Release
 from synthfair.settings import DistillConfig
+from synthfair.task.protocol import Run
 
 if TYPE_CHECKING:
     import optax

@@ -6,10 +6,9 @@ records, those of a surrogate, and nothing that follows knows a real row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,6 @@ import numpy as np
 
 from synthfair.client.comparable import check_rows
 from synthfair.client.distillation import Baseline, Distillation, distill_problem
-from synthfair.client.run import ReadRows, Run, sha256_of
 from synthfair.data.batches import Batches, RealRows, from_files, gather, in_memory
 from synthfair.data.encode import Clipping, Encoded, content_digests, content_sums
 from synthfair.data.schema import Schema
@@ -26,17 +24,25 @@ from synthfair.distill.solvers import train
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params
-from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.statement import GRID
 from synthfair.release.format import Release, make_header
 from synthfair.settings import MIN_ROWS, DistillConfig
+from synthfair.task.limits import Claim
+from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
 
 if TYPE_CHECKING:
     import optax
 
+    from synthfair.client.page import Site
     from synthfair.client.surrogate_task import SurrogateTask
     from synthfair.surrogate.make import Surrogate
+
+PAID = (
+    "The private records are paid for: of them, other settings distil at no cost, and release ="
+    " surrogate, with the same epsilon, delta and k_min, is these records"
+)
+"""The end of a refusal to distil private records."""
 
 CHANCE = 1e-3
 """Chance at which synthetic rows that are drawn at random pass for copies of real rows."""
@@ -71,30 +77,33 @@ class FairTask:
             object.__setattr__(self, "buyer", surrogate)
 
     @property
-    def guarantee(self) -> Guarantee | None:
-        """The guarantee of the release, known before a row is read; None where it has none."""
-        return self.buyer and self.buyer.guarantee
+    def task(self) -> Task:
+        """The question to a site."""
+        config, buyer = self.config, self.buyer and self.buyer.task
+        claim = Claim("fair", config.epsilon, config.delta, k_min=config.k_min if buyer else None)
+        if buyer is None:
+            asked = config.model_dump_json()
+            return Task(claim, asked, self.answer, read=self.read, check=_check_release)
+        return replace(buyer, claim=claim, answer=self.answer)
 
     # At the site, with its rows
 
-    def read(self, data: Path, clipping: Clipping) -> ReadRows:
+    def read(self, site: Site, clipping: Clipping) -> ReadRows:
         """Return the rows of a table, of which it counts what is clipped.
 
         Raises:
             InputError: the file cannot be read, has no rows, or does not fit the schema.
         """
-        if self.buyer:
-            return self.buyer.read(data, clipping)
-        parts = [*from_files(data, self.schema, clipping=clipping).read()]
+        parts = [*from_files(site.data, site.schema, clipping=clipping).read()]
         rows = Encoded(*map(np.concatenate, zip(*parts, strict=True)))
-        require_rows(len(rows.y), source=str(data))
+        require_rows(len(rows.y), source=str(site.data))
         content = sum(map(content_sums, parts), np.zeros(3, np.uint64))
         precision = jax.dtypes.canonicalize_dtype(float)  # in another, another release is made
         sha256 = f"{sha256_of((content,))} {precision}"
-        return ReadRows(self.gather(rows, source=str(data)), sha256)
+        return ReadRows(self.gather(rows, source=str(site.data)), sha256)
 
     def gather(self, rows: Encoded | RealRows, *, source: str) -> RealRows | Batches:
-        """Return rows that are encoded, with an epsilon by ``schema.plain``, for :meth:`measure`.
+        """Return rows that are encoded, with an epsilon by ``schema.plain``, to be read.
 
         Raises:
             InputError: with an epsilon, rows have weights, or are encoded otherwise.
@@ -112,25 +121,29 @@ class FairTask:
             )
         return in_memory(rows)
 
-    def measure(self, real: RealRows | Batches, run: Run) -> RealRows | Surrogate:
-        """Return the rows; with an epsilon, private records: all that is ever known of the rows.
-
-        Guarantee: (epsilon, delta)-differential privacy, as :attr:`guarantee` states. Unit: one
-        row. Neighbouring relation: ``config.relation``.
-        """
+    def measured(self, real: RealRows | Batches, run: Run) -> RealRows | Surrogate:
+        """Return the rows themselves; or, with an epsilon, private records of them."""
         if self.buyer:
-            run.on_stage("measuring")
-            return self.buyer.measure(cast(Batches, real), Run(run.source))
+            return self.buyer.records(cast(Batches, real), Run(run.source))
         return cast(RealRows, real)
 
     # From the rows, or from private records, to the release
 
-    def answer(self, measured: RealRows | Surrogate, run: Run) -> Distillation:
+    def answer(self, rows: ReadRows, bought: bytes | None, run: Run) -> Distillation:
         """Return the release of rows, or of private records, next to its baseline.
 
         Raises:
             InputError: as :meth:`problem`, or the distillation diverges.
         """
+        if bought is None or self.buyer is None:
+            return self._release(self.measured(rows.real, run), run)
+        measured = self.buyer.unpacked(bought)
+        try:
+            return self._release(measured, run)
+        except InputError as error:
+            raise InputError(f"{error}. {PAID}", *error.arguments) from error
+
+    def _release(self, measured: RealRows | Surrogate, run: Run) -> Distillation:
         problem = self.problem(measured, source=run.source)
         run.on_stage("distilling")
         made = self.distill(problem, run)
@@ -170,13 +183,21 @@ class FairTask:
         """Return the release of a problem's best synthetic rows, and how well it was computed."""
         model, penalty = problem.model, problem.penalty
         header = make_header(
-            self.config, self.schema, model=model, penalty=penalty, guarantee=self.guarantee
+            self.config,
+            self.schema,
+            model=model,
+            penalty=penalty,
+            guarantee=self.buyer and self.buyer.guarantee,
         )
         return distill_problem(problem, header, self.schema, run, optimizer)
 
     def _gathered(self, rows: Encoded, weight: np.ndarray | None = None) -> RealRows:
         n_groups = len(self.schema.groups) if self.config.group_input else 1
         return gather(rows, n_groups=n_groups, intercept=self.config.intercept, weight=weight)
+
+
+def _check_release(made: Any, rows: ReadRows, run: Run) -> None:
+    check_copies(made.release, rows.real, source=run.source)
 
 
 def require_rows(n_rows: int, *, source: str) -> None:

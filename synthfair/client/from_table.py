@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast, overload
 
-from synthfair.client.run import Progress, Run
 from synthfair.data.batches import Batches, RealRows, in_memory
 from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.schema import Schema
@@ -13,6 +12,7 @@ from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.settings import DistillConfig, PenaltyName, SurrogateConfig
+from synthfair.task.protocol import Progress, ReadRows, Run
 
 if TYPE_CHECKING:
     import optax
@@ -134,7 +134,7 @@ def distill_table(
             frame = cast("pd.DataFrame", table)
             rows = in_memory(encode_own(frame, schema.plain, source=source))
         wanted = SurrogateTask(schema, cast(SurrogateConfig, config or SurrogateConfig()), noise)
-        return wanted.answer(wanted.measure(rows, Run(source)), Run(source))
+        return wanted.answer(ReadRows(rows, ""), None, Run(source))
     from synthfair.client.fair_task import FairTask, require_rows  # loads JAX
 
     settings = cast(DistillConfig, config or DistillConfig())
@@ -148,4 +148,4 @@ def distill_table(
             require_rows(len(real.y), source=source)
     task = FairTask(schema, settings, model, penalty, noise)
     gathered = task.gather(cast("Encoded | RealRows", real), source=source)
-    return task.distill(task.problem(task.measure(gathered, run), source=source), run, optimizer)
+    return task.distill(task.problem(task.measured(gathered, run), source=source), run, optimizer)

@@ -5,21 +5,43 @@ No record of it is made from a row: records are drawn from rounded sums, or from
 
 from __future__ import annotations
 
+import io
+import zipfile
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from synthfair.client.run import ReadRows, Run, fingerprint, sha256_of
+import numpy as np
+
 from synthfair.data.batches import Batches, from_files
 from synthfair.data.encode import Clipping, content_sums
 from synthfair.data.schema import Schema
+from synthfair.errors import InputError
 from synthfair.model import LinearModel
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import Release, make_header
 from synthfair.settings import SurrogateConfig
-from synthfair.surrogate.make import Plan, Surrogate, TooFewRowsError, read_sums, surrogate_of
+from synthfair.surrogate.make import (
+    Plan,
+    Surrogate,
+    TooFewRowsError,
+    most_numbers,
+    read_sums,
+    surrogate_of,
+)
+from synthfair.task.limits import Claim
+from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
+
+if TYPE_CHECKING:
+    from synthfair.client.page import Site
+
+MAX_OTHER_BYTES = 4096
+"""The size of saved records that are no numbers."""
+
+SPENT = "The epsilon is spent on this answer; another k_min or epsilon is bought anew"
+"""The end of a refusal with noise."""
 
 
 class SurrogateRelease(NamedTuple):
@@ -52,38 +74,33 @@ class SurrogateTask:
         schema: of the rows, public.
         config: settings, public; with epsilon, real rows are read through noisy sums alone.
         noise: where its bytes come from; other than the system's, it protects nothing.
-        guarantee: of the release, known before a row is read; None where it has none.
     """
 
     schema: Schema
     config: SurrogateConfig
     noise: RandomBytes = field(default=system_entropy)
-    guarantee: Guarantee | None = field(default=None, init=False)
 
-    def __post_init__(self) -> None:
-        """Works out what is guaranteed."""
-        if self.config.epsilon is not None and self.noise is system_entropy:
-            object.__setattr__(self, "guarantee", make_guarantee(self.config, self.schema))
+    @cached_property
+    def guarantee(self) -> Guarantee | None:
+        """The guarantee of the release, known before a row is read; None where it has none."""
+        if self.config.epsilon is None or self.noise is not system_entropy:
+            return None
+        return make_guarantee(self.config, self.schema)
 
     @property
-    def buyer(self) -> SurrogateTask:
-        """The task itself, as a fair one's has it."""
-        return self
-
-    def read(self, data: Path, clipping: Clipping) -> ReadRows:
-        """Return the rows of a table or a folder of tables, of which it counts what is clipped.
-
-        Raises:
-            InputError: a file cannot be read or does not fit the schema, or there are no rows.
-        """
-        plain = self.schema.plain
-        content = from_files(data, plain, clipping=clipping).sum(content_sums)
-        return ReadRows(from_files(data, plain), sha256_of((content,)))
-
-    def purchase(self, sha256: str) -> str:
-        """Return the fingerprint of what an epsilon buys: all that :meth:`measure` depends on."""
-        stated = self.guarantee and self.guarantee.model_dump_json()
-        return fingerprint(sha256, self._measured.model_dump_json(), self.schema.hash, stated)
+    def task(self) -> Task:
+        """The question to a site."""
+        config, guarantee = self.config, self.guarantee
+        stated = guarantee and guarantee.model_dump_json()
+        return Task(
+            Claim("surrogate", config.epsilon, config.delta, k_min=config.k_min),
+            f"{self._measured.model_dump_json()} {self.schema.hash} {stated}",
+            self.answer,
+            guarantee,
+            self.measure if guarantee else None,
+            8 * most_numbers(self.schema) + MAX_OTHER_BYTES,
+            _read_plain,
+        )
 
     @property
     def _measured(self) -> SurrogateConfig:
@@ -91,7 +108,35 @@ class SurrogateTask:
         private = self.config.epsilon is not None
         return self.config.model_copy(update={"seed": 0}) if private else self.config
 
-    def measure(self, real: Batches, run: Run) -> Surrogate:
+    def measure(self, rows: ReadRows, run: Run) -> bytes:
+        """Return the records, packed; a noisy refusal as well, so that no other noise is tried."""
+        content = io.BytesIO()
+        try:
+            fields: dict[str, Any] = self.records(rows.real, run)._asdict()
+        except TooFewRowsError as refused:
+            fields = {"refused": np.array(str(refused))}
+        np.savez(content, **fields)
+        return content.getvalue()
+
+    def unpacked(self, content: bytes) -> Surrogate:
+        """Return records that were packed.
+
+        Raises:
+            TooFewRowsError: they are a noisy refusal.
+            InputError: of another version of synthfair.
+        """
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+                if "refused" not in arrays:
+                    return Surrogate(**arrays)
+                refused = str(arrays["refused"])
+        except (EOFError, TypeError, zipfile.BadZipFile) as error:
+            raise InputError(
+                "private records: damaged, or of another version of synthfair"
+            ) from error
+        raise TooFewRowsError(f"{refused}. {SPENT}", "k_min")
+
+    def records(self, real: Batches, run: Run) -> Surrogate:
         """Return the records of sums over the rows: rounded, or with an epsilon noisy.
 
         Guarantee: (epsilon, delta)-differential privacy, as :attr:`guarantee` states. Unit: one
@@ -107,8 +152,9 @@ class SurrogateTask:
         except TooFewRowsError as error:
             raise TooFewRowsError(f"{run.source}: {error}", *error.arguments) from error
 
-    def answer(self, made: Surrogate, _: Run) -> SurrogateRelease:
-        """Return the release of records."""
+    def answer(self, rows: ReadRows, bought: bytes | None, run: Run) -> SurrogateRelease:
+        """Return the release of the records that were bought, or are made now."""
+        made = self.unpacked(bought) if bought else self.records(rows.real, run)
         header = make_header(
             self.config,
             self.schema,
@@ -123,3 +169,14 @@ class SurrogateTask:
             for some in (made.hidden, made.left_out)
         )
         return SurrogateRelease(release, hidden, left_out, float(made.rate_error))
+
+
+def _read_plain(site: Site, clipping: Clipping) -> ReadRows:
+    """Return the rows of a table or a folder of tables as a stream; count what is clipped.
+
+    Raises:
+        InputError: a file cannot be read or does not fit the schema, or there are no rows.
+    """
+    plain = site.schema.plain
+    content = from_files(site.data, plain, clipping=clipping).sum(content_sums)
+    return ReadRows(from_files(site.data, plain), sha256_of((content,)))

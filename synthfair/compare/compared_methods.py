@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from synthfair import federated
 from synthfair.client.from_table import distill_table
-from synthfair.client.run import sha256_of
 from synthfair.compare.federation import Federation, Fitted, pooled
 from synthfair.data.batches import in_memory, other_inputs
 from synthfair.data.encode import Encoded
@@ -26,13 +25,14 @@ from synthfair.fairness.penalties import SumPenalty
 from synthfair.federated import engine
 from synthfair.federated.fedavg import safe_rate
 from synthfair.federated.refine import refine_model
-from synthfair.release.format import Release, file_bytes
+from synthfair.release.format import Release, release_bytes
 from synthfair.run_files import Communication, Evaluation
 from synthfair.server.pooling import compared_groupings, pool_and_train
 from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig, Target
 from synthfair.surrogate.fair import GlobalProblem
 from synthfair.surrogate.objective import ridge_of
 from synthfair.surrogate.weighted_table import WeightedTable
+from synthfair.task.protocol import sha256_of
 from synthfair.trained import TrainedModel
 
 EQUILIBRIUM = 1e-3
@@ -204,7 +204,9 @@ def _uploaded(
     model: TrainedModel, releases: Mapping[str, Release], federation: Federation, asked: Target
 ) -> Fitted:
     """A model of one release of each client."""
-    cost = Communication(len(releases), 1, sum(map(file_bytes, releases.values())))
+    cost = Communication(
+        len(releases), 1, sum(len(release_bytes(release)) for release in releases.values())
+    )
     return _fitted(model, federation, cost, asked)
 
 

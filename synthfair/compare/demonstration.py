@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from synthfair.client.distillation import Distillation
-from synthfair.client.from_file import Options, distill_file
-from synthfair.client.run import Progress
+from synthfair.client.page import Options, distill_file
 from synthfair.compare.compared_methods import Outcome, run_method, server_config
 from synthfair.compare.federation import federate
 from synthfair.data.datasets import load_dataset
@@ -19,6 +18,7 @@ from synthfair.errors import InputError
 from synthfair.run_files import Evaluation, FrontierLine
 from synthfair.server.routine import serve
 from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig
+from synthfair.task.protocol import Progress
 
 COLUMN = "suffolk"
 """The column that says whose an application is."""

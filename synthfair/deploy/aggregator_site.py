@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from pydantic import Field
 
+from synthfair.deploy.party import Request
 from synthfair.deploy.site_sums import read_task
 from synthfair.errors import InputError
 from synthfair.release.keys import read_keys
-from synthfair.secure.aggregator import (
-    answer,
-    read_partial_sum,
-    receive,
-    record_of,
-    verify_partial_sum,
-)
+from synthfair.secure.aggregator import ANSWER, UploadSum, answer, receive, record_of
 from synthfair.secure.aggregator_keys import (
     RECORDS,
     AggregatorKeys,
@@ -28,8 +23,7 @@ from synthfair.secure.summands import GroupCounts
 from synthfair.secure.task import Task
 from synthfair.secure.upload import upload_bytes
 from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked
-from synthfair.task.limits import PartySettings
-from synthfair.task.site import RefusedError, Request, Work, refused_as
+from synthfair.task.limits import PartySettings, RefusedError, refused_as
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -98,41 +92,31 @@ def read_aggregators(folder: Path | None, names: Sequence[str]) -> dict[str, Agg
     return {name: keys for name, keys in all_keys.items() if name in names}
 
 
-def answer_add(request: Request) -> Work:
+def answer_add(request: Request) -> bytes:
     """Answer with the noisy sum of the shares for this aggregator: one for a task, however often.
 
     Guarantee: that of ``task.what``, by this aggregator's noise alone.
 
     Raises:
-        RefusedError: the question is for no sum.
+        RefusedError: the question is for no sum, beyond the limits, or has bad uploads.
     """
-    task = read_task(request)
-    epsilon = task.what.epsilon if isinstance(task.what, GroupCounts) else None
-    return Work(None, epsilon, lambda: _partial_sum(request, task))
-
-
-def _partial_sum(request: Request, task: Task) -> bytes:
-    """Return the sum. Raises RefusedError: beyond limits, bad uploads, or a task that is spent."""
-    settings: AggregatorSettings = request.site.settings
+    task, settings = read_task(request), cast(AggregatorSettings, request.party.settings)
     secret = read_aggregator_secret(settings.key)
-    record = record_of(task, secret, settings.records)
-    if record.exists():
-        with refused_as("answered"):
-            partial = read_partial_sum(record)
-            verify_partial_sum(partial, task)
-        return partial.model_dump_json().encode()
-    _require_allowed(settings, task)
+    if not record_of(task, secret, settings.records).exists():
+        _require_allowed(settings, task)
     size, content = upload_bytes(task), request.carried
     uploads = [content[at : at + size] for at in range(0, len(content), size)]
-    with refused_as("uploads"):
-        total = receive(task, secret, ((f"upload {i}", u) for i, u in enumerate(uploads)))
-    partial = answer(task, secret, total, settings.records)
-    return partial.model_dump_json().encode()
+
+    def received() -> UploadSum:
+        with refused_as("uploads"):
+            return receive(task, secret, ((f"upload {i}", u) for i, u in enumerate(uploads)))
+
+    return answer(task, secret, received, settings.records).model_dump_json().encode()
 
 
 def _require_allowed(settings: AggregatorSettings, task: Task) -> None:
     limits, what = settings.limits, task.what
-    if sum(1 for _ in settings.records.glob("*.json")) >= limits.most_tasks:
+    if sum(1 for _ in settings.records.glob(f"*{ANSWER}")) >= limits.most_tasks:
         raise RefusedError("tasks")
     if isinstance(what, GroupCounts):
         within = what.epsilon <= (limits.most_epsilon or 0)

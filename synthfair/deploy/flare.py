@@ -23,12 +23,12 @@ from pydantic import TypeAdapter
 
 from synthfair.deploy.aggregator_site import read_aggregators
 from synthfair.deploy.hardening import PROGRESS
-from synthfair.deploy.jobs import KINDS, make_site
+from synthfair.deploy.jobs import KINDS, make_party
+from synthfair.deploy.party import Party
 from synthfair.files import validated
 from synthfair.task.job_sites import JobSites, Reply
 from synthfair.task.limits import FILE, ServerSettings, read_settings
 from synthfair.task.messages import Message, Name, TaskName
-from synthfair.task.site import Site
 
 _NAMES = TypeAdapter(tuple[Name, ...])
 
@@ -37,12 +37,12 @@ CHECK_PERIOD = 0.02
 
 
 class SiteExecutor(Executor):
-    """Answers tasks at a site, as :class:`synthfair.task.site.Site` does."""
+    """Answers tasks at a site, as :class:`synthfair.deploy.party.Party` does."""
 
     def __init__(self) -> None:
         """Make the executor; a job sets nothing of it."""
         super().__init__()
-        self._site: Site | None = None
+        self._party: Party | None = None
 
     def execute(
         self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
@@ -50,7 +50,7 @@ class SiteExecutor(Executor):
         """Return the answer to a question; of an error, only a return code leaves."""
         # Without fire_event=False, the engine would send the text to the server.
         try:
-            self._site = self._site or make_site(
+            self._party = self._party or make_party(
                 str(fl_ctx.get_identity_name()),
                 Path(_workspace(fl_ctx).get_root_dir()).resolve(),
                 lambda text: self.log_error(fl_ctx, text, fire_event=False),
@@ -58,7 +58,7 @@ class SiteExecutor(Executor):
             message = _message(shareable)
             if message is None:
                 return make_reply(ReturnCode.BAD_TASK_DATA)
-            answer = self._site.answer(
+            answer = self._party.answer(
                 message,
                 job=str(fl_ctx.get_job_id()),
                 submitter=_submitter(fl_ctx),
@@ -93,7 +93,7 @@ class JobController(Controller):
         """
         super().__init__(task_check_period=CHECK_PERIOD)
         self._kind: TaskName = kind
-        self._sites, self._job = _NAMES.validate_python(sites), job
+        self._partys, self._job = _NAMES.validate_python(sites), job
         self._aggregators = _NAMES.validate_python(aggregators or ())
         self._federation: JobSites | None = None
 
@@ -118,7 +118,7 @@ class JobController(Controller):
                 server,
                 job=job,
                 server=str(fl_ctx.get_identity_name()),
-                sites=self._sites,
+                sites=self._partys,
                 aggregators=read_aggregators(server.aggregators, self._aggregators),
                 log=lambda text: self.log_warning(fl_ctx, text),
             )

@@ -7,23 +7,21 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from synthfair.data.encode import content_sha256, encode
+from synthfair.client.page import Site
+from synthfair.data.encode import Clipping
 from synthfair.deploy.model_file import ModelFile, content_of
+from synthfair.deploy.party import Request
 from synthfair.errors import InputError
 from synthfair.files import validated
 from synthfair.postprocess.histogram import LARGEST_COUNT
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.privacy.ledger import Booking
 from synthfair.run_files import GAPS, GapsFile, write_gaps
 from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked
 from synthfair.task.job_sites import JobSites, Query
-from synthfair.task.limits import Claim
+from synthfair.task.limits import Claim, RefusedError, refused_as
 from synthfair.task.messages import sha256
-from synthfair.task.site import RefusedError, Request, Work, refused_as
+from synthfair.task.protocol import ReadRows, Run, Task, read_rows
 from synthfair.trained import parse_model
-
-FOLDER = "gaps"
-"""The folder, in the site's own, of the counts that it has answered with."""
 
 GROUP_BYTES = 8 * 2 * 2
 """The size of the counts of a group, by label and decision."""
@@ -64,44 +62,46 @@ def guarantee_of(epsilon: float) -> Guarantee:
     return Guarantee(epsilon=epsilon, delta=0.0, unit="one row", relation="add_or_remove")
 
 
-def answer_gap(request: Request) -> Work:
-    """Answer at a site: count its rows with noise, within its limits, booked once.
+def answer_gap(request: Request) -> bytes:
+    """Return a site's counts of a model's decisions, by group and label, to which it adds noise.
 
     Guarantee: :func:`guarantee_of`, against everyone who sees the counts. The same question of the
     same rows gets the very same counts, at no cost; any other is booked anew.
 
     Raises:
-        RefusedError: the question's settings are none.
+        RefusedError: the question's settings are none, or beyond the site's limits.
     """
-    with refused_as("settings"):
-        epsilon = validated(GapQuestion, request.ask.settings).epsilon
-    return Work(Claim("gap", epsilon), epsilon, lambda: _counts(request, epsilon))
-
-
-def _counts(request: Request, epsilon: float) -> bytes:
-    from synthfair.data.tables import read_table
     from synthfair.evaluation import pooled_scores
     from synthfair.measure.counts import noisy_counts
 
-    path, schema = request.site.settings.data, request.site.schema
+    schema = request.party.schema
     with refused_as("settings"):
-        model = parse_model(request.carried, "model")
-    if model.schema_.hash != schema.hash:
-        raise RefusedError("settings")
-    rows = encode(read_table(path, schema), schema, source=str(path))
+        epsilon = validated(GapQuestion, request.ask.settings).epsilon
 
-    def make() -> bytes:
-        counts = noisy_counts(pooled_scores(model, {path.name: rows}), epsilon)
-        return counts.astype("<i8").tobytes()
+    def read(site: Site, clipping: Clipping) -> ReadRows:
+        with refused_as("settings"):
+            model = parse_model(request.carried, "model")
+        if model.schema_.hash != schema.hash:
+            raise RefusedError("settings")
+        rows, sha256 = read_rows(site, clipping)
+        return ReadRows((model, rows), sha256)
+
+    def counts(rows: ReadRows, run: Run) -> bytes:
+        model, encoded = rows.real
+        scores = pooled_scores(model, {run.source: encoded})
+        return noisy_counts(scores, epsilon).astype("<i8").tobytes()
 
     # The fingerprint is of the model and not of its decisions. Else a model that differs a little
     # would get the same counts, or others, and so tell whether any row is decided otherwise.
-    what = schema.hash, epsilon, sha256(request.carried), content_sha256([rows])
-    run = sha256(repr(what).encode())
-    booking = Booking(output=request.ask.job, run=run, guarantee=guarantee_of(epsilon))
-    room = GROUP_BYTES * len(schema.groups)
-    return request.site.store(FOLDER, ".counts").buy(
-        run, booking, make, request.site.ledger, room=room
+    return request.answer(
+        Task(
+            Claim("gap", epsilon),
+            f"{schema.hash} {epsilon} {sha256(request.carried)}",
+            guarantee=guarantee_of(epsilon),
+            measure=counts,
+            max_bytes=GROUP_BYTES * len(schema.groups),
+            read=read,
+        )
     )
 
 

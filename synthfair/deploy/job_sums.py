@@ -94,18 +94,14 @@ def secure_sum(
         try:
             sums.append(_partial_sum(federation, aggregator, task, query, shares))
         except TooFewError as error:
-            code = federation.booked[aggregator].code
-            if code not in ("uploads", "answered"):  # the same uploads may be added up later
+            if federation.booked[aggregator].code != "uploads":  # may be added up later
                 raise
             store.unlink()
-            advice = _renewal_advice(anew)
-            if code == "uploads" and role == 0:  # nobody has answered for the task yet
-                advice = (
-                    "its log names the key whose upload it cannot read: have that site mended, and"
-                    " submit the same job again, which asks the sites again"
-                    f"{', which book nothing more' * bool(anew)}"
-                )
-            raise TooFewError(f"{error}; {advice}") from error
+            raise TooFewError(
+                f"{error}; its log names the key whose upload it cannot read: have that site"
+                " mended, and submit the same job again, which asks the sites again"
+                f"{', which book nothing more' * bool(anew)}"
+            ) from error
     store.unlink()
     try:
         return open_sums(task, sums, sources=list(federation.aggregators))

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from synthfair.deploy.aggregator_site import AGGREGATOR, AggregatorSettings, answer_add
 from synthfair.deploy.gap_job import GapJob, answer_gap, run_gap
+from synthfair.deploy.party import Party, Routine
 from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
 from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_single_shot
 from synthfair.deploy.site_sums import answer_counts, answer_model
@@ -19,7 +20,6 @@ from synthfair.files import read_document
 from synthfair.task.job_sites import JobSites
 from synthfair.task.limits import FILE, SiteSettings, read_settings
 from synthfair.task.messages import TaskName
-from synthfair.task.site import Routine, Site
 
 
 class JobKind(NamedTuple):
@@ -46,13 +46,13 @@ KINDS: dict[TaskName, JobKind] = {
 """The kinds by the name of the job, which is also that of its first task."""
 
 
-def make_site(name: str, workspace: Path, log: Callable[[str], None]) -> Site:
-    """Make what answers questions in a kit: a site with a table, or an aggregator.
+def make_party(name: str, workspace: Path, log: Callable[[str], None]) -> Party:
+    """Make the party that answers questions in a kit: a site with a table, or an aggregator.
 
     Args:
         name: of the site.
         workspace: folder of its kit.
-        log: takes text that must not leave the site.
+        log: takes text that must not leave.
 
     Raises:
         InputError: its settings, the schema or the key are refused.
@@ -63,7 +63,7 @@ def make_site(name: str, workspace: Path, log: Callable[[str], None]) -> Site:
     else:
         routines = {name: kind.routine() for name, kind in KINDS.items()}
         routines["deliver"] = answer_model
-    return Site(name, workspace, settings, routines, log)
+    return Party(name, workspace, settings, routines, log)
 
 
 def read_site_settings(path: Path) -> SiteSettings | AggregatorSettings:

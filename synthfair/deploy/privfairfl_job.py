@@ -16,8 +16,9 @@ from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.train_job import TrainJob, evaluation_of, train
 from synthfair.errors import InputError
-from synthfair.files import claimed, whole_file
+from synthfair.files import whole_file
 from synthfair.postprocess.decision import MOST_BINS
+from synthfair.privacy.bought import compute_once
 from synthfair.run_files import METRICS, read_metrics, write_metrics
 from synthfair.secure.summands import GroupCounts
 from synthfair.settings import (
@@ -28,7 +29,6 @@ from synthfair.settings import (
     Relation,
     ServerConfig,
 )
-from synthfair.task.answer_store import AnswerStore
 from synthfair.task.job_sites import JobSites, Query
 from synthfair.task.messages import sha256
 from synthfair.trained import TrainedModel
@@ -107,11 +107,9 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     # The label of the job's sum is the same until the job has come to its end.
     known = federation.schema.hash, federation.sites, job.model_dump_json()
     digest = sha256(repr(known).encode())
-    store = AnswerStore(private.parent, ".label", "privfairfl.", 16)
-    with claimed(store.path(digest), force=True):
-        if (label := store.read(digest)) is None:
-            store.save(digest, label := secrets.token_bytes(16))
-    files, number = [store.path(digest)], 0
+    path = private.parent / f"privfairfl.{digest[:16]}.label"
+    label = compute_once(path, digest, lambda: secrets.token_bytes(16), max_bytes=16)
+    files, number = [path], 0
     if job.train is not None:
         files.append(train(federation, job.train, private, output))
         number = job.train.rounds

@@ -7,16 +7,14 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from synthfair.data.encode import Clipping
+from synthfair.client.page import release_task
+from synthfair.deploy.party import Request
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
-from synthfair.release.keys import read_signing_key
+from synthfair.release.format import release_bytes
 from synthfair.settings import RELEASES, Checked, DistillConfig, ServerConfig, SurrogateConfig
 from synthfair.task.job_sites import JobSites, Query
-from synthfair.task.limits import Claim
-from synthfair.task.site import Request, Work, refused_as
-
-RELEASES_FOLDER = "releases"
+from synthfair.task.limits import refused_as
 
 
 class SingleShotJob(Checked):
@@ -60,59 +58,23 @@ def release_config(settings: dict[str, Any]) -> DistillConfig | SurrogateConfig:
     return validated(RELEASES[kind], rest)
 
 
-def answer_single_shot(request: Request) -> Work:
-    """Answer at a site: the routine of ``python -m synthfair.client``, within the site's limits.
+def answer_single_shot(request: Request) -> bytes:
+    """Return a site's release file, as ``python -m synthfair.client`` makes it.
 
     With an epsilon, the same rows, epsilon, delta and k_min give the same private records, in any
     job, of which any release is made at no cost; others are booked anew.
 
     Raises:
-        RefusedError: the question's settings are none.
+        RefusedError: the question's settings are none, or beyond the site's limits.
     """
     with refused_as("settings"):
         config = release_config(request.ask.settings)
-    surrogate = isinstance(config, SurrogateConfig)
-    claim = Claim(
-        "surrogate" if surrogate else "fair",
-        config.epsilon,
-        config.delta,
-        k_min=config.k_min if surrogate or config.epsilon else None,
-    )
-    return Work(claim, config.epsilon, lambda: _release(request, config))
+        if isinstance(config, DistillConfig):
+            from synthfair.jax_setup import start_jax
 
-
-def _release(request: Request, config: DistillConfig | SurrogateConfig) -> bytes:
-    """Return the release file, of what was bought before, or else of what is bought now."""
-    if isinstance(config, DistillConfig):
-        from synthfair.jax_setup import start_jax
-
-        start_jax()
-    from synthfair.client.from_file import Options, distill_file, make_task
-
-    with refused_as("settings"):
-        make_task(config, request.site.schema)
-
-    def say(clipping: Clipping) -> None:
-        for line in clipping.warnings():
-            request.site.log(f"job {request.ask.job}: {line}")
-
-    def stop(*_: object) -> None:
-        if request.stopped():
-            raise KeyboardInterrupt
-
-    settings, folder = request.site.settings, request.site.folder / RELEASES_FOLDER
-    folder.mkdir(mode=0o700, exist_ok=True)
-    options = Options(
-        force=True,  # the same job, after a crash before its answer was traced
-        key=read_signing_key(settings.key),
-        ledger=request.site.ledger.path,
-        reserve=request.site.ledger.reserve,
-        again=request.site.ledger.again,
-    )
-    output = folder / f"{request.ask.job}.parquet"
-    paths = settings.data, settings.schema_path, output
-    distill_file(*paths, config, options, on_rows=say, progress=stop, on_stage=stop)
-    return output.read_bytes()
+            start_jax()
+        task = release_task(config, request.party.schema)
+    return release_bytes(request.answer(task).release, request.party.key)
 
 
 def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, output: Path) -> None:

@@ -11,8 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-from pydantic import Field
 
+from synthfair.client.page import Site
+from synthfair.data.encode import Clipping
+from synthfair.data.schema import Schema
 from synthfair.deploy.agreement import (
     Agreement,
     TrainingSetup,
@@ -22,219 +24,228 @@ from synthfair.deploy.agreement import (
     pack,
     unpack,
 )
+from synthfair.deploy.party import Request
 from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError
-from synthfair.files import parse_as, validated
-from synthfair.privacy.ledger import Booking, purchase_of
-from synthfair.release.keys import Hex32
+from synthfair.files import validated
+from synthfair.privacy.bought import compute_once
 from synthfair.secure.upload import make_uploads
-from synthfair.settings import Checked
-from synthfair.task.limits import Claim
+from synthfair.task.limits import Claim, RefusedError, refused_as
 from synthfair.task.messages import sha256
-from synthfair.task.site import RefusedError, Request, Work, refused_as
+from synthfair.task.protocol import ReadRows, Run, Task, fingerprint, read_rows
 
 if TYPE_CHECKING:
     from synthfair.federated.users import Users
-    from synthfair.secure.task import Task
+    from synthfair.secure.task import Task as SumTask
 
-FOLDER = "trainings"
-"""The folder, in the site's own, of answers in trainings with an epsilon."""
+SEED_BYTES = 16
+"""The length of a site's seed of noise: whoever reads it can undo the privacy."""
 
 
 class SiteTraining:
-    """A site's side. It reads its table once, and remembers it from round to round of a job.
+    """A site's side of trainings, which remembers the last one from round to round.
 
-    Guarantee: that of the method's plan, for the rounds that one booking in the ledger covers.
+    Guarantee: that of the method's plan, for the rounds that one line of cost in the ledger covers.
     These are one question a round: the same question again, after a failure or in a new job, gets
-    the very same answer, and another one is booked as a new training.
+    the very same answer, and another one is bought as a new training. What is bought is the seed
+    of the site's noise.
     """
 
     def __init__(self) -> None:
-        """Read nothing yet."""
-        self._training: _LocalTraining | None = None
-        self._rows: tuple[str, Users] | None = None
+        """Remember nothing yet."""
+        self._training: _Training | None = None
 
-    def __call__(self, request: Request) -> Work:
-        """Return the work for a question of a round: the site's clipped report.
+    def __call__(self, request: Request) -> bytes:
+        """Return the site's clipped report of a round; of sums by shares, its uploads.
 
         Raises:
-            RefusedError: the question's settings are none, or it is of no round of the training.
+            RefusedError: the question's settings are none, it is of no round of the training, or
+                beyond the site's limits.
         """
         settings, ask = dict(request.ask.settings), request.ask
         settings.pop("task", None)
         with refused_as("settings"):
             agreement = validated(Agreement, settings)
-        config = agreement.config
-        if request.site.name not in agreement.sites:
+        if request.party.name not in agreement.sites:
             raise RefusedError("settings")
-        if ask.round >= config.rounds:
+        if ask.round >= agreement.config.rounds:
             raise RefusedError("rounds")
-        claim = Claim(
-            "training",
-            config.get("epsilon") if has_guarantee(config) else None,
-            config.get("delta"),
-            least_rows=0 if config.get("epsilon") is None else agreement.least_rows or 0,
-            rounds=config.rounds,
-            width=max(config.hidden, default=0),
+        # What the site remembers is made of public knowledge, where it is not of the last round.
+        training = self._training
+        if training is None or training.agreement != agreement:
+            training = self._training = _remember(agreement, request.party.schema)
+        plan, sums = training.setup.plan, None
+        if plan.secure:  # the round's sum, as the site plans it
+            sums = agreed_task(request)
+            if sums.what != plan.secure.what:
+                raise RefusedError("settings")
+
+        def read(site: Site, clipping: Clipping) -> ReadRows:
+            with refused_as("message"):
+                state = unpack(request.carried, training.state)
+            users, sha256 = self._read(site, clipping)
+            return ReadRows((users, state), sha256)
+
+        def report(rows: ReadRows, bought: bytes | None, _run: Run) -> bytes:
+            return self._report(request, *rows.real, bought, sums=sums)
+
+        def seed(_rows: ReadRows, _run: Run) -> bytes:
+            return secrets.token_bytes(SEED_BYTES)
+
+        return request.answer(
+            Task(
+                _claim(agreement, ask.round),
+                agreement.run(request.party.schema),
+                report,
+                plan.guarantee,
+                seed if plan.guarantee else None,
+                SEED_BYTES,
+                read,
+                # In another sum the same report would get other noise.
+                question=sha256(request.carried + (sums.id if sums else b"")),
+            )
         )
-        epsilon = config.get("epsilon") if is_private(config) else None
-        return Work(claim, epsilon, lambda: self._report(request, agreement))
 
-    def _report(self, request: Request, agreement: Agreement) -> bytes:
-        """Return the report; of sums by shares, one upload an aggregator."""
-        from synthfair.jax_setup import start_jax
+    def _read(self, site: Site, clipping: Clipping) -> ReadRows:
+        """Return the site's rows, all of one user; they are read once for all rounds.
 
-        start_jax()
+        Raises:
+            InputError: they do not fit the schema, or are too few.
+        """
+        from synthfair.federated.user_data import make_user_data
+
+        training = cast(_Training, self._training)
+        if training.rows is None:
+            rows, sha256 = read_rows(site, clipping)
+            # With an epsilon, no answer may depend on how the question compares with the table.
+            config, least = training.agreement.config, training.agreement.least_rows
+            private = config.get("epsilon") is not None
+            if private and site.limits:
+                least = site.limits.least_rows
+            if len(rows.y) < (least or 0):
+                who = "the site's limits say" if private else "the job says"
+                raise InputError(f"{site.data}: {len(rows.y)} rows; {who} at least {least}")
+            user = np.zeros(len(rows.y), int)
+            data = make_user_data(rows, user, site.schema, config, all_groups=False)
+            training = training._replace(rows=ReadRows(data.users, sha256))
+            self._training = training
+        return cast(ReadRows, training.rows)
+
+    def _report(
+        self,
+        request: Request,
+        users: Users,
+        state: Any,
+        bought: bytes | None,
+        *,
+        sums: SumTask | None,
+    ) -> bytes:
+        """Return the report.
+
+        Raises:
+            InputError: exact sums of it would tell single rows.
+        """
         import jax
 
         from synthfair.federated.engine import key_from, report_of
         from synthfair.federated.single_rows import require_alike
 
-        if self._training is None or self._training.agreement != agreement:
-            self._training, self._rows = _read(request, agreement), None
-        training = self._training
-        with refused_as("message"):
-            state = unpack(request.carried, training.state)
-        plan, task = training.setup.plan, None
+        agreement, setup = cast(_Training, self._training)[:2]
+        plan, limits = setup.plan, request.party.settings.limits
         if plan.algorithm.additive and agreement.config.get("epsilon") is None:
-            limits, path = request.site.settings.limits, str(request.site.settings.data)
-            least, own = (limits.k_min, limits.value_rows), training.users.rows_of(0)
+            least, own = (limits.k_min, limits.value_rows), users.rows_of(0)
+            path = str(request.party.settings.data)
             of_rows = jax.jit(
                 type(cast(Any, plan.algorithm)).weights
             )  # compiled once for all rounds
             weights = jax.device_get(of_rows(plan.algorithm, state, own))
-            require_alike(weights, own, request.site.schema, source=path, least=least)
-        if plan.secure:  # the round's sum, as the site plans it
-            task = agreed_task(request)
-            if task.what != plan.secure.what:
-                raise RefusedError("settings")
-        record = _book(request, training, task)
-        if self._rows is None or self._rows[0] != record.seed:
-            self._rows = record.seed, _labelled_rows(request, training, record)
+            require_alike(weights, own, request.party.schema, source=path, least=least)
+        seed = int.from_bytes(bought) if bought else agreement.config.seed
+        users = self._labelled(request, users, seed)
         # The key of the round and the site is that of the engine in one process.
-        key = jax.random.fold_in(key_from(int(record.seed, 16), 1), request.ask.round)
-        key = jax.random.fold_in(key, agreement.sites.index(request.site.name))
-        content = pack(report_of(plan.algorithm, plan.protection.clip, state, self._rows[1], key))
-        if plan.secure and task:
+        key = jax.random.fold_in(key_from(seed, 1), request.ask.round)
+        key = jax.random.fold_in(key, agreement.sites.index(request.party.name))
+        content = pack(report_of(plan.algorithm, plan.protection.clip, state, users, key))
+        if plan.secure and sums:
             part = plan.secure.what.integers(np.frombuffer(content, "<f8"))
-            content = b"".join(make_uploads(task, part, request.site.settings.signing_key()))
+            content = b"".join(make_uploads(sums, part, request.party.key))
         return content
 
+    def _labelled(self, request: Request, users: Users, seed: int) -> Users:
+        """Return the site's rows with the labels that are learned: of ``two_phase``, its teacher's.
 
-class _LocalTraining(NamedTuple):
+        With an epsilon, they are stored before they are used. A teacher that is trained again, on
+        another machine or by another version of JAX, may decide some row differently, and two
+        answers with the same noise would show that row by their difference.
+        """
+        import jax.numpy as jnp
+
+        training = cast(_Training, self._training)
+        agreement, prepare = training.agreement, training.setup.plan.prepare
+        if prepare is None:
+            return users
+        if training.seed == seed and training.labelled is not None:
+            return training.labelled
+
+        def labels() -> bytes:
+            number = agreement.sites.index(request.party.name)
+            return np.packbits(np.asarray(prepare(users, seed, [number]).y) > 0).tobytes()
+
+        if agreement.config.get("epsilon") is None:
+            content = labels()
+        else:
+            digest = fingerprint("labels", seed)
+            path = request.party.site.ledger.bought(digest)
+            content = compute_once(path, digest, labels, max_bytes=len(users.y) // 8 + 1)
+        signs = 2.0 * np.unpackbits(np.frombuffer(content, np.uint8), count=len(users.y)) - 1.0
+        labelled = replace(users, y=jnp.asarray(signs, users.y.dtype))
+        self._training = training._replace(seed=seed, labelled=labelled)
+        return labelled
+
+
+class _Training(NamedTuple):
     """A training as a site remembers it from round to round.
 
     Attributes:
         agreement: what was asked for.
         setup: from that.
-        run: fingerprint of the training on this very table. Private: who guesses the rows could
-            confirm them.
-        users: one, the site, with its rows.
         state: shapes of the server's.
+        rows: one user, the site, with its rows; None before they are read. Private.
+        seed: with which labels were learned.
+        labelled: the rows with these labels.
     """
 
     agreement: Agreement
     setup: TrainingSetup
-    run: str
-    users: Users
     state: Any
+    rows: ReadRows | None = None
+    seed: int = -1
+    labelled: Users | None = None
 
 
-def _read(request: Request, agreement: Agreement) -> _LocalTraining:
-    """Read the table, whose rows are all of one user."""
+def _remember(agreement: Agreement, schema: Schema) -> _Training:
+    """Return the training that was agreed. Raises RefusedError: its settings do not fit."""
+    from synthfair.jax_setup import start_jax
+
+    start_jax()
     import jax
 
-    from synthfair.data.encode import content_sha256, encode, in_content_order
-    from synthfair.data.tables import read_table
-    from synthfair.federated.user_data import make_user_data
-
     with refused_as("settings"):
-        setup = make_setup(agreement, request.site.schema)
-    path = request.site.settings.data
-    table = read_table(path, request.site.schema)
-    rows = in_content_order(encode(table, request.site.schema, source=str(path)))
-    # With an epsilon, no answer may depend on how the question compares with the table.
-    private = agreement.config.get("epsilon") is not None
-    least = request.site.settings.limits.least_rows if private else agreement.least_rows
-    if len(rows.y) < (least or 0):
-        who = "the site's limits say" if private else "the job says"
-        raise InputError(f"{path}: {len(rows.y)} rows; {who} at least {least}")
-    user = np.zeros(len(rows.y), int)
-    data = make_user_data(rows, user, request.site.schema, agreement.config, all_groups=False)
-    run = agreement.run(request.site.schema, content_sha256([rows]))
-    state = jax.eval_shape(setup.plan.algorithm.init, jax.random.key(0))
-    return _LocalTraining(agreement, setup, run, data.users, state)
+        setup = make_setup(agreement, schema)
+    return _Training(agreement, setup, jax.eval_shape(setup.plan.algorithm.init, jax.random.key(0)))
 
 
-def _labelled_rows(request: Request, training: _LocalTraining, earlier: _AnswerRecord) -> Users:
-    """Return the site's rows with the labels that are learned: of ``two_phase``, its teacher's.
-
-    With an epsilon, they are stored before they are used. A teacher that is trained again, on
-    another machine or by another version of JAX, may decide some row differently, and two answers
-    with the same noise would show that row by their difference.
-    """
-    import jax.numpy as jnp
-
-    rows, prepare = training.users, training.setup.plan.prepare
-    if prepare is None:
-        return rows
-    if earlier.labels is not None:
-        bits = np.frombuffer(bytes.fromhex(earlier.labels), np.uint8)
-        labels = 2.0 * np.unpackbits(bits, count=len(rows.y)) - 1.0
-        return replace(rows, y=jnp.asarray(labels, rows.y.dtype))
-    number = training.agreement.sites.index(request.site.name)
-    users = prepare(rows, int(earlier.seed, 16), [number])
-    if training.agreement.config.get("epsilon") is not None:
-        bits = np.packbits(np.asarray(users.y) > 0)
-        record = earlier.model_copy(update={"labels": bits.tobytes().hex()})
-        request.site.store(FOLDER, ".json").save(training.run, record.model_dump_json().encode())
-    return users
-
-
-# Booking
-
-
-class _AnswerRecord(Checked):
-    """The answers that one booking has covered so far.
-
-    Attributes:
-        seed: of the site's noise, in hexadecimal: whoever reads it can undo the privacy.
-        states: sha256 of what was asked in each round.
-        labels: that the site learns in the place of its own, eight rows a byte, in hexadecimal.
-    """
-
-    seed: str = Field(pattern="^[0-9a-f]{32}$")
-    states: dict[int, Hex32] = Field(default_factory=dict)
-    labels: str | None = Field(default=None, pattern="^([0-9a-f]{2})*$")
-
-
-def _book(request: Request, training: _LocalTraining, task: Task | None) -> _AnswerRecord:
-    """Book the training, and return the record of its answers.
-
-    Without an epsilon, a job is booked once, and one that goes on from another has the same
-    training, which needs no further consent; the seed is the settings'. With one, a seed of the
-    operating system's is stored with the sha256 of each round's question, and booked by its name,
-    before it is used: a site that ends between the two, or whose disk is full, books nothing twice.
-    """
-    job, number, ledger = request.ask.job, request.ask.round, request.site.ledger
-    guarantee = training.setup.plan.guarantee
-    booking = Booking(kind="training", output=job, run=training.run, guarantee=guarantee)
-    if training.agreement.config.get("epsilon") is None:
-        ledger.book(booking)
-        return _AnswerRecord(seed=f"{training.agreement.config.seed:032x}")
-    # In another sum the same report would get other noise.
-    question = sha256(request.carried + (task.id if task else b""))
-    store = request.site.store(FOLDER, ".json")
-    content = store.read(training.run)
-    record = None
-    if content is not None:
-        record = parse_as(content, _AnswerRecord, str(store.path(training.run)))
-    if record is None or record.states.get(number, question) != question:
-        record = _AnswerRecord(seed=secrets.token_hex(16))
-    booking = booking.model_copy(update={"purchase": purchase_of(int(record.seed, 16))})
-    if number not in record.states:
-        ledger.require_next(booking)  # else the training before is forgotten for nothing
-        record = record.model_copy(update={"states": record.states | {number: question}})
-        store.save(training.run, record.model_dump_json().encode())
-    ledger.book(booking)
-    return record
+def _claim(agreement: Agreement, number: int) -> Claim:
+    """Return what a site's limits look at."""
+    config = agreement.config
+    epsilon = config.get("epsilon")
+    return Claim(
+        "training",
+        epsilon if has_guarantee(config) else None,
+        config.get("delta"),
+        least_rows=0 if epsilon is None else agreement.least_rows or 0,
+        rounds=config.rounds,
+        number=number,
+        seen=not is_private(config),
+        width=max(config.hidden, default=0),
+    )

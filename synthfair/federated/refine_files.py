@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field
 
+from synthfair.client.page import Site, answer
 from synthfair.data.batches import other_inputs
-from synthfair.data.encode import content_sha256, encode_own, in_content_order
+from synthfair.data.encode import Clipping
 from synthfair.data.schema import Schema, read_schema
-from synthfair.data.tables import read_table
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Grouping, SumPenalty, named_penalty
 from synthfair.federated import exchange
@@ -25,10 +25,12 @@ from synthfair.federated.exchange import ExchangeState, Sums
 from synthfair.federated.single_rows import LEAST_ROWS, require_alike
 from synthfair.federated.user_rows import UserRows
 from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
-from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import Keys, Signature, require_signer, sign, verify
 from synthfair.settings import STRICT, GroupsBy, Notion, ServerConfig
 from synthfair.surrogate.objective import Price
+from synthfair.task.limits import Claim
+from synthfair.task.protocol import ReadRows, Run, Task, read_rows
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ def answer_question(
     again: bool = False,
     force: bool = False,
 ) -> Sums:
-    """Writes a client's sums; they are booked in the table's ledger, as an answer without epsilon.
+    """Write a client's sums, and return them; they are booked as an answer without epsilon.
 
     Args:
         data: the private table.
@@ -144,7 +146,6 @@ def answer_question(
     book = Ledger(ledger or Ledger.for_table(data).path, again=again)
     inputs = (data, schema_path, question_path, book.path)
     with claimed(output, inputs=inputs, force=force):
-        # The question must be of this schema, and of as many params as rows have inputs.
         text = read_bytes(question_path, MAX_BYTES)
         question = parse_as(text, Question, str(question_path))
         if question.schema_hash != schema.hash:
@@ -152,37 +153,55 @@ def answer_question(
                 f"{question_path}: schema_hash {question.schema_hash}: is of another schema than"
                 f" {schema_path}, {schema.hash}"
             )
-        penalty = _penalty(question, schema)
-        rows = in_content_order(encode_own(read_table(data, schema), schema, source=str(data)))
-        n_groups = len(schema.groups) if question.group_input else 1
-        others = other_inputs(rows.s, n_groups=n_groups, intercept=True)
-        a = np.column_stack([rows.x, others.T])
-        own, n_inputs = UserRows(a, rows.s[:, None], rows.y, np.ones(len(a))), a.shape[1]
-        if any(len(theta) != n_inputs for theta in question.candidates):
-            raise InputError(
-                f"{question_path}: candidates: must have {n_inputs} numbers each, one an input"
-            )
-
-        # The sums of rows of which no pair is small, and no row stands out.
-        candidates = np.asarray(question.candidates)
-        with np.errstate(all="ignore"):  # at params that are too large
-            weights = exchange.row_weights(penalty, candidates, own)
-            require_alike(weights, own, schema, source=str(data), least=(k_min, LEAST_ROWS))
-            sums = exchange.sums_of(penalty, candidates, own)
-        numbers = np.concatenate([part.ravel() for part in sums])
-        if not np.isfinite(numbers).all():
-            raise InputError(f"{question_path}: candidates: are so large that sums are no numbers")
-
-        # What leaves is booked, one job for all exchanges of the same rows, signed, written whole.
         asked = hashlib.sha256(text).hexdigest()
-        job = question.model_dump_json(exclude={"exchange", "follows", "candidates"})
-        run = hashlib.sha256(f"{job} {content_sha256([rows])}".encode()).hexdigest()
-        name = f"{question.exchange}/{output.name}"
-        book.book(Booking(kind="training", output=name, run=run, guarantee=None))
+        task = sums_task(question, asked, str(question_path), k_min)
+        run = Run(str(data), on_rows=lambda clipping: clipping.warn(str(data)))
+        sums = answer(task, Site(data, schema, book), output=output.name, run=run)
+        numbers = np.concatenate([part.ravel() for part in sums])
         signature = sign(_digest(asked, numbers), key, domain=DOMAIN)
         found = SumsFile(question=asked, numbers=tuple(numbers.tolist()), signature=signature)
         write_json(output, found.model_dump(mode="json"), mode=OWNER_ONLY)
     return sums
+
+
+def sums_task(question: Question, asked: str, source: str, k_min: int) -> Task:
+    """Return the question for a client's exact sums, one job for all exchanges of the same rows.
+
+    Args:
+        question: of the server.
+        asked: sha256 of its file.
+        source: what to call the file in errors.
+        k_min: rows that a pair of group and label has at least, unless it has none.
+    """
+
+    def read(site: Site, clipping: Clipping) -> ReadRows:
+        """Return the rows of a table, of as many inputs as the question has params."""
+        rows, sha256 = read_rows(site, clipping)
+        n_groups = len(site.schema.groups) if question.group_input else 1
+        others = other_inputs(rows.s, n_groups=n_groups, intercept=True)
+        a = np.column_stack([rows.x, others.T])
+        if any(len(theta) != a.shape[1] for theta in question.candidates):
+            raise InputError(
+                f"{source}: candidates: must have {a.shape[1]} numbers each, one an input"
+            )
+        own = UserRows(a, rows.s[:, None], rows.y, np.ones(len(a)))
+        return ReadRows((own, site.schema), sha256)
+
+    def sums(rows: ReadRows, _bought: bytes | None, run: Run) -> Sums:
+        """Return the sums of rows of which no pair is small, and no row stands out."""
+        own, schema = rows.real
+        penalty, candidates = _penalty(question, schema), np.asarray(question.candidates)
+        with np.errstate(all="ignore"):  # at params that are too large
+            weights = exchange.row_weights(penalty, candidates, own)
+            require_alike(weights, own, schema, source=run.source, least=(k_min, LEAST_ROWS))
+            sums = exchange.sums_of(penalty, candidates, own)
+        if not all(np.isfinite(part).all() for part in sums):
+            raise InputError(f"{source}: candidates: are so large that sums are no numbers")
+        return sums
+
+    job = question.model_dump_json(exclude={"exchange", "follows", "candidates"})
+    claim = Claim("training", None, number=question.exchange)
+    return Task(claim, job, sums, read=read, question=asked)
 
 
 # Server

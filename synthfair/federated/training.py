@@ -31,7 +31,7 @@ from synthfair.files import claimed, whole_file, write_text
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.privacy.ledger import Booking, Ledger, purchase_of
+from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.run_files import (
     METRICS,
     Communication,
@@ -123,11 +123,11 @@ def train_table(
 ) -> tuple[Training, MetricsFile]:
     """Trains and writes; an interrupted run continues where it stopped.
 
-    The guarantee is booked before the first round, by a name of the run's seed, which is saved
-    before that: where a run ends without its results, by a full disk or killed, the next one books
-    nothing. A run is forgotten once its results have their names: its seed gives no others. One
-    with noise that is drawn anew is forgotten just before that, so that no other results can be had
-    for the same booking.
+    The guarantee is booked before the first round, and buys the seed of the noise, which is kept
+    next to the ledger: the same training once more, also where a run ended without its results, by
+    a full disk or killed, has the same results and books nothing. One with noise that is drawn anew
+    is forgotten just before its results have their names, so that no others can be had for the
+    same booking.
 
     Args:
         table: rows of users, and test tables; of :func:`synthfair.federated.assign_users`.
@@ -151,24 +151,22 @@ def train_table(
         data = make_user_data(rows, table.user, schema, config, others=others, weights=weights)
         plan = config.plan(data)
 
-        # A guarantee is booked once, by the name of a seed that is saved before that.
+        # A guarantee is booked once, and buys the seed of the noise.
         fingerprint = _fingerprint(data, config, plan, files.noise_seed)
-        checkpoint = CheckpointFile.next_to(files.paths[0], fingerprint)
-        earlier = read_progress(plan, data, checkpoint)
-        progress = earlier or first_progress(plan, data, config, files.noise_seed)
-        guarantee = plan.guarantee if files.noise_seed is None else None
-        booking = Booking(
-            kind="training",
-            output=files.output.name,
-            run=fingerprint,
-            guarantee=guarantee,
-            purchase=purchase_of(progress.seed) if guarantee else None,
+        ledger, seed = Ledger(files.ledger, again=files.again), files.noise_seed
+        guarantee = plan.guarantee if seed is None else None
+        purchase = Purchase(
+            kind="training", output=files.output.name, run=fingerprint, guarantee=guarantee
         )
-        ledger = Ledger(files.ledger, again=files.again)
-        if guarantee and not earlier:
-            ledger.require_next(booking)
-            checkpoint.save(to_save(progress))
-        ledger.book(booking)
+        if guarantee:
+            size = SECRET_BITS // 8
+            bought = ledger.buy(purchase, lambda: secrets.token_bytes(size), max_bytes=size)
+            seed = int.from_bytes(bought)
+        else:
+            ledger.book(purchase)
+        checkpoint = CheckpointFile.next_to(files.paths[0], fingerprint)
+        progress = read_progress(plan, data, checkpoint)
+        progress = progress or first_progress(plan, data, config, seed)
 
         # Rounds, and what the model does on test rows.
         training = train_rounds(
@@ -205,9 +203,9 @@ def train_table(
             write_text(rounds, rounds_csv(training.history))
             write_model(training.model, model)
             if plan.secure or config.counts_rows:
-                # Their noise does not follow from the seed: a run that goes on with what is booked
-                # would have other results, of which some files may be read already.
-                checkpoint.path.unlink(missing_ok=True)
+                # Their noise does not follow from the seed: a run with what is booked would have
+                # other results, of which some files may be read already.
+                ledger.bought(fingerprint).unlink(missing_ok=True)
         checkpoint.path.unlink(missing_ok=True)
         return training, document
 

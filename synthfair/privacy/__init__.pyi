@@ -1,14 +1,14 @@
 from .accounting import SampledSums, delta_of, epsilon_of, mu_for
 from .guarantee import Guarantee
-from .ledger import Booking, Ledger
+from .ledger import Ledger, Purchase
 from .noise import discrete_gaussian, discrete_laplace
 from .statement import PrivacyStatement, make_guarantee
 
 __all__ = [
-    "Booking",
     "Guarantee",
     "Ledger",
     "PrivacyStatement",
+    "Purchase",
     "SampledSums",
     "delta_of",
     "discrete_gaussian",

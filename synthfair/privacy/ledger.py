@@ -1,7 +1,8 @@
-"""The ledger of a population: a line for each answer, with its cost, written before it leaves.
+"""The ledger of a population, its one book: what may be spent, what was bought, and what has left.
 
-What may leave next depends on what left before; :meth:`Ledger.require_next` is the one rule, which
-every path asks:
+It is a file of JSON lines, one for each answer, written before the answer leaves, in which each
+line carries the sha256 of the one before. What may leave next depends on what left before;
+:meth:`Ledger.require` is the one rule, which every path asks:
 
     the ledger holds       exact release    exact sums                        with an epsilon
     nothing                yes              yes                               within the limit
@@ -18,21 +19,31 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from synthfair.errors import InputError
+from synthfair.errors import InputError, reason
+from synthfair.files import OWNER_ONLY, open_file, parse_as, sync_folder
 from synthfair.privacy.accounting import Composition, compose
-from synthfair.privacy.chain import Chain, Link
+from synthfair.privacy.bought import compute_once
 from synthfair.privacy.guarantee import Guarantee, Unit
 from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked, Line
 
-ENDING = ".ledger.jsonl"
-"""The ending that a ledger adds to its table's name."""
+ENDING, BOUGHT = ".ledger.jsonl", ".bought"
+"""The endings that a ledger adds to its table's name, and a file of what was bought to its own."""
+
+MAX_WAIT_SECONDS = 60.0
+"""The longest wait for another process that writes."""
+
+MAX_BYTES = 500_000_000
+"""The largest ledger that is read, of about a million lines."""
 
 _USER: Unit = "one user, with all its rows"
 
@@ -50,45 +61,52 @@ _TOLD = {
 }
 """Texts on what two answers together tell, by what left first and what is to leave."""
 
+_Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
 
 class BudgetError(InputError):
-    """A booking that a ledger does not allow."""
+    """A purchase that a ledger does not allow."""
 
 
-class Booking(Checked):
-    """A release, a training, or a part of a secure sum, before it leaves.
+class Purchase(Checked):
+    """An answer from rows, before it leaves: what it is, and what it costs.
 
     Attributes:
-        kind: of entry; a training without a guarantee is exact sums, those of refinement, too.
-        output: name of the file or folder.
-        run: fingerprint of rows and settings, in rounds those of the whole job; of a secure sum,
-            the task's.
-        client: public key that signs the part of a secure sum, in hexadecimal; None of others.
-        guarantee: of the release, training or sum; None where it has no epsilon.
-        purchase: name of what it buys, which is booked once however often it is asked for; None
-            where every booking with a guarantee is another one.
+        kind: of answer; a training without a guarantee is exact sums, those of refinement, too.
+        output: name of the file, folder or job.
+        run: sha256 of the rows and all else that the answer depends on; in rounds, of the job.
+        guarantee: of the answer, in rounds of all of them; None where it has no epsilon.
+        round: from 0, where a job has several.
+        question: sha256 of what is asked in the round; None where ``run`` says all.
+        seen: whether the server sees the answer without noise, which it adds itself.
+        submitter: who asked, where an engine says so.
+        name: random name of what is bought, which costs once however often it is used; None where
+            every line costs.
     """
 
     kind: Literal["release", "training", "secure_sum"] = "release"
     output: Line
-    run: str = Field(pattern="^[0-9a-f]{64}$")
-    client: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    run: _Hex32
     guarantee: Guarantee | None
-    purchase: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    round: int = Field(default=0, ge=0)
+    question: _Hex32 | None = None
+    seen: bool = False
+    submitter: Line | None = None
+    name: _Hex32 | None = None
 
     @property
     def composition(self) -> Composition | None:
-        """The entry's mechanisms; None without a guarantee, or with a conditional one."""
+        """The purchase's mechanisms; None without a guarantee, or with a conditional one."""
         if self.guarantee is None or self.guarantee.condition:
             return None
         return self.guarantee.composition
 
 
 class Limit(Checked):
-    """The most that all releases together may cost from now on.
+    """The most that all answers together may cost from now on.
 
     Attributes:
-        kind: of entry.
+        kind: of line.
         epsilon: positive.
         delta: above 0, below 1.
     """
@@ -98,18 +116,22 @@ class Limit(Checked):
     delta: float = Field(ge=LEAST_DELTA, lt=1)
 
 
-class Entry(Link):
+class Record(Checked):
     """A line of the file.
 
     Attributes:
-        what: a release or a limit.
+        time: when, UTC.
+        previous: sha256 of the line before, so that a line that is lost or altered shows.
+        what: a purchase or a limit.
     """
 
-    what: Annotated[Booking | Limit, Field(discriminator="kind")]
+    time: str = Field(max_length=40, pattern="^[0-9T:+-]*$")
+    previous: _Hex32
+    what: Annotated[Purchase | Limit, Field(discriminator="kind")]
 
 
 class Spending(NamedTuple):
-    """The total cost of the releases in a ledger.
+    """The total cost of the purchases in a ledger.
 
     Attributes:
         releases: number of releases, trainings and secure sums.
@@ -128,22 +150,24 @@ class Spending(NamedTuple):
         return self.composition and self.composition.mu
 
     def epsilon(self, delta: float) -> float | None:
-        """The epsilon of all releases together at this delta; None where there is none."""
+        """Return the epsilon of all purchases together at this delta; None where there is none."""
         return self.composition and self.composition.epsilon(delta)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Ledger:
-    """An append-only file of JSON lines, locked while it is written to; its owner alone reads it.
+    """An append-only file, locked while it is written to; its owner alone reads it.
 
     Neighbouring tables, and the unit, one row, are those of the guarantees booked; all of one
     ledger must have the same relation. Mechanisms compose, whatever the order, and also where a
-    later release was chosen by an earlier one. It knows only what was booked in this very file: not
-    a copy of the table elsewhere, nor an older version of the file put back.
+    later answer was chosen by an earlier one. It knows only what was booked in this very file: not
+    a copy of the table elsewhere, nor an older version of the file put back. Each line is read and
+    verified once in the life of this object.
 
     Attributes:
         path: of the file; it need not exist.
-        reserve: epsilon of the limit that must be left after a booking; above 0, there must be one.
+        reserve: epsilon of the limit that must be left after a purchase; above 0, there must be
+            one.
         again: consent for one job: an exact answer may leave although another answer did before.
 
     Example:
@@ -154,7 +178,7 @@ class Ledger:
         >>> ledger = sf.privacy.Ledger.for_table(Path(folder.name) / "rows.csv")
         >>> ledger.path.name
         'rows.csv.ledger.jsonl'
-        >>> ledger.book(sf.privacy.Booking(output="a.parquet", run="0" * 64, guarantee=None))
+        >>> ledger.book(sf.privacy.Purchase(output="a.parquet", run="0" * 64, guarantee=None))
         >>> ledger.spent().releases, ledger.spent().epsilon(1e-6)
         (1, None)
         >>> folder.cleanup()
@@ -164,59 +188,59 @@ class Ledger:
     reserve: float = 0.0
     again: bool = False
 
+    # What was verified: its bytes, its lines, the sha256 of the last, and whether that has its end.
+    _end: int = field(default=0, init=False)
+    _lines: int = field(default=0, init=False)
+    _last: str = field(default="0" * 64, init=False)
+    _ended: bool = field(default=True, init=False)
+
+    # What it says: what costs, by the order in which it left last; questions by round; the limit.
+    _costs: dict[str, Purchase] = field(default_factory=dict, init=False)
+    _asked: dict[tuple[str, int], str | None] = field(default_factory=dict, init=False)
+    _seen: Counter[str] = field(default_factory=Counter, init=False)
+    _limit: Limit | None = field(default=None, init=False)
+
     def __post_init__(self) -> None:
-        """Follows links: a ledger has one lock, whatever it is called by.
+        """Follow links: a ledger has one lock, whatever it is called by.
 
         Path.resolve would raise at links that form a loop.
         """
-        object.__setattr__(self, "path", Path(os.path.realpath(self.path)))
+        self.path = Path(os.path.realpath(self.path))
 
     @classmethod
     def for_table(cls, data: Path) -> Ledger:
-        """Returns the ledger next to a table, also where the table is named by a link."""
+        """Return the ledger next to a table, also where the table is named by a link."""
         place = Path(os.path.realpath(data))
         return cls(place.with_name(place.name + ENDING))
 
-    def entries(self) -> list[Entry]:
-        """Reads all entries.
+    # What it holds
+
+    def records(self) -> list[Record]:
+        """Return all lines.
 
         Raises:
             InputError: unreadable, a line that is not one of a ledger, or the chain is broken.
         """
-        return self._chain.read()
+        records: list[Record] = []
+        Ledger(self.path)._catch_up(records.append)
+        return records
 
     def spent(self) -> Spending:
-        """Adds up the releases so far. Raises as :meth:`entries`."""
-        return _total([entry.what for entry in self.entries()])
+        """Return what the purchases so far cost together. Raises as :meth:`records`."""
+        self._catch_up()
+        return _total([*self._costs.values()], self._limit)
 
-    def book(self, booking: Booking) -> None:
-        """Writes down a release that is about to be made, durably, or refuses it.
+    def answers_seen(self, purchase_kind: str, output: str, number: int) -> int:
+        """Return how many answers left that the server saw without noise; less this job's round.
 
-        One without a guarantee is booked once a run, as it would only give the same file again;
-        one of a purchase once, see :class:`synthfair.task.answer_store.AnswerStore`.
-
-        Raises:
-            BudgetError: as :meth:`require_next`.
-            InputError: the ledger cannot be read or written.
+        Raises as :meth:`records`.
         """
-        with self._chain.locked():
-            self.require_next(booking)
-            before = [entry.what for entry in self.entries()]
-            again = booking in before if booking.guarantee is None else _is_bought(booking, before)
-            if not again:
-                self._chain.append(what=booking)
+        self._catch_up()
+        return self._seen[purchase_kind] - self._seen[f"{purchase_kind} {output} {number}"]
 
-    def set_limit(self, epsilon: float, delta: float) -> None:
-        """Bounds what is spent in all, from now on.
+    # What may leave, and does
 
-        Raises:
-            InputError: values out of range, or the ledger cannot be read or written.
-        """
-        limit = Limit(epsilon=epsilon, delta=delta)
-        with self._chain.locked():
-            self._chain.append(what=limit)
-
-    def require_next(self, booking: Booking) -> None:
+    def require(self, purchase: Purchase) -> None:
         """Refuse what may not leave next, without booking it; see the head of the module.
 
         Raises:
@@ -225,24 +249,25 @@ class Ledger:
             InputError: the ledger cannot be read.
         """
         # What was bought before costs nothing; what is new must be comparable with all before it.
-        before = [entry.what for entry in self.entries()]
-        if _is_bought(booking, before):
+        self._catch_up()
+        key, before = self._key(purchase), [*self._costs.values()]
+        if purchase.name and key in self._costs:
             return
         for old in before:
-            if isinstance(old, Booking) and old.guarantee and booking.guarantee:
-                self._require_comparable(old.guarantee, booking.guarantee)
+            if old.guarantee and purchase.guarantee:
+                self._require_comparable(old.guarantee, purchase.guarantee)
         # All together, this one included, must stay within the limit, less the reserve.
         # What has no epsilon is no part of the sum of those that have.
-        is_exact, limit = booking.composition is None, _total(before).limit
-        counted = [one for one in before if is_exact or getattr(one, "composition", True)]
-        after = _total([*counted, booking]).composition
+        is_exact, limit = purchase.composition is None, self._limit
+        counted = [old for old in before if is_exact or old.composition]
+        after = _total([*counted, purchase], limit).composition
         if limit is None:
             if self.reserve > 0:
                 raise BudgetError(
                     f"{self.path}: has no limit, of which epsilon = {self.reserve:g} is left"
                 )
             if is_exact and not self.again:
-                self._require_first(booking, before)
+                self._require_first(purchase, key)
             return
         if after is None:
             raise BudgetError(
@@ -256,20 +281,95 @@ class Ledger:
                 + (f", of which {self.reserve:g} must be left" if self.reserve else "")
             )
 
-    def _require_first(self, booking: Booking, before: Sequence[Booking | Limit]) -> None:
+    def buy(self, purchase: Purchase, compute: Callable[[], bytes], *, max_bytes: int) -> bytes:
+        """Return what an epsilon buys: computed and booked once, however often it is asked for.
+
+        It is kept next to the ledger, in a file whose name tells of the rows: who guesses them
+        could confirm them by it. Where another question was answered in the same round, this is
+        another purchase, and what was bought before gives way. See
+        :func:`synthfair.privacy.bought.compute_once` for the order of its steps.
+
+        Args:
+            purchase: with a guarantee.
+            compute: returns what is bought.
+            max_bytes: of it.
+
+        Raises:
+            BudgetError: as :meth:`require`.
+            InputError: the ledger or the file cannot be read, or another run buys the same.
+            OSError: there is no room.
+        """
+
+        def named(name: str) -> Purchase:
+            return purchase.model_copy(update={"name": name})
+
+        def is_spent(name: str) -> bool:
+            self._catch_up()
+            asked = self._asked.get((name, purchase.round), purchase.question)
+            bought = self._costs.get(name)
+            return asked != purchase.question or bool(
+                bought and bought.guarantee != purchase.guarantee
+            )
+
+        return compute_once(
+            self.bought(purchase.run),
+            purchase.run,
+            compute,
+            max_bytes=max_bytes,
+            allow=lambda name: self.require(named(name)),
+            book=lambda name: self.book(named(name)),
+            is_spent=is_spent,
+        )
+
+    def bought(self, run: str) -> Path:
+        """Return the path of what is bought for a run, 64 hexadecimal digits."""
+        return self.path.with_name(f"{self.path.name}.{run[:16]}{BOUGHT}")
+
+    def book(self, purchase: Purchase) -> None:
+        """Write down an answer that is about to leave, durably, or refuse it.
+
+        The same answer once more, of the same name or without a guarantee, adds no line.
+
+        Raises:
+            BudgetError: as :meth:`require`.
+            InputError: the ledger cannot be read or written.
+        """
+        with self._locked():
+            self.require(purchase)
+            place = self._key(purchase), purchase.round
+            if place not in self._asked or self._asked[place] != purchase.question:
+                self._append(purchase)
+
+    def set_limit(self, epsilon: float, delta: float) -> None:
+        """Bound what is spent in all, from now on.
+
+        Raises:
+            InputError: values out of range, or the ledger cannot be read or written.
+        """
+        limit = Limit(epsilon=epsilon, delta=delta)
+        with self._locked():
+            self._append(limit)
+
+    def _key(self, purchase: Purchase) -> str:
+        """Return what lines of one cost have in common."""
+        if purchase.guarantee is None:
+            return purchase.run
+        return purchase.name or f"line {self._lines + 1}"
+
+    def _require_first(self, purchase: Purchase, key: str) -> None:
         """Refuse an exact answer that tells more together with those before than by itself."""
-        is_release = booking.kind == "release"
-        others = [old for old in before if isinstance(old, Booking)]
-        same = [i for i, b in enumerate(others) if b.run == booking.run and b.composition is None]
-        if same:  # a release once more tells nothing new; a round of a job does after an epsilon
-            others = [b for b in others[same[-1] :] if b.composition and not is_release]
+        is_release = purchase.kind == "release"
+        others, keys = [*self._costs.values()], [*self._costs]
+        if key in self._costs:
+            # A release once more tells nothing new; a round of a job does after an epsilon.
+            others = [p for p in others[keys.index(key) :] if p.composition and not is_release]
         elif not is_release:
-            others = [b for b in others if b.composition or b.kind != "release"]
+            others = [p for p in others if p.composition or p.kind != "release"]
         if others:
-            old = min(others, key=lambda b: b.composition is None)  # an epsilon, if there is one
+            old = min(others, key=lambda p: p.composition is None)  # an epsilon, if there is one
             told = "epsilon" if old.composition else "release" if is_release else "sums"
             raise BudgetError(
-                f"{self.path}: {old.output!r} left before {booking.output!r}, and {_TOLD[told]};"
+                f"{self.path}: {old.output!r} left before {purchase.output!r}, and {_TOLD[told]};"
                 " again = true is consent to that, for one job",
                 "again",
             )
@@ -285,38 +385,104 @@ class Ledger:
                 f" same, and its own is {old.relation!r}"
             )
 
-    @property
-    def _chain(self) -> Chain[Entry]:
-        return Chain(self.path, Entry, elsewhere="the argument ledger")
+    # The file
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Lock the file: only one process at a time is inside.
+
+        Raises:
+            InputError: another process is, for longer than a minute, or the folder cannot be
+                written to.
+        """
+        from filelock import FileLock, Timeout
+
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        try:
+            with FileLock(lock, timeout=MAX_WAIT_SECONDS, mode=OWNER_ONLY):
+                yield
+        except Timeout as error:
+            raise InputError(f"{self.path}: locked by another process") from error
+        except OSError as error:
+            raise InputError(
+                f"{self.path}: cannot write: {reason(error)}; the argument ledger names another"
+                " place"
+            ) from error
+
+    def _append(self, what: Purchase | Limit) -> None:
+        """Add a line, which survives a crash once this returns; the file must be locked."""
+        # The line follows the last one that is whole.
+        self._catch_up()
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        line = Record(time=now, previous=self._last, what=what).model_dump_json().encode()
+        # It is on disk, and so is its folder's entry, before anything follows from it.
+        handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, OWNER_ONLY)
+        with os.fdopen(handle, "ab") as file:
+            file.truncate(self._end)  # what a crash cut off was never written
+            file.write((b"" if self._ended else b"\n") + line + b"\n")  # an editor took the end
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(self.path.parent)
+        self._catch_up()
+
+    def _catch_up(self, on_record: Callable[[Record], object] = lambda _: None) -> None:
+        """Read the lines that have come since the last time; all, the first time.
+
+        A last one without its end counts if it is whole; if not, a crash cut it off while it was
+        written, which is before anything followed from it.
+
+        Raises:
+            InputError: unreadable, a line that is none of this file's, or the chain is broken.
+        """
+        try:
+            size = self.path.stat().st_size if self.path.exists() else 0
+            if size > MAX_BYTES:
+                raise InputError(f"{self.path}: larger than the {MAX_BYTES} bytes that are allowed")
+            if size < self._end:
+                raise InputError(f"{self.path}: lines that it had are lost")
+            if size == self._end and (self.path.is_file() or not self.path.exists()):
+                return
+            with open_file(self.path) as file:
+                file.seek(self._end)
+                for line in file:
+                    self._take(line, on_record)
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot read: {reason(error)}") from error
+
+    def _take(self, line: bytes, on_record: Callable[[Record], object]) -> None:
+        """Verify a line that follows; one that a crash cut off is left for the next time."""
+        whole, content = line.endswith(b"\n"), line.removesuffix(b"\n")
+        if not self._ended and line == b"\n":
+            self._end, self._ended = self._end + 1, True
+            return
+        number = self._lines + 1
+        try:
+            record = parse_as(content, Record, f"{self.path}: line {number}")
+        except InputError:
+            if whole:
+                raise
+            return
+        if record.previous != self._last:
+            if whole:
+                raise InputError(f"{self.path}: line {number}: a line before it is lost or altered")
+            return
+        what = record.what
+        if isinstance(what, Limit):
+            self._limit = what
+        else:
+            key = self._key(what)
+            self._costs[key] = self._costs.pop(key, what)  # now the last
+            self._asked[key, what.round] = what.question
+            if what.seen or what.guarantee is None:
+                self._seen.update([what.kind, f"{what.kind} {what.output} {what.round}"])
+        self._end, self._lines, self._ended = self._end + len(line), number, whole
+        self._last = hashlib.sha256(content).hexdigest()
+        on_record(record)
 
 
-def purchase_of(seed: int) -> str:
-    """Name of a purchase whose noise follows from a secret seed of 128 bits, which it hides."""
-    return hashlib.sha256(b"synthfair-purchase\0" + seed.to_bytes(16, "big")).hexdigest()
-
-
-def _is_bought(booking: Booking, before: Sequence[Booking | Limit]) -> bool:
-    """Whether this very purchase was booked, with the guarantee that it has now."""
-    purchase = booking.purchase, booking.guarantee
-    bookings = (old for old in before if isinstance(old, Booking))
-    return booking.purchase is not None and any(
-        (old.purchase, old.guarantee) == purchase for old in bookings
-    )
-
-
-def _total(entries: Sequence[Booking | Limit]) -> Spending:
-    # Aggregators take one part of each client, and answer a task once: a part of a secure sum sent
-    # again by the same client is in one sum, once. Two clients with the same table are in it twice.
-    distinct: dict[object, Booking] = {}
-    for number, booking in enumerate(entry for entry in entries if isinstance(entry, Booking)):
-        key: object = number
-        if booking.kind == "secure_sum" and booking.client:
-            key = booking.run, booking.client, repr(booking.guarantee)
-        distinct.setdefault(key, booking)
-    bookings = list(distinct.values())
-    # All together; unknown where one has no guarantee. The last limit holds.
-    limits = [entry for entry in entries if isinstance(entry, Limit)]
-    parts = [booking.composition for booking in bookings]
+def _total(purchases: list[Purchase], limit: Limit | None) -> Spending:
+    """Return what purchases cost together; unknown where one has no guarantee."""
+    parts = [purchase.composition for purchase in purchases]
     compositions = [part for part in parts if part]
     together = Composition(
         compose(part.mu for part in compositions),
@@ -324,7 +490,7 @@ def _total(entries: Sequence[Booking | Limit]) -> Spending:
         sum(part.pure for part in compositions),
     )
     return Spending(
-        releases=len(bookings),
+        releases=len(purchases),
         composition=together if len(compositions) == len(parts) else None,
-        limit=limits[-1] if limits else None,
+        limit=limit,
     )

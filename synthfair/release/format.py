@@ -291,22 +291,20 @@ def write_release(
         (True, (), (2, 37))
         >>> folder.cleanup()
     """
-    import pyarrow.parquet as pq
-
-    table = _table(release, key)
+    content = release_bytes(release, key)
     with whole_file(Path(path)) as temporary:
-        pq.write_table(table, temporary, write_page_checksum=True)
-        return hashlib.sha256(temporary.read_bytes()).hexdigest()
+        temporary.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
 
 
-def file_bytes(release: Release) -> int:
-    """Size of the file that an unsigned release would be."""
+def release_bytes(release: Release, key: Ed25519PrivateKey | None = None) -> bytes:
+    """Return the content of a release's file, see :func:`write_release`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     file = pa.BufferOutputStream()
-    pq.write_table(_table(release, None), file, write_page_checksum=True)
-    return file.tell()
+    pq.write_table(_table(release, key), file, write_page_checksum=True)
+    return file.getvalue().to_pybytes()
 
 
 def _table(release: Release, key: Ed25519PrivateKey | None) -> pa.Table:

@@ -235,8 +235,8 @@ def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
 def ledger_table(ledger: Ledger) -> Table:
     """Every release booked, and what they add up to."""
     rows = []
-    for entry in ledger.entries():
-        what = entry.what
+    for record in ledger.records():
+        what = record.what
         if what.kind == "limit":
             row = ("(limit)", f"{what.epsilon:g}", f"{what.delta:g}", "")
         elif (guarantee := what.guarantee) is None:
@@ -246,7 +246,7 @@ def ledger_table(ledger: Ledger) -> Table:
             epsilon += "" if what.composition else ", on a condition: not in all"
             relation = guarantee.relation.replace("_", " ")
             row = (what.output, epsilon, f"{guarantee.delta:g}", relation)
-        rows.append((entry.time, *row))
+        rows.append((record.time, *row))
     costs = ledger.spent()
     if costs.composition is None:
         total = "One release or more has no guarantee, and so there is none for all together."

@@ -1,16 +1,14 @@
 """The aggregator: it verifies uploads, adds shares, adds its noise, and answers once.
 
-A task is answered at most once for each key. The record of the answer is made before any noise is
-drawn, under a name that can be made only once; the answer itself is written into it and is durable
-before anything is published. After a crash, even one by kill -9 between noise and answer, the task
-is spent: a record without an answer never gets one, and one with an answer holds its only copy.
+A task is answered once for each key: the answer is recorded before it leaves, and asked again, the
+aggregator gives the same one. After a crash, even one by kill -9 between noise and answer, it
+answers: nothing of the answer that was lost has left.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -18,7 +16,8 @@ import numpy as np
 from pydantic import Field
 
 from synthfair.errors import InputError, printable, reason
-from synthfair.files import open_file, read_as, sync_folder
+from synthfair.files import open_file, parse_as, read_as
+from synthfair.privacy.bought import compute_once
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.keys import Hex32, is_signed, sign_bytes
 from synthfair.secure.aggregator_keys import AggregatorSecret, require_records
@@ -29,8 +28,11 @@ from synthfair.settings import Checked
 
 DOMAIN, COMMITMENT = b"synthfair-partial-sum/1\0", b"synthfair-commitment/1\0"
 
-MOST_ENTRY, MOST_ELSE = 21, 1000
-"""Bytes of an answer: of each entry, and of the rest of it."""
+MAX_ENTRY_BYTES, MAX_OTHER_BYTES = 21, 1000
+"""The size of an entry of an answer, and of the rest of it."""
+
+ANSWER = ".answer"
+"""The ending of a record."""
 
 _Entry = Annotated[int, Field(ge=0, lt=2**64)]
 
@@ -144,12 +146,15 @@ def _content(path: Path, task: Task) -> tuple[str, bytes]:
 def answer(
     task: Task,
     secret: AggregatorSecret,
-    uploads: UploadSum,
+    uploads: UploadSum | Callable[[], UploadSum],
     records: Path,
     *,
     source: RandomBytes = system_entropy,
 ) -> PartialSum:
-    """The partial sum with noise, once for a task and key.
+    """Return the partial sum with noise, which is computed once for a task and key.
+
+    A task that was answered gets the same answer, whatever the uploads are now; one whose answer a
+    crash cut off is answered, as nothing of it has left.
 
     Guarantee: that of ``task.what``, by this aggregator's noise alone, whoever colludes with
     whom, as long as it colludes with nobody, and as long as ``records`` is never put back to an
@@ -158,100 +163,46 @@ def answer(
     Args:
         task: that is answered.
         secret: of the aggregator.
-        uploads: of :func:`receive`.
+        uploads: of :func:`receive`; or what returns them, called where there is no answer yet.
         records: folder of the aggregator's answers so far, of :func:`make_records`.
         source: of the noise; another one than the system's is for tests alone.
 
     Raises:
-        InputError: the task was answered before, or began to be; the folder is missing or another
-            aggregator's; or the record cannot be written.
+        InputError: the folder is missing or another aggregator's, or the record is damaged or
+            cannot be written.
     """
+
+    def compute() -> bytes:
+        received = uploads() if callable(uploads) else uploads
+        total = received.total + task.what.noise(source).astype(np.uint64)
+        draft = PartialSum(
+            task=task.id.hex(),
+            role=task.role_of(secret.public),
+            clients=received.clients,
+            clients_hash=received.clients_hash,
+            total=tuple(total.tolist()),
+            signature="0" * 128,
+        )
+        signature = sign_bytes(DOMAIN, draft.signed_bytes(), secret.signing_key).hex()
+        return draft.model_copy(update={"signature": signature}).model_dump_json().encode()
+
     record = record_of(task, secret, records)
+    max_bytes = MAX_ENTRY_BYTES * task.what.length + MAX_OTHER_BYTES
     try:
-        is_new = _reserve(record, room=MOST_ENTRY * task.what.length + MOST_ELSE)
+        content = compute_once(record, task.id.hex(), compute, max_bytes=max_bytes)
     except OSError as error:
         raise InputError(f"{records}: cannot write: {reason(error)}") from error
-    if not is_new:
-        raise _spent_error(record)
-    total = uploads.total + task.what.noise(source).astype(np.uint64)
-    draft = PartialSum(
-        task=task.id.hex(),
-        role=task.role_of(secret.public),
-        clients=uploads.clients,
-        clients_hash=uploads.clients_hash,
-        total=tuple(total.tolist()),
-        signature="0" * 128,
-    )
-    signature = sign_bytes(DOMAIN, draft.signed_bytes(), secret.signing_key).hex()
-    partial = draft.model_copy(update={"signature": signature})
-    try:
-        _complete(record, partial.model_dump_json().encode())
-    except OSError as error:
-        raise InputError(
-            f"{records}: cannot write: {reason(error)}; the task is spent without an answer"
-        ) from error
-    return partial
+    return parse_as(content, PartialSum, str(record))
 
 
 def record_of(task: Task, secret: AggregatorSecret, records: Path) -> Path:
-    """The path of the record of this key's answer to a task.
+    """Return the path of the record of this key's answer to a task.
 
     Raises:
         InputError: the folder is missing, or another aggregator's.
     """
     require_records(records, secret)
-    return records / f"{task.id.hex()}.{secret.public.signature[:16]}.json"
-
-
-def require_unanswered(task: Task, secret: AggregatorSecret, records: Path) -> None:
-    """Refuses a task that was answered, or began to be.
-
-    Raises:
-        InputError: so it is, and the message says whether the record holds the answer; or the
-            folder is missing, or another aggregator's.
-    """
-    record = record_of(task, secret, records)
-    if record.exists():
-        raise _spent_error(record)
-
-
-def _spent_error(record: Path) -> InputError:
-    try:
-        read_partial_sum(record)
-    except InputError:
-        return InputError(
-            f"{record}: an answer to this task was begun and not finished; the task is spent, and"
-            " a new one is needed"
-        )
-    return InputError(f"{record}: holds the answer to this task, which is answered once; copy it")
-
-
-def _reserve(record: Path, *, room: int) -> bool:
-    """Whether a record with room for an answer was made, durably; False where there is one.
-
-    A full disk leaves none, as no noise is drawn yet.
-    """
-    try:
-        handle = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return False
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(bytes(room))
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        record.unlink()
-        raise
-    sync_folder(record.parent)
-    return True
-
-
-def _complete(record: Path, content: bytes) -> None:
-    with record.open("r+b") as file:  # in the room that is there
-        file.write(content)
-        file.truncate()
-        os.fsync(file.fileno())
+    return records / f"{task.id.hex()}.{secret.public.signature[:16]}{ANSWER}"
 
 
 def read_partial_sum(path: Path) -> PartialSum:

@@ -13,11 +13,11 @@ FILE = "federation.json"
 
 SiteCode = Literal[
     "ok", "message", "schema", "settings", "kind", "k_min", "epsilon", "rounds",
-    "rows", "releases", "aggregators", "uploads", "tasks", "budget", "answered", "busy", "table",
-    "stopped", "failed",
+    "rows", "releases", "aggregators", "uploads", "tasks", "budget", "busy", "table", "stopped",
+    "failed",
 ]  # fmt: skip
-"""The code of a site's answer; nothing else of why is ever sent. Where a job's settings have an
-epsilon, ``table`` and ``stopped`` are sent as ``failed``, too."""
+"""The code of a site's answer; nothing else of why is ever sent. Where the answer has a guarantee,
+``table`` and ``stopped`` are sent as ``failed``, too."""
 
 ServerCode = Literal[SiteCode, "late", "lost", "signature", "revoked", "refused"]
 """The code under which the server books an answer: the site's, or one of its own."""
@@ -37,7 +37,6 @@ CODES: dict[ServerCode, str] = {
     "uploads": "an aggregator: what a site sent is no upload of this sum",
     "tasks": "an aggregator: one more sum is beyond its limits",
     "budget": "its ledger has no limit, or one that would be passed, or too little of it left",
-    "answered": "it has answered this before",
     "busy": "it works for another job",
     "table": "its table is unreadable, or cannot make this release",
     "stopped": "the job was stopped meanwhile",

@@ -6,6 +6,8 @@ A job never names a path, and no job can exceed what stands here.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
@@ -31,6 +33,28 @@ Kind = Literal["fair", "surrogate", "gap", "training", "counts"]
 and label, with noise; reports of rounds of training; a model's scores counted so, in shares."""
 
 
+class RefusedError(Exception):
+    """A question that a site does not answer.
+
+    Attributes:
+        code: all that is said of why.
+    """
+
+    def __init__(self, code: SiteCode) -> None:
+        """Refuse with the code alone."""
+        super().__init__(code)
+        self.code: SiteCode = code
+
+
+@contextmanager
+def refused_as(code: SiteCode) -> Iterator[None]:
+    """Turn errors in the block into a code for the server; the log has the words."""
+    try:
+        yield
+    except ValueError as error:
+        raise RefusedError(code) from error
+
+
 class Claim(NamedTuple):
     """The claim of a job, which a site's limits look at before a row is read.
 
@@ -41,6 +65,8 @@ class Claim(NamedTuple):
         k_min: of a surrogate, or of private records; None of others.
         least_rows: rows of the smallest site that noise relies on; 0 where it relies on none.
         rounds: of a training, in all.
+        number: of the round, from 0.
+        seen: whether the server sees the answer without noise, which it adds itself.
         width: of the widest hidden layer of a training's network; 0 of a linear model.
     """
 
@@ -50,7 +76,16 @@ class Claim(NamedTuple):
     k_min: int | None = None
     least_rows: int = 0
     rounds: int = 0
+    number: int = 0
+    seen: bool = False
     width: int = 0
+
+    @property
+    def purchase_kind(self) -> Literal["release", "training", "secure_sum"]:
+        """The kind under which the ledger books the answer."""
+        if self.kind == "training":
+            return "training"
+        return "secure_sum" if self.kind == "counts" else "release"
 
 
 class Limits(Checked):
@@ -97,19 +132,28 @@ class Limits(Checked):
     least_rows: int | None = Field(default=None, ge=1, lt=2**31)
     store_models: bool = False
 
-    def refusal(self, claim: Claim, *, unprotected: int | None) -> SiteCode | None:
-        """Why such an answer must not leave; None where it may.
+    def require(self, claim: Claim, ledger: Ledger, *, output: str) -> None:
+        """Refuse an answer that must not leave, whatever the rows are.
+
+        The ledger is told how much must be left of its limit, and whether there is consent.
 
         Args:
             claim: of the answer.
-            unprotected: answers of this task that the server has seen without noise, over all jobs;
-                None where this one has noise.
+            ledger: of what has left.
+            output: name of the job; an answer to its very round, asked once more, counts once.
+
+        Raises:
+            RefusedError: the answer is beyond these limits.
         """
-        within = self.without_epsilon
+        ledger.reserve, spent = self.least_epsilon_left, ledger.spent()
+        ledger.again = spent.releases == self.again
+        within, training = self.without_epsilon, claim.kind == "training"
         if claim.epsilon is not None:
             delta = claim.delta or 0.0
             within = claim.epsilon <= (self.most_epsilon or 0) and delta <= self.most_delta
-        training, seen = claim.kind == "training", -1 if unprotected is None else unprotected
+        seen = -1
+        if claim.seen or claim.epsilon is None:
+            seen = ledger.answers_seen(claim.purchase_kind, output, claim.number)
         beyond: dict[SiteCode, bool] = {
             "kind": claim.kind not in self.kinds,
             "epsilon": not within,
@@ -119,8 +163,11 @@ class Limits(Checked):
             "rounds": training
             and (claim.rounds > self.most_rounds_of_job or seen >= self.most_rounds),
             "releases": not training and seen >= self.most_releases,
+            "budget": claim.epsilon is not None and spent.limit is None,
         }
-        return next((code for code, is_beyond in beyond.items() if is_beyond), None)
+        for code, is_beyond in beyond.items():
+            if is_beyond:
+                raise RefusedError(code)
 
 
 class PartySettings(Checked):

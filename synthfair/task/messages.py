@@ -66,15 +66,6 @@ class Ask(Checked):
     schema_hash: Hex32
     settings: dict[str, Any]
 
-    @property
-    def has_epsilon(self) -> bool:
-        """Whether the settings claim an epsilon, of whatever task, at any depth.
-
-        Then the answer says of private rows no more than that it could not be made: one code, and
-        no seconds.
-        """
-        return _has_epsilon(self.settings)
-
 
 class Answer(Checked):
     """An answer, without what it carries.
@@ -86,7 +77,7 @@ class Answer(Checked):
         recipient: of the question.
         site: who answers.
         code: how.
-        seconds: that it took at the site; None where the question has an epsilon, as time depends
+        seconds: that it took at the site; None where the answer has a guarantee, as time depends
             on the rows.
         version: of synthfair at the site.
     """
@@ -165,13 +156,6 @@ def read_answer(message: Message, ask: Message, *, site: str, keys: dict[str, st
     if names != (question.job, question.round, question.recipient, sha256(ask.text), site):
         raise BadAnswerError("signature")
     return answer
-
-
-def _has_epsilon(settings: Any) -> bool:
-    if isinstance(settings, dict):
-        is_named = any("epsilon" in key and value is not None for key, value in settings.items())
-        return is_named or any(map(_has_epsilon, settings.values()))
-    return isinstance(settings, list) and any(map(_has_epsilon, settings))
 
 
 def _digests(text: bytes, carried: bytes) -> bytes:
