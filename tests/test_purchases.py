@@ -29,6 +29,7 @@ from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.release.reading import read_release
 from synthfair.secure import aggregator
 from synthfair.surrogate import make
+from synthfair.surrogate.questions import SurrogateSpec, TableSums
 from synthfair.task import answer_store
 from synthfair.task.answer_store import AnswerStore
 
@@ -336,9 +337,8 @@ def test_there_is_room_for_as_many_records_as_there_can_be(groups, monkeypatch):
     monkeypatch.setattr(make, "MOST_ROWS", 100)
     schema, config = make_schema(groups), sf.SurrogateConfig(**BUDGET)
     rows = encode(make_table(2000, n_groups=groups), schema)
-    made = make.surrogate_of(
-        make.read_sums(in_memory(rows), config, schema), make.Plan(config, schema)
-    )
+    spec = SurrogateSpec(config, schema)
+    made = make.surrogate_of(make.read_sums(TableSums(in_memory(rows), spec), spec), spec)
     numbers = sum(np.size(field) for field in made)
     assert len(made.y) > 190 * groups
     assert numbers <= make.most_numbers(schema) < 1.5 * numbers

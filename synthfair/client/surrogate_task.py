@@ -19,7 +19,8 @@ from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import Release, make_header
 from synthfair.settings import SurrogateConfig
-from synthfair.surrogate.make import Plan, Surrogate, TooFewRowsError, read_sums, surrogate_of
+from synthfair.surrogate.make import Surrogate, TooFewRowsError, read_sums, surrogate_of
+from synthfair.surrogate.questions import SurrogateSpec, TableSums
 
 
 class SurrogateRelease(NamedTuple):
@@ -100,10 +101,11 @@ class SurrogateTask:
         Raises:
             TooFewRowsError: no pair of group and label has enough rows.
         """
-        config, schema = self._measured, self.schema
         try:
-            sums = read_sums(real, config, schema, noise=self.noise, on_stage=run.on_stage)
-            return surrogate_of(sums, Plan(config, schema))
+            spec = SurrogateSpec(self._measured, self.schema)
+            return surrogate_of(
+                read_sums(TableSums(real, spec, self.noise), spec, run.on_stage), spec
+            )
         except TooFewRowsError as error:
             raise TooFewRowsError(f"{run.source}: {error}", *error.arguments) from error
 
