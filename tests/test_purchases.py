@@ -28,7 +28,7 @@ from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.release.reading import read_release
 from synthfair.secure import aggregator
-from synthfair.surrogate import make
+from synthfair.surrogate import make, marginals
 from synthfair.surrogate.questions import SurrogateSpec, TableSums
 from synthfair.task import answer_store
 from synthfair.task.answer_store import AnswerStore
@@ -334,7 +334,7 @@ def test_a_noisy_refusal_is_an_answer_and_not_drawn_again(paths, monkeypatch):
 @pytest.mark.parametrize("groups", [2, 4])
 def test_there_is_room_for_as_many_records_as_there_can_be(groups, monkeypatch):
     """Of tables so large that every cell has its most records, whatever the noise."""
-    monkeypatch.setattr(make, "MOST_ROWS", 100)
+    monkeypatch.setattr(marginals, "MOST_ROWS", 100)
     schema, config = make_schema(groups), sf.SurrogateConfig(**BUDGET)
     rows = encode(make_table(2000, n_groups=groups), schema)
     spec = SurrogateSpec(config, schema)

@@ -12,7 +12,7 @@ from synthfair.data.batches import BatchesInOrder, in_memory
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
-from synthfair.surrogate import make
+from synthfair.surrogate import make, marginals
 from synthfair.surrogate.anchors import inputs, self_play, smooth_rates
 from synthfair.surrogate.make import read_sums, surrogate_of
 from synthfair.surrogate.questions import SurrogateSpec, TableSums
@@ -162,8 +162,8 @@ def test_records_and_problems_are_drawn_from_streams_of_their_own(monkeypatch):
 
         return call
 
-    for name in ("draw", "self_play"):
-        monkeypatch.setattr(make, name, spied(name, getattr(make, name)))
+    for room, name in ((marginals, "draw"), (make, "self_play")):
+        monkeypatch.setattr(room, name, spied(name, getattr(room, name)))
     made_of(ROWS)
     assert len(streams) == 2
     assert not {*streams["draw"]} & {*streams["self_play"]}
@@ -312,7 +312,7 @@ def test_small_groups_are_left_out_and_too_few_rows_refused_with_what_helps():
 
 def test_records_are_as_many_as_rows_within_bounds(made, monkeypatch):
     assert len(made.weight) == 1200
-    monkeypatch.setattr(make, "MOST_ROWS", 100)
+    monkeypatch.setattr(marginals, "MOST_ROWS", 100)
     small = made_of(ROWS)
     assert np.bincount(cell_of(small)).tolist() == [100] * 4
     assert small.weight.sum() == pytest.approx(1200)

@@ -237,8 +237,7 @@ def implicit_vjp(fun: Callable[[Any, Any], jax.Array], theta: Any, data: Any, v:
         fun: f(theta, x), twice differentiable and strictly convex in theta.
         theta: the inner optimum theta(x); the result is as exact as this is stationary.
         data: x, any pytree.
-        v: H^-1 c, H the Hessian at (theta, data); see
-            :class:`synthfair.distill.solvers.LinearSolver`.
+        v: H^-1 c, H the Hessian at (theta, data).
 
     Returns:
         A pytree like data.

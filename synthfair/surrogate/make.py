@@ -26,33 +26,10 @@ from synthfair.data.schema import Schema, shown
 from synthfair.errors import InputError
 from synthfair.privacy.mechanism import SumName
 from synthfair.privacy.statement import PRIVATE_PROBLEMS
+from synthfair.surrogate import marginals, questions
 from synthfair.surrogate.anchors import self_play, smooth_rates
-from synthfair.surrogate.marginals import (
-    FEWEST_ROWS,
-    MOST_ROWS,
-    Edges,
-    Margins,
-    Tables,
-    associations,
-    count_sd,
-    draw,
-    james_stein,
-    make_margins,
-    round_to,
-    row_counts,
-    settle_rows,
-)
-from synthfair.surrogate.questions import (
-    Answers,
-    SurrogateSpec,
-    anchor_rates,
-    column_moments,
-    crossed_levels,
-    histograms,
-    moment_terms,
-    places,
-    squares_and_means,
-)
+from synthfair.surrogate.marginals import Edges, Margins, Tables, james_stein, round_to
+from synthfair.surrogate.questions import Answers, SurrogateSpec
 from synthfair.surrogate.strata import Strata, alone, frechet_bounds, make_strata
 from synthfair.surrogate.tilt import FLOOR, tilt_weights, variance_of
 
@@ -138,8 +115,8 @@ def read_sums(
     config, schema, columns, n_groups = spec.config, spec.schema, spec.columns, spec.n_groups
     # Each column by itself, and how numbers depend on each other.
     on_stage("reading the rows")
-    asked = [histograms(columns, n_groups)]
-    asked += [column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
+    asked = [questions.histograms(columns, n_groups)]
+    asked += [questions.column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
     found = [*answers.sums(*asked), NONE][:2]
     counts, moments = (values.reshape(2 * n_groups, -1) for values in found)
     # The sets of cells that records are drawn from, and their one-way tables.
@@ -150,7 +127,9 @@ def read_sums(
         on_stage("reading pairs of columns")
         edges, tables = answers.tree(columns, margins)
         if not spec.step:  # their noise is another than the histograms'
-            margins = settle_rows(margins, step=0.0, tables=tables, sd_tables=spec.sd("pairs"))
+            margins = marginals.settle_rows(
+                margins, step=0.0, tables=tables, sd_tables=spec.sd("pairs")
+            )
     # Records of all that is known by now. Errors of clients that draw alike would add up in the
     # pool: of the rows, seeds take the numbers of rows of cells, which the weights give, too.
     seed = config.seed + zlib.crc32(margins.n.tobytes())
@@ -167,7 +146,7 @@ def read_sums(
         rng=np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))),
     )
     on_stage("reading rates")
-    (rates,) = answers.sums(anchor_rates(thetas, margins.strata, schema))
+    (rates,) = answers.sums(questions.anchor_rates(thetas, margins.strata, schema))
     return sums._replace(thetas=thetas, rates=rates.reshape(len(margins.n), -1))
 
 
@@ -196,7 +175,7 @@ def surrogate_of(sums: Sums, spec: SurrogateSpec) -> Surrogate:
 
 def most_numbers(schema: Schema) -> int:
     """Return the most numbers that private records and what is known of them can have."""
-    return 2 * len(schema.groups) * (MOST_ROWS * (len(schema.features) + 3) + 4)
+    return 2 * len(schema.groups) * (marginals.MOST_ROWS * (len(schema.features) + 3) + 4)
 
 
 # Strata and margins
@@ -205,7 +184,7 @@ def most_numbers(schema: Schema) -> int:
 def find_margins(answers: Answers, counts: np.ndarray, spec: SurrogateSpec) -> Margins:
     """Return the margins of histograms; a block grows until columns do not tell its small cells."""
     schema, columns, n_groups = spec.schema, spec.columns, spec.n_groups
-    rows, least, crossed = row_counts(counts, columns), 2, NONE
+    rows, least, crossed = marginals.row_counts(counts, columns), 2, NONE
     if spec.step:
         rows = np.rint(rows)  # it is an average of the same whole numbers
     while True:
@@ -220,10 +199,12 @@ def find_margins(answers: Answers, counts: np.ndarray, spec: SurrogateSpec) -> M
                 f" as they would tell of the pairs that have not: {shown(pairs)}. {REMEDIES}",
                 "k_min",
             )
-        margins = make_margins(counts, strata, columns, step=spec.step, sd=spec.sd("histograms"))
+        margins = marginals.make_margins(
+            counts, strata, columns, step=spec.step, sd=spec.sd("histograms")
+        )
         block = len(strata.tilted) > 0
         if block and not len(crossed) and not tells(margins, counts, crossed, spec):
-            (crossed,) = answers.sums(crossed_levels(columns, margins, n_groups))
+            (crossed,) = answers.sums(questions.crossed_levels(columns, margins, n_groups))
             pairs_of_columns = len(columns) * (len(columns) + 1) // 2
             crossed = crossed.reshape(pairs_of_columns, 2 * n_groups, -1)
         if not block or not tells(margins, counts, crossed, spec):
@@ -237,7 +218,7 @@ def _private_strata(rows: np.ndarray, spec: SurrogateSpec) -> Strata:
     One that noise hides has about as many rows as those of its label and its group lead to.
     """
     config, schema = spec.config, spec.schema
-    noise = count_sd(spec.columns, spec.sd("histograms"))
+    noise = marginals.count_sd(spec.columns, spec.sd("histograms"))
     few = rows < max(config.k_min, 3 * noise)
     if few.all():
         raise TooFewRowsError(
@@ -286,12 +267,14 @@ def tells(margins: Margins, counts: np.ndarray, crossed: np.ndarray, spec: Surro
 def _draw_records(tables: Tables, margins: Margins, spec: SurrogateSpec, seed: int) -> Surrogate:
     """Return records as one-way tables and the tree have them; those of a set weigh the same."""
     strata, c, rng = margins.strata, len(margins.n), np.random.default_rng(seed)
-    tables = associations(tables, margins, step=spec.step, sd=spec.sd("pairs"))
+    tables = marginals.associations(tables, margins, step=spec.step, sd=spec.sd("pairs"))
     # The records of a label of the block stand once for each of its groups.
-    where = places(strata.drawn)[strata.cells]
+    where = questions.places(strata.drawn)[strata.cells]
     copies = np.bincount(where, minlength=c)
-    size = np.clip(margins.n, FEWEST_ROWS, MOST_ROWS // copies).astype(int)
-    drawn = [draw(i, margins, tables, spec.columns, rng, size=int(size[i])) for i in range(c)]
+    size = np.clip(margins.n, marginals.FEWEST_ROWS, marginals.MOST_ROWS // copies).astype(int)
+    drawn = [
+        marginals.draw(i, margins, tables, spec.columns, rng, size=int(size[i])) for i in range(c)
+    ]
     size = size[where]
     return Surrogate(
         np.concatenate([drawn[i] for i in where]),
@@ -352,11 +335,11 @@ def weight_terms(
     column = np.searchsorted(ends, flagged, side="right") - 1
     flags = ((ends[:-1] + level)[:, column] == flagged).astype(float)
     functions: Functions = [
-        ("column_moments", moment_terms(columns, rows.x), sums.moments),
+        ("column_moments", questions.moment_terms(columns, rows.x), sums.moments),
         ("histograms", flags, sums.histograms[:, flagged]),
     ]
     # Over a group of the block no sum links columns: where these tell labels, it would tell cells.
-    (moments, f, by_cell), single = functions[0], squares_and_means(len(columns.numbers))
+    (moments, f, by_cell), single = functions[0], questions.squares_and_means(len(columns.numbers))
     of_groups: Functions = [(moments, f[:, single], by_cell[:, single]), functions[1]]
     coarse = Functions()
     for j in np.flatnonzero([not c.categories for c in columns]):

@@ -153,27 +153,12 @@ class FairObjective:
         return (self.clients + 1) * self.penalty.n_groups * 2
 
     @cached_property
-    def to_cells(self) -> sp.csr_matrix:
-        """The matrix [cells, N] that sums rows."""
-        n = len(self.s)
-        return sp.csr_matrix((np.ones(n), (self.cell, np.arange(n))), (self.n_cells, n))
-
-    @cached_property
     def by_stratum(self) -> sp.csr_matrix:
         """The matrix [(1 + clients) K G, cells] that sums cells, of all rows and of each client."""
-        labels, n_groups = STRATA[self.penalty.notion], self.penalty.n_groups
-        owner, group, label = np.unravel_index(
-            np.arange(self.n_cells), (self.clients + 1, n_groups, 2)
-        )
-        entries = []
-        for k, among in enumerate(labels):
-            here = np.flatnonzero(np.isin(2 * label - 1, among))
-            line = (owner * len(labels) + k) * n_groups + group
-            entries += [(line[here] % (len(labels) * n_groups), here), (line[here], here)]
-            entries[-1] = tuple(part[owner[here] > 0] for part in entries[-1])
-        rows, columns = (np.concatenate(part) for part in zip(*entries, strict=True))
-        shape = (self.clients + 1) * len(labels) * n_groups, self.n_cells
-        return sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape)
+        scopes, groups = np.eye(self.clients + 1), sp.eye(self.penalty.n_groups)
+        scopes[0] = 1.0
+        among = [np.isin([[-1.0, 1.0]], labels) for labels in STRATA[self.penalty.notion]]
+        return sp.csr_matrix(sp.kron(scopes, sp.vstack([sp.kron(groups, one) for one in among])))
 
     def in_strata(self, by_cell: np.ndarray) -> np.ndarray:
         """Return sums [1 + clients, K, G] of sums [cells]."""
@@ -255,11 +240,9 @@ class FairObjective:
 
     def gap_slopes(self, g1: np.ndarray) -> np.ndarray:
         """Return the gradients [gaps, p] of the gaps, of the slopes g'(z) [N]."""
-        if self.contrast.shape[0] <= 8:
-            by_row = self.contrast.toarray()[:, self.cell] * (self.w * g1)
-            return np.asarray((self.transposed @ by_row.T).T)
-        by_cell = _dense(self.to_cells @ sp.diags(self.w * g1) @ self.inputs)
-        return np.asarray(self.contrast @ by_cell)
+        n = len(self.s)
+        to_cells = sp.csr_matrix((self.w * g1, (self.cell, np.arange(n))), (self.n_cells, n))
+        return np.asarray(self.contrast @ _dense(to_cells @ self.inputs))
 
     def gram(self, d: np.ndarray) -> np.ndarray:
         """Return A' diag(d) A [p, p]."""

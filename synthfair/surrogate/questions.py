@@ -22,18 +22,10 @@ from synthfair.privacy.mechanism import (
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.statement import make_guarantee
 from synthfair.settings import SurrogateConfig
+from synthfair.surrogate import marginals
 from synthfair.surrogate.anchors import smooth_rates
 from synthfair.surrogate.levels import Columns
-from synthfair.surrogate.marginals import (
-    Edges,
-    Margins,
-    Tables,
-    chow_liu,
-    dependence,
-    few_levels,
-    round_to,
-    split_tables,
-)
+from synthfair.surrogate.marginals import Edges, Margins, Tables, split_tables
 from synthfair.surrogate.strata import Strata
 
 GRID = 2.0**-20
@@ -211,7 +203,7 @@ def crossed_levels(columns: Columns, margins: Margins, n_groups: int) -> Questio
 
     Its sum is [p (p + 1) / 2, 2 G, K], with as many levels of each column as any column has.
     """
-    coarse = few_levels(margins, columns).coarse
+    coarse = marginals.few_levels(margins, columns).coarse
     width = 1 + max(int(own.max()) for own in coarse)
     pairs = list(combinations_with_replacement(range(len(columns)), 2))
     size = 2 * n_groups * width**2
@@ -292,9 +284,12 @@ class TableSums:
         pairs = [*combinations(range(len(columns)), 2)]
         question = two_way_tables(columns, margins, pairs)
         (whole,) = self._exact(question)
-        near = split_tables(round_to(whole, self._step), margins, pairs)
-        scores = dependence(near, margins, lambda off: abs(off).sum())
-        edges, tables = chow_liu(scores, self._choose), split_tables(whole, margins, pairs)
+        near = split_tables(marginals.round_to(whole, self._step), margins, pairs)
+        scores = marginals.dependence(near, margins, lambda off: abs(off).sum())
+        edges, tables = (
+            marginals.chow_liu(scores, self._choose),
+            split_tables(whole, margins, pairs),
+        )
         tables |= {(j, i): table.swapaxes(1, 2) for (i, j), table in tables.items()}
         chosen = np.concatenate([tables[edge].ravel() for edge in edges])
         return edges, split_tables(self._released(question, chosen), margins, edges)
