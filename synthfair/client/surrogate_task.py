@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from synthfair.client.run import ReadRows, Run, fingerprint, sha256_of
-from synthfair.data.batches import Batches, from_files
+from synthfair.data.batches import Batches, BatchesInOrder, from_files
 from synthfair.data.encode import Clipping, content_sums
 from synthfair.data.schema import Schema
 from synthfair.model import LinearModel
@@ -21,6 +23,9 @@ from synthfair.release.format import Release, make_header
 from synthfair.settings import SurrogateConfig
 from synthfair.surrogate.make import Surrogate, TooFewRowsError, read_sums, surrogate_of
 from synthfair.surrogate.questions import SurrogateSpec, TableSums
+
+MAX_KEPT = 2**25
+"""Encoded numbers of a table that stay in memory, 256 MiB; a larger one is read once a question."""
 
 
 class SurrogateRelease(NamedTuple):
@@ -74,12 +79,17 @@ class SurrogateTask:
     def read(self, data: Path, clipping: Clipping) -> ReadRows:
         """Return the rows of a table or a folder of tables, of which it counts what is clipped.
 
+        A table of at most :data:`MAX_KEPT` numbers is read and encoded once.
+
         Raises:
             InputError: a file cannot be read or does not fit the schema, or there are no rows.
         """
-        plain = self.schema.plain
-        content = from_files(data, plain, clipping=clipping).sum(content_sums)
-        return ReadRows(from_files(data, plain), sha256_of((content,)))
+        plain, content, kept, size = self.schema.plain, np.zeros(3, np.uint64), [], 0
+        for part in from_files(data, plain, clipping=clipping).read():
+            content, size = content + content_sums(part), size + part.x.size
+            kept = [*kept, part] if size <= MAX_KEPT else []
+        rows = BatchesInOrder(lambda: kept) if kept else from_files(data, plain)
+        return ReadRows(rows, sha256_of((content,)))
 
     def purchase(self, sha256: str) -> str:
         """Return the fingerprint of what an epsilon buys: all that :meth:`measure` depends on."""

@@ -126,11 +126,6 @@ class FairObjective:
         return a if np.count_nonzero(some) > MAX_DENSITY * some.size else sp.csr_matrix(a)
 
     @cached_property
-    def transposed(self) -> Any:
-        """The inputs [p, N]."""
-        return self.inputs.T.tocsr() if sp.issparse(self.inputs) else self.inputs.T
-
-    @cached_property
     def w(self) -> np.ndarray:
         """The weights [N], of sum 1."""
         weight = np.asarray(self.weight, dtype=float)
@@ -236,7 +231,7 @@ class FairObjective:
         by_row = price.rho * (self.contrast.T @ gap)[self.cell] * g1 - self.y * q
         value = self.w @ loss + price.rho / 2 * gap @ gap
         ridge = self.ridge * theta
-        return float(value + theta @ ridge / 2), self.transposed @ (self.w * by_row) + ridge
+        return float(value + theta @ ridge / 2), self.inputs.T @ (self.w * by_row) + ridge
 
     def gap_slopes(self, g1: np.ndarray) -> np.ndarray:
         """Return the gradients [gaps, p] of the gaps, of the slopes g'(z) [N]."""
@@ -281,14 +276,14 @@ class FairObjective:
         bend, pull = self.w * q * (1 - q), -self.w * self.y * q
         ridge = np.diag(self.ridge)
         if not price.rho:
-            return self.transposed @ pull + self.ridge * theta, self.gram(bend) + ridge
+            return self.inputs.T @ pull + self.ridge * theta, self.gram(bend) + ridge
         g, g1, g2 = self.penalty.derivatives(z)
         gap = self.charged(g, price)
         r = price.rho * self.w * (self.contrast.T @ gap)[self.cell]
         of_penalty = np.maximum(r * g2, -0.9 * bend) if cut else r * g2
         bends = (gap != 0) | (self.free(price) == 0)
         u = self.gap_slopes(g1) * bends[:, None]
-        gradient = self.transposed @ (r * g1 + pull) + self.ridge * theta
+        gradient = self.inputs.T @ (r * g1 + pull) + self.ridge * theta
         return gradient, self.gram(bend + of_penalty) + price.rho * u.T @ u + ridge
 
     @property

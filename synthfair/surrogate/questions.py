@@ -133,8 +133,9 @@ def column_moments(columns: Columns, n_groups: int) -> Question:
     length = 2 * n_groups * moment_terms(columns, np.zeros((1, columns[-1].at.stop))).shape[1]
 
     def of(rows: Encoded, whole: Whole) -> np.ndarray:
-        products = whole(moment_terms(columns, rows.x))
-        return by_cell(products, 2 * rows.s + (rows.y > 0), 2 * n_groups)
+        products, cell = whole(moment_terms(columns, rows.x)), 2 * rows.s + (rows.y > 0)
+        sums = [products[cell == c].sum(axis=0) for c in range(2 * n_groups)]
+        return np.concatenate(sums).astype(object)  # those of many batches may pass 2^63
 
     return Question("column_moments", length, of)
 
@@ -160,12 +161,6 @@ def squares_and_means(k: int) -> np.ndarray:
     """Return which of the :func:`moment_terms` of k numbers are of one number alone."""
     i, j = _factors(k)
     return np.append(np.flatnonzero(i == j), len(i) + np.arange(k))
-
-
-def by_cell(whole: np.ndarray, cell: np.ndarray, cells: int) -> np.ndarray:
-    """Sums of rows of whole numbers [N, k] by cell, flat; rows of no cell, -1, are left out."""
-    sums = [whole[cell == c].sum(axis=0) for c in range(cells)]
-    return np.concatenate(sums).astype(object)  # as those of many batches may pass 2^63
 
 
 def two_way_tables(
