@@ -30,8 +30,8 @@ from synthfair.data.encode import expand
 from synthfair.privacy.accounting import discrete_mu_for
 from synthfair.privacy.mechanism import SumName
 from synthfair.surrogate.anchors import smooth_rates
-from synthfair.surrogate.make import Plan, Sums, Surrogate, read_sums, surrogate_of
-from synthfair.surrogate.questions import moment_terms
+from synthfair.surrogate.make import Sums, Surrogate, read_sums, surrogate_of
+from synthfair.surrogate.questions import SurrogateSpec, TableSums, moment_terms
 from synthfair.surrogate.tilt import variance_of
 
 DELTA, FOUND_AT = 1e-6, 0.01
@@ -117,36 +117,36 @@ class Terms(NamedTuple):
         return np.hstack([self.met[rows] @ told.directions.T, self.drawn[rows]])
 
 
-def terms_of(rows: sf.Encoded, plan: Plan, sums: Sums) -> Terms:
+def terms_of(rows: sf.Encoded, spec: SurrogateSpec, sums: Sums) -> Terms:
     """Return rates, moments, levels, that weights meet; and fine levels and pairs of the tree."""
-    columns, margins, ends = plan.columns, plan.margins(sums), plan.columns.ends
-    wide, level = rows._replace(x=expand(rows.x, plan.schema)), columns.levels(rows)
+    columns, margins, ends = spec.columns, sums.margins, spec.columns.ends
+    wide, level = rows._replace(x=expand(rows.x, spec.schema)), columns.levels(rows)
     fine = [np.eye(column.size)[one] for column, one in zip(columns, level.T, strict=True)]
     named = np.repeat([column.categories > 0 for column in columns], np.diff(ends))
     named[ends[1:] - 1] |= [column.missing for column in columns]
     few = [own[one] for own, one in zip(margins.coarse, level.T, strict=True)]
     size = margins.sizes
     pairs = [np.eye(int(size[i] * size[j]))[few[i] * size[j] + few[j]] for i, j in sums.edges]
-    rates = smooth_rates(wide, sums.thetas, plan.n_groups)
+    rates = smooth_rates(wide, sums.thetas, spec.n_groups)
     names: list[tuple[SumName, np.ndarray]] = [
         ("anchors", rates), ("column_moments", moment_terms(columns, rows.x)),
         ("histograms", np.hstack(fine)[:, named]), ("histograms", np.hstack(fine)),
         ("pairs", np.hstack(pairs)),
     ]  # fmt: skip
-    sd = [np.full(f.shape[1], plan.sd(name)) for name, f in names]
+    sd = [np.full(f.shape[1], spec.sd(name)) for name, f in names]
     met, drawn = (np.hstack([f for _, f in some]) for some in (names[:3], names[3:]))
     return Terms(met, drawn, np.concatenate(sd[:3]), np.concatenate(sd[3:]))
 
 
-def told_by(file: Surrogate, plan: Plan, sums: Sums) -> dict[int, Told]:
+def told_by(file: Surrogate, spec: SurrogateSpec, sums: Sums) -> dict[int, Told]:
     """Return what the file tells of each cell out of the block."""
     cell, found = cell_of(file), {}
-    terms = terms_of(file.rows(plan.schema.plain), plan, sums)
-    block = np.flatnonzero(plan.margins(sums).strata.tilted.any(axis=0))
+    terms = terms_of(file.rows(spec.schema.plain), spec, sums)
+    block = np.flatnonzero(sums.margins.strata.tilted.any(axis=0))
     for c in np.setdiff1d(cell, block):
         f, w = terms.met[cell == c], file.weight[cell == c]
         n, p, log = w.sum(), w / w.sum(), np.log(w) - np.log(w).mean()
-        v = np.array([variance_of(sd, float(n), noisy=plan.step == 0) for sd in terms.met_sd])
+        v = np.array([variance_of(sd, float(n), noisy=spec.step == 0) for sd in terms.met_sd])
         u, size, directions = np.linalg.svd((f - f.mean(axis=0)) / v, full_matrices=False)
         seen = size > 1e-7 * size[0]
         directions = directions[seen]
@@ -167,10 +167,10 @@ def run_membership(setting: MemberSetting, seed: int, *, smoke: bool) -> MemberV
     n = len(order) // setting.clients
     members, others, rest = np.split(order, [n, 2 * n])
     config = setting.config.model_copy(update={"seed": seed})
-    plan = Plan(config, schema)
+    spec = SurrogateSpec(config, schema)
     x, s, y = (part[members] for part in rows)
-    sums = read_sums(in_memory(sf.Encoded(x, s, y)), config, schema)
-    told, terms = told_by(surrogate_of(sums, plan), plan, sums), terms_of(rows, plan, sums)
+    sums = read_sums(TableSums(in_memory(sf.Encoded(x, s, y)), spec), spec)
+    told, terms = told_by(surrogate_of(sums, spec), spec, sums), terms_of(rows, spec, sums)
     scores, cell = [], cell_of(rows)
     for c, one in told.items():
         known = rest[cell[rest] == c]

@@ -11,14 +11,15 @@ from synthfair.privacy import mechanism
 from synthfair.privacy.mechanism import NoisySum
 from synthfair.privacy.noise import system_entropy
 from synthfair.settings import SurrogateConfig
-from synthfair.surrogate import make
+from synthfair.surrogate import questions
+from synthfair.surrogate.make import read_sums
 
 EPSILON, DELTA, RUNS, CONFIDENCE = 1.0, 1e-5, 80, 0.9995
 SCHEMA = make_schema()
 TABLE = encode(make_table(30), SCHEMA)
 CANARY = Encoded(np.full((1, 7), 5000.0), np.array([1]), np.array([-1.0]))  # far outside the schema
 WITH_CANARY = Encoded(*(np.concatenate(pair) for pair in zip(TABLE, CANARY, strict=True)))
-CONFIG = SurrogateConfig(epsilon=EPSILON, delta=DELTA)
+SPEC = questions.SurrogateSpec(SurrogateConfig(epsilon=EPSILON, delta=DELTA), SCHEMA)
 
 
 class SeenError(Exception):
@@ -27,10 +28,11 @@ class SeenError(Exception):
 
 @pytest.fixture(autouse=True)
 def _seen(monkeypatch):
-    def margins(_, sums):
-        raise SeenError(np.concatenate([sums.histograms.ravel(), sums.moments.ravel()]))
+    def sums(table, *asked):
+        raise SeenError(np.concatenate(first_sums(table, *asked)))
 
-    monkeypatch.setattr(make.Plan, "margins", margins)
+    first_sums = questions.TableSums.sums
+    monkeypatch.setattr(questions.TableSums, "sums", sums)
 
 
 def outcomes(rows, noise, runs):
@@ -38,7 +40,7 @@ def outcomes(rows, noise, runs):
 
     def sums(rows, noise):
         with pytest.raises(SeenError) as seen:
-            make.read_sums(in_memory(rows), CONFIG, SCHEMA, noise=noise)
+            read_sums(questions.TableSums(in_memory(rows), SPEC, noise), SPEC)
         return seen.value.args[0]
 
     changed = sums(TABLE, silent) != sums(WITH_CANARY, silent)
@@ -101,7 +103,7 @@ def test_noise_left_out_is_caught():
 
 
 def test_noise_scaled_to_the_mean_is_caught(monkeypatch):
-    monkeypatch.setattr(make, "NoisySum", TooQuiet)
+    monkeypatch.setattr(questions, "NoisySum", TooQuiet)
     assert caught()
 
 

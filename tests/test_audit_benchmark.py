@@ -16,7 +16,9 @@ from benchmarks.runs import Run, Runs
 from synthfair.data.batches import in_memory
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.privacy.accounting import epsilon_of, mu_for
-from synthfair.surrogate import make
+from synthfair.surrogate import questions
+from synthfair.surrogate.make import read_sums, surrogate_of
+from synthfair.surrogate.questions import SurrogateSpec, TableSums
 
 SCHEMA = Schema(
     name="small",
@@ -48,7 +50,7 @@ def least_epsilon(config, files=64):
 def test_the_attack_finds_noise_that_is_too_small(monkeypatch):
     """As if sums over 400 rows were means; a fair release tells less of them than its records."""
     monkeypatch.setattr(audit, "QUIET", 400)
-    monkeypatch.setattr(make, "NoisySum", audit.quiet_sum)
+    monkeypatch.setattr(questions, "NoisySum", audit.quiet_sum)
     assert least_epsilon(SURROGATE) > 1
 
 
@@ -151,10 +153,9 @@ def test_the_page_counts_all_runs_together_and_marks_what_is_above():
 def test_the_sums_that_a_file_tells_are_those_that_it_was_made_of(epsilon):
     """The combinations are solved for exactly; counts of records are near the sums."""
     config = sf.SurrogateConfig(epsilon=epsilon, delta=epsilon and 1e-6)
-    plan, rows = make.Plan(config, SCHEMA), sf.encode(TABLE, SCHEMA)
-    sums = make.read_sums(in_memory(rows), config, SCHEMA)
-    file = make.surrogate_of(sums, plan)
-    told, terms = told_by(file, plan, sums), terms_of(rows, plan, sums)
+    spec, rows = SurrogateSpec(config, SCHEMA), sf.encode(TABLE, SCHEMA)
+    sums = read_sums(TableSums(in_memory(rows), spec), spec)
+    told, terms = told_by(surrogate_of(sums, spec), spec, sums), terms_of(rows, spec, sums)
     assert told
     cell = 2 * rows.s + (rows.y > 0)
     for c, one in told.items():

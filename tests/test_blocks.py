@@ -17,8 +17,8 @@ from synthfair.data.batches import in_memory
 from synthfair.data.schema import Categorical, Schema
 from synthfair.surrogate import make
 from synthfair.surrogate.anchors import smooth_rates
-from synthfair.surrogate.make import Plan, Sums, Surrogate, read_sums, surrogate_of, weight_terms
-from synthfair.surrogate.questions import histograms, on_grid
+from synthfair.surrogate.make import Surrogate, read_sums, surrogate_of, weight_terms
+from synthfair.surrogate.questions import SurrogateSpec, TableSums, histograms
 
 K_MIN = 50
 
@@ -104,30 +104,37 @@ def rule_table(kind, columns, number):
 
 
 def seems_a_block(table):
-    plan = Plan(CONFIG, table.schema)
-    counts = histograms(plan.columns, 2).of(table.rows, on_grid)
-    try:
-        margins = plan.margins(Sums(counts.reshape(4, -1), np.empty((4, 0))))
-    except sf.InputError:
-        return False
+    spec = SurrogateSpec(CONFIG, table.schema)
+    answers = TableSums(in_memory(table.rows), spec)
+    (counts,) = answers.sums(histograms(spec.columns, 2))
+    with pytest.MonkeyPatch.context() as patch:
+        ignore_pairs_of_columns(patch)
+        try:
+            margins = make.find_margins(answers, counts.reshape(4, -1), spec)
+        except sf.InputError:
+            return False
     return len(margins.strata.tilted) > 0
+
+
+def ignore_pairs_of_columns(patch):
+    tells = make.tells
+    patch.setattr(make, "tells", lambda *args: tells(*args[:2], make.NONE, args[3]))
 
 
 @pytest.fixture
 def one_column_alone(monkeypatch):
     """As if only single columns could tell a small cell's rows."""
-    tells = Plan._tells
+    ignore_pairs_of_columns(monkeypatch)
 
-    def of_columns(plan, margins, sums):
-        return tells(plan, margins, sums._replace(crossed=make.NONE))
 
-    monkeypatch.setattr(Plan, "_tells", of_columns)
+def spec_and_sums(rows, schema):
+    spec = SurrogateSpec(CONFIG, schema)
+    return spec, read_sums(TableSums(in_memory(rows), spec), spec)
 
 
 def has_block(table):
-    plan = Plan(CONFIG, table.schema)
-    sums = read_sums(in_memory(table.rows), CONFIG, table.schema)
-    return len(plan.margins(sums).strata.tilted) > 0
+    _, sums = spec_and_sums(table.rows, table.schema)
+    return len(sums.margins.strata.tilted) > 0
 
 
 def numbers_left(table, *, rates_of_groups=False, to_the_end=False):
@@ -138,9 +145,8 @@ def numbers_left(table, *, rates_of_groups=False, to_the_end=False):
         rates_of_groups: plants sums that link columns over the groups of the block.
         to_the_end: whether every programme must be solved: else few numbers prove nothing.
     """
-    plan, allowed, real = Plan(CONFIG, table.schema), table.allowed, table.rows
-    sums = read_sums(in_memory(real), CONFIG, table.schema)
-    margins, own = plan.margins(sums), cell_of(allowed)
+    allowed, real, own = table.allowed, table.rows, cell_of(table.allowed)
+    spec, sums = spec_and_sums(real, table.schema)
     functions, rounded = [], []
 
     def add(f, total):
@@ -149,17 +155,17 @@ def numbers_left(table, *, rates_of_groups=False, to_the_end=False):
 
     x, s, y = allowed
     every = Surrogate(x, s, y, np.ones(len(own)), (), (), 0.0)
-    for here, total, terms in weight_terms(every, sums, margins, plan):
+    for here, total, terms in weight_terms(every, sums, spec):
         for term in terms:
             f = np.zeros((len(own), len(term.mean)))
             f[here] = term.f
             add(f, term.mean * total)
-    levels = [plan.columns.levels(rows) for rows in (allowed, real)]
-    for (i, j), one in itertools.product(sums.edges, margins.strata.drawn):
+    levels = [spec.columns.levels(rows) for rows in (allowed, real)]
+    for (i, j), one in itertools.product(sums.edges, sums.margins.strata.drawn):
         for pair in itertools.product((0, 1), repeat=2):
             f, g = ((level[:, [i, j]] == pair).all(axis=1) for level in levels)
             add(f * one[own] * 1.0, (g * one[cell_of(real)]).sum())
-    for one in margins.strata.tilted if rates_of_groups else ():
+    for one in sums.margins.strata.tilted if rates_of_groups else ():
         f, g = (
             smooth_rates(rows, sums.thetas, 2) * one[cell_of(rows), None]
             for rows in (allowed, real)
@@ -206,8 +212,8 @@ def test_weights_do_not_tell_the_hidden_pair_of_a_rule():
     x = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 2, float)
     s, y = np.repeat([0, 1], 4), np.array([1.0, -1, -1, -1] * 2)
     rows = repeated(sf.Encoded(x, s, y), [31, 87, 93, 207, 120, 248, 255, 559])
-    schema = schema_of(2)
-    found = surrogate_of(read_sums(in_memory(rows), CONFIG, schema), Plan(CONFIG, schema))
+    spec, sums = spec_and_sums(rows, schema_of(2))
+    found = surrogate_of(sums, spec)
     assert found.left_out == ((0, 1.0),)
     assert set(cell_of(found)) == {0, 2, 3}
 

@@ -25,6 +25,8 @@ from synthfair.surrogate.marginals import (
     make_margins,
     project,
     row_counts,
+    settle_rows,
+    split_tables,
 )
 from synthfair.surrogate.questions import (
     anchor_rates,
@@ -32,7 +34,6 @@ from synthfair.surrogate.questions import (
     crossed_levels,
     histograms,
     on_grid,
-    table_parts,
     two_way_tables,
 )
 from synthfair.surrogate.strata import make_strata
@@ -126,6 +127,14 @@ def strata_of(first, columns, k_min=5):
     return make_strata(np.rint(row_counts(first, columns)), k_min)
 
 
+PAIRS = [*itertools.combinations(range(4), 2)]
+
+
+def tables_of(rows, columns, margins, pairs):
+    counted = two_way_tables(columns, margins, pairs).of(rows, on_grid)
+    return split_tables(counted, margins, pairs)
+
+
 @pytest.fixture(scope="module")
 def chain():
     """Rows, their columns, one-way tables without noise, and all two-way tables."""
@@ -134,9 +143,9 @@ def chain():
     first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1).astype(float)
     strata = strata_of(first, columns)
     margins = make_margins(first, strata, columns, step=0.0, sd=0.0)
-    part = table_parts(two_way_tables(columns, margins).of(rows, on_grid), margins)
-    edges = chow_liu(dependence(part, margins, lambda off: abs(off).sum()))
-    tables = associations({edge: part(*edge) for edge in edges}, margins, step=0.0, sd=0.0)
+    tables = tables_of(rows, columns, margins, PAIRS)
+    edges = chow_liu(dependence(tables, margins, lambda off: abs(off).sum()))
+    tables = associations(tables_of(rows, columns, margins, edges), margins, step=0.0, sd=0.0)
     return rows, levels, columns, margins, tables
 
 
@@ -177,9 +186,8 @@ def odds_ratio(table):
 def test_association_that_noise_hides_in_a_cell_is_that_of_all_cells():
     """Raking keeps the odds ratio: of a small cell without association, and a large one with it."""
     half, coarse = np.array([[20.0, 20.0], [2000.0, 2000.0]]), np.arange(2)
-    margins = Margins(
-        make_strata(np.full(4, 100), 5), half.sum(axis=1), (coarse,) * 2, (half,) * 2, (half,) * 2
-    )
+    strata = make_strata(np.full(4, 100), 5)
+    margins = Margins(strata, half.sum(axis=1), (coarse,) * 2, rows=(half,) * 2)
     table = np.array([[[10.0, 10], [10, 10]], [[1500.0, 500], [500, 1500]]])
     pooled = odds_ratio(table.sum(axis=0))
     for sd, own in [(12.0, pooled), (0.01, 1.0)]:
@@ -255,10 +263,8 @@ def test_margins_of_a_histogram_and_of_a_table_are_averaged_by_inverse_variance(
     of_table = rows + np.array([[6e4, -5e4, -1e4], [-3e4, 1e4, 2e4]] * 2)
     table = of_table[:, :, None] * np.array([0.5, 0.3, 0.2])
     first = np.hstack([rows, table.sum(axis=1)])
-    margins = make_margins(
-        first, strata_of(first, columns), columns, step=0.0, sd=3.0,
-        tables={(0, 1): table}, sd_tables=sd_tables,
-    )  # fmt: skip
+    margins = make_margins(first, strata_of(first, columns), columns, step=0.0, sd=3.0)
+    margins = settle_rows(margins, step=0.0, tables={(0, 1): table}, sd_tables=sd_tables)
     np.testing.assert_allclose(margins.rows[0], rows + share * (of_table - rows), rtol=1e-5)
 
 
@@ -319,9 +325,9 @@ def test_sums_are_those_of_loops_and_add_up_over_batches_in_any_order():
     first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1)
     strata = strata_of(first, columns)
     margins = make_margins(first, strata, columns, step=5, sd=1)
-    thetas = RNG.normal(size=(3, 9))
+    thetas, edges = RNG.normal(size=(3, 9)), [(0, 1), (0, 2), (1, 2), (2, 0)]
     questions = [column_moments(columns, 2), anchor_rates(thetas, strata, schema)]
-    questions += [histograms(columns, 2), two_way_tables(columns, margins)]
+    questions += [histograms(columns, 2), two_way_tables(columns, margins, edges)]
     questions += [crossed_levels(columns, margins, 2)]
     whole = [question.of(rows, on_grid) for question in questions]
     assert [len(one) for one in whole] == [question.length for question in questions]
@@ -334,10 +340,10 @@ def test_sums_are_those_of_loops_and_add_up_over_batches_in_any_order():
         for own, right in zip(np.split(one, columns.ends[1:-1]), wanted, strict=True):
             np.testing.assert_array_equal(own[: len(right)], right)
             assert not own[len(right) :].any()
-    part = table_parts(whole[3], margins)
-    for (i, j), wanted in pairs.items():
-        np.testing.assert_array_equal(part(i, j), wanted)
-        np.testing.assert_array_equal(part(j, i), wanted.swapaxes(1, 2))
+    tables = split_tables(whole[3], margins, edges)
+    for pair, wanted in pairs.items():
+        np.testing.assert_array_equal(tables[pair], wanted)
+    np.testing.assert_array_equal(tables[2, 0], pairs[0, 2].swapaxes(1, 2))
     _, _, crossed = plain_sums(rows, columns, few_levels(margins, columns), thetas)
     found = whole[4].reshape(6, 4, -1)[[1, 2, 4]]  # of the columns (0, 1), (0, 2), (1, 2)
     width = int(found.shape[2] ** 0.5)

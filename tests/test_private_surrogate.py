@@ -1,5 +1,6 @@
 """Private surrogates: what one row can change, the noise, and that all else is made of noisy sums."""
 
+import copy
 from itertools import product
 
 import numpy as np
@@ -21,8 +22,9 @@ from synthfair.privacy.mechanism import NoisySum, PrivateChoice
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.privacy.statement import make_guarantee
 from synthfair.settings import SurrogateConfig
-from synthfair.surrogate import make
-from synthfair.surrogate.make import Plan, Sums, read_sums, surrogate_of
+from synthfair.surrogate import make, questions
+from synthfair.surrogate.make import read_sums, surrogate_of
+from synthfair.surrogate.questions import SurrogateSpec, TableSums
 
 ROLES = {"s": Categorical(categories=("u", "v")), "y": Categorical(categories=(0, 1))}
 NUMBER, MISSING = Numeric(lower=-3.0, upper=5.0), Numeric(lower=0.0, upper=1e4, missing="category")
@@ -56,6 +58,11 @@ def corners(schema):
     return encode(pd.DataFrame(rows, columns=list(schema.columns)), schema)
 
 
+def sums_of(rows, config, schema, noise=system_entropy):
+    spec = SurrogateSpec(config, schema)
+    return read_sums(TableSums(in_memory(rows), spec, noise), spec)
+
+
 class Asked(NoisySum):
     """Notes each exact sum, and releases the same whatever it is."""
 
@@ -87,15 +94,15 @@ def _replayed(monkeypatch):
 
 
 def replay(patch):
-    patch.setattr(make, "NoisySum", Asked)
-    patch.setattr(make, "PrivateChoice", Scored)
+    patch.setattr(questions, "NoisySum", Asked)
+    patch.setattr(questions, "PrivateChoice", Scored)
     patch.setattr(make, "self_play", steep)
 
 
 def asked(rows, schema, config):
     """Exact sums and scores by mechanism, where all that was released before is the same."""
     Asked.exact = {}
-    read_sums(in_memory(rows), config, schema)
+    sums_of(rows, config, schema)
     steps = {m.name: m.grid for m in make_guarantee(config, schema).mechanisms}
     return {
         name: np.concatenate(found) if name == "tree" else (found, steps[name])
@@ -203,12 +210,12 @@ def not_normal(noise):
 
 def test_all_sums_have_noise_of_the_deviation_that_is_stated(monkeypatch):
     """In whole steps; noise that is 10 % too small, or missing, is caught."""
-    monkeypatch.setattr(make, "NoisySum", Noted)
+    monkeypatch.setattr(questions, "NoisySum", Noted)
     monkeypatch.setattr(make, "self_play", steep)
     Noted.noise = {}
-    rows = in_memory(encode(make_table(2000), make_schema()))
+    rows = encode(make_table(2000), make_schema())
     for seed in range(11):
-        read_sums(rows, private(), make_schema(), noise=seeded(seed))
+        sums_of(rows, private(), make_schema(), seeded(seed))
     stated = make_guarantee(private(), make_schema()).mechanisms
     assert Noted.noise.keys() == {m.name for m in stated} - {"tree"}
     for found in Noted.noise.values():
@@ -226,23 +233,46 @@ LARGE = encode(make_table(4000), make_schema())
 
 def made_of(rows=LARGE, *, seed=0, **changes):
     config, schema = private(**changes), make_schema()
-    sums = make.read_sums(in_memory(rows), config, schema, noise=seeded(seed))
-    return make.surrogate_of(sums, make.Plan(config, schema))
+    sums = sums_of(rows, config, schema, seeded(seed))
+    return surrogate_of(sums, SurrogateSpec(config, schema))
+
+
+class Replayed(TableSums):
+    """Releases what was released before, of no rows."""
+
+    def __init__(self, released, spec):
+        super().__init__(in_memory(part(LARGE, slice(0))), spec)
+        self.left = copy.deepcopy(released)
+        self._choose = lambda _: self.left["tree"].pop(0)
+
+    def _released(self, question, whole):
+        return self.left[question.name]
 
 
 def test_all_else_is_a_function_of_the_noisy_sums(monkeypatch):
-    """Of numbers as they would be saved; and other noise gives another surrogate."""
-    first, config = made_of(), private()
-    sums = read_sums(in_memory(LARGE), config, make_schema(), noise=seeded(0))
-    saved = Sums(*(np.array(field.tolist()).reshape(field.shape) for field in sums))
-    again = surrogate_of(saved, Plan(config, make_schema()))
+    """Of what was released; and other noise gives another surrogate."""
+    released = {"tree": []}
+
+    class Kept(NoisySum):
+        def release(self, total):
+            released[self._mechanism.name] = super().release(total)
+            return released[self._mechanism.name]
+
+    class Chosen(PrivateChoice):
+        def choose(self, scores):
+            released["tree"].append(super().choose(scores))
+            return released["tree"][-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(questions, "NoisySum", Kept)
+        patch.setattr(questions, "PrivateChoice", Chosen)
+        first = made_of()
+    spec = SurrogateSpec(private(), make_schema())
+    again = surrogate_of(read_sums(Replayed(released, spec), spec), spec)
     for name in ("records", "weight", "s", "y"):
         assert getattr(first, name).tobytes() == getattr(again, name).tobytes()
     assert not np.array_equal(first.weight, made_of(seed=1).weight)
-    exact = surrogate_of(
-        read_sums(in_memory(LARGE), config, make_schema(), noise=silent),
-        Plan(config, make_schema()),
-    )
+    exact = surrogate_of(sums_of(LARGE, private(), make_schema(), silent), spec)
     assert not np.array_equal(first.weight, exact.weight)
 
 
@@ -305,7 +335,7 @@ ALIKE = encode(
 def outcomes(rows, noise, runs):
     """[runs, k] noisy sums of so many surrogates; those whose layout does not depend on noise."""
     config = private(epsilon=test_audit.EPSILON, delta=test_audit.DELTA)
-    every = (read_sums(in_memory(rows), config, AUDITED, noise=noise) for _ in range(runs))
+    every = (sums_of(rows, config, AUDITED, noise) for _ in range(runs))
     return np.array([np.hstack([s.histograms, s.moments, s.rates]).ravel() for s in every])
 
 
@@ -327,5 +357,5 @@ def test_an_audit_finds_no_more_than_epsilon_and_finds_noise_that_is_left_out(mo
     monkeypatch.setattr("synthfair.surrogate.levels.FINE_PRIVATE", 2)
     monkeypatch.setattr(make, "self_play", steep)
     assert test_audit.audited_epsilon(system_entropy) <= test_audit.EPSILON
-    monkeypatch.setattr(make, "NoisySum", TooQuiet)
+    monkeypatch.setattr(questions, "NoisySum", TooQuiet)
     assert test_audit.audited_epsilon(system_entropy) > test_audit.EPSILON

@@ -28,7 +28,8 @@ from synthfair.privacy import bought
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.release.reading import read_release
-from synthfair.surrogate import make
+from synthfair.surrogate import make, marginals
+from synthfair.surrogate.questions import SurrogateSpec, TableSums
 
 SCHEMA, RUN = make_schema(), "a" * 64
 BUDGET = {"epsilon": 20.0, "delta": 1e-5}
@@ -326,12 +327,11 @@ def test_a_noisy_refusal_is_an_answer_and_not_drawn_again(paths, monkeypatch):
 @pytest.mark.parametrize("groups", [2, 4])
 def test_there_is_room_for_as_many_records_as_there_can_be(groups, monkeypatch):
     """Of tables so large that every cell has its most records, whatever the noise."""
-    monkeypatch.setattr(make, "MOST_ROWS", 100)
+    monkeypatch.setattr(marginals, "MOST_ROWS", 100)
     schema, config = make_schema(groups), sf.SurrogateConfig(**BUDGET)
     rows = encode(make_table(2000, n_groups=groups), schema)
-    made = make.surrogate_of(
-        make.read_sums(in_memory(rows), config, schema), make.Plan(config, schema)
-    )
+    spec = SurrogateSpec(config, schema)
+    made = make.surrogate_of(make.read_sums(TableSums(in_memory(rows), spec), spec), spec)
     numbers = sum(np.size(field) for field in made)
     assert len(made.y) > 190 * groups
     assert numbers <= make.most_numbers(schema) < 1.5 * numbers

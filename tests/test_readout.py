@@ -23,9 +23,9 @@ from benchmarks.disclosure import (
 from synthfair.data.batches import in_memory
 from synthfair.data.datasets import dataset_schema
 from synthfair.data.schema import Numeric, encoded_as
-from synthfair.surrogate import make
-from synthfair.surrogate.make import Plan, read_sums, surrogate_of, weight_terms
-from synthfair.surrogate.questions import squares_and_means
+from synthfair.surrogate import make, questions
+from synthfair.surrogate.make import read_sums, surrogate_of, weight_terms
+from synthfair.surrogate.questions import SurrogateSpec, TableSums, squares_and_means
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -81,9 +81,9 @@ def with_categories():
 
 
 def file_of(rows, schema, k_min):
-    plan = Plan(sf.SurrogateConfig(k_min=k_min), schema)
-    sums = read_sums(in_memory(rows), plan.config, schema)
-    return surrogate_of(sums, plan), sums, plan
+    spec = SurrogateSpec(sf.SurrogateConfig(k_min=k_min), schema)
+    sums = read_sums(TableSums(in_memory(rows), spec), spec)
+    return surrogate_of(sums, spec), sums, spec
 
 
 def cell_of(rows):
@@ -124,11 +124,10 @@ class Part:
         return directions, self.total * means
 
 
-def sets_of(file, sums, plan, rows):
+def sets_of(file, sums, spec, rows):
     """Each set with its part, its records, and the real rows of it."""
-    margins, real, mine = plan.margins(sums), cell_of(rows), cell_of(file)
-    strata = margins.strata
-    for here, total, terms in weight_terms(file, sums, margins, plan):
+    strata, real, mine = sums.margins.strata, cell_of(rows), cell_of(file)
+    for here, total, terms in weight_terms(file, sums, spec):
         for i in sorted({term.of for term in terms}):
             yield Part(file, here, total, terms), i, strata.sets[i][mine], strata.sets[i][real]
 
@@ -158,9 +157,9 @@ def persons_read(part, i, k, numbers, column):
 
 def numbers_read(rows, schema, k_min):
     """How many values of persons: from the sums that are solved for, and from the file alone."""
-    file, sums, plan = file_of(rows, schema, k_min)
+    file, sums, spec = file_of(rows, schema, k_min)
     numeric, found = numeric_features(schema), 0
-    for part, i, here, there in sets_of(file, sums, plan, rows):
+    for part, i, here, there in sets_of(file, sums, spec, rows):
         real = rows.x[there][:, numeric]
         assert len(real) >= k_min
         found += sum(
@@ -176,17 +175,17 @@ def numbers_read(rows, schema, k_min):
 def test_sums_are_solved_for_and_are_multiples_of_five_rows(clients, k_min):
     """The attack works: the sums that it finds are the rounded ones, where records tell them."""
     rows, schema = clients
-    file, sums, plan = file_of(rows[0], schema, k_min)
+    file, sums, spec = file_of(rows[0], schema, k_min)
     assert bool(file.hidden) == (k_min == 50)
-    sets = plan.margins(sums).strata.sets
-    for part, i, *_ in sets_of(file, sums, plan, rows[0]):
+    sets = sums.margins.strata.sets
+    for part, i, *_ in sets_of(file, sums, spec, rows[0]):
         some = part.columns("column_moments", i)
         directions, found = part.solved(some)
         np.testing.assert_allclose(found, directions @ part.wanted[some] * part.total, atol=0.5)
         assert len(found) > 10
         exact = sets[i] @ sums.moments
         if len(some) < len(exact):  # a group of the block
-            exact = exact[squares_and_means(len(plan.columns.numbers))]
+            exact = exact[squares_and_means(len(spec.columns.numbers))]
         assert np.abs(found - directions @ exact).max() > 0.5
 
 
@@ -204,7 +203,7 @@ def test_no_number_of_a_person_is_read_out_of_adult():
 
 
 def test_the_attack_reads_many_where_sums_are_not_rounded(clients, monkeypatch):
-    monkeypatch.setattr(make, "RARE", 2.0**-20)
+    monkeypatch.setattr(questions, "RARE", 2.0**-20)
     rows, schema = clients
     assert sum(numbers_read(part, schema, 10) for part in rows) > 10
 
@@ -215,8 +214,8 @@ def records_read(clients, k_min=50):
     widths = [len(encoded_as(*column)) for column in schema.features.items()]
     column, found = np.repeat(np.arange(len(widths)), widths), 0
     for rows in parts:
-        file, sums, plan = file_of(rows, schema, k_min)
-        for _, _, here, there in sets_of(file, sums, plan, rows):
+        file, sums, spec = file_of(rows, schema, k_min)
+        for _, _, here, there in sets_of(file, sums, spec, rows):
             x = file.rows(schema).x[here]
             found += read_records(
                 x, file.weight[here], rows.x[there], numeric_features(schema), column
@@ -246,9 +245,8 @@ def counts_read(rows, schema, step=5):
     """How many of the numbers of 1 to 4 persons at a level of a column are known for certain, if
     all sums over levels that are rounded are known: more than a file tells. And how many there are.
     """
-    plan = Plan(sf.SurrogateConfig(k_min=10), schema)
-    sums = read_sums(in_memory(rows), plan.config, schema)
-    margins, ends = plan.margins(sums), plan.columns.ends
+    _, sums, spec = file_of(rows, schema, 10)
+    margins, ends = sums.margins, spec.columns.ends
     known = small = 0
     for begin, end, coarse in zip(ends[:-1], ends[1:], margins.coarse, strict=True):
         table = np.rint(margins.strata.drawn @ sums.histograms[:, begin:end]).astype(int)

@@ -10,8 +10,13 @@ import synthfair as sf
 from synthfair.data.batches import in_memory
 from synthfair.data.schema import Categorical
 from synthfair.surrogate import make, strata
-from synthfair.surrogate.make import Plan, read_sums, surrogate_of
-from synthfair.surrogate.questions import moment_terms, squares_and_means
+from synthfair.surrogate.make import read_sums, surrogate_of
+from synthfair.surrogate.questions import (
+    SurrogateSpec,
+    TableSums,
+    moment_terms,
+    squares_and_means,
+)
 from synthfair.surrogate.strata import frechet_bounds, make_strata
 
 K = 4
@@ -133,9 +138,9 @@ def hidden(copy="home"):
     )
 
 
-def plan_and_sums(rows, schema):
-    plan = Plan(sf.SurrogateConfig(), schema)
-    return plan, read_sums(in_memory(rows), plan.config, schema)
+def spec_and_sums(rows, schema):
+    spec = SurrogateSpec(sf.SurrogateConfig(), schema)
+    return spec, read_sums(TableSums(in_memory(rows), spec), spec)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -149,9 +154,9 @@ def _few_problems():
 @pytest.mark.parametrize("copy", ["town", "paid"])
 def test_where_a_column_tells_group_or_label_the_pair_is_left_out(copy):
     rows, schema = hidden(copy)
-    plan, sums = plan_and_sums(sf.encode(rows, schema), schema)
-    found = surrogate_of(sums, plan)
-    assert not len(plan.margins(sums).strata.tilted)
+    spec, sums = spec_and_sums(sf.encode(rows, schema), schema)
+    found = surrogate_of(sums, spec)
+    assert not len(sums.margins.strata.tilted)
     assert found.left_out == ((1, 1.0),)
     assert not ((found.s == 1) & (found.y == 1)).any()
 
@@ -159,13 +164,13 @@ def test_where_a_column_tells_group_or_label_the_pair_is_left_out(copy):
 def test_records_have_the_sums_of_labels_and_of_groups():
     rows, schema = hidden()
     rows = sf.encode(rows, schema)
-    plan, sums = plan_and_sums(rows, schema)
-    found = surrogate_of(sums, plan)
+    spec, sums = spec_and_sums(rows, schema)
+    found = surrogate_of(sums, spec)
     assert found.hidden == ((1, 1.0),)
     assert found.left_out == ()
-    made, moments = found.rows(schema), moment_terms(plan.columns, rows.x)
-    terms, every = moment_terms(plan.columns, made.x), np.arange(moments.shape[1])
-    alone = squares_and_means(len(plan.columns.numbers))
+    made, moments = found.rows(schema), moment_terms(spec.columns, rows.x)
+    terms, every = moment_terms(spec.columns, made.x), np.arange(moments.shape[1])
+    alone = squares_and_means(len(spec.columns.numbers))
     for real, here, some in ((rows.y, made.y, every), (rows.s, made.s, alone)):
         for value in np.unique(real):
             mine = here == value

@@ -12,9 +12,10 @@ from synthfair.data.batches import BatchesInOrder, in_memory
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
-from synthfair.surrogate import make
+from synthfair.surrogate import make, marginals
 from synthfair.surrogate.anchors import inputs, self_play, smooth_rates
-from synthfair.surrogate.make import Plan, Sums, read_sums, surrogate_of
+from synthfair.surrogate.make import read_sums, surrogate_of
+from synthfair.surrogate.questions import SurrogateSpec, TableSums
 
 SCHEMA = make_schema()
 TABLE = make_table(1200)
@@ -37,7 +38,8 @@ def part(rows, keep):
 
 def made_of(rows, config=CONFIG, schema=SCHEMA):
     batches = rows if isinstance(rows, BatchesInOrder) else in_memory(rows)
-    return make.surrogate_of(make.read_sums(batches, config, schema), make.Plan(config, schema))
+    spec = SurrogateSpec(config, schema)
+    return surrogate_of(read_sums(TableSums(batches, spec), spec), spec)
 
 
 def assert_same(one, other):
@@ -129,9 +131,10 @@ def test_weights_bring_what_a_tree_cannot_hold():
     rng = np.random.default_rng(0)
     x = (rng.random((20_000, 1)) + rng.random((20_000, 6))) / 2
     rows = Encoded(x, rng.integers(0, 2, 20_000), rng.choice([-1.0, 1.0], 20_000))
-    sums, plan = read_sums(in_memory(rows), CONFIG, schema), Plan(CONFIG, schema)
+    spec = SurrogateSpec(CONFIG, schema)
+    sums = read_sums(TableSums(in_memory(rows), spec), spec)
     wanted, errors = np.corrcoef(x.T), []
-    for found in (plan.records(sums, plan.margins(sums)), surrogate_of(sums, plan)):
+    for found in (sums.drawn, surrogate_of(sums, spec)):
         covariance = np.cov(found.rows(schema).x.T, aweights=found.weight)
         sd = np.diag(covariance) ** 0.5
         correlation = covariance / np.outer(sd, sd)
@@ -159,8 +162,8 @@ def test_records_and_problems_are_drawn_from_streams_of_their_own(monkeypatch):
 
         return call
 
-    for name in ("draw", "self_play"):
-        monkeypatch.setattr(make, name, spied(name, getattr(make, name)))
+    for room, name in ((marginals, "draw"), (make, "self_play")):
+        monkeypatch.setattr(room, name, spied(name, getattr(room, name)))
     made_of(ROWS)
     assert len(streams) == 2
     assert not {*streams["draw"]} & {*streams["self_play"]}
@@ -174,32 +177,64 @@ def test_another_seed_and_another_count_give_other_records(made):
         assert (income % 1 == 0).all()
 
 
+class Noted(TableSums):
+    """Notes its answers."""
+
+    def __init__(self, rows, spec):
+        super().__init__(in_memory(rows), spec)
+        self.noted = []
+
+    def sums(self, *questions):
+        self.noted.append(super().sums(*questions))
+        return self.noted[-1]
+
+    def tree(self, columns, margins):
+        self.noted.append(super().tree(columns, margins))
+        return self.noted[-1]
+
+
+class Replayed:
+    """The answers that were noted, and no rows."""
+
+    def __init__(self, noted):
+        self.left = copy.deepcopy(noted)
+
+    def sums(self, *_):
+        return self.left.pop(0)
+
+    tree = sums
+
+
 def test_all_depends_on_rounded_sums_alone(made):
     """Sums that round to the same give the same bytes; a step more gives others."""
-    sums, plan = read_sums(in_memory(ROWS), CONFIG, SCHEMA), Plan(CONFIG, SCHEMA)
-    rng = np.random.default_rng(0)
+    spec, rng = SurrogateSpec(CONFIG, SCHEMA), np.random.default_rng(0)
+    table = Noted(ROWS, spec)
+    read_sums(table, spec)
+    (counts, moments), (edges, tables), (rates,) = table.noted
 
     def moved(total):
         return 5 * np.rint(total / 5) + rng.uniform(-2.4, 2.4, total.shape)
 
-    def exchanged(tables, size):
+    def exchanged(pairs):
         """A row of the first cell for one of the second, where no rounded number shows it."""
-        first, second = np.split(tables[: 2 * size], 2)
-        some = np.isin(first % 5, (0, 1)) & np.isin(second % 5, (1, 2))
+        some = np.isin(pairs[0] % 5, (0, 1)) & np.isin(pairs[1] % 5, (1, 2))
         assert some.any()
-        return np.concatenate([first + some, second - some, tables[2 * size :]])
+        return np.concatenate([[pairs[0] + some], [pairs[1] - some], pairs[2:]])
 
-    (i, j), sizes = sums.edges[0], plan.margins(sums).sizes
-    same = sums._replace(
-        moments=moved(sums.moments),
-        pairs=exchanged(sums.pairs, sizes[i] * sizes[j]),
-        rates=moved(sums.rates),
-    )
-    assert_same(surrogate_of(same, plan), made)
-    for name in ("moments", "pairs", "rates"):
-        changed = getattr(sums, name) * rng.uniform(0.8, 1.25, getattr(sums, name).shape)
-        other = surrogate_of(sums._replace(**{name: changed}), plan)
-        assert not np.array_equal(other.weight, made.weight)
+    def again(moments=moments, tables=tables, rates=rates):
+        return surrogate_of(
+            read_sums(Replayed([[counts, moments], (edges, tables), [rates]]), spec), spec
+        )
+
+    same = {edge: exchanged(pairs) for edge, pairs in tables.items()}
+    assert_same(again(moved(moments), same, moved(rates)), made)
+    other = {edge: pairs * rng.uniform(0.8, 1.25, pairs.shape) for edge, pairs in tables.items()}
+    for changed in (
+        {"moments": moments * rng.uniform(0.8, 1.25, moments.shape)},
+        {"tables": other},
+        {"rates": rates * rng.uniform(0.8, 1.25, rates.shape)},
+    ):
+        assert not np.array_equal(again(**changed).weight, made.weight)
 
 
 def test_the_tree_follows_from_rounded_tables():
@@ -211,20 +246,21 @@ def test_the_tree_follows_from_rounded_tables():
     b = np.where(np.arange(400) < 300, a, 1 - a)
     x = np.column_stack([a, b, np.where(np.arange(400) == 399, a, b)]).astype(float)
     for columns in (x, x[:, [0, 2, 1]]):
-        rows = Encoded(columns, np.zeros(400, int), np.ones(400))
-        assert tuple(read_sums(in_memory(rows), CONFIG, schema).edges[0]) == (0, 1)
+        rows, spec = (
+            Encoded(columns, np.zeros(400, int), np.ones(400)),
+            SurrogateSpec(CONFIG, schema),
+        )
+        assert read_sums(TableSums(in_memory(rows), spec), spec).edges[0] == (0, 1)
 
 
-def test_a_client_reads_its_rows_three_times_and_needs_the_sums_alone(made):
+def test_a_client_reads_its_rows_three_times(made):
     read = []
 
     def batches():
         read.append(1)
         yield ROWS
 
-    sums = read_sums(BatchesInOrder(batches), CONFIG, SCHEMA)
-    again = Sums(*(np.array(field.tolist()).reshape(field.shape) for field in sums))
-    assert_same(surrogate_of(again, Plan(CONFIG, SCHEMA)), made)
+    assert_same(made_of(BatchesInOrder(batches)), made)
     assert len(read) == 3
 
 
@@ -276,7 +312,7 @@ def test_small_groups_are_left_out_and_too_few_rows_refused_with_what_helps():
 
 def test_records_are_as_many_as_rows_within_bounds(made, monkeypatch):
     assert len(made.weight) == 1200
-    monkeypatch.setattr(make, "MOST_ROWS", 100)
+    monkeypatch.setattr(marginals, "MOST_ROWS", 100)
     small = made_of(ROWS)
     assert np.bincount(cell_of(small)).tolist() == [100] * 4
     assert small.weight.sum() == pytest.approx(1200)

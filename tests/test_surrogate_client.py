@@ -6,7 +6,8 @@ from conftest import make_schema, make_table
 from unlike_tables import unlike_tables
 
 import synthfair as sf
-from synthfair.client import distill_file
+from synthfair.client import distill_file, surrogate_task
+from synthfair.data import batches
 from synthfair.data.encode import encode, encode_records
 from synthfair.errors import InputError
 from synthfair.report.release_tables import fit_warnings
@@ -57,14 +58,23 @@ def test_the_release_keyword_names_the_kind(tables):
         sf.distill_table(tables["c0"], SCHEMA, CONFIG, penalty=sf.CovariancePenalty())
 
 
-def test_a_stream_gives_the_release_of_a_table(folder):
-    """A folder of parts, CSV and Parquet; to the last bit."""
-    table = make_table(600)
+@pytest.mark.parametrize(("kept", "readings"), [(10_000, 1), (2000, 4)])
+def test_a_stream_gives_the_release_of_a_table(folder, monkeypatch, kept, readings):
+    """A folder of parts, CSV and Parquet; to the last bit. A small one is encoded once."""
+    encoded, table = [], make_table(600)
+
+    def noted(*args, **kwargs):
+        encoded.append(1)
+        return encode(*args, **kwargs)
+
+    monkeypatch.setattr(surrogate_task, "MAX_KEPT", kept)
+    monkeypatch.setattr(batches, "encode", noted)
     parts = folder / "parts"
     parts.mkdir()
     table[:250].to_csv(parts / "a.csv", index=False)
     table[250:].to_parquet(parts / "b.parquet")
     made, _ = distill_file(parts, folder / "schema.json", folder / "s.parquet", CONFIG)
+    assert len(encoded) == 2 * readings
     whole = sf.distill_table(table, SCHEMA, CONFIG).release
     np.testing.assert_array_equal(made.release.x, whole.x)
     np.testing.assert_array_equal(made.release.weight, whole.weight)

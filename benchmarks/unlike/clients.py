@@ -17,7 +17,7 @@ from synthfair.compare.federation import pooled
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import encode_records
 from synthfair.data.partition import ClientTable, partition_by
-from synthfair.surrogate import WeightedTable, together
+from synthfair.surrogate import WeightedTable
 
 TASKS = {
     "dutch": ("dutch", "sex"),
@@ -134,7 +134,8 @@ def surrogates(cut: Cut, epsilon: float | None) -> Surrogates:
         parts.append(WeightedTable(x, release.s, release.y, release.weight))
         rows_out += rows_without(parts[-1], real)
     seconds = (time.perf_counter() - start) / len(clients.train)
-    return Surrogates(together(parts), len(clients.train) - len(parts), rows_out, seconds)
+    pooled = WeightedTable(*map(np.concatenate, zip(*parts, strict=True)))
+    return Surrogates(pooled, len(clients.train) - len(parts), rows_out, seconds)
 
 
 def rows_without(table: WeightedTable, real: sf.Encoded) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from synthfair.data.batches import Batches, from_files
+from synthfair.data.batches import Batches, BatchesInOrder, from_files
 from synthfair.data.encode import Clipping, content_sums
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
@@ -24,18 +24,21 @@ from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import Release, make_header
 from synthfair.settings import SurrogateConfig
 from synthfair.surrogate.make import (
-    Plan,
     Surrogate,
     TooFewRowsError,
     most_numbers,
     read_sums,
     surrogate_of,
 )
+from synthfair.surrogate.questions import SurrogateSpec, TableSums
 from synthfair.task.limits import Claim
 from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
 
 if TYPE_CHECKING:
     from synthfair.client.page import Site
+
+MAX_KEPT = 2**25
+"""Encoded numbers of a table that stay in memory, 256 MiB; a larger one is read once a question."""
 
 MAX_OTHER_BYTES = 4096
 """The size of saved records that are no numbers."""
@@ -145,10 +148,11 @@ class SurrogateTask:
         Raises:
             TooFewRowsError: no pair of group and label has enough rows.
         """
-        config, schema = self._measured, self.schema
         try:
-            sums = read_sums(real, config, schema, noise=self.noise, on_stage=run.on_stage)
-            return surrogate_of(sums, Plan(config, schema))
+            spec = SurrogateSpec(self._measured, self.schema)
+            return surrogate_of(
+                read_sums(TableSums(real, spec, self.noise), spec, run.on_stage), spec
+            )
         except TooFewRowsError as error:
             raise TooFewRowsError(f"{run.source}: {error}", *error.arguments) from error
 
@@ -172,11 +176,16 @@ class SurrogateTask:
 
 
 def _read_plain(site: Site, clipping: Clipping) -> ReadRows:
-    """Return the rows of a table or a folder of tables as a stream; count what is clipped.
+    """Return the rows of a table or a folder of tables; count what is clipped.
+
+    A table of at most :data:`MAX_KEPT` numbers is read and encoded once.
 
     Raises:
         InputError: a file cannot be read or does not fit the schema, or there are no rows.
     """
-    plain = site.schema.plain
-    content = from_files(site.data, plain, clipping=clipping).sum(content_sums)
-    return ReadRows(from_files(site.data, plain), sha256_of((content,)))
+    plain, content, kept, size = site.schema.plain, np.zeros(3, np.uint64), [], 0
+    for part in from_files(site.data, plain, clipping=clipping).read():
+        content, size = content + content_sums(part), size + part.x.size
+        kept = [*kept, part] if size <= MAX_KEPT else []
+    rows = BatchesInOrder(lambda: kept) if kept else from_files(site.data, plain)
+    return ReadRows(rows, sha256_of((content,)))

@@ -87,7 +87,8 @@ class SiteTraining:
             return ReadRows((users, state), sha256)
 
         def report(rows: ReadRows, bought: bytes | None, _run: Run) -> bytes:
-            return self._report(request, *rows.real, bought, sums=sums)
+            users, state = rows.real
+            return self._report(request, users, state, bought, sums=sums)
 
         def seed(_rows: ReadRows, _run: Run) -> bytes:
             return secrets.token_bytes(SEED_BYTES)

@@ -237,8 +237,7 @@ def implicit_vjp(fun: Callable[[Any, Any], jax.Array], theta: Any, data: Any, v:
         fun: f(theta, x), twice differentiable and strictly convex in theta.
         theta: the inner optimum theta(x); the result is as exact as this is stationary.
         data: x, any pytree.
-        v: H^-1 c, H the Hessian at (theta, data); see
-            :class:`synthfair.distill.solvers.LinearSolver`.
+        v: H^-1 c, H the Hessian at (theta, data).
 
     Returns:
         A pytree like data.
@@ -437,8 +436,8 @@ def make_problem(
     Raises:
         InputError: the synthetic rows cannot be chosen as the settings say.
     """
+    n_read = n_groups if config.group_input else 1
     if isinstance(real, Encoded):
-        n_read = n_groups if config.group_input else 1
         real = gather(real, n_groups=n_read, intercept=config.intercept)
     rows = Rows(real.columns.T, real.s, real.y, real.weight)  # type: ignore[arg-type]
     if penalty is None and len(real.y) <= MOST_PADDED:
@@ -452,7 +451,6 @@ def make_problem(
     cells = 2 * real.s + (real.y > 0)
     counts = np.bincount(cells, real.weight, minlength=2 * n_groups).reshape(n_groups, 2)
     start = choose_start(config, counts, real.encoded)
-    n_read = n_groups if config.group_input else 1
     others = other_inputs(start.s, n_groups=n_read, intercept=config.intercept)
     # Unlike jnp.asarray, device_put compiles nothing.
     x, s, y, others = jax.device_put((np.ascontiguousarray(start.x.T), start.s, start.y, others))

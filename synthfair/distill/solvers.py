@@ -1,8 +1,7 @@
 """What a step of the bilevel problem is solved by: theta(x), H v = c, and the next x.
 
-Each is an object with a written contract (:class:`InnerSolver`, :class:`LinearSolver`,
-``optax.GradientTransformation``); :func:`choose_method` is where the settings' names become
-objects. theta is a vector of p numbers here, whatever a model's params are.
+:func:`choose_method` is where the settings' names become objects; x is moved by any
+``optax.GradientTransformation``. theta is a vector of p numbers here, whatever params are.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,27 +43,9 @@ class Function(NamedTuple):
     hessian: Callable[[jax.Array], jax.Array]
 
 
-LinearSolution = tuple[jax.Array, jax.Array, jax.Array]
-"""v = H^-1 c [p]; the memory, from which the next solve, of a problem nearby, starts; and whether
-the residual is as small as wanted."""
-
-
-class LinearSolver(Protocol):
-    """Solves H v = c for Hessians H. Hashable; what it remembers is handed in and out."""
-
-    def init(self, fun: Function, theta: jax.Array) -> jax.Array:
-        """The memory before the first solve, of a function's Hessian at theta."""
-        ...
-
-    def factor(self, memory: jax.Array) -> jax.Array | None:
-        """L [p, p], lower triangular, of H = L L' where it was solved last; None if not known."""
-        ...
-
-    def solve(
-        self, fun: Function, theta: jax.Array, c: jax.Array, memory: jax.Array
-    ) -> LinearSolution:
-        """H v = c, where H is the Hessian of a function at theta."""
-        ...
+# A linear solver solves H v = c for Hessians H, and remembers how it did so last: ``init`` returns
+# the memory before the first solve; ``factor`` L of H = L L' where it was solved last, None if not
+# known; ``solve`` v [p], the new memory, and whether the residual is as small as wanted.
 
 
 @dataclass(frozen=True)
@@ -85,8 +66,8 @@ class Cholesky:
         theta: jax.Array,
         c: jax.Array,
         memory: jax.Array,  # noqa: ARG002
-    ) -> LinearSolution:
-        """Exact but for rounding; not-a-number where H is not positive definite."""
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Return v, exact but for rounding; not-a-number where H is not positive definite."""
         factor = self.init(fun, theta)
         v = cho_solve((factor, True), c)
         return v, factor, jnp.isfinite(v).all()
@@ -115,8 +96,8 @@ class ConjugateGradient:
 
     def solve(
         self, fun: Function, theta: jax.Array, c: jax.Array, memory: jax.Array
-    ) -> LinearSolution:
-        """By at most 10 p products, as in SciPy."""
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Return v by at most 10 p products, as in SciPy."""
         _, times_hessian = jax.linearize(jax.grad(fun.value), theta)
         small = jnp.finfo(c.dtype).eps ** 0.625 if self.tolerance is None else self.tolerance
         v, _ = cg(times_hessian, c, x0=memory, tol=small)  # type: ignore[arg-type]
@@ -143,20 +124,11 @@ class InnerSolution(NamedTuple):
     value: jax.Array
 
 
-class InnerSolver(Protocol):
-    """Minimises a function of theta. A pytree of its numbers, which compiled code takes."""
-
-    def minimise(
-        self, fun: Function, start: jax.Array, factor: jax.Array | None = None
-    ) -> InnerSolution:
-        """The solution, from a start [p]; warm starts save most of the work.
-
-        It stops where sqrt(g' M^-1 g) is at most the tolerance, g being the gradient and M the
-        Hessian (Newton's decrement) or L L', ``factor`` being the Cholesky factor L [p, p] of a
-        Hessian near the solution. That bounds the error of theta in the metric that f itself sets;
-        where no factor is known, M = I. The hypergradient is only as exact as this solution.
-        """
-        ...
+# An inner solver minimises a function of theta from a start [p]; warm starts save most of the work.
+# It stops where sqrt(g' M^-1 g) is at most the tolerance, g being the gradient and M the Hessian
+# (Newton's decrement) or L L', ``factor`` being the Cholesky factor L [p, p] of a Hessian near the
+# solution. That bounds the error of theta in the metric that f itself sets; where no factor is
+# known, M = I. The hypergradient is only as exact as this solution.
 
 
 def default_tolerance() -> float:
@@ -177,7 +149,7 @@ class Lbfgs:
     nearly always does, and about as many steps as Newton's method are needed.
 
     Attributes:
-        tolerance: see :class:`InnerSolver`.
+        tolerance: of the solution, see above.
         max_iterations: at most so many.
     """
 
@@ -187,7 +159,7 @@ class Lbfgs:
     def minimise(
         self, fun: Function, start: jax.Array, factor: jax.Array | None = None
     ) -> InnerSolution:
-        """See :class:`InnerSolver`."""
+        """Return the minimiser."""
         with warnings.catch_warnings():  # it announces on import that it is no longer maintained
             warnings.simplefilter("ignore", DeprecationWarning)
             import jaxopt
@@ -236,14 +208,14 @@ class Newton:
     Boyd and Vandenberghe, Convex Optimization (2004), algorithm 9.5.
 
     Attributes:
-        tolerance: see :class:`InnerSolver`.
+        tolerance: of the solution, see above.
         max_iterations: at most so many.
         linear: solver of its systems.
     """
 
     tolerance: jax.Array | float
     max_iterations: jax.Array | int = 100
-    linear: LinearSolver = field(default=Cholesky(), metadata={"static": True})
+    linear: Cholesky | ConjugateGradient = field(default=Cholesky(), metadata={"static": True})
 
     def minimise(
         self,
@@ -251,7 +223,7 @@ class Newton:
         start: jax.Array,
         factor: jax.Array | None = None,  # noqa: ARG002 - its Hessians are its own
     ) -> InnerSolution:
-        """See :class:`InnerSolver`."""
+        """Return the minimiser."""
         shortest = 0.5**40
 
         def unfinished(at: tuple[jax.Array, ...]) -> jax.Array:
@@ -306,7 +278,7 @@ def train(
         rows: real or synthetic.
         lambda_theta: see :func:`synthfair.distill.losses.regularized_loss`.
         model: what is trained.
-        tolerance: see :class:`InnerSolver`; that of :func:`default_tolerance` if not given.
+        tolerance: of the solution; that of :func:`default_tolerance` if not given.
         max_iterations: at most so many L-BFGS iterations.
     """
     params, settings = model.init(rows.a.shape[1]), (rows, lambda_theta)
@@ -331,8 +303,8 @@ class Method:
         optimizer: of x.
     """
 
-    inner: InnerSolver
-    linear: LinearSolver = field(metadata={"static": True})
+    inner: Lbfgs | Newton
+    linear: Cholesky | ConjugateGradient = field(metadata={"static": True})
     optimizer: optax.GradientTransformation = field(metadata={"static": True})
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from synthfair.data.encode import Encoded
@@ -18,22 +16,8 @@ PUBLIC = {"range": (0.0, 1.0), "middle": (0.25, 0.75)}
 or over its middle half."""
 
 
-class Start(NamedTuple):
-    """Where distillation starts.
-
-    Attributes:
-        x: [N_s, d] first features.
-        s: [N_s] groups; all 0 where the model reads none.
-        y: [N_s] labels.
-    """
-
-    x: np.ndarray
-    s: np.ndarray
-    y: np.ndarray
-
-
-def choose_start(config: DistillConfig, counts: np.ndarray, rows: Encoded) -> Start:
-    """Groups, labels and first features as ``config.labels`` and ``config.start`` say.
+def choose_start(config: DistillConfig, counts: np.ndarray, rows: Encoded) -> Encoded:
+    """Return groups, labels and first features as ``config.labels`` and ``config.start`` say.
 
     With balanced labels and a public start nothing is read but the numbers of groups and features.
     Every other choice discloses something; see :func:`synthfair.release.format.disclosures`.
@@ -52,7 +36,12 @@ def choose_start(config: DistillConfig, counts: np.ndarray, rows: Encoded) -> St
         counts = counts.sum(axis=0, keepdims=True)
         rows = rows._replace(s=np.zeros_like(rows.s))
     if config.labels == "copy":
-        s, y = _copied_labels(rows, config)
+        if config.n_synthetic not in (None, len(rows.y)):
+            raise InputError(
+                f"n_synthetic = {config.n_synthetic}: with labels = 'copy' it must be the number of"
+                f" real rows, {len(rows.y)}"
+            )
+        s, y = rows.s, rows.y
     else:
         split = _even_counts if config.labels == "balanced" else _proportional_counts
         per_pair = split(n_rows, counts)
@@ -66,16 +55,7 @@ def choose_start(config: DistillConfig, counts: np.ndarray, rows: Encoded) -> St
         x = rows.x.mean(axis=0) + spread * rng.standard_normal(shape)
     else:
         x = rows.x[_matching_rows(rng, rows, s, y)]
-    return Start(x, s, y)
-
-
-def _copied_labels(real: Encoded, config: DistillConfig) -> tuple[np.ndarray, np.ndarray]:
-    if config.n_synthetic not in (None, len(real.y)):
-        raise InputError(
-            f"n_synthetic = {config.n_synthetic}: with labels = 'copy' it must be the number of"
-            f" real rows, {len(real.y)}"
-        )
-    return real.s, real.y
+    return Encoded(x, s, y)
 
 
 def _even_counts(n: int, real_counts: np.ndarray) -> np.ndarray:

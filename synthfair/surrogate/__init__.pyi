@@ -8,7 +8,7 @@ from .shared_sums import (
     next_sums,
     surrogate_from_sums,
 )
-from .weighted_table import WeightedTable, together
+from .weighted_table import WeightedTable
 
 __all__ = [
     "FrontierPoint",
@@ -22,5 +22,4 @@ __all__ = [
     "make_secure_surrogate",
     "next_sums",
     "surrogate_from_sums",
-    "together",
 ]

@@ -146,7 +146,7 @@ class GlobalProblem(FairObjective):
     def changed(self, **fields: Any) -> GlobalProblem:
         """Return the same rows with another penalty or other weights [N]."""
         problem = replace(self, **fields)
-        for name in ("inputs", "transposed", "products", "cell", "to_cells"):
+        for name in ("inputs", "products", "cell"):
             problem.__dict__[name] = getattr(self, name)
         return problem
 

@@ -7,14 +7,13 @@ columns lie on one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from synthfair.data.bases import Steps
 from synthfair.data.encode import Encoded
-from synthfair.data.schema import Categorical, Schema
+from synthfair.data.schema import Categorical, Numeric, Schema
 
 FINE, FINE_PRIVATE = 128, 32
 """Bins of a number, without and with an epsilon, whose noise is less on fewer."""
@@ -88,21 +87,17 @@ class Columns(tuple[ColumnLevels, ...]):
     @classmethod
     def of(cls, schema: Schema, *, private: bool) -> Self:
         """By the public rule, for rows of ``schema.plain``; ``private`` makes fewer bins."""
-        found, start, bins = [], 0, FINE_PRIVATE if private else FINE
+        found, start, none = [], 0, np.empty(0)
         blocks = schema.plain.encoded_blocks
         for name, column in schema.features.items():
             end = start + len(blocks[name])
-            missing = column.missing == "category"
+            at, missing, start = slice(start, end), column.missing == "category", end
             if isinstance(column, Categorical):
-                none = np.empty(0)
                 size = len(column.categories)
-                found.append(ColumnLevels(slice(start, end), size, 0.0, 1.0, none, none, missing))
+                found.append(ColumnLevels(at, size, 0.0, 1.0, none, none, missing))
             else:
-                lower, upper = column.lower, column.upper
-                steps = column.basis.edges if isinstance(column.basis, Steps) else ()
-                low, width = _levels_of_numbers(lower, upper, bins, () if private else steps)
-                found.append(ColumnLevels(slice(start, end), 0, lower, upper, low, width, missing))
-            start = end
+                low, width = _levels_of(column, private=private)
+                found.append(ColumnLevels(at, 0, column.lower, column.upper, low, width, missing))
         return cls(found)
 
     @property
@@ -120,25 +115,22 @@ class Columns(tuple[ColumnLevels, ...]):
         return np.stack([column.levels(rows.x[:, column.at]) for column in self], axis=1)
 
 
-def _levels_of_numbers(
-    lower: float, upper: float, bins: int, steps: Sequence[float]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Where levels begin, and their widths: single values, and the bins between them and steps."""
+def _levels_of(column: Numeric, *, private: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return where levels begin, and their widths: single values, bins between them, and steps."""
+    lower, upper, bins = column.lower, column.upper, FINE_PRIVATE if private else FINE
     span = upper - lower
     if span < FINE and lower == round(lower) and upper == round(upper):
         each = max(1, int(bins // span))
         edges = lower + np.arange(int(span) * each + 1) / each
         single = edges == np.rint(edges)
     else:
-        scale = np.arcsinh if span >= LONG else np.asarray
-        back = np.sinh if span >= LONG else np.asarray
+        scale, back = (np.arcsinh, np.sinh) if span >= LONG else (np.asarray, np.asarray)
         edges = back(np.linspace(scale(lower), scale(upper), bins + 1))
         edges[0], edges[-1] = lower, upper
-        edges = np.union1d(edges, steps)
+        if isinstance(column.basis, Steps) and not private:
+            edges = np.union1d(edges, column.basis.edges)
         single = np.isin(edges, (lower, upper))
     wide = np.append(np.diff(edges), 0.0)
     low = np.repeat(edges, single.astype(int) + (wide > 0))
-    width = np.concatenate(
-        [[0.0] * int(alone) + [w] * int(w > 0) for alone, w in zip(single, wide, strict=True)]
-    )
-    return low, width
+    width = np.stack([np.zeros(len(edges)), wide], axis=1)
+    return low, width[np.stack([single, wide > 0], axis=1)]

@@ -7,8 +7,7 @@ or are rounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import combinations
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +47,10 @@ Edges = list[tuple[int, int]]
 """Of a tree over columns, from its root on: the first column of each is in an earlier one."""
 
 
+Tables = dict[tuple[int, int], np.ndarray]
+"""Numbers of rows [C, K_i, K_j] in the coarse levels of pairs of columns, by set."""
+
+
 class Margins(NamedTuple):
     """One-way tables of the C sets of cells that records are drawn from.
 
@@ -55,15 +58,20 @@ class Margins(NamedTuple):
         strata: the sets, and others whose sums weights meet.
         n: [C] numbers of rows.
         coarse: by column, [L] the coarse level of each fine one.
-        rows: by column, [C, K] numbers of rows by coarse level; they add up to ``n``.
         within: by column, [C, L] share of each fine level in the rows of its coarse level.
+        summed: by column, [C, K] numbers of rows by coarse level as histograms have them.
+        variance: of the errors of these.
+        rows: by column, [C, K] numbers of rows by coarse level as far as noise leaves them; they
+            add up to ``n``.
     """
 
     strata: Strata
     n: np.ndarray
     coarse: tuple[np.ndarray, ...]
-    rows: tuple[np.ndarray, ...]
-    within: tuple[np.ndarray, ...]
+    within: tuple[np.ndarray, ...] = ()
+    summed: tuple[np.ndarray, ...] = ()
+    variance: tuple[np.ndarray, ...] = ()
+    rows: tuple[np.ndarray, ...] = ()
 
     @property
     def sizes(self) -> np.ndarray:
@@ -76,25 +84,9 @@ class Margins(NamedTuple):
 
 
 def make_margins(
-    histograms: np.ndarray,
-    strata: Strata,
-    columns: Columns,
-    *,
-    step: float,
-    sd: float,
-    tables: Mapping[tuple[int, int], np.ndarray] | None = None,
-    sd_tables: float = 0.0,
+    histograms: np.ndarray, strata: Strata, columns: Columns, *, step: float, sd: float
 ) -> Margins:
     """Return the margins that a histogram of each column in each cell gives.
-
-    A two-way table that has noise of its own tells the margins of its two columns again: y_0 of the
-    histogram and y_e of each table are averaged by inverse variance.
-
-        y = v (y_0 / v_0 + sum_e y_e / v_e),      1 / v = 1 / v_0 + sum_e 1 / v_e
-
-    where v_0 is sd^2 times the fine levels in a coarse one, and v_e is sd_tables^2 times the levels
-    of the table's other column. What noise hides in a set of cells is that of all sets together:
-    see :func:`james_stein`.
 
     Args:
         histograms: [2 G, L] numbers of rows; levels of one column after the other.
@@ -102,20 +94,17 @@ def make_margins(
         columns: public.
         step: numbers of rows are used as rounded to multiples of this; 0 if they have noise.
         sd: standard deviation of the error of each.
-        tables: [C, K_i, K_j] noisy two-way tables, by pair of columns.
-        sd_tables: standard deviation of the error of each of their entries.
     """
-    parts = np.split(histograms, columns.ends[1:-1], axis=1)
-    drawn = strata.drawn
+    parts, drawn = np.split(histograms, columns.ends[1:-1], axis=1), strata.drawn
     count, found = round_to(drawn @ strata.rows, step), []
     # How many errors are in a set's sum: it is rounded as a whole, but has the noise of each cell.
     errors = np.ones(len(drawn)) if step else drawn.sum(axis=1)
-    most = max(
-        2, min(COARSE, int((2 * MOST_ENTRIES / (len(histograms) * len(columns) ** 2)) ** 0.5))
-    )
-    for j, (column, part) in enumerate(zip(columns, parts, strict=True)):
+    noise = sd * errors.sum() ** 0.5
+    most = int((2 * MOST_ENTRIES / (len(histograms) * len(columns) ** 2)) ** 0.5)
+    most = max(2, min(COARSE, most))
+    for column, part in zip(columns, parts, strict=True):
         h = drawn @ part
-        pooled, noise, used = h.sum(axis=0), sd * errors.sum() ** 0.5, np.ones(h.shape[1], bool)
+        pooled, used = h.sum(axis=0), np.ones(h.shape[1], bool)
         if column.whole:  # between whole numbers: hardly any rows, or noise
             between = np.pad(column.width > 0, (0, int(column.missing)))
             least = 3 * noise * (1.0 if step else between.sum() ** 0.5)
@@ -131,54 +120,66 @@ def make_margins(
         if step and not column.categories:  # levels of few rows would all be empty
             cut = np.diff(round_to(np.cumsum(pooled), step), prepend=0.0)
         coarse = _coarse(cut, bool(column.categories), column.missing, most, noise)
-        size = coarse.max() + 1
-        summed = np.stack([np.bincount(coarse, one, minlength=size) for one in h])
-        summed, variance = round_to(summed, step), np.full((len(h), size), sd**2)
-        if not step:
-            variance *= np.outer(errors, np.maximum(np.bincount(coarse, used, minlength=size), 1))
-        summed, variance = _averaged(j, summed, variance, tables, sd_tables)
-        base = np.outer(count, project(summed.sum(axis=0), 1.0))
-        if not step:
-            base = _bases_of_hidden(base, summed, variance, count, strata)
-        rows = []
-        for own, expected, n, v in zip(summed, base, count, variance, strict=True):
-            shrunk = 1.0 if step else SHRUNK
-            moved = project(james_stein(own, expected, (shrunk * v.mean()) ** 0.5), n)
-            if not step:
-                explained = np.maximum(own, 0.0) + 2 * v**0.5
-                moved = np.maximum(moved, np.minimum(LEAST_SHARE * expected, explained))
-            rows.append(project(moved, n))
+        summed = round_to(_joined(h, coarse), step)
+        levels = np.ones(summed.shape[1]) if step else np.maximum(np.bincount(coarse, used), 1)
+        variance = sd**2 * np.outer(errors, levels)
         within = _within(
             round_to(h, step), round_to(pooled, step), coarse, used, sd=sd, errors=errors
         )
-        found.append((coarse, np.array(rows).reshape(len(drawn), size), within))
-    return Margins(strata, count, *zip(*found, strict=True))
+        found.append((coarse, within, summed, variance))
+    return settle_rows(Margins(strata, count, *zip(*found, strict=True)), step=step)
 
 
-def _averaged(
-    j: int,
-    rows: np.ndarray,
-    variance: np.ndarray,
-    tables: Mapping[tuple[int, int], np.ndarray] | None,
-    sd: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return a column's rows [C, K] averaged with those that two-way tables have; and variances."""
-    for edge, table in (tables or {}).items():
-        if j in edge:
-            other = 2 - edge.index(j)
-            weight = variance / np.maximum(variance + sd**2 * table.shape[other], 1e-300)
-            rows = rows + weight * (table.sum(axis=other) - rows)
-            variance = variance * (1 - weight)
-    return rows, variance
+def settle_rows(
+    margins: Margins, *, step: float, tables: Tables | None = None, sd_tables: float = 0.0
+) -> Margins:
+    """Return the margins with rows by coarse level: what noise hides is that of all sets together.
+
+    See :func:`james_stein`. A two-way table that has noise of its own tells the margins of its two
+    columns again: y_0 of the histogram and y_e of each table are averaged by inverse variance.
+
+        y = v (y_0 / v_0 + sum_e y_e / v_e),      1 / v = 1 / v_0 + sum_e 1 / v_e
+
+    where v_0 is sd^2 times the fine levels in a coarse one, and v_e is sd_tables^2 times the levels
+    of the table's other column.
+
+    Args:
+        margins: of histograms.
+        step: as of :func:`make_margins`.
+        tables: noisy, by pair of columns.
+        sd_tables: standard deviation of the error of each of their entries.
+    """
+    count, found = margins.n, []
+    for j, (rows, variance) in enumerate(zip(margins.summed, margins.variance, strict=True)):
+        y, v = rows, variance
+        for edge, table in (tables or {}).items():
+            if j in edge:
+                other = 2 - edge.index(j)
+                weight = v / np.maximum(v + sd_tables**2 * table.shape[other], 1e-300)
+                y, v = y + weight * (table.sum(axis=other) - y), v * (1 - weight)
+        base = np.outer(count, project(y.sum(axis=0), 1.0))
+        if not step:
+            base = _bases_of_hidden(base, y, v, margins)
+        settled = []
+        for own, expected, n, of_own in zip(y, base, count, v, strict=True):
+            shrunk = 1.0 if step else SHRUNK
+            moved = project(james_stein(own, expected, (shrunk * of_own.mean()) ** 0.5), n)
+            if not step:
+                explained = np.maximum(own, 0.0) + 2 * of_own**0.5
+                moved = np.maximum(moved, np.minimum(LEAST_SHARE * expected, explained))
+            settled.append(project(moved, n))
+        found.append(np.array(settled))
+    return margins._replace(rows=tuple(found))
 
 
 def _bases_of_hidden(
-    base: np.ndarray, rows: np.ndarray, variance: np.ndarray, count: np.ndarray, strata: Strata
+    base: np.ndarray, rows: np.ndarray, variance: np.ndarray, margins: Margins
 ) -> np.ndarray:
-    """Return what is expected [C, K], of cells that noise hides as in those of the same label.
+    """Return the expected rows [C, K]; of a cell that noise hides as in those of its label, group.
 
-    And as in those of the same group.
+    Others have their ``base``.
     """
+    strata, count = margins.strata, margins.n
     expected, together = base.copy(), base.sum(axis=0) / count.sum()
     kin = np.array([strata.cells % 2, strata.cells // 2])
     for c in np.flatnonzero(strata.hidden[strata.cells]):
@@ -191,15 +192,19 @@ def _bases_of_hidden(
 
 
 def few_levels(margins: Margins, columns: Columns) -> Margins:
-    """The same with about :data:`FEW` levels of a column, and no shares of fine levels."""
+    """Return the same with about :data:`FEW` levels of a column, and no shares of fine levels."""
     coarse, rows = [], []
     for column, own, counts in zip(columns, margins.coarse, margins.rows, strict=True):
         missing = column.missing and not column.categories
         fewer = _coarse(counts.sum(axis=0), bool(column.categories), missing, FEW, 0.0)
-        size = fewer.max() + 1
         coarse.append(fewer[own])
-        rows.append(np.stack([np.bincount(fewer, one, minlength=size) for one in counts]))
-    return margins._replace(coarse=tuple(coarse), rows=tuple(rows), within=())
+        rows.append(_joined(counts, fewer))
+    return Margins(margins.strata, margins.n, tuple(coarse), rows=tuple(rows))
+
+
+def _joined(counts: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """Return the numbers of rows [C, K] in levels that some of [C, L] are joined to."""
+    return np.stack([np.bincount(level, own, minlength=level.max() + 1) for own in counts])
 
 
 def row_counts(histograms: np.ndarray, columns: Columns) -> np.ndarray:
@@ -330,19 +335,21 @@ def _within(
     return found
 
 
-def dependence(
-    table: Callable[[int, int], np.ndarray],
-    margins: Margins,
-    size: Callable[[np.ndarray], float],
-) -> np.ndarray:
-    """[p, p] how far two-way tables [C, K_i, K_j] are from independence, by ``size``."""
-    p = len(margins.rows)
-    found = np.zeros((p, p))
-    for i, j in combinations(range(p), 2):
+def split_tables(numbers: np.ndarray, margins: Margins, pairs: Edges) -> Tables:
+    """Return the tables of pairs of columns, whose numbers stand one after the other."""
+    shapes = [(len(margins.n), *margins.sizes[list(pair)]) for pair in pairs]
+    parts = np.split(numbers, np.cumsum([np.prod(shape) for shape in shapes])[:-1])
+    return {p: part.reshape(s) for p, part, s in zip(pairs, parts, shapes, strict=True)}
+
+
+def dependence(tables: Tables, margins: Margins, size: Callable[[np.ndarray], float]) -> np.ndarray:
+    """Return how far the tables [p, p] of all pairs are from independence, by ``size``."""
+    score = np.zeros((len(margins.rows),) * 2)
+    for (i, j), table in tables.items():
         a, b = margins.rows[i], margins.rows[j]
         alone = a[:, :, None] * b[:, None, :] / margins.n[:, None, None]
-        found[i, j] = found[j, i] = size(table(i, j) - alone)
-    return found
+        score[i, j] = score[j, i] = size(table - alone)
+    return score
 
 
 def chow_liu(score: np.ndarray, choose: Callable[[np.ndarray], int | np.intp] = np.argmax) -> Edges:
@@ -361,16 +368,14 @@ def chow_liu(score: np.ndarray, choose: Callable[[np.ndarray], int | np.intp] = 
     return edges
 
 
-def associations(
-    tables: Mapping[tuple[int, int], np.ndarray], margins: Margins, *, step: float, sd: float
-) -> dict[tuple[int, int], np.ndarray]:
-    """Two-way tables of each edge that fit the margins, [C, K_i, K_j].
+def associations(tables: Tables, margins: Margins, *, step: float, sd: float) -> Tables:
+    """Return the two-way tables of each edge that fit the margins.
 
     Association that noise hides in a cell is that of all cells together, raked to the cell's
     margins: Deming and Stephan (1940).
 
     Args:
-        tables: [C, K_i, K_j] of each edge of the tree, numbers of rows.
+        tables: of each edge of the tree.
         margins: of the columns.
         step: as of :func:`make_margins`.
         sd: standard deviation of the error of each number.
@@ -403,7 +408,7 @@ def _raked(table: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def draw(
     c: int,
     margins: Margins,
-    tables: Mapping[tuple[int, int], np.ndarray],
+    tables: Tables,
     columns: Columns,
     rng: np.random.Generator,
     *,

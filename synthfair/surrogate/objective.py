@@ -126,11 +126,6 @@ class FairObjective:
         return a if np.count_nonzero(some) > MAX_DENSITY * some.size else sp.csr_matrix(a)
 
     @cached_property
-    def transposed(self) -> Any:
-        """The inputs [p, N]."""
-        return self.inputs.T.tocsr() if sp.issparse(self.inputs) else self.inputs.T
-
-    @cached_property
     def w(self) -> np.ndarray:
         """The weights [N], of sum 1."""
         weight = np.asarray(self.weight, dtype=float)
@@ -153,27 +148,12 @@ class FairObjective:
         return (self.clients + 1) * self.penalty.n_groups * 2
 
     @cached_property
-    def to_cells(self) -> sp.csr_matrix:
-        """The matrix [cells, N] that sums rows."""
-        n = len(self.s)
-        return sp.csr_matrix((np.ones(n), (self.cell, np.arange(n))), (self.n_cells, n))
-
-    @cached_property
     def by_stratum(self) -> sp.csr_matrix:
         """The matrix [(1 + clients) K G, cells] that sums cells, of all rows and of each client."""
-        labels, n_groups = STRATA[self.penalty.notion], self.penalty.n_groups
-        owner, group, label = np.unravel_index(
-            np.arange(self.n_cells), (self.clients + 1, n_groups, 2)
-        )
-        entries = []
-        for k, among in enumerate(labels):
-            here = np.flatnonzero(np.isin(2 * label - 1, among))
-            line = (owner * len(labels) + k) * n_groups + group
-            entries += [(line[here] % (len(labels) * n_groups), here), (line[here], here)]
-            entries[-1] = tuple(part[owner[here] > 0] for part in entries[-1])
-        rows, columns = (np.concatenate(part) for part in zip(*entries, strict=True))
-        shape = (self.clients + 1) * len(labels) * n_groups, self.n_cells
-        return sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape)
+        scopes, groups = np.eye(self.clients + 1), sp.eye(self.penalty.n_groups)
+        scopes[0] = 1.0
+        among = [np.isin([[-1.0, 1.0]], labels) for labels in STRATA[self.penalty.notion]]
+        return sp.csr_matrix(sp.kron(scopes, sp.vstack([sp.kron(groups, one) for one in among])))
 
     def in_strata(self, by_cell: np.ndarray) -> np.ndarray:
         """Return sums [1 + clients, K, G] of sums [cells]."""
@@ -251,15 +231,13 @@ class FairObjective:
         by_row = price.rho * (self.contrast.T @ gap)[self.cell] * g1 - self.y * q
         value = self.w @ loss + price.rho / 2 * gap @ gap
         ridge = self.ridge * theta
-        return float(value + theta @ ridge / 2), self.transposed @ (self.w * by_row) + ridge
+        return float(value + theta @ ridge / 2), self.inputs.T @ (self.w * by_row) + ridge
 
     def gap_slopes(self, g1: np.ndarray) -> np.ndarray:
         """Return the gradients [gaps, p] of the gaps, of the slopes g'(z) [N]."""
-        if self.contrast.shape[0] <= 8:
-            by_row = self.contrast.toarray()[:, self.cell] * (self.w * g1)
-            return np.asarray((self.transposed @ by_row.T).T)
-        by_cell = _dense(self.to_cells @ sp.diags(self.w * g1) @ self.inputs)
-        return np.asarray(self.contrast @ by_cell)
+        n = len(self.s)
+        to_cells = sp.csr_matrix((self.w * g1, (self.cell, np.arange(n))), (self.n_cells, n))
+        return np.asarray(self.contrast @ _dense(to_cells @ self.inputs))
 
     def gram(self, d: np.ndarray) -> np.ndarray:
         """Return A' diag(d) A [p, p]."""
@@ -298,14 +276,14 @@ class FairObjective:
         bend, pull = self.w * q * (1 - q), -self.w * self.y * q
         ridge = np.diag(self.ridge)
         if not price.rho:
-            return self.transposed @ pull + self.ridge * theta, self.gram(bend) + ridge
+            return self.inputs.T @ pull + self.ridge * theta, self.gram(bend) + ridge
         g, g1, g2 = self.penalty.derivatives(z)
         gap = self.charged(g, price)
         r = price.rho * self.w * (self.contrast.T @ gap)[self.cell]
         of_penalty = np.maximum(r * g2, -0.9 * bend) if cut else r * g2
         bends = (gap != 0) | (self.free(price) == 0)
         u = self.gap_slopes(g1) * bends[:, None]
-        gradient = self.transposed @ (r * g1 + pull) + self.ridge * theta
+        gradient = self.inputs.T @ (r * g1 + pull) + self.ridge * theta
         return gradient, self.gram(bend + of_penalty) + price.rho * u.T @ u + ridge
 
     @property

@@ -1,20 +1,31 @@
-"""What is summed over rows for a surrogate; nothing else reads them."""
+"""The sums over rows that a surrogate is made of; nothing else reads rows."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import combinations, combinations_with_replacement
-from typing import NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from synthfair.data.batches import Batches
 from synthfair.data.encode import Encoded, expand
 from synthfair.data.schema import Schema
-from synthfair.privacy.mechanism import SumName
+from synthfair.privacy.mechanism import (
+    GaussianMechanism,
+    NoisySum,
+    PrivateChoice,
+    SumName,
+    require_float64,
+)
+from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.privacy.statement import make_guarantee
+from synthfair.settings import SurrogateConfig
+from synthfair.surrogate import marginals
 from synthfair.surrogate.anchors import smooth_rates
 from synthfair.surrogate.levels import Columns
-from synthfair.surrogate.marginals import Edges, Margins, few_levels
+from synthfair.surrogate.marginals import Edges, Margins, Tables, split_tables
 from synthfair.surrogate.strata import Strata
 
 GRID = 2.0**-20
@@ -25,6 +36,44 @@ MANY = 40
 
 Whole = Callable[[np.ndarray], np.ndarray]
 """Makes rows of numbers [N, k] whole: multiples of a grid, shortened where that is needed."""
+
+
+RARE = 5.0
+"""Without epsilon, all sums are rounded to multiples of this many rows: statistical offices round
+tables of frequencies so (Hundepool et al. 2012, *Statistical Disclosure Control*, chapter 5)."""
+
+
+class SurrogateSpec:
+    """The public rules of a surrogate.
+
+    Args:
+        config: settings.
+        schema: of the rows.
+        errors: standard deviation of the error in each entry of a sum that many clients share; if
+            not given, those of the guarantee.
+
+    Attributes:
+        guarantee: of the noise of sums; None where they have none, and are rounded.
+        columns: levels of each.
+        step: to multiples of which sums are rounded; 0 where they have noise.
+    """
+
+    def __init__(
+        self, config: SurrogateConfig, schema: Schema, errors: Mapping[SumName, float] | None = None
+    ) -> None:
+        """Derive what follows from settings and schema."""
+        self.config, self.schema, self.n_groups = config, schema, len(schema.groups)
+        private, shared = config.epsilon is not None, errors is not None
+        self.guarantee = make_guarantee(config, schema, common_tree=shared) if private else None
+        self.columns = Columns.of(schema, private=private)
+        self.step = 0.0 if private else RARE
+        mechanisms = self.guarantee.of_release if self.guarantee and not shared else ()
+        stated = {one.name: one.noise for one in mechanisms if isinstance(one, GaussianMechanism)}
+        self._errors = stated if errors is None else errors
+
+    def sd(self, name: SumName) -> float:
+        """Return the standard deviation of the error in each entry of a sum: noise, or rounding."""
+        return self._errors.get(name, 0.0) if self.guarantee else RARE / 12**0.5
 
 
 class Question(NamedTuple):
@@ -45,6 +94,21 @@ class Question(NamedTuple):
     of: Callable[[Encoded, Whole], np.ndarray]
     counts: bool = False
     follows_from: str | None = None
+
+
+class Answers(Protocol):
+    """The answers to questions about rows: of one client's, or of all clients' together."""
+
+    def sums(self, *questions: Question) -> list[np.ndarray]:
+        """Return the sums over the rows; with noise, or exact and then private."""
+        ...
+
+    def tree(self, columns: Columns, margins: Margins) -> tuple[Edges, Tables]:
+        """Return a tree over the columns, of those that depend most on each other, and its pairs.
+
+        The pairs are numbers of rows, by edge, with noise or exact.
+        """
+        ...
 
 
 def on_grid(numbers: np.ndarray) -> np.ndarray:
@@ -69,8 +133,9 @@ def column_moments(columns: Columns, n_groups: int) -> Question:
     length = 2 * n_groups * moment_terms(columns, np.zeros((1, columns[-1].at.stop))).shape[1]
 
     def of(rows: Encoded, whole: Whole) -> np.ndarray:
-        products = whole(moment_terms(columns, rows.x))
-        return by_cell(products, 2 * rows.s + (rows.y > 0), 2 * n_groups)
+        products, cell = whole(moment_terms(columns, rows.x)), 2 * rows.s + (rows.y > 0)
+        sums = [products[cell == c].sum(axis=0) for c in range(2 * n_groups)]
+        return np.concatenate(sums).astype(object)  # those of many batches may pass 2^63
 
     return Question("column_moments", length, of)
 
@@ -98,19 +163,18 @@ def squares_and_means(k: int) -> np.ndarray:
     return np.append(np.flatnonzero(i == j), len(i) + np.arange(k))
 
 
-def by_cell(whole: np.ndarray, cell: np.ndarray, cells: int) -> np.ndarray:
-    """Sums of rows of whole numbers [N, k] by cell, flat; rows of no cell, -1, are left out."""
-    sums = [whole[cell == c].sum(axis=0) for c in range(cells)]
-    return np.concatenate(sums).astype(object)  # as those of many batches may pass 2^63
+def two_way_tables(
+    columns: Columns, margins: Margins, pairs: Edges, name: Literal["pairs", "tables"] = "pairs"
+) -> Question:
+    """Return the question for rows in the coarse levels of pairs of columns, by set drawn from.
 
-
-def two_way_tables(columns: Columns, margins: Margins, edges: Edges | None = None) -> Question:
-    """Numbers of rows in the coarse levels of pairs of columns, by set that is drawn from.
-
-    The pairs are the edges of a tree, or all i < j.
+    Args:
+        columns: public.
+        margins: with the sets, and coarse levels.
+        pairs: of columns.
+        name: "pairs" for those of a tree, "tables" for all that a tree is chosen from.
     """
     place, sizes = places(margins.strata.drawn), margins.sizes
-    pairs = list(combinations(range(len(columns)), 2)) if edges is None else edges
     length = [len(margins.n) * int(sizes[i] * sizes[j]) for i, j in pairs]
 
     def of(rows: Encoded, _: Whole) -> np.ndarray:
@@ -125,10 +189,8 @@ def two_way_tables(columns: Columns, margins: Margins, edges: Edges | None = Non
             ]
         )
 
-    if edges is None:
-        return Question("tables", sum(length), of, counts=True)
-    tree = _sha256(np.array(edges, "<i8"))
-    return Question("pairs", sum(length), of, counts=True, follows_from=tree)
+    tree = _sha256(np.array(pairs, "<i8")) if name == "pairs" else None
+    return Question(name, sum(length), of, counts=True, follows_from=tree)
 
 
 def crossed_levels(columns: Columns, margins: Margins, n_groups: int) -> Question:
@@ -136,7 +198,7 @@ def crossed_levels(columns: Columns, margins: Margins, n_groups: int) -> Questio
 
     Its sum is [p (p + 1) / 2, 2 G, K], with as many levels of each column as any column has.
     """
-    coarse = few_levels(margins, columns).coarse
+    coarse = marginals.few_levels(margins, columns).coarse
     width = 1 + max(int(own.max()) for own in coarse)
     pairs = list(combinations_with_replacement(range(len(columns)), 2))
     size = 2 * n_groups * width**2
@@ -148,21 +210,6 @@ def crossed_levels(columns: Columns, margins: Margins, n_groups: int) -> Questio
         return np.concatenate([np.bincount(code, minlength=size) for code in codes])
 
     return Question("tables", len(pairs) * size, of, counts=True)
-
-
-def table_parts(tables: np.ndarray, margins: Margins) -> Callable[[int, int], np.ndarray]:
-    """Of the sum of all :func:`two_way_tables`, the table [C, K_i, K_j] of columns i and j."""
-    c, sizes = len(margins.n), margins.sizes
-    pairs = list(combinations(range(len(sizes)), 2))
-    ends = np.cumsum([c * int(sizes[i] * sizes[j]) for i, j in pairs])
-    parts = dict(zip(pairs, np.split(tables, ends[:-1]), strict=True))
-
-    def part(i: int, j: int) -> np.ndarray:
-        if i > j:
-            return part(j, i).swapaxes(1, 2)
-        return parts[i, j].reshape(c, sizes[i], sizes[j])
-
-    return part
 
 
 def anchor_rates(thetas: np.ndarray, strata: Strata, schema: Schema) -> Question:
@@ -196,3 +243,68 @@ def _sha256(numbers: np.ndarray) -> str:
 def places(sets: np.ndarray) -> np.ndarray:
     """[2 G] of each cell the set [C, 2 G] that it is in, or -1."""
     return np.where(sets.any(axis=0), sets.argmax(axis=0), -1)
+
+
+class TableSums:
+    """The answers of one client's rows: with a guarantee noisy, else exact and private.
+
+    Guarantee: that of ``spec``, (epsilon, delta)-differential privacy of all answers together.
+    Unit: one row. Neighbouring relation: that of the settings.
+
+    Args:
+        rows: encoded by ``schema.plain``, in memory or a stream; of one group alone, or one label,
+            if need be. They are read three times, or four for a block.
+        spec: public.
+        noise: where its bytes come from; other than the system's, it protects nothing.
+    """
+
+    def __init__(
+        self, rows: Batches, spec: SurrogateSpec, noise: RandomBytes = system_entropy
+    ) -> None:
+        """Make ready; nothing is read yet."""
+        self._rows, self._step, self._choose = rows, spec.step, np.argmax
+        self._noisy: dict[SumName, NoisySum] = {}
+        for one in spec.guarantee.of_release if spec.guarantee else ():
+            if isinstance(one, GaussianMechanism):
+                self._noisy[one.name] = NoisySum(one, spec.config.relation, noise)
+            else:
+                self._choose = PrivateChoice(one, noise).choose
+
+    def sums(self, *questions: Question) -> list[np.ndarray]:
+        """Return the answers, of one reading of the rows."""
+        return [*map(self._released, questions, self._exact(*questions))]
+
+    def tree(self, columns: Columns, margins: Margins) -> tuple[Edges, Tables]:
+        """Return a tree, and its pairs, of one reading of the rows."""
+        pairs = [*combinations(range(len(columns)), 2)]
+        question = two_way_tables(columns, margins, pairs)
+        (whole,) = self._exact(question)
+        near = split_tables(marginals.round_to(whole, self._step), margins, pairs)
+        scores = marginals.dependence(near, margins, lambda off: abs(off).sum())
+        edges, tables = (
+            marginals.chow_liu(scores, self._choose),
+            split_tables(whole, margins, pairs),
+        )
+        tables |= {(j, i): table.swapaxes(1, 2) for (i, j), table in tables.items()}
+        chosen = np.concatenate([tables[edge].ravel() for edge in edges])
+        return edges, split_tables(self._released(question, chosen), margins, edges)
+
+    def _exact(self, *questions: Question) -> list[np.ndarray]:
+        """Return whole numbers, of one reading of the rows."""
+
+        def of(part: Encoded) -> np.ndarray:
+            if self._noisy:
+                require_float64(part.x)
+            wholes = [
+                self._noisy[q.name].terms.whole if self._noisy else on_grid for q in questions
+            ]
+            return np.concatenate([q.of(part, w) for q, w in zip(questions, wholes, strict=True)])
+
+        return np.split(self._rows.sum(of), np.cumsum([q.length for q in questions])[:-1])
+
+    def _released(self, question: Question, whole: np.ndarray) -> np.ndarray:
+        if not self._noisy:
+            return whole.astype(float) * (1.0 if question.counts else GRID)
+        noisy = self._noisy[question.name]
+        unit = round(1 / noisy.terms.grid) if question.counts else 1
+        return noisy.release(whole.astype(object) * unit)

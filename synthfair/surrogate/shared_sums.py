@@ -16,9 +16,10 @@ in one process.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from itertools import combinations
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -26,22 +27,17 @@ from synthfair.data.batches import Batches
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.mechanism import GaussianMechanism, SumName, require_float64
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.privacy.statement import make_guarantee
 from synthfair.secure.opening import NoisyTotal, noisy_sum
 from synthfair.secure.summands import RowSums
 from synthfair.settings import SurrogateConfig
-from synthfair.surrogate.make import NONE, Plan, Sums, Surrogate, surrogate_of
-from synthfair.surrogate.marginals import chow_liu, dependence, few_levels
-from synthfair.surrogate.questions import (
-    Question,
-    anchor_rates,
-    column_moments,
-    histograms,
-    table_parts,
-    two_way_tables,
-)
+from synthfair.surrogate import marginals
+from synthfair.surrogate.levels import Columns
+from synthfair.surrogate.make import Sums, Surrogate, read_sums, surrogate_of
+from synthfair.surrogate.marginals import Edges, Margins, Tables
+from synthfair.surrogate.questions import Question, SurrogateSpec, two_way_tables
 
 ALIKE = 1e-9
 """By which numbers of two machines may differ relatively that both have computed."""
@@ -126,8 +122,9 @@ def next_sums(
         InputError: no epsilon, too many clients, no noise is enough, a sum is none of these, or no
             cell has a noisy count that is large enough.
     """
-    _, questions, _ = _progress(opened, config, schema)
-    return tuple(_as_row_sums(question, config, schema, clients=clients) for question in questions)
+    spec, found = _progress(opened, config, schema)
+    missing = () if isinstance(found, Sums) else found
+    return tuple(_as_row_sums(question, spec, clients=clients) for question in missing)
 
 
 def client_sums(
@@ -146,24 +143,25 @@ def client_sums(
         InputError: the sum is none of :func:`next_sums`, features are not float64, or there are
             more rows than can be summed within 64 bits by all clients together.
     """
-    questions = {q.name: q for q in _progress(opened, config, schema)[1]}
+    spec, found = _progress(opened, config, schema)
+    questions = {} if isinstance(found, Sums) else {q.name: q for q in found}
     if what.name not in questions:
         raise InputError(f"sum: {what.name}; next are {list(questions)}")
     question = questions[what.name]
-    _require_own(what, question, config, schema)
-    terms = _mechanism(question, config, schema).terms(config.relation)
+    _require_own(what, question, spec)
+    terms = _mechanism(question, spec).terms(config.relation)
 
     def of(part: Encoded) -> np.ndarray:
         require_float64(part.x)
         return question.of(part, terms.whole)
 
-    found = rows.sum(of).astype(object) * (round(1 / terms.grid) if question.counts else 1)
-    if (largest := abs(found).max()) > what.largest:
+    steps = rows.sum(of).astype(object) * (round(1 / terms.grid) if question.counts else 1)
+    if (largest := abs(steps).max()) > what.largest:
         raise InputError(
             f"rows: too many of a client; {what.name} has an entry of {largest} steps; must be at"
             f" most {what.largest}"
         )
-    return found.astype(np.int64)
+    return steps.astype(np.int64)
 
 
 def surrogate_from_sums(opened: Opened, config: SurrogateConfig, schema: Schema) -> SecureSurrogate:
@@ -201,91 +199,79 @@ def surrogate_from_sums(opened: Opened, config: SurrogateConfig, schema: Schema)
         >>> abs(float(made.surrogate.weight.sum()) - len(table)) < 300  # noisy
         True
     """
-    plan, missing, sums = _progress(opened, config, schema)
-    if sums is None:
-        raise InputError(f"sums: {[question.name for question in missing]} are missing")
+    spec, found = _progress(opened, config, schema)
+    if not isinstance(found, Sums):
+        raise InputError(f"sums: {[question.name for question in found]} are missing")
     statements = [total.statement for _, total in opened]
     if len({(said["clients"], said["noise_added_by"]) for said in statements}) > 1:
         raise InputError("sums: all must be of the same clients, and by the same aggregators")
-    made = surrogate_of(sums, plan)
-    return SecureSurrogate(made, _statement(config, statements))
+    return SecureSurrogate(surrogate_of(found, spec), _statement(config, statements))
+
+
+class _MissingError(Exception):
+    """There are sums that have not been opened yet."""
+
+
+class _OpenedSums:
+    """The answers that have been opened, each of which must be what is asked for."""
+
+    def __init__(self, opened: Opened, spec: SurrogateSpec) -> None:
+        self.left, self._spec = list(opened), spec
+
+    def sums(self, *questions: Question) -> list[np.ndarray]:
+        """Return the next totals. Raises _MissingError: some have not been opened."""
+        here, self.left = self.left[: len(questions)], self.left[len(questions) :]
+        for question, (what, total) in zip(questions, here, strict=False):
+            _require_own(what, question, self._spec)
+            noises = [aggregators * what.variance for aggregators in (2, 3)]
+            if len(total.total) != what.length or total.variance not in noises:
+                raise InputError(f"{what.name}: the total is of another sum")
+        if len(here) < len(questions):
+            raise _MissingError(*questions[len(here) :])
+        return [what.values(total.total) for what, total in here]
+
+    def tree(self, columns: Columns, margins: Margins) -> tuple[Edges, Tables]:
+        """Return the tree of tables of all pairs of columns at few levels, and then its pairs."""
+        few, pairs = marginals.few_levels(margins, columns), [*combinations(range(len(columns)), 2)]
+        (numbers,) = self.sums(two_way_tables(columns, few, pairs, "tables"))
+        sd = self._spec.sd("tables")
+
+        def clear(off: np.ndarray) -> float:
+            """Return by how much its square exceeds that of noise."""
+            return float(((off / sd) ** 2 - 1).sum() / off.size**0.5)
+
+        edges = marginals.chow_liu(
+            marginals.dependence(marginals.split_tables(numbers, few, pairs), few, clear)
+        )
+        (numbers,) = self.sums(two_way_tables(columns, margins, edges))
+        return edges, marginals.split_tables(numbers, margins, edges)
 
 
 def _progress(
     opened: Opened, config: SurrogateConfig, schema: Schema
-) -> tuple[Plan, tuple[Question, ...], Sums | None]:
-    """Return the plan with the noise that sums have, what is summed next, and all sums if known.
+) -> tuple[SurrogateSpec, Sums | tuple[Question, ...]]:
+    """Return the rules with the noise that sums have, and all sums, or what is summed next.
 
     All that has been opened is compared with what it must be.
     """
     if config.epsilon is None or config.delta is None:
         raise InputError("epsilon: must be given, with delta; sums by shares are opened with noise")
     noise: dict[SumName, float] = {what.name: what.step * t.variance**0.5 for what, t in opened}
-    plan, left = Plan(config, schema, noise), list(opened)
-    exchanges = _exchanges(plan)
-    questions = next(exchanges)
-    while len(left) >= len(questions):
-        values = [_values(question, *left.pop(0), config, schema) for question in questions]
-        try:
-            questions = exchanges.send(values)
-        except StopIteration as end:
-            if left:
-                raise InputError(
-                    f"sums: {left[0][0].name} is more than the settings ask for"
-                ) from None
-            return plan, (), end.value
-    for question, (what, _) in zip(questions, left, strict=False):
-        _require_own(what, question, config, schema)
-    return plan, questions[len(left) :], None
+    spec = SurrogateSpec(config, schema, noise)
+    answers = _OpenedSums(opened, spec)
+    try:
+        sums = read_sums(answers, spec)
+    except _MissingError as missing:
+        return spec, missing.args
+    if answers.left:
+        raise InputError(f"sums: {answers.left[0][0].name} is more than the settings ask for")
+    return spec, sums
 
 
-def _exchanges(plan: Plan) -> Generator[tuple[Question, ...], list[np.ndarray], Sums]:
-    """What is summed, one exchange after the other; it is sent the values, which have noise."""
-    columns, n_groups = plan.columns, plan.n_groups
-    first = [histograms(columns, n_groups)]
-    first += [column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
-    found = yield tuple(first)
-    sums = Sums(*(part.reshape(2 * n_groups, -1) for part in [*found, NONE][:2]))
-    margins = plan.margins(sums)
-    if len(columns) > 1:
-        few = few_levels(margins, columns)
-        (tables,) = yield (two_way_tables(columns, few),)
-        part, sd = table_parts(tables, few), plan.sd("tables")
-
-        def clear(off: np.ndarray) -> float:
-            """By how much its square exceeds that of noise."""
-            return float(((off / sd) ** 2 - 1).sum() / off.size**0.5)
-
-        edges = chow_liu(dependence(part, few, clear))
-        (pairs,) = yield (two_way_tables(columns, margins, edges),)
-        sums = sums._replace(edges=np.array(edges), pairs=pairs)
-        margins = plan.margins(sums)
-    thetas = plan.models(sums, margins)
-    (rates,) = yield (anchor_rates(thetas, margins.strata, plan.schema),)
-    return sums._replace(thetas=thetas, rates=rates.reshape(len(margins.n), -1))
-
-
-def _values(
-    question: Question, what: RowSums, total: NoisyTotal, config: SurrogateConfig, schema: Schema
-) -> np.ndarray:
-    """The numbers of an opened total, which must be of this question."""
-    _require_own(what, question, config, schema)
-    noises = [aggregators * what.variance for aggregators in (2, 3)]
-    if len(total.total) != what.length or total.variance not in noises:
-        raise InputError(f"{what.name}: the total is of another sum")
-    return what.values(total.total)
-
-
-def _mechanism(question: Question, config: SurrogateConfig, schema: Schema) -> GaussianMechanism:
-    return make_guarantee(config, schema, common_tree=True).mechanism(question.name)
-
-
-def _as_row_sums(
-    question: Question, config: SurrogateConfig, schema: Schema, *, clients: int
-) -> RowSums:
-    mechanism = _mechanism(question, config, schema)
+def _as_row_sums(question: Question, spec: SurrogateSpec, *, clients: int) -> RowSums:
+    config, mechanism = spec.config, _mechanism(question, spec)
     return RowSums(
-        schema_hash=schema.hash,
+        schema_hash=spec.schema.hash,
         name=mechanism.name,
         epsilon=config.epsilon or 0.0,
         delta=config.delta or 0.0,
@@ -301,11 +287,13 @@ def _as_row_sums(
     )
 
 
-def _require_own(
-    what: RowSums, question: Question, config: SurrogateConfig, schema: Schema
-) -> None:
-    """Refuses a sum that settings and schema do not ask for: one with less noise, for instance."""
-    own = _as_row_sums(question, config, schema, clients=what.clients)
+def _mechanism(question: Question, spec: SurrogateSpec) -> GaussianMechanism:
+    return cast(Guarantee, spec.guarantee).mechanism(question.name)
+
+
+def _require_own(what: RowSums, question: Question, spec: SurrogateSpec) -> None:
+    """Refuse a sum that settings and schema do not ask for: one with less noise, for instance."""
+    own = _as_row_sums(question, spec, clients=what.clients)
     for key, wanted in sorted(own.model_dump().items()):  # epsilon before what follows from it
         found = getattr(what, key)
         computed = key in ("square", "rho")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -38,17 +37,3 @@ class WeightedTable(NamedTuple):
         """Return the same as a model sees them, which reads so many groups; 1 where it is blind."""
         others = other_inputs(self.s, n_groups=n_groups, intercept=intercept)
         return Rows(np.column_stack([self.x, others.T]), self.s, self.y, self.weight)  # type: ignore[arg-type]
-
-
-def together(tables: Iterable[WeightedTable]) -> WeightedTable:
-    """The rows of all tables, one after the other.
-
-    Example:
-        >>> import numpy as np
-        >>> import synthfair as sf
-        >>> x, s, y = np.array([[0.2], [0.7]]), np.array([0, 1]), np.array([-1.0, 1.0])
-        >>> table = sf.surrogate.WeightedTable(x, s, y, weight=np.array([1.5, 2.5]))
-        >>> sf.surrogate.together([table, table]).weight.tolist()
-        [1.5, 2.5, 1.5, 2.5]
-    """
-    return WeightedTable(*(np.concatenate(columns) for columns in zip(*tables, strict=True)))
