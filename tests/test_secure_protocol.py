@@ -17,6 +17,7 @@ from synthfair.secure import (
     GroupCounts,
     Task,
     UploadSum,
+    aggregator,
     answer,
     make_uploads,
     new_aggregator_secret,
@@ -309,6 +310,8 @@ class TestAnsweredOnce:
             group.answers(tmp_path, [ONE] * 2)
         record = record_of(group.task, group.secrets[0], group.records(tmp_path))
         assert str(caught.value).startswith(f"{record}: ")
+        with pytest.raises(InputError, match="holds the answer to this task"):
+            require_unanswered(group.task, group.secrets[0], group.records(tmp_path))
         assert read_partial_sum(record) == first
         assert record.stat().st_mode & 0o077 == 0
 
@@ -317,9 +320,30 @@ class TestAnsweredOnce:
         for task in (group.task, again):
             group._replace(task=task).answers(tmp_path, [ONE] * 2)
 
-    @pytest.mark.parametrize("moment", ["noise", "answer", "published"])
-    def test_kill_9_between_noise_and_answer(self, tmp_path, group, moment):
-        """A real process, killed as it draws noise, writes its record, or has written it."""
+    @pytest.mark.parametrize("moment", ["noise", "answer"])
+    def test_an_end_between_noise_and_answer(self, tmp_path, group, monkeypatch, moment):
+        """As noise is drawn, or as the record is written."""
+
+        def end(*_):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            where = {"noise": (GroupCounts, "noise"), "answer": (aggregator, "_complete")}[moment]
+            patch.setattr(*where, end)
+            with pytest.raises(KeyboardInterrupt):
+                group.answers(tmp_path, [ONE] * 2)
+        self.refused_as_unfinished(tmp_path, group)
+
+    def refused_as_unfinished(self, folder, group):
+        records = group.records(folder)
+        received = receive(group.task, group.secrets[0], sorted(folder.glob("*.to_0")))
+        with pytest.raises(InputError, match="begun and not finished"):
+            answer(group.task, group.secrets[0], received, records)
+        with pytest.raises(InputError, match="begun and not finished"):
+            require_unanswered(group.task, group.secrets[0], records)
+
+    def test_kill_9_between_noise_and_answer(self, tmp_path, group):
+        """A real process, killed as it writes its record."""
         write_task(group.task, tmp_path / "task.json")
         (tmp_path / "a.key").write_text(group.secrets[0].model_dump_json())
         records = group.records(tmp_path)
@@ -334,21 +358,12 @@ task, secret = read_task(folder / "task.json"), read_aggregator_secret(folder / 
 received = aggregator.receive(task, secret, sorted(folder.glob("*.to_0")))
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
-if {moment!r} == "noise":
-    type(task.what).noise = die
-elif {moment!r} == "answer":
-    aggregator._complete = die
+aggregator._complete = die
 aggregator.answer(task, secret, received, pathlib.Path({str(records)!r}))
-die()
 """
         done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
         assert done.returncode == -signal.SIGKILL, done.stderr
-        said = "holds the answer" if moment == "published" else "begun and not finished"
-        received = receive(group.task, group.secrets[0], sorted(tmp_path.glob("*.to_0")))
-        with pytest.raises(InputError, match=said):
-            answer(group.task, group.secrets[0], received, records)
-        with pytest.raises(InputError, match=said):
-            require_unanswered(group.task, group.secrets[0], records)
+        self.refused_as_unfinished(tmp_path, group)
 
     def test_the_record_is_there_before_any_noise(self, tmp_path, group, monkeypatch):
         seen, records = [], group.records(tmp_path)
