@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 # Child processes find this package wherever they run, and not another that is installed. What they
-# and a worker compile is cached in a folder of the worker's own.
+# and a worker compile is cached in a folder of the worker's own; the user's settings are not read.
 ROOT = Path(__file__).parents[1]
 COMPILED = ROOT / ".pytest_cache" / f"compiled-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+CACHES = COMPILED.with_name(COMPILED.name.replace("compiled", "caches"))
 if COMPILED.exists() and sum(path.stat().st_size for path in COMPILED.iterdir()) > 500 * 10**6:
     shutil.rmtree(COMPILED)
 os.environ |= {
@@ -19,7 +20,8 @@ os.environ |= {
     "JAX_COMPILATION_CACHE_DIR": str(COMPILED),
     "JAX_COMPILATION_CACHE_MAX_SIZE": "-1",
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    "XDG_CACHE_HOME": str(COMPILED.with_name(COMPILED.name.replace("compiled", "caches"))),
+    "XDG_CACHE_HOME": str(CACHES),
+    "XDG_CONFIG_HOME": str(CACHES),
     "TF_CPP_MIN_LOG_LEVEL": "3",  # XLA takes each cached entry for another machine's
 }
 

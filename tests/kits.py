@@ -37,3 +37,10 @@ def make_kits(folder, types):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(deployment, "nvflare", nvflare)
         return deployment.make_kits(folder, types, 8002)
+
+
+def prepare(folder):
+    """Do what all parties of the example do before their processes start."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(deployment, "nvflare", nvflare)
+        deployment.prepare(folder, 8002, deployment.unlike_lenders())

@@ -54,9 +54,8 @@ def test_the_attack_finds_noise_that_is_too_small(monkeypatch):
     assert least_epsilon(SURROGATE) > 1
 
 
-@pytest.mark.parametrize(
-    "config", [pytest.param(FAIR, marks=pytest.mark.slow, id="fair"), SURROGATE]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [FAIR, SURROGATE], ids=["fair", "surrogate"])
 def test_the_attack_does_not_pass_a_true_epsilon(config):
     assert least_epsilon(config) <= 1
 

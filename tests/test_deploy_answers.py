@@ -116,12 +116,13 @@ def test_a_release_that_was_not_asked_for_is_refused(world, channel, what):
     assert [booked.code for booked in federation.booked.values()] == ["refused", "ok"]
 
 
-def test_a_large_answer_is_carried_and_one_too_large_refused(answered, world, calls, monkeypatch):
+def test_a_large_answer_is_carried_and_one_too_large_refused(answered, world, monkeypatch):
+    """One too large is not even hashed, which its signature would need."""
     ask, answer, keys = answered
     large = resigned(world, "north", answer, bytes(50_000_000))
     assert read_answer(large, ask, site="north", keys=keys).code == "ok"
-    assert calls() < 3_000
     monkeypatch.setattr(messages, "MAX_CARRIED", 10**6)
+    monkeypatch.delattr(messages, "_digests")
     with pytest.raises(BadAnswerError, match="refused"):
         read_answer(large, ask, site="north", keys=keys)
 

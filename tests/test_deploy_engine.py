@@ -12,6 +12,7 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 
+import kits
 import pytest
 from conftest import make_schema, make_table
 
@@ -155,18 +156,10 @@ def keys_in(folder):
     return found
 
 
-@pytest.fixture(scope="module")
-def federation(tmp_path_factory):
-    """The folder of a federation in which a job has ended well."""
-    folder = tmp_path_factory.mktemp("deployed") / "federation"
-    demo(folder)
-    return folder
-
-
 PARTIES = ("hub", "localhost", "lead@hub.org", "city", "suburbs")
 
 
-def test_no_key_leaves_its_party(federation):
+def require_keys_with_their_parties(federation):
     keys = {party: keys_in(federation / party) for party in PARTIES}
     # Nobody has another's key, and no key is among what was exchanged, or in the results.
     everywhere = keys_in(federation)
@@ -189,23 +182,31 @@ def test_no_key_leaves_its_party(federation):
             assert not folder.exists() or folder.stat().st_mode & 0o777 == 0o700, folder
 
 
-def test_nothing_is_exchanged_but_what_is_public(federation):
+def require_only_public_files(federation):
     parties = [party for party in PARTIES if party != "hub"]
     assert {path.name for path in (federation / "exchanged").iterdir()} == {
         "project.yml", "schema.json", "city.pub", "suburbs.pub",
         *(f"{party}.{kind}.zip" for party in parties for kind in ("request", "signed"))}  # fmt: skip
-    assert {path.name for path in (federation / "results").iterdir()} == {
-        "federation.json", "metrics.json", "model.json"}  # fmt: skip
+
+
+def test_no_key_leaves_its_party_and_what_is_exchanged_is_public(tmp_path):
+    kits.prepare(tmp_path / "made")
+    require_keys_with_their_parties(tmp_path / "made")
+    require_only_public_files(tmp_path / "made")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "made"),
-    [(["--job", "gap"], {"gaps.json"}),
+    [([], {"model.json", "metrics.json"}),
+     (["--job", "gap"], {"gaps.json"}),
      (["--job", "train", "--secure"], {"model.json", "metrics.json", "rounds.csv"})],
 )  # fmt: skip
-def test_other_jobs_by_processes(tmp_path, flags, made):
+def test_jobs_by_processes(tmp_path, flags, made):
     demo(tmp_path / "demo", *flags)
+    if not flags:
+        require_keys_with_their_parties(tmp_path / "demo")
+        require_only_public_files(tmp_path / "demo")
     results = tmp_path / "demo" / "results"
     assert {path.name for path in results.iterdir()} == made | {"federation.json"}
 

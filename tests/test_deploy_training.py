@@ -58,7 +58,7 @@ def large(tmp_path):
 def one_seed(monkeypatch):
     """Noise that anybody can repeat, at the server and the sites."""
     monkeypatch.setattr("secrets.randbits", lambda bits: 7)
-    monkeypatch.setattr("secrets.token_bytes", lambda n: (7).to_bytes(n))
+    monkeypatch.setattr("secrets.token_bytes", (7).to_bytes)
 
 
 HEAD = 8 + 1 + 64 + 1 + 64 + 1

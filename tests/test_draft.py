@@ -248,7 +248,8 @@ def test_no_quantity_of_a_public_table_is_taken_for_an_identifier(n_rows):
 
 @pytest.mark.parametrize("codes", [False, True])
 def test_a_grouped_column_takes_rare_and_new_values(codes):
-    rare = RNG.permutation(np.repeat([*range(20), *range(100, 300)], [*[40] * 20, *[1] * 200]))
+    rare = np.repeat([*range(20), *range(100, 300)], [*[40] * 20, *[1] * 200])
+    rare = np.random.default_rng(0).permutation(rare)
     table = make_table(N).assign(zip_code=rare if codes else [f"c{value}" for value in rare])
     schema = completed(draft(table))
     assert len(schema.columns["zip_code"].categories) == 21
@@ -398,5 +399,6 @@ def test_an_additive_draft_has_a_spline_of_each_number_that_is_no_code():
     assert found["columns"]["income"]["basis"] == basis
     assert "basis" not in found["columns"]["home"]
     assert len(completed(found).encoded_names) > len(completed(draft()).encoded_names)
-    rates = draft_column(pd.Series(RNG.random(N)), additive=True)[0]
+    drawn = np.random.default_rng(0).random(N)
+    rates = draft_column(pd.Series(drawn), additive=True)[0]
     assert rates["basis"]["knots"] == [0, 0.2, 0.4, 0.6, 0.8, 1]

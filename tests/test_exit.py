@@ -3,6 +3,8 @@
 import ast
 import os
 import re
+import runpy
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -70,41 +72,35 @@ def test_a_command_line_that_does_not_parse_is_refused(words, complaint, capsys)
     assert complaint in said
 
 
-PRESS = """
-import os, signal, sys
-def press(*_): os.kill(os.getpid(), signal.SIGINT)
-{where}
-sys.argv[1:] = {argv!r}
-import runpy
-runpy.run_module({module!r}, run_name="__main__")
-"""
-
-IN_IMPORTS = """
-class Press:
-    def find_spec(self, name, *_):
-        if name == "cyclopts": press()
-sys.meta_path.insert(0, Press())
-"""
-
-
-def pressed(where, folder, module, *argv):
-    """How a command ends in which Ctrl-C is pressed."""
-    code = PRESS.format(where=where, module=module, argv=argv)
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
-    )
-    return done.returncode, done.stderr
-
-
 @pytest.mark.parametrize("module", ["synthfair", "synthfair.client", "synthfair.server"])
-def test_ctrl_c_is_one_line_while_the_command_line_is_imported(module, tmp_path):
-    assert pressed(IN_IMPORTS, tmp_path, module) == (INTERRUPTED, "interrupted\n")
+def test_ctrl_c_is_one_line_while_the_command_line_is_imported(module, monkeypatch, capsys):
+    class Press:
+        def find_spec(self, name, *_):
+            if name == "synthfair.cli":
+                signal.raise_signal(signal.SIGINT)
+
+    for name in ("synthfair.cli", f"{module}.__main__"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Press(), *sys.meta_path])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module(module, run_name="__main__")
+    assert (end.value.code, capsys.readouterr().err) == (INTERRUPTED, "interrupted\n")
+
+
+PRESS = """
+import os, signal
+os.fsync = lambda _: os.kill(os.getpid(), signal.SIGINT)
+from synthfair.__main__ import script
+script("split", "loanapp", "--output", "o")
+"""
 
 
 def test_ctrl_c_in_a_command_is_one_line_and_leaves_nothing_half_written(tmp_path):
     """It is pressed when a temporary file has its content."""
-    argv = "synthfair", "split", "loanapp", "--output", "o"
-    assert pressed("os.fsync = press", tmp_path, *argv) == (INTERRUPTED, "interrupted\n")
+    done = subprocess.run(
+        [sys.executable, "-c", PRESS], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (INTERRUPTED, "interrupted\n")
     assert not [*tmp_path.rglob("*")]
 
 

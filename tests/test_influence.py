@@ -116,11 +116,16 @@ def test_among_many_it_is_nearly_that_of_training_again():
         assert moved.spd == pytest.approx(spd, abs=0.02)
 
 
-@pytest.mark.parametrize("asked", [{"rho": 3.0}, {"max_client_gap": 0.15}])
-def test_of_surrogates_it_is_nearly_that_of_training_again(asked):
-    """At the price of a gap that was found with them all."""
+@pytest.fixture(scope="module")
+def releases():
+    """Return the surrogates of twelve clients."""
     config, tables = sf.SurrogateConfig(k_min=10), [make_table(1000, seed=k) for k in range(12)]
-    releases = {f"c{k}": sf.distill_table(t, SCHEMA, config).release for k, t in enumerate(tables)}
+    return {f"c{k}": sf.distill_table(t, SCHEMA, config).release for k, t in enumerate(tables)}
+
+
+@pytest.mark.parametrize("asked", [{"rho": 3.0}, {"max_client_gap": 0.15}])
+def test_of_surrogates_it_is_nearly_that_of_training_again(releases, asked):
+    """At the price of a gap that was found with them all."""
     asks = sf.ServerConfig(penalty="selection_rate", **asked)
     pooled = make_pool(releases, SCHEMA, asks)
     trained, point = train_pool(pooled, SCHEMA)
@@ -139,10 +144,9 @@ def test_of_surrogates_it_is_nearly_that_of_training_again(asked):
         assert found.releases[name].scores == pytest.approx(expected, rel=0.2)
 
 
-def test_the_ridge_of_surrogates_goes_with_their_rows():
+def test_the_ridge_of_surrogates_goes_with_their_rows(releases):
     """It is 1 / (C N), and a third of the rows is missing."""
-    config, tables = sf.SurrogateConfig(k_min=10), [make_table(1000, seed=k) for k in range(3)]
-    releases = {f"c{k}": sf.distill_table(t, SCHEMA, config).release for k, t in enumerate(tables)}
+    releases = dict(list(releases.items())[:3])
     asks = sf.ServerConfig(rho=0.0)
     pooled = make_pool(releases, SCHEMA, asks)
     theta = train_pool(pooled, SCHEMA)[1].theta

@@ -38,13 +38,12 @@ from synthfair.surrogate.questions import (
 )
 from synthfair.surrogate.strata import make_strata
 
-RNG = np.random.default_rng(0)
-
 
 def test_projected_is_the_nearest_that_is_not_negative():
     """By SciPy's quadratic programme."""
+    rng = np.random.default_rng(0)
     for size in (2, 5, 9):
-        counts = RNG.normal(2, 5, size)
+        counts = rng.normal(2, 5, size)
         counts += max(0, 1 - counts.sum() / size)
         start = np.full(size, counts.sum() / size)
         same = {"type": "eq", "fun": lambda x, counts=counts: x.sum() - counts.sum()}
@@ -89,7 +88,7 @@ def spanning_trees(p):
 
 @pytest.mark.parametrize("p", [2, 3, 5])
 def test_the_tree_has_the_largest_sum_of_all(p):
-    score = RNG.random((p, p))
+    score = np.random.default_rng(0).random((p, p))
     score += score.T
     edges = chow_liu(score)
     best = max(sum(score[pair] for pair in tree) for tree in spanning_trees(p))
@@ -172,7 +171,8 @@ def test_a_table_that_is_a_tree_is_drawn_again(chain):
 
 def test_two_way_tables_have_the_one_way_tables(chain):
     _, _, _, margins, tables = chain
-    noisy = {edge: t + RNG.normal(0, 30, t.shape) for edge, t in tables.items()}
+    rng = np.random.default_rng(0)
+    noisy = {edge: t + rng.normal(0, 30, t.shape) for edge, t in tables.items()}
     for (i, j), found in associations(noisy, margins, step=0.0, sd=30.0).items():
         assert (found > 0).all()
         np.testing.assert_allclose(found.sum(axis=2), margins.rows[i], rtol=1e-4, atol=0.02)
@@ -325,7 +325,8 @@ def test_sums_are_those_of_loops_and_add_up_over_batches_in_any_order():
     first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1)
     strata = strata_of(first, columns)
     margins = make_margins(first, strata, columns, step=5, sd=1)
-    thetas, edges = RNG.normal(size=(3, 9)), [(0, 1), (0, 2), (1, 2), (2, 0)]
+    rng = np.random.default_rng(0)
+    thetas, edges = rng.normal(size=(3, 9)), [(0, 1), (0, 2), (1, 2), (2, 0)]
     questions = [column_moments(columns, 2), anchor_rates(thetas, strata, schema)]
     questions += [histograms(columns, 2), two_way_tables(columns, margins, edges)]
     questions += [crossed_levels(columns, margins, 2)]
@@ -351,7 +352,7 @@ def test_sums_are_those_of_loops_and_add_up_over_batches_in_any_order():
         _, k, m = wanted.shape
         np.testing.assert_array_equal(one[:, :k, :m], wanted)
         assert one.sum() == wanted.sum()
-    cut = np.split(RNG.permutation(400), [1, 100, 100])
+    cut = np.split(rng.permutation(400), [1, 100, 100])
     for question, all_rows in zip(questions, whole, strict=True):
         parts = [question.of(Encoded(*(f[i] for f in rows)), on_grid) for i in cut]
         np.testing.assert_array_equal(sum(parts), all_rows)

@@ -348,6 +348,7 @@ class TooQuiet(NoisySum):
         return exact + (found - exact) / (50 if self._mechanism.name == "anchors" else 1)
 
 
+@pytest.mark.slow
 def test_an_audit_finds_no_more_than_epsilon_and_finds_noise_that_is_left_out(monkeypatch):
     """By one row more, far outside of the schema; as of fair releases."""
     row = Encoded(np.array([[5000.0, -5000.0]]), np.array([1]), np.array([-1.0]))

@@ -36,6 +36,7 @@ def some_rows():
     return np.array([(score, y, s) for score in scores for y in (0, 1) for s in (0, 1)]).T
 
 
+@pytest.mark.slow
 @needs_mpyc
 def test_without_noise_counts_are_those_of_the_rows():
     rows = some_rows()[:, 3:]  # the pairs are not equally many
@@ -57,6 +58,7 @@ def is_laplace(noise, scale):
     return min(2 * below, 2 - 2 * below, largest, signs, shape) > 1e-6 / 4
 
 
+@pytest.mark.slow
 @needs_mpyc
 def test_noise_is_laplace_of_the_published_scale_and_what_is_not_is_seen():
     """Wrong with a chance of 1e-6; mean 0 follows from signs and sizes."""

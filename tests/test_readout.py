@@ -189,7 +189,7 @@ def test_sums_are_solved_for_and_are_multiples_of_five_rows(clients, k_min):
         assert np.abs(found - directions @ exact).max() > 0.5
 
 
-@pytest.mark.parametrize("k_min", [10, 50])
+@pytest.mark.parametrize("k_min", [10, pytest.param(50, marks=pytest.mark.slow)])
 def test_no_number_of_a_person_is_read_out(clients, k_min):
     rows, schema = clients
     assert sum(numbers_read(part, schema, k_min) for part in rows) == 0

@@ -86,7 +86,7 @@ def test_a_wanted_gap_is_met_by_the_notion_that_is_asked_for():
 def test_a_gap_out_of_reach_is_a_warning():
     """The inputs tell the group, and the label is the group."""
     x = np.column_stack([S == "b", X])
-    y = (S == "b") ^ (RNG.random(N) < 0.1)
+    y = (S == "b") ^ (np.random.default_rng(1).random(N) < 0.1)
     model = FairLogisticRegression(max_gap=1e-9, penalty="covariance", notion="equal_opportunity")
     with pytest.warns(
         UserWarning,

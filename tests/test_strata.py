@@ -32,8 +32,18 @@ TABLES = {
 """Numbers of rows of which some are few."""
 
 
-@pytest.mark.parametrize("large", [5, 7, 60])
-@pytest.mark.parametrize("kind", TABLES)
+MANY = {"larger groups with few", "who joins"}
+"""Those with so many tables of the same sums that they take seconds."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "large"),
+    [
+        pytest.param(kind, large, marks=[pytest.mark.slow] * (kind in MANY and large != 5))
+        for kind in TABLES
+        for large in (5, 7, 60)
+    ],
+)
 def test_whoever_knows_all_sums_and_the_rule_knows_no_small_cell(kind, large, monkeypatch):
     """Of all tables with the same sums whose sets are the same, by brute force."""
     monkeypatch.setattr(strata, "LARGE", large)

@@ -80,25 +80,39 @@ def test_a_stream_gives_the_release_of_a_table(folder, monkeypatch, kept, readin
     np.testing.assert_array_equal(made.release.weight, whole.weight)
 
 
-def test_a_dask_cluster_of_two_processes_adds_up_the_same_sums(tables):
+def dask_adds_up_the_same_sums():
+    """Partitions' sums, by whatever scheduler is active, are those of the whole table."""
     import dask.dataframe
-    from distributed import Client, LocalCluster
 
     table = make_table(600)
     frame = dask.dataframe.from_pandas(table, npartitions=5)
     empty = frame[frame["income"] < 5]  # some partitions may have no row then
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster),
-    ):
-        made = sf.distill_table(sf.data.DaskBatches(frame, SCHEMA), SCHEMA, CONFIG)
-        few = sf.data.DaskBatches(empty, SCHEMA).sum(len_of)
-        with pytest.raises(InputError, match="the Dask table has no rows"):
-            sf.data.DaskBatches(frame[frame["income"] < -1], SCHEMA).sum(len_of)
+    made = sf.distill_table(sf.data.DaskBatches(frame, SCHEMA), SCHEMA, CONFIG)
+    few = sf.data.DaskBatches(empty, SCHEMA).sum(len_of)
+    with pytest.raises(InputError, match="the Dask table has no rows"):
+        sf.data.DaskBatches(frame[frame["income"] < -1], SCHEMA).sum(len_of)
     whole = sf.distill_table(table, SCHEMA, CONFIG).release
     np.testing.assert_array_equal(made.release.x, whole.x)
     np.testing.assert_array_equal(made.release.weight, whole.weight)
     assert few == (table["income"] < 5).sum()
+
+
+def test_partitions_in_one_process_add_up_the_same_sums():
+    import dask
+
+    with dask.config.set(scheduler="synchronous"):
+        dask_adds_up_the_same_sums()
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_of_two_processes_adds_up_the_same_sums():
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster),
+    ):
+        dask_adds_up_the_same_sums()
 
 
 def len_of(rows):

@@ -106,15 +106,13 @@ def distill_table(
     Example:
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
-        >>> config = sf.DistillConfig(n_synthetic=40, steps=20)
-        >>> sf.distill_table(table, schema, config).release.x.shape
-        (40, 37)
-        >>> private = config.replace(epsilon=1, delta=1e-6)
-        >>> sf.distill_table(table, schema, private).release.x.shape
-        (40, 37)
         >>> made = sf.distill_table(table, schema, sf.SurrogateConfig())
         >>> round(made.release.weight.sum())  # 1,989 real rows, to a multiple of five
         1990
+        >>> private = sf.SurrogateConfig(epsilon=1, delta=1e-6)
+        >>> made = sf.distill_table(table, schema, private)
+        >>> made.release.header.privacy.guarantee.epsilon
+        1.0
     """
     kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
     if config is None and release is not None:

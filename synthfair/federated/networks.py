@@ -70,7 +70,7 @@ class Perceptron(LogisticRegression):
         >>> import jax
         >>> import synthfair as sf
         >>> network = sf.federated.Perceptron(3, hidden=(8, 4))
-        >>> [weight.shape for weight, _ in network.init(jax.random.key(0))]
+        >>> [w.shape for w, _ in jax.eval_shape(network.init, jax.random.key(0))]
         [(8, 3), (4, 8), (1, 4)]
     """
 

@@ -32,7 +32,8 @@ def plot_groups(evaluation: Evaluation) -> Canvas:
     Example:
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
-        >>> model = sf.pool_and_train([sf.distill_table(table, schema)], schema)
+        >>> release = sf.distill_table(table, schema, sf.SurrogateConfig())
+        >>> model = sf.pool_and_train([release], schema)
         >>> sf.plot_groups(sf.evaluate(model, table)).axes[0].get_ylabel()
         'rate'
     """

@@ -85,7 +85,7 @@ def make_secure_surrogate(
         >>> import synthfair as sf
         >>> from synthfair.data.batches import in_memory
         >>> table, schema = sf.load_dataset("loanapp")
-        >>> parts = sf.partition(table, clients=4, seed=0)
+        >>> parts = sf.partition(table, clients=2, seed=0)
         >>> rows = [in_memory(sf.encode(part.train, schema)) for part in parts]
         >>> config = sf.SurrogateConfig(epsilon=8.0, delta=1e-5)
         >>> made = sf.surrogate.make_secure_surrogate(rows, config, schema)
