@@ -135,7 +135,7 @@ def by_hand(world, folder):
         share = ["--data", str(world.folder / name / "rows.csv"), "--model", model]
         share += ["--aggregators", *aggregators, "--ledger", str(folder / name), *limit]
         share += ["--sign", str(world.folder / name / "local" / f"{name}.key")]
-        assert main(["secure", "share", "--task", task, *share, "--output", str(folder)]) == 0
+        assert main(["answer", task, *share, "--output", str(folder)]) == 0
     sums = []
     for role, name in enumerate(ADDERS):
         key = str(world.folder / name / "sums" / f"{name}.key")

@@ -63,8 +63,8 @@ server = ("server", there("c0.parquet"), there("c1.parquet"), "--schema", schema
 run(*server, "--trusted", there("trusted.csv"), "--output", there("trust"))
 run(*server, "--refine", there("refine"), "--output", there("server"))
 for name in "c0", "c1":
-    run("client", "--data", there(f"{name}.csv"), "--schema", schema, "--k-min", 5,
-        "--answer", there("refine/1/question.json"), "--output", there(f"refine/1/{name}.json"))
+    run("answer", there("refine/1/question.json"), "--data", there(f"{name}.csv"),
+        "--schema", schema, "--k-min", 5, "--output", there(f"refine/1/{name}.json"))
 run(*server, "--refine", there("refine"), "--output", there("server"), "--frontier", "--report")
 model = there("server/model.json")
 run("evaluate", "--model", model, "--data", there("test.csv"))

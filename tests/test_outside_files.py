@@ -75,7 +75,7 @@ report runs
 ledger PIPE
 gap aggregate PIPE t.csv
 gap perturb PIPE --group a --value 1
-secure share --task PIPE --data t.csv --aggregators k --most-epsilon 1 --sign PIPE.key --output o
+answer PIPE --data t.csv --schema s.json --output o.json
 secure add t.csv --task PIPE --key PIPE.key --most-epsilon 1 --output o
 secure open t.csv --task PIPE --output o.json
 deploy job PIPE --output o

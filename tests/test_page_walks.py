@@ -94,7 +94,7 @@ def test_sums_of_two_clients_give_fair_thresholds_and_weights(tmp_path, clients)
     walk("keygen --aggregator", *each("aggregator_0", "aggregator_1"))
     walk("keygen", *each("client_0", "client_1"))
     walk("secure plan")
-    walk("secure share", {"rows": "rows_0"}, {"rows": "rows_1", "client_0": "client_1"})
+    walk("answer", {"rows": "rows_0"}, {"rows": "rows_1", "client_0": "client_1"})
     walk("secure add")  # --check
     walk("secure add", {}, {"aggregator_0": "aggregator_1", "sum_0": "sum_1"})
     walk("secure open")

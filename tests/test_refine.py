@@ -193,8 +193,8 @@ class TestFiles:
 
     def answer(self, there, output, number, name, *more):
         folder = output / "refine" / str(number)
-        return main(["client", "--data", str(there / f"{name}.csv"), "--schema",
-                     str(there / "schema.json"), "--answer", str(folder / "question.json"),
+        return main(["answer", str(folder / "question.json"), "--data", str(there / f"{name}.csv"),
+                     "--schema", str(there / "schema.json"),
                      "--output", str(folder / f"{name}.json"), "--k-min", "5",
                      "--ledger", str(output / f"{name}.ledger.jsonl"), *more])  # fmt: skip
 
@@ -224,8 +224,9 @@ class TestFiles:
         assert metrics["refinement"]["exchanges"] == 5
         assert metrics["refinement"]["objective"] == pytest.approx(central.objective)
         # An answer is booked as what has no epsilon.
-        assert Ledger(tmp_path / "c0.ledger.jsonl").spent().releases == 5
-        assert Ledger(tmp_path / "c0.ledger.jsonl").spent().composition is None
+        book = Ledger(tmp_path / "c0.ledger.jsonl")
+        assert [record.what.round for record in book.records()] == [1, 2, 3, 4, 5]
+        assert (book.spent().releases, book.spent().composition) == (1, None)  # one job
 
     @pytest.fixture
     def answered(self, there, tmp_path, capsys):
@@ -235,7 +236,7 @@ class TestFiles:
         assert "3 answers to" in said
         asked = shlex.split(said.split("Next: python -m synthfair ")[1])
         _, found, _ = make_app().parse_args(asked, exit_on_error=False, print_error=False)
-        assert found.kwargs["answer"] == tmp_path / "refine" / "1" / "question.json"
+        assert found.args == (tmp_path / "refine" / "1" / "question.json",)
         assert all(self.answer(there, tmp_path, 1, name) == 0 for name in self.NAMES)
         return tmp_path
 
@@ -286,9 +287,9 @@ class TestFiles:
         few = (table["town"] == "b") & (table["paid"] == "no")
         table[~few | (few.cumsum() <= 3)].to_csv(tmp_path / "few.csv", index=False)
         question = tmp_path / "refine" / "1" / "question.json"
-        assert main(["client", "--data", str(tmp_path / "few.csv"), "--schema",
-                     str(there / "schema.json"), "--answer", str(question), "--output",
-                     str(tmp_path / "few.json"), "--k-min", "5"]) == 2  # fmt: skip
+        assert main(["answer", str(question), "--data", str(tmp_path / "few.csv"), "--schema",
+                     str(there / "schema.json"), "--output", str(tmp_path / "few.json"),
+                     "--k-min", "5"]) == 2  # fmt: skip
         said = " ".join(capsys.readouterr().err.split())
         assert "rows with town=b with paid=no: 3, must be none or 5" in said
         assert not (tmp_path / "few.json").exists()

@@ -50,7 +50,7 @@ def plan(folder, *flags):
 
 
 def share(folder, client, *flags, roles=(0, 1)):
-    argv = ["secure", "share", "--task", f"{folder}/task.json"]
+    argv = ["answer", f"{folder}/task.json"]
     argv += ["--aggregators", *(f"{folder}/aggregator_{role}.pub" for role in roles)]
     argv += ["--data", f"{folder}/client_{client}.csv", "--sign", f"{folder}/client_{client}.key"]
     argv += ["--most-epsilon", str(EPSILON)]
@@ -180,11 +180,11 @@ def test_a_replaced_task_gets_no_shares(folder, capsys):
 def test_without_a_limit_nothing_is_shared_or_answered(folder, capsys):
     schema = ["--schema", f"{folder}/schema.json"]
     assert plan(folder, *schema) == 0
-    argv = ["secure", "share", "--task", f"{folder}/task.json", "--sign", f"{folder}/client_0.key"]
+    argv = ["answer", f"{folder}/task.json", "--sign", f"{folder}/client_0.key"]
     argv += ["--data", f"{folder}/client_0.csv", *schema, "--output", f"{folder}/sent"]
     argv += ["--aggregators", *(f"{folder}/aggregator_{role}.pub" for role in range(2))]
     assert main(argv) == 2
-    assert "--most-epsilon requires" in capsys.readouterr().err
+    assert "needs --sign, --aggregators and --most-epsilon" in capsys.readouterr().err
     assert add(folder, 0, "--check", most=()) == 2
     assert "--most-epsilon requires" in capsys.readouterr().err
 

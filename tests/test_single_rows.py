@@ -13,6 +13,7 @@ from test_deploy_training import FPFL, MANY, REFINE, TRAIN, channel_of, train
 from two_sites import NAMES, World
 
 import synthfair as sf
+from synthfair.client.page import Site
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.deploy.agreement import pack
 from synthfair.federated import TrainConfig
@@ -249,9 +250,9 @@ def question(tmp_path):
             penalty="selection_rate", notion="statistical_parity", temperature=4.0,
             C=1.0, candidates=(start,))  # fmt: skip
         (tmp_path / "question.json").write_text(asked.model_dump_json())
-        (tmp_path / "schema.json").write_text(schema.to_json())
-        files = tmp_path / "rows.csv", tmp_path / "schema.json", tmp_path / "question.json"
-        return answer_question(*files, tmp_path / "answer.json", k_min=10, force=True)
+        rows = tmp_path / "rows.csv"
+        site, output = Site(rows, schema, Ledger.for_table(rows)), tmp_path / "answer.json"
+        return answer_question(site, tmp_path / "question.json", output, k_min=10, force=True)
 
     return ask
 

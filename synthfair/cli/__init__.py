@@ -43,6 +43,7 @@ COMMANDS = {
     },
     "Make a release": {
         "client:client": "Distil a private table into one release file.",
+        "answer:answer": "Answer a question about a private table, other than for a release.",
         "releases:keygen": "Make the keys of a client, or of an aggregator of sums.",
         "releases:inspect": "Show what a release file holds and claims, and verify it.",
         "releases:ledger": "Show what a table's releases have cost, or limit it.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from synthfair.cli.parameters import (
     Again,
@@ -37,7 +37,6 @@ def client(
     force: Force = False,
     config: Config | None = None,
     release: Literal["fair", "surrogate"] | None = None,
-    answer: Path | None = None,
     sign: Path | None = None,
     ledger: LedgerFile | None = None,
     again: Again = False,
@@ -68,15 +67,6 @@ def client(
     epsilon, delta and k_min, costs nothing. From version 1.0 on, --epsilon or --without-epsilon
     must be given; until then a warning says what that means.
 
-    After surrogates, --answer takes the question of python -m synthfair.server --refine and writes
-    the sums over this table that it asks for, which no epsilon covers: whoever asks can find out
-    what single rows hold. A pair of group and label with fewer than --k-min rows stops it, a value
-    of a column with fewer than 10, and a question in which one row outweighs the others.
-
-        python -m synthfair.client --data DIR/client_0_train.csv \
-            --schema DIR/schema.json --answer DIR/refine/1/question.json \
-            --output DIR/refine/1/client_0.json
-
     Settings are keys of the configuration file, which flags override; the file can have further
     keys, which docs/method.md lists.
 
@@ -86,7 +76,6 @@ def client(
         release: fair: an ordinary logistic model trained on it is fair on this table. surrogate: it
             stands in for this table, and the server trains a model that is fair over all clients,
             also where they are unlike. Default: fair, or the configuration's.
-        answer: A server's question: it is answered, and --output is JSON, no release.
         sign: Private key to sign with; python -m synthfair keygen makes one.
         without_epsilon: Makes a release without epsilon on purpose: nothing about a single row is
             guaranteed, and nothing warns of it. Also a key of the configuration, which --epsilon
@@ -94,11 +83,11 @@ def client(
     """
     settings_of_release, is_decided = load_release_config(
         config,
-        release="surrogate" if answer else release,
+        release=release,
         without_epsilon=without_epsilon,
         **settings,
     )
-    check_inputs(schema, data, *filter(None, [sign, answer]))
+    check_inputs(schema, data, *filter(None, [sign]))
     surrogate = isinstance(settings_of_release, SurrogateConfig)
 
     # All that could refuse the outputs, before any work is done.
@@ -109,23 +98,6 @@ def client(
 
     key = read_signing_key(sign) if sign else None
     from synthfair.cli.show import distilling_bar, say, stage_bar, warn
-
-    if answer:
-        if release == "fair" or settings_of_release.epsilon is not None:
-            raise InputError(
-                "--answer: its sums are exact: no epsilon covers them, and they are no fair release"
-            )
-        from synthfair.federated.refine_files import answer_question
-
-        k = cast(SurrogateConfig, settings_of_release).k_min
-        sums = answer_question(
-            data, schema, answer, output, k_min=k, key=key, ledger=ledger, again=again, force=force
-        )
-        say(
-            f"Wrote {output}: exact sums over {sums.rows[0]:,.0f} rows, which nothing makes"
-            " private. Send them to the server alone."
-        )
-        return
 
     # The release, with a bar; where a person has to answer, the bar makes room.
     from synthfair.report.release_tables import fit_warnings, no_epsilon_warning, release_table

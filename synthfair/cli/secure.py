@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from synthfair.cli.parameters import Force, Int, LedgerFile, SchemaFile
+from synthfair.cli.parameters import Force, Int, SchemaFile
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ any client's counts.
         --rows-per-client 5000 --aggregators aggregator_0.pub aggregator_1.pub \
         --clients keys/ --output task.json
     # each client
-    python -m synthfair secure share --task task.json --data rows.csv \
-        --model model.json --aggregators aggregator_0.pub aggregator_1.pub \
-        --most-epsilon 1 --sign client_0.key --output DIR
+    python -m synthfair answer task.json --data rows.csv --model model.json \
+        --aggregators aggregator_0.pub aggregator_1.pub --most-epsilon 1 \
+        --sign client_0.key --output DIR
     # each aggregator, once
     python -m synthfair secure add --task task.json --key aggregator_0.key DIR \
         --most-epsilon 1 --output sum_0.json
@@ -100,7 +100,7 @@ def plan(
     from synthfair.secure.task import make_task, write_task
 
     require_free(output, inputs=(model, schema, *aggregators, *clients), force=force)
-    trained_model, table_schema = _model_and_schema(model, schema)
+    trained_model, table_schema = model_and_schema(model, schema)
     what = GroupCounts(
         schema_hash=table_schema.hash,
         groups=tuple(map(str, table_schema.groups)),
@@ -124,10 +124,10 @@ def plan(
     say(f"Task {task.id.hex()}")
 
 
-def _model_and_schema(
+def model_and_schema(
     model: Path | None, schema: Path | None
 ) -> tuple[sf.TrainedModel | None, sf.Schema]:
-    """The model that counts rows, with its schema; or the schema alone."""
+    """Return the model whose scores are counted, with its schema; or the schema alone."""
     from synthfair.data.schema import read_schema
     from synthfair.trained import read_model
 
@@ -137,77 +137,6 @@ def _model_and_schema(
     if schema and not model:
         return None, read_schema(schema)
     raise InputError("flags: give one of --model and --schema")
-
-
-@secure.command
-def share(
-    *,
-    task: Task,
-    data: Path,
-    model: Path | None = None,
-    schema: SchemaFile | None = None,
-    aggregators: tuple[Path, ...],
-    most_epsilon: float,
-    sign: Path,
-    output: Path,
-    force: Force = False,
-    user_column: str | None = None,
-    ledger: LedgerFile | None = None,
-) -> None:
-    r"""At a client: count rows, and write one encrypted file for each aggregator.
-
-    Rows are counted as the task says. The files are NAME.to_0, NAME.to_1, where NAME is that of the
-    client's key. Each is encrypted to its aggregator and signed by the client. A file alone says
-    nothing of the counts, not even to its aggregator; all of them together say everything, so send
-    each to its own. The sum's epsilon is booked in the table's ledger before anything is written.
-
-    Whoever could replace the task could name itself as all aggregators, and read the counts. So
-    give the aggregators' public keys, that came by another way, and the most epsilon.
-
-        python -m synthfair secure share --task task.json --data rows.csv \
-            --model model.json --aggregators aggregator_0.pub aggregator_1.pub \
-            --most-epsilon 1 --sign client_0.key --output DIR
-
-    Args:
-        data: Rows with labels; CSV or Parquet.
-        model: model.json that the task names; a task without a model needs --schema.
-        aggregators: Public keys of the aggregators, by role, handed over by a way on which nobody
-            can replace them; a task with others is refused.
-        most_epsilon: Refuse a task that costs more.
-        sign: The client's private key, of keygen.
-        output: Folder to write to.
-        user_column: Column that says whose a row is, for the unit user.
-    """
-    from synthfair.cli.show import say
-    from synthfair.client.page import Site, answer
-    from synthfair.files import OWNER_ONLY, claimed, whole_file
-    from synthfair.privacy.ledger import Ledger
-    from synthfair.release.keys import read_signing_key
-    from synthfair.report.text_table import Table
-    from synthfair.secure.aggregator_keys import read_aggregator_keys
-    from synthfair.secure.counting import counts_task
-    from synthfair.secure.task import read_task
-    from synthfair.secure.upload import upload_bytes
-    from synthfair.task.protocol import Run
-
-    public_task = read_task(task)
-    trained_model, table_schema = _model_and_schema(model, schema)
-    public_task.require_agreed([read_aggregator_keys(path) for path in aggregators])
-    what = public_task.require_counts(most_epsilon)
-    say(f"Task {public_task.id.hex()}")
-    say(Table.of_facts(public_task.statement))
-    # The counts are booked, encrypted, and only then written.
-    outputs = [output / f"{sign.stem}.to_{role}" for role in range(len(public_task.aggregators))]
-    with claimed(*outputs, force=force):
-        part = counts_task(public_task, what, read_signing_key(sign), trained_model, user_column)
-        book = Ledger(ledger) if ledger else Ledger.for_table(data)
-        run = Run(str(data), on_rows=lambda clipping: clipping.warn(str(data)))
-        content = answer(part, Site(data, table_schema, book), output=task.name, run=run)
-        size = upload_bytes(public_task)
-        for role, path in enumerate(outputs):
-            with whole_file(path, mode=OWNER_ONLY) as temporary:
-                temporary.write_bytes(content[role * size :][:size])
-    say(f"Wrote {', '.join(map(str, outputs))}: send each to its aggregator alone.")
 
 
 @secure.command
@@ -226,9 +155,9 @@ def add(
 
     The noise is of the system's entropy, and the sum is signed. Files that are refused stop it, and
     are listed, each with its reason; take them out at every aggregator. A task that costs more than
-    was agreed is refused, too. A task is answered once: the answer is recorded in a folder next to
-    the key before it is written, and a second one is refused, also after a crash. The folder is
-    made with the key, and no other is taken. Never put it back to an older state.
+    was agreed is refused, too. A task has one answer, which is recorded in a folder next to the key
+    before it is written: asked again, also after a crash, the aggregator gives the same one. The
+    folder is made with the key, and no other is taken. Never put it back to an older state.
 
         # verifies only, shows the hash of the list
         python -m synthfair secure add --task task.json --key aggregator_0.key DIR \

@@ -65,7 +65,7 @@ def server(
     --records writes the pooled records as a table, on which any learner can be trained.
 
     --refine goes on from the model of surrogates by exchanges of sums with the clients: it writes
-    DIR/refine/1/question.json, which python -m synthfair.client --answer answers. The same command
+    DIR/refine/1/question.json, which python -m synthfair answer answers. The same command
     with --force, once all answers lie next to the question, writes the next one, and the model so
     far.
 
@@ -223,7 +223,7 @@ def _refined(
         f"{now.missing} answers to {now.question} are missing. Each client makes one by the command"
         " below. When all lie next to the question, run the server's command again, with --force."
     )
-    own = "client", "--data", "CLIENT.csv", "--schema", schema_path, "--answer", now.question
+    own = "answer", now.question, "--data", "CLIENT.csv", "--schema", schema_path
     return result, command(*own, "--output", now.question.with_name("CLIENT.json"))
 
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from synthfair.client.page import Site, answer
 from synthfair.data.batches import other_inputs
 from synthfair.data.encode import Clipping
-from synthfair.data.schema import Schema, read_schema
+from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Grouping, SumPenalty, named_penalty
 from synthfair.federated import exchange
@@ -25,7 +25,6 @@ from synthfair.federated.exchange import ExchangeState, Sums
 from synthfair.federated.single_rows import LEAST_ROWS, require_alike
 from synthfair.federated.user_rows import UserRows
 from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
-from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import Keys, Signature, require_signer, sign, verify
 from synthfair.settings import STRICT, GroupsBy, Notion, ServerConfig
 from synthfair.surrogate.objective import Price
@@ -38,6 +37,9 @@ if TYPE_CHECKING:
 
 DOMAIN = b"synthfair-sums/1\0"
 """The prefix of all that is signed: a signature made for something else never fits."""
+
+QUESTION = "synthfair-question/1"
+"""The format of a question."""
 
 MAX_BYTES = 100_000_000
 """The largest size of a question or an answer; those of 500 inputs take less."""
@@ -113,28 +115,22 @@ def _digest(question: str, numbers: np.ndarray) -> bytes:
 
 
 def answer_question(
-    data: Path,
-    schema_path: Path,
+    site: Site,
     question_path: Path,
     output: Path,
     *,
     k_min: int,
     key: Ed25519PrivateKey | None = None,
-    ledger: Path | None = None,
-    again: bool = False,
     force: bool = False,
 ) -> Sums:
     """Write a client's sums, and return them; they are booked as an answer without epsilon.
 
     Args:
-        data: the private table.
-        schema_path: the public schema.
+        site: whose table it is.
         question_path: of the server.
         output: JSON file to write.
         k_min: rows that a pair of group and label has at least, unless it has none.
         key: to sign with.
-        ledger: next to the table if not given.
-        again: consent to answer although the ledger holds an epsilon, or sums of another job.
         force: whether an existing output is overwritten.
 
     Raises:
@@ -142,21 +138,17 @@ def answer_question(
         InputError: an input is refused, a pair is too small, a row stands out, or the output exists
             or cannot be written.
     """
-    schema = read_schema(schema_path)
-    book = Ledger(ledger or Ledger.for_table(data).path, again=again)
-    inputs = (data, schema_path, question_path, book.path)
-    with claimed(output, inputs=inputs, force=force):
-        text = read_bytes(question_path, MAX_BYTES)
-        question = parse_as(text, Question, str(question_path))
-        if question.schema_hash != schema.hash:
+    with claimed(output, inputs=(site.data, question_path, site.ledger.path), force=force):
+        text, source = read_bytes(question_path, MAX_BYTES), str(question_path)
+        question, asked = parse_as(text, Question, source), hashlib.sha256(text).hexdigest()
+        if question.schema_hash != site.schema.hash:
             raise InputError(
-                f"{question_path}: schema_hash {question.schema_hash}: is of another schema than"
-                f" {schema_path}, {schema.hash}"
+                f"{source}: schema_hash {question.schema_hash}: is of another schema than this"
+                f" site's, {site.schema.hash}"
             )
-        asked = hashlib.sha256(text).hexdigest()
-        task = sums_task(question, asked, str(question_path), k_min)
-        run = Run(str(data), on_rows=lambda clipping: clipping.warn(str(data)))
-        sums = answer(task, Site(data, schema, book), output=output.name, run=run)
+        run = Run(str(site.data), on_rows=lambda clipping: clipping.warn(str(site.data)))
+        task = sums_task(question, asked, source, k_min)
+        sums = answer(task, site, output=output.name, run=run)
         numbers = np.concatenate([part.ravel() for part in sums])
         signature = sign(_digest(asked, numbers), key, domain=DOMAIN)
         found = SumsFile(question=asked, numbers=tuple(numbers.tolist()), signature=signature)

@@ -251,7 +251,7 @@ def sums() -> dict[str, Any]:
         run(f"secure plan {of} {bins} --epsilon 100 {parties} --output {name}_task.json")
         for client, key in enumerate(("one", "two")):
             data = f"--data split/client_{client}_train.csv --sign {key}.key --ledger sums.jsonl"
-            share = f"secure share --task {name}_task.json {of} {aggregators} {most} {data}"
+            share = f"answer {name}_task.json {of} {aggregators} {most} {data}"
             run(f"{share} --output {name}")
         for key in ("one", "two"):
             add = f"secure add --task {name}_task.json --key {key}_adds.key {name} {most}"

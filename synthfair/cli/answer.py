@@ -1,0 +1,109 @@
+"""``python -m synthfair answer``: what a table says to a question, other than a release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from synthfair.cli.parameters import Again, Force, Int, LedgerFile, SchemaFile
+from synthfair.cli.secure import model_and_schema
+from synthfair.errors import InputError
+
+
+def answer(
+    question: Path,
+    /,
+    *,
+    data: Path,
+    output: Path,
+    schema: SchemaFile | None = None,
+    model: Path | None = None,
+    sign: Path | None = None,
+    k_min: Int = 50,
+    aggregators: tuple[Path, ...] = (),
+    most_epsilon: float | None = None,
+    user_column: str | None = None,
+    ledger: LedgerFile | None = None,
+    again: Again = False,
+    force: Force = False,
+) -> None:
+    r"""Answer a question about a private table; the answer is booked in the table's ledger.
+
+    A question of python -m synthfair.server --refine asks for exact sums over the table, which no
+    epsilon covers: whoever asks can find out what single rows hold. A pair of group and label with
+    fewer than --k-min rows stops it, a value of a column with fewer than 10, and a question in
+    which one row outweighs the others.
+
+        python -m synthfair answer DIR/refine/1/question.json \
+            --data DIR/client_0_train.csv --schema DIR/schema.json \
+            --output DIR/refine/1/client_0.json
+
+    A task of python -m synthfair secure plan asks for counts, of which --output is a folder. It
+    gets one file for each aggregator, NAME.to_0, NAME.to_1, by the name of the client's key, each
+    encrypted to its aggregator and signed. A file alone says nothing of the counts, not even to its
+    aggregator; all of them together say everything, so send each to its own. Whoever could replace
+    the task could name itself as all aggregators, and read the counts. So give the aggregators'
+    public keys, that came by another way, and the most epsilon.
+
+        python -m synthfair answer task.json --data rows.csv --model model.json \
+            --aggregators aggregator_0.pub aggregator_1.pub --most-epsilon 1 \
+            --sign client_0.key --output DIR
+
+    Args:
+        question: The server's question, or a task of secure sums.
+        data: The private table with labels; CSV or Parquet.
+        output: What is written: a JSON file, or for a task a folder.
+        model: A task's: model.json that it names; a task without a model needs --schema.
+        sign: Private key to sign with, of keygen; a task needs it.
+        k_min: A server's question: least rows of a pair of group and label, unless it has none.
+        aggregators: A task's: public keys of the aggregators, by role, handed over by a way on
+            which nobody can replace them; a task with others is refused.
+        most_epsilon: A task's: refuse one that costs more.
+        user_column: A task's: column that says whose a row is, for the unit user.
+    """
+    from synthfair.cli.show import say
+    from synthfair.client.page import Site
+    from synthfair.federated.refine_files import MAX_BYTES, QUESTION
+    from synthfair.files import read_document
+    from synthfair.privacy.ledger import Ledger
+    from synthfair.release.keys import read_signing_key
+
+    is_task = read_document(question, MAX_BYTES).get("format") != QUESTION
+    trained_model, table_schema = model_and_schema(model, schema)
+    book = Ledger(ledger or Ledger.for_table(data).path, again=again)
+    site, key = Site(data, table_schema, book), read_signing_key(sign) if sign else None
+    if not is_task:
+        from synthfair.federated.refine_files import answer_question
+
+        sums = answer_question(site, question, output, k_min=k_min, key=key, force=force)
+        rows = f"{sums.rows[0]:,.0f} rows, which nothing makes private"
+        say(f"Wrote {output}: exact sums over {rows}. Send them to the server alone.")
+        return
+
+    # A task is one that the client agrees to, with the aggregators that it knows.
+    if sign is None or key is None or most_epsilon is None or not aggregators:
+        raise InputError(f"{question}: a task needs --sign, --aggregators and --most-epsilon")
+    from synthfair.client import page
+    from synthfair.files import OWNER_ONLY, claimed, whole_file
+    from synthfair.report.text_table import Table
+    from synthfair.secure.aggregator_keys import read_aggregator_keys
+    from synthfair.secure.counting import counts_task
+    from synthfair.secure.task import read_task
+    from synthfair.secure.upload import upload_bytes
+    from synthfair.task.protocol import Run
+
+    task = read_task(question)
+    task.require_agreed([read_aggregator_keys(path) for path in aggregators])
+    asked = counts_task(task, task.require_counts(most_epsilon), key, trained_model, user_column)
+    say(f"Task {task.id.hex()}")
+    say(Table.of_facts(task.statement))
+
+    # The counts are booked, encrypted, and only then written.
+    paths = [output / f"{sign.stem}.to_{role}" for role in range(len(task.aggregators))]
+    with claimed(*paths, force=force):
+        run = Run(str(data), on_rows=lambda clipping: clipping.warn(str(data)))
+        content = page.answer(asked, site, output=question.name, run=run)
+        size = upload_bytes(task)
+        for role, path in enumerate(paths):
+            with whole_file(path, mode=OWNER_ONLY) as temporary:
+                temporary.write_bytes(content[role * size :][:size])
+    say(f"Wrote {', '.join(map(str, paths))}: send each to its aggregator alone.")
