@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -40,18 +43,31 @@ from synthfair.data.schema import Categorical, Numeric, Schema
 
 jax.config.update("jax_enable_x64", True)
 
-MOST_MAPS = 25_000
-"""Regions of memory of a process, of 65,530 that Linux allows: each compiled function takes some,
-and beyond that a process ends in a segmentation fault."""
+MAX_RESIDENT = 1_100_000_000
+"""Bytes of a worker's memory above which what is compiled is forgotten."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _few_compiled_functions():
-    """After a file, compiled functions go where there are many; on disk they stay."""
-    yield
-    maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
-        jax.clear_caches()
+class MemoryLimit:
+    """A plugin, for examples in docstrings too, that keeps a worker small.
+
+    What is compiled stays on disk. The C library keeps what is freed, unless it is told to trim.
+    """
+
+    def __init__(self):
+        self.pages = Path("/proc/self/statm")
+        self.trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)
+
+    def pytest_runtest_logfinish(self):
+        if not self.pages.exists():
+            return
+        if int(self.pages.read_text().split()[1]) * resource.getpagesize() > MAX_RESIDENT:
+            jax.clear_caches()
+            gc.collect()
+            self.trim(0)
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(MemoryLimit())
 
 
 # Most of a test's time is compilation; the code need not be fast. Set SYNTHFAIR_TEST_OPTIMIZED=1 to

@@ -83,10 +83,16 @@ class Case:
         loss = weight @ jnp.logaddexp(0, -own.y * z) / weight.sum()
         return loss + price.rho / 2 * paid + own.ridge @ theta**2 / 2
 
+    @cached_property
+    def with_gradient(self):
+        """The objective and its gradient, compiled once for all prices."""
+        return jax.jit(jax.value_and_grad(self.value))
+
     def scipys(self, start, price):
         """The optimum near a start, by another solver."""
-        formula = jax.jit(jax.value_and_grad(lambda theta: self.value(theta, price)))
-        return minimize(formula, start, jac=True, method="BFGS", options={"gtol": 1e-9})
+        return minimize(
+            self.with_gradient, start, (price,), jac=True, method="BFGS", options={"gtol": 1e-9}
+        )
 
 
 CASES = {

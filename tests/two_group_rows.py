@@ -22,7 +22,7 @@ def make(n=60, seed=0, gap=1.0):
 
 def rows_of(n=60, seed=0):
     a, s, y = make(n, seed)
-    return UserRows(jnp.asarray(a), jnp.asarray(s)[:, None], jnp.asarray(y), jnp.ones(n))
+    return UserRows(*map(jnp.asarray, (a, s[:, None], y, np.ones(n))))
 
 
 def users_of(*sizes, gap=1.0):

@@ -258,7 +258,7 @@ def report_shapes(algorithm: Algorithm, users: Users, state: ServerState | None 
     """Shapes and types of what one user sends in a round."""
     key = jax.random.key(0)
     state = jax.eval_shape(algorithm.init, key) if state is None else state
-    return jax.eval_shape(algorithm.report, state, jax.eval_shape(users.rows_of, 0), key)
+    return report_of.eval_shape(algorithm, None, state, users, key)
 
 
 def report_size(algorithm: Algorithm, users: Users) -> tuple[int, int]:

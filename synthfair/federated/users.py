@@ -72,6 +72,7 @@ class Users:
         weight = (place < self.size[cohort][:, None]) & present[:, None]
         return UserRows(self.a[row], self.s[row], self.y[row], weight.astype(self.a.dtype))
 
+    @jax.jit
     def rows_of(self, user: jax.Array | int) -> UserRows:
         """The rows [R, ...] of one user."""
         one = self.take(jnp.asarray(user)[None], jnp.ones(1, bool))
