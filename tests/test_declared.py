@@ -171,8 +171,8 @@ def sums(rows):
     config = private(SURROGATE)
     encoded = in_memory(sf.encode(rows, SCHEMA))
     return np.concatenate([
-        sf.surrogate.client_sums(what, encoded, [], config, SCHEMA)
-        for what in sf.surrogate.next_sums([], config, SCHEMA, clients=2)
+        sf.secure.client_sums(what, encoded, [], config, SCHEMA)
+        for what in sf.secure.next_sums([], config, SCHEMA, clients=2)
     ])  # fmt: skip
 
 

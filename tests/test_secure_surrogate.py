@@ -15,12 +15,17 @@ from synthfair.data.encode import Encoded
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import delta_of, discrete_delta_of, mu_for
 from synthfair.privacy.noise import discrete_gaussian, seeded, system_entropy
-from synthfair.secure import RowSums, Task, noisy_sum, open_sums, read_task, write_task
-from synthfair.surrogate import (
+from synthfair.secure import (
+    RowSums,
+    Task,
     client_sums,
     make_secure_surrogate,
     next_sums,
+    noisy_sum,
+    open_sums,
+    read_task,
     surrogate_from_sums,
+    write_task,
 )
 
 ALARM = 1e-6

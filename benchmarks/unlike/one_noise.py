@@ -51,7 +51,7 @@ def one_for_all(cut: Cut, config: sf.SurrogateConfig) -> WeightedTable:
     clients = federation(cut)
     batches = [in_memory(rows) for rows in clients.train]
     config = config.model_copy(update={"seed": cut.seed})
-    one = sf.surrogate.make_secure_surrogate(batches, config, clients.schema).surrogate
+    one = sf.secure.make_secure_surrogate(batches, config, clients.schema).surrogate
     return WeightedTable(*one.rows(clients.schema), one.weight)
 
 

@@ -10,6 +10,13 @@ from .aggregator_keys import (
 from .counting import count_table
 from .opening import NoisyTotal, noisy_sum, open_sums, score_histogram
 from .summands import ClippedVectors, GroupCounts, RowSums
+from .surrogate import (
+    SecureSurrogate,
+    client_sums,
+    make_secure_surrogate,
+    next_sums,
+    surrogate_from_sums,
+)
 from .task import Task, make_task, privacy_statement, read_task, write_task
 from .upload import make_uploads, read_upload
 
@@ -21,14 +28,18 @@ __all__ = [
     "NoisyTotal",
     "PartialSum",
     "RowSums",
+    "SecureSurrogate",
     "Task",
     "UploadSum",
     "answer",
+    "client_sums",
     "count_table",
     "make_aggregator_keys",
+    "make_secure_surrogate",
     "make_task",
     "make_uploads",
     "new_aggregator_secret",
+    "next_sums",
     "noisy_sum",
     "open_sums",
     "privacy_statement",
@@ -39,5 +50,6 @@ __all__ = [
     "read_upload",
     "receive",
     "score_histogram",
+    "surrogate_from_sums",
     "write_task",
 ]

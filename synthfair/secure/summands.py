@@ -290,7 +290,7 @@ class RowSums(_GaussianNoise):
     """Sums over rows for one step of a private surrogate, in whole steps of a grid.
 
     All of it follows from schema, settings and what was opened before, see
-    :func:`synthfair.surrogate.next_sums`. Clients compute it again from their own, and refuse
+    :func:`synthfair.secure.next_sums`. Clients compute it again from their own, and refuse
     another: the sensitivity is not the planner's word.
 
     Guarantee of :meth:`noise` on the total: rho-zero-concentrated differential privacy (zCDP).
@@ -320,7 +320,7 @@ class RowSums(_GaussianNoise):
         >>> import synthfair as sf
         >>> _, schema = sf.load_dataset("loanapp")
         >>> config = sf.SurrogateConfig(epsilon=1.0, delta=1e-5)
-        >>> asked = sf.surrogate.next_sums([], config, schema, clients=10)
+        >>> asked = sf.secure.next_sums([], config, schema, clients=10)
         >>> [what.name for what in asked]
         ['histograms', 'column_moments']
     """

@@ -88,7 +88,7 @@ def make_secure_surrogate(
         >>> parts = sf.partition(table, clients=2, seed=0)
         >>> rows = [in_memory(sf.encode(part.train, schema)) for part in parts]
         >>> config = sf.SurrogateConfig(epsilon=8.0, delta=1e-5)
-        >>> made = sf.surrogate.make_secure_surrogate(rows, config, schema)
+        >>> made = sf.secure.make_secure_surrogate(rows, config, schema)
         >>> made.statement["epsilon"], made.statement["unit"]
         (8.0, 'one row')
     """
@@ -188,14 +188,14 @@ def surrogate_from_sums(opened: Opened, config: SurrogateConfig, schema: Schema)
         >>> table, schema = sf.load_dataset("loanapp")
         >>> rows = [in_memory(sf.encode(part, schema)) for part in (table[:900], table[900:])]
         >>> config, opened = sf.SurrogateConfig(epsilon=8.0, delta=1e-5), []
-        >>> while asked := sf.surrogate.next_sums(opened, config, schema, clients=2):
+        >>> while asked := sf.secure.next_sums(opened, config, schema, clients=2):
         ...     before = list(opened)
         ...     for what in asked:
         ...         parts = [
-        ...             sf.surrogate.client_sums(what, own, before, config, schema) for own in rows
+        ...             sf.secure.client_sums(what, own, before, config, schema) for own in rows
         ...         ]
         ...         opened.append((what, sf.secure.noisy_sum(parts, what)))
-        >>> made = sf.surrogate.surrogate_from_sums(opened, config, schema)
+        >>> made = sf.secure.surrogate_from_sums(opened, config, schema)
         >>> abs(float(made.surrogate.weight.sum()) - len(table)) < 300  # noisy
         True
     """
