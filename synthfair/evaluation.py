@@ -22,13 +22,13 @@ from synthfair.fairness.intervals import (
     FEW_ROWS,
     MOST_NAMED,
     GroupSize,
+    LabelCounts,
     client_gaps,
     group_sizes,
     metrics_with_intervals,
 )
 from synthfair.fairness.metrics import Metric, Rates, Scored, group_rates
-from synthfair.postprocess.histogram import LabelCounts
-from synthfair.run_files import (
+from synthfair.metrics_file import (
     DecisionSettings,
     Evaluation,
     GroupingMetrics,
@@ -244,7 +244,7 @@ def evaluate_scores(
         small_groups={
             name: size
             for name, size in sizes.items()
-            if min(size if labelled else size[:1]) < enough
+            if (min(size.negative, size.positive) if labelled else size.n) < enough
         },
         n_test=len(everything.y),
         schema_hash=schema.hash,

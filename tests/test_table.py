@@ -13,6 +13,8 @@ from synthfair.cli import deploy
 from synthfair.data.encode import ClippedColumn
 from synthfair.data.schema import OWN_COLUMNS
 from synthfair.fairness.metrics import Metric, Rates
+from synthfair.measure.gaps_file import GapsFile, write_gaps
+from synthfair.metrics_file import Evaluation, Influence, Influences, Metrics
 from synthfair.report.gaps import estimate_tables, gap_table
 from synthfair.report.release_tables import (
     clipping_table,
@@ -28,14 +30,6 @@ from synthfair.report.result_tables import (
     overview_tables,
 )
 from synthfair.report.text_table import LONG, Table, plain_text
-from synthfair.run_files import (
-    Evaluation,
-    GapsFile,
-    Influence,
-    Influences,
-    Metrics,
-    write_gaps,
-)
 from synthfair.task.federation_file import FederationFile, SiteRecord
 
 CLIENTS = [f"community hospital of the north {i}" for i in range(9)] + ["north_western_bank_branch"]

@@ -26,8 +26,8 @@ from synthfair.fairness.penalties import SumPenalty
 from synthfair.federated import engine
 from synthfair.federated.fedavg import safe_rate
 from synthfair.federated.refine import refine_model
+from synthfair.metrics_file import Cost, Evaluation
 from synthfair.release.format import Release, file_bytes
-from synthfair.run_files import Communication, Evaluation
 from synthfair.server.pooling import compared_groupings, pool_and_train
 from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig, Target
 from synthfair.surrogate.fair import GlobalProblem
@@ -165,7 +165,7 @@ def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted
         c=server_config(config).C,
         exchanges=EXCHANGES,
     )
-    cost = Communication(near.cost.users, 1 + EXCHANGES, near.cost.bytes_sent + sent)
+    cost = Cost(near.cost.users, 1 + EXCHANGES, near.cost.bytes_sent + sent)
     fitted = _fitted(model, federation, cost, near.asked)
     return fitted._replace(seconds_before=near.seconds_before)
 
@@ -204,13 +204,11 @@ def _uploaded(
     model: TrainedModel, releases: Mapping[str, Release], federation: Federation, asked: Target
 ) -> Fitted:
     """A model of one release of each client."""
-    cost = Communication(len(releases), 1, sum(map(file_bytes, releases.values())))
+    cost = Cost(len(releases), 1, sum(map(file_bytes, releases.values())))
     return _fitted(model, federation, cost, asked)
 
 
-def _fitted(
-    model: TrainedModel, federation: Federation, cost: Communication, asked: Target
-) -> Fitted:
+def _fitted(model: TrainedModel, federation: Federation, cost: Cost, asked: Target) -> Fitted:
     """Return what one model for all clients makes of their test rows."""
     scores = tuple(model.scores(part.x, part.s) for part in federation.test)
     pairs = zip(scores, federation.test, strict=True)
@@ -233,7 +231,7 @@ def local(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     thetas, converged = zip(
         *(_trained(part, federation, config) for part in federation.train), strict=True
     )
-    cost = Communication(len(thetas), 0, 0)
+    cost = Cost(len(thetas), 0, 0)
     return _linear(thetas, all(converged), cost, federation, config)
 
 
@@ -241,7 +239,7 @@ def constant(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """The more frequent label for everybody: no gap, and what any other method must beat."""
     label = 1.0 if pooled(federation.train).y.mean() > 0 else -1.0
     scores = tuple(np.full(len(part.y), label) for part in federation.test)
-    cost = Communication(len(scores), 1, 16 * len(scores))  # two counts each
+    cost = Cost(len(scores), 1, 16 * len(scores))  # two counts each
     return Fitted(scores, None, cost, Target(by="nothing"))
 
 
@@ -304,7 +302,7 @@ def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
 def _linear(
     thetas: Sequence[np.ndarray],
     converged: bool,
-    cost: Communication,
+    cost: Cost,
     federation: Federation,
     config: DistillConfig,
 ) -> Fitted:
@@ -329,8 +327,8 @@ def _users(federation: Federation, config: DistillConfig) -> federated.Users:
     return federated.make_users(_inputs(rows, federation, config), rows.s, rows.y, federation.user)
 
 
-def _all_rows(federation: Federation, config: DistillConfig) -> Communication:
-    return Communication(len(federation.train), 1, _users(federation, config).nbytes)
+def _all_rows(federation: Federation, config: DistillConfig) -> Cost:
+    return Cost(len(federation.train), 1, _users(federation, config).nbytes)
 
 
 # Rounds
@@ -354,7 +352,7 @@ def federated_averaging(federation: Federation, config: DistillConfig, **_: Any)
     everyone = federated.Cohorts.everyone(len(clients))
     run = engine.run(algorithm, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
     upload = engine.report_size(algorithm, clients)[1]
-    cost = Communication(len(clients), FEDAVG_ROUNDS, upload * len(clients) * FEDAVG_ROUNDS)
+    cost = Cost(len(clients), FEDAVG_ROUNDS, upload * len(clients) * FEDAVG_ROUNDS)
     thetas = [np.asarray(run.state.params)] * len(federation.test)
     return _linear(thetas, run.history.settled, cost, federation, config)
 
@@ -434,7 +432,7 @@ class Outcome(NamedTuple):
     evaluation: Evaluation
     converged: bool | None
     seconds: float
-    cost: Communication | None = None
+    cost: Cost | None = None
 
 
 def run_method(

@@ -16,7 +16,8 @@ from synthfair.compare.federation import federate
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition_by, write_clients
 from synthfair.errors import InputError
-from synthfair.run_files import Evaluation, FrontierLine
+from synthfair.metrics_file import Evaluation
+from synthfair.server.frontier import FrontierLine
 from synthfair.server.routine import serve
 from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig
 

@@ -11,7 +11,7 @@ from synthfair.client.distillation import Distillation
 from synthfair.data.encode import Encoded, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
-from synthfair.federated import Communication
+from synthfair.federated import Cost
 from synthfair.settings import Target
 from synthfair.trained import TrainedModel
 
@@ -89,7 +89,7 @@ class Fitted(NamedTuple):
 
     scores: tuple[np.ndarray, ...]
     converged: bool | None
-    cost: Communication
+    cost: Cost
     asked: Target
     distillations: tuple[Distillation, ...] = ()
     probabilities: tuple[np.ndarray, ...] | None = None

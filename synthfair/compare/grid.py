@@ -11,7 +11,7 @@ from synthfair.compare.federation import federate
 from synthfair.data.partition import Split
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
-from synthfair.run_files import (
+from synthfair.metrics_file import (
     METRICS,
     MetricsFile,
     RoundSettings,

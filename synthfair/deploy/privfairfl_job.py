@@ -17,8 +17,8 @@ from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.train_job import TrainJob, evaluation_of, train
 from synthfair.errors import InputError
 from synthfair.files import claimed, whole_file
+from synthfair.metrics_file import METRICS, read_metrics, write_metrics
 from synthfair.postprocess.decision import MOST_BINS
-from synthfair.run_files import METRICS, read_metrics, write_metrics
 from synthfair.secure.summands import GroupCounts
 from synthfair.settings import (
     LARGEST_EPSILON,

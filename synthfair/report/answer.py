@@ -20,9 +20,9 @@ from synthfair.fairness.intervals import (
     verdict,
 )
 from synthfair.fairness.metrics import METRIC_OF, Metric, Rates
+from synthfair.metrics_file import METRICS, Evaluation, read_metrics
 from synthfair.report.overview import ACCURACY_GAP, Overview, Summary, overviews
 from synthfair.report.results import Result
-from synthfair.run_files import METRICS, Evaluation, read_metrics
 from synthfair.settings import RULE_OF_THUMB, ServerConfig
 
 COMPARED = {

@@ -24,8 +24,9 @@ from synthfair.report.overview import Overview, Summary
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-    from synthfair.postprocess.histogram import LabelCounts
-    from synthfair.run_files import Evaluation, FrontierLine
+    from synthfair.fairness.intervals import LabelCounts
+    from synthfair.metrics_file import Evaluation
+    from synthfair.server.frontier import FrontierLine
 
 MOST_GROUPS, MOST_ALONE, MOST_METHODS = 6, 4, 9
 """Groups, other runs each by itself, and methods that are drawn; the tables have all."""

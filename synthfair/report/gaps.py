@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 
 from synthfair.fairness.metrics import Metric
 from synthfair.measure.estimate import FEW
+from synthfair.measure.gaps_file import GapsFile
 from synthfair.report.text_table import Table
-from synthfair.run_files import GapsFile, MeasuredGap, MeasuredGroup
 
 if TYPE_CHECKING:
     from synthfair.measure.aggregate import ReportSums
     from synthfair.measure.collection import Collection
-    from synthfair.measure.estimate import Estimate
 
 MOST_SHOWN = 300
 """Gaps in a printed table: those of every two of 25 groups."""
@@ -47,47 +45,6 @@ def estimate_tables(document: GapsFile) -> Group:
     n_rejected = sum(document.rejected.values())
     caption = f"{document.reports:,} reports accepted; {n_rejected:,} rejected"
     return Group(Table.of(groups, caption=caption, form="z.4f"), gap_table(document))
-
-
-def estimate_document(
-    estimate: Estimate, sums: ReportSums, collection: Collection, warnings: list[str]
-) -> GapsFile:
-    """Return the result of ``gap aggregate`` in the value's unit.
-
-    What is not finite is not-a-number, as are the means of groups that are not compared.
-    """
-    groups = []
-    for i, name in enumerate(collection.groups):
-        ends = estimate.intervals[i]
-        means = [
-            collection.lower + (1 + float(mean)) * collection.unit
-            if i in collection.compared and math.isfinite(mean)
-            else math.nan
-            for mean in (estimate.means[i], ends.low, ends.high)
-        ]
-        share, error = float(estimate.shares[i]), float(estimate.share_errors[i])
-        groups.append(
-            MeasuredGroup(
-                name=name, share=share, error=error, mean=means[0], low=means[1], high=means[2]
-            )
-        )
-    gaps = []
-    for gap in estimate.gaps:
-        if set(gap.groups) <= set(collection.compared):
-            first, second = (collection.groups[i] for i in gap.groups)
-            value, low, high = (collection.unit * v for v in (gap.value, *gap.interval))
-            gaps.append(MeasuredGap(first=first, second=second, value=value, low=low, high=high))
-    return GapsFile(
-        format="synthfair-gaps/1",
-        reports=estimate.reports,
-        rejected=sums.rejected,
-        confidence=estimate.confidence,
-        epsilon=collection.epsilon,
-        collection=collection.fingerprint,
-        groups=groups,
-        gaps=gaps,
-        warnings=warnings,
-    )
 
 
 def rejected_warnings(sums: ReportSums, collection: Collection) -> list[str]:

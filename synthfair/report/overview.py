@@ -12,8 +12,8 @@ from synthfair.errors import InputError
 from synthfair.fairness.intervals import Shares, gap_interval, size
 from synthfair.fairness.metrics import METRIC_OF as MEASURED_BY
 from synthfair.fairness.metrics import Metric
+from synthfair.metrics_file import MetricsFile
 from synthfair.report.results import Result
-from synthfair.run_files import MetricsFile
 from synthfair.settings import Target
 
 ACCURACY_GAP = "accuracy_difference"

@@ -14,6 +14,8 @@ import synthfair
 from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, size, verdict
 from synthfair.fairness.metrics import Rates
 from synthfair.files import require_free, write_text
+from synthfair.measure.gaps_file import GAPS, GapsFile, read_gaps
+from synthfair.metrics_file import METRICS, MetricsFile
 from synthfair.release.format import disclosures
 from synthfair.report.answer import COMPARED, IN_WORDS, answer, judged, tiles
 from synthfair.report.figures import (
@@ -37,7 +39,6 @@ from synthfair.report.result_tables import (
 from synthfair.report.results import FILES, Result, read_results, run_names
 from synthfair.report.shapes import ShapesFigure
 from synthfair.report.text_table import Table
-from synthfair.run_files import GAPS, METRICS, GapsFile, MetricsFile, read_gaps
 
 
 def write_report(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import size
 from synthfair.fairness.metrics import METRIC_OF
+from synthfair.metrics_file import Evaluation
 from synthfair.report.answer import COMPARED
 from synthfair.report.figures import Figure, group_figure
-from synthfair.run_files import Evaluation
 from synthfair.settings import notion_of
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from synthfair.report.text_table import Table
 if TYPE_CHECKING:
     from synthfair.compare import Outcome
     from synthfair.federated import Training
+    from synthfair.metrics_file import Evaluation, Influences
     from synthfair.postprocess import DecisionChoice, ScoreHistogram
     from synthfair.report.overview import Overview
-    from synthfair.run_files import Evaluation, Influences
     from synthfair.surrogate.objective import FrontierPoint
     from synthfair.task.federation_file import FederationFile
     from synthfair.trained import TrainedModel
