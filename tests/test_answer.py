@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from report_runs import copied, edited, tables, write_run
 
 import synthfair as sf
-from synthfair.fairness.metrics import Metric, Scored, group_rates
+from synthfair.fairness.metrics import Metric, Rates, Scored, group_rates
+from synthfair.metrics_file import Evaluation, GroupingMetrics
 from synthfair.report.answer import (
     RULE_OF_THUMB,
     Plain,
     _label_share,
     answer,
-    evaluation_sentence,
     one_label,
     sentence,
     tiles,
@@ -85,8 +85,15 @@ def test_sentence_and_cost_are_made_of_the_numbers(plain, fair):
 SPD = Metric(0.12, 0.02, 0.24)
 
 
-def said(gap=SPD, accuracy=0.9, metric="spd", groups=("women", "men"), **known):
-    return sentence(metric, gap, Metric(accuracy, np.nan, np.nan), groups=groups, **known)
+def said(  # noqa: PLR0917
+    gap=SPD, accuracy=0.9, metric="spd", groups=("women", "men"), by=(), constant=np.nan, **known
+):
+    """The sentence on a model that decides like a coin, of other numbers."""
+    rates = dict.fromkeys(groups, Rates(400, 0.5, 0.5, 0.5, 0.5))
+    groupings = {name: GroupingMetrics.model_construct(rates=rates) for name in by}
+    run = Evaluation.model_construct(by_group=rates, groupings=groupings, groups_by=by)
+    means = gap, Metric(accuracy, np.nan, np.nan), constant
+    return sentence(metric, run, means=means, **known)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +159,7 @@ def test_without_labels_or_rows_the_sentence_says_so():
 )
 def test_what_is_asked_in_place_of_a_gap_over_all_rows_is_said(asked, words):
     assert asked.max_gap is None
-    found = said(other_limit=asked.other_limit)
+    found = said(asked=asked)
     assert f"; {words}, and the rule of thumb of at most 0.1 is" in found
 
 
@@ -381,7 +388,7 @@ def test_evaluate_begins_with_it_too():
         theta=(0.0,) * len(schema.encoded_names) + (-1.0,), gradient_norm=None, converged=None,
     )  # fmt: skip
     evaluation = sf.evaluate(model, make_table(400), sf.ServerConfig(max_gap=0.05, resamples=10))
-    found = evaluation_sentence(evaluation, sf.ServerConfig(max_gap=0.05))
+    found = sentence("spd", evaluation, limit=0.05)
     assert found.startswith(
         "Not usable: it decides like one label for everybody (selects 0 of 400)"
     )

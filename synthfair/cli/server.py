@@ -266,7 +266,7 @@ def evaluate(
     from synthfair.fairness.metrics import METRIC_OF
     from synthfair.files import require_free
     from synthfair.metrics_file import write_metrics
-    from synthfair.report.answer import evaluation_sentence
+    from synthfair.report.answer import sentence
     from synthfair.report.result_tables import evaluation_tables, untrained_warning
     from synthfair.scoring import take_ids
     from synthfair.trained import read_model
@@ -302,5 +302,11 @@ def evaluate(
         if output and output.name == "metrics.json":
             page = output.with_name("report.html")
             following = command("report", output.parent, "--output", page)
-    said = evaluation_sentence(evaluation, config, reads=trained_model.needs_groups)
+    said = sentence(
+        METRIC_OF[config.notion],
+        evaluation,
+        asked=config.asked,
+        limit=config.max_gap,
+        reads=trained_model.needs_groups,
+    )
     conclude(said, filter(None, [output]), following)

@@ -74,11 +74,6 @@ class Summary(NamedTuple):
         return size(self.gap)
 
     @property
-    def wanted(self) -> float | None:
-        """The largest gap over all rows that training aimed at."""
-        return self.asked.max_gap
-
-    @property
     def constant(self) -> float:
         """Mean accuracy of one decision for everybody; not-a-number where it is not known."""
         constants = [run.metrics.constant_classifier for run in self.runs]
@@ -145,7 +140,10 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
     values: dict[str, set[object]] = {}
     groups: dict[tuple[object, ...], dict[tuple[int, ...], Result]] = {}
     for result in results:
-        for key, value in (result.settings | {"tables": _clients(result)}).items():
+        table, clients = result.metrics.table, len(result.metrics.per_client)
+        if table and table.skew and table.clients:  # unlike ones, of which some may be left out
+            clients = table.clients
+        for key, value in (result.settings | {"tables": clients}).items():
             values.setdefault(key, set()).add(value)
         runs = groups.setdefault(_identity(result, "seed"), {})
         if result.seeds in runs:
@@ -190,20 +188,11 @@ def _identity(result: Result, *keys: str) -> tuple[object, ...]:
     return (metrics.method, *data, train, weights, *settings)
 
 
-def _clients(result: Result) -> int:
-    """The number of clients; of unlike ones, of which some may be left out, the number to be."""
-    table = result.metrics.table
-    if table and table.skew and table.clients:
-        return table.clients
-    return len(result.metrics.per_client)
-
-
 def _gap(metrics: MetricsFile, name: str) -> Metric:
     if name != ACCURACY_GAP:
-        return getattr(metrics, name)
-    groups = metrics.by_group.values()
-    rows = np.array([rates.n for rates in groups])
-    errors = Shares(np.array([rates.error_rate for rates in groups]) * rows, rows)
+        return metrics.overall[name]
+    n, *_, rate = np.array([*metrics.by_group.values()], float).T
+    errors = Shares(rate * n, n)
     return gap_interval(errors.of_at_least(metrics.min_group_rows))
 
 

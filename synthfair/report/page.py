@@ -14,10 +14,10 @@ import synthfair
 from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, size, verdict
 from synthfair.fairness.metrics import Rates
 from synthfair.files import require_free, write_text
-from synthfair.measure.gaps_file import GAPS, GapsFile, read_gaps
+from synthfair.measure.gaps_file import GAPS, read_gaps
 from synthfair.metrics_file import METRICS, MetricsFile
 from synthfair.release.format import disclosures
-from synthfair.report.answer import COMPARED, IN_WORDS, answer, judged, tiles
+from synthfair.report.answer import COMPARED, IN_WORDS, answer, tiles
 from synthfair.report.figures import (
     MISSING,
     RATES,
@@ -34,6 +34,7 @@ from synthfair.report.result_tables import (
     NAMES,
     federation_table,
     influence_table,
+    metrics_table,
     overview_records,
 )
 from synthfair.report.results import FILES, Result, read_results, run_names
@@ -75,9 +76,9 @@ def write_report(
     # All figures, as SVG text in the page and as files next to it.
     leads = [_lead(overview, i, max_gap) for i, overview in enumerate(overviews(results))]
     views = [_view(result, max_gap) for result in results]
-    figures = [lead["figure"] for lead in leads]
-    figures += [figure for view in views for figure in view["figures"].values()]
-    svgs = {name: figure.svg() for name, figure in figures if can_draw()}
+    parts = [lead["figure"] for lead in leads]
+    parts += [part for view in views for part in view["figures"].values()]
+    svgs = {name: figure.svg() for name, figure in parts if can_draw()}
     plots = {_plot(path, name): svg for name, svg in svgs.items()}
     inputs = [run / name for run in runs for name in FILES]
     require_free(path, *plots, inputs=inputs, force=force)
@@ -93,7 +94,9 @@ def write_report(
     text = environment.get_template("page.html.j2").render(
         leads=leads,
         views=views,
-        measured=[(run.resolve().name, gaps, _measured(gaps)) for run, gaps in measured],
+        measured=[
+            (run.resolve().name, gaps, gap_table(gaps, len(gaps.gaps))) for run, gaps in measured
+        ],
         images={name: b64encode(svg.encode()).decode() for name, svg in svgs.items()},
         missing="" if can_draw() else MISSING,
         verdicts=IN_WORDS,
@@ -125,7 +128,7 @@ def _plot(path: Path, name: str) -> Path:
 
 def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
     """The first part of the page, for runs that can be compared."""
-    lead, gap = answer(overview, max_gap), NAMES[overview.gap]
+    lead = answer(overview, max_gap)
     subject = lead.subject
     rows: list[tuple[object, ...]] = [
         (f"this model: {s.name}" if s is subject else s.name, s.accuracy, s.gap_size)
@@ -139,10 +142,6 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
         (f"penalty weight {line.rho:g}", line.test_accuracy, line.test_gap)
         for line in subject.runs[0].frontier
     ]
-    records = []
-    for s, record in zip(overview.summaries, overview_records(overview, gap), strict=True):
-        first = {title: record[title] for title in ("method", "accuracy", gap)}
-        records.append(first | {f"at most {lead.limit:g}?": judged(s, lead.limit)} | record)
     points = Table(("model", "accuracy", f"difference of {COMPARED[overview.gap]}"), rows)
     return {
         "overview": overview,
@@ -150,7 +149,7 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
         "tiles": tiles(lead, overview.gap),
         "figure": (f"answer-{i + 1}" if i else "answer", answer_figure(lead, overview)),
         "points": points,
-        "table": Table.of(records),
+        "table": Table.of(overview_records(overview, lead.limit)),
     }
 
 
@@ -170,8 +169,7 @@ def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
     tables = _client_tables(run, gap, max_gap)
     if run.groupings:
         title, names = "Metrics by attribute", [name for name in run.overall if name != "accuracy"]
-        rows = [(by, *(getattr(part, n) for n in names)) for by, part in run.groupings.items()]
-        tables[title] = Table(("groups by", *(NAMES[name] for name in names)), rows)
+        tables[title] = metrics_table("groups by", run.groupings.items(), names)
         groups = {name: of for part in run.groupings.values() for name, of in part.rates.items()}
         folds[title] = _rates_table(groups)
     if result.model and not result.model.hidden:
@@ -183,7 +181,7 @@ def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
 
     # What devices, sites and releases have done.
     if result.gaps:
-        tables |= _measured(result.gaps)
+        tables["Gaps measured in private"] = gap_table(result.gaps, len(result.gaps.gaps))
     if result.federation:
         tables["How the sites have answered"] = federation_table(result.federation)
     if run.influence and (releases := run.influence.releases):
@@ -201,17 +199,10 @@ def _rates_table(rates: Mapping[str, Rates], counts: Any = None) -> Table:
     return Table(("group", "rows", *RATES.values()), rows)
 
 
-def _measured(gaps: GapsFile) -> dict[str, Table]:
-    return {"Gaps measured in private": gap_table(gaps, len(gaps.gaps))}
-
-
 def _client_tables(run: MetricsFile, gap: str, max_gap: float | None) -> dict[str, Table]:
     """Return the tables of what the rows of each client meet with."""
-    names = list(run.overall)
     parts = [("all clients", run), *run.per_client.items()]  # a client may be called so, too
-    rows = [(client, *(getattr(part, name) for name in names)) for client, part in parts]
-    columns = ("test rows of", *(NAMES[name] for name in names))
-    tables = {"Metrics by client": Table(columns, rows)}
+    tables = {"Metrics by client": metrics_table("test rows of", parts)}
     if run.client_gaps:
         limit = run.asked.client_limit if max_gap is None else max_gap
         gaps = run.client_gaps.get(gap, {})
@@ -232,7 +223,7 @@ def _guarantees(run: MetricsFile) -> Table | None:
     """A table of the releases' privacy statements; without any, of those that they would have."""
     facts: dict[str, dict[str, Any]] = {}
     if run.guarantee:
-        facts["all users"] = guarantee_facts(run.guarantee)
+        facts = {"all users": guarantee_facts(run.guarantee)}
     elif run.privacy:
         facts = {client: statement_facts(one) for client, one in run.privacy.items()}
     elif run.method == "single_shot" and not run.counts:
@@ -244,9 +235,8 @@ def _guarantees(run: MetricsFile) -> Table | None:
 
 
 def _settings(run: MetricsFile) -> Table:
-    configs: dict[str, Any] = dict(run.config)
-    if run.decision or run.train:
-        configs = {"all groups": run.decision} if run.decision else {"all users": run.train}
+    configs: dict[str, Any] = {"all groups": run.decision, "all users": run.train}
+    configs = {name: config for name, config in configs.items() if config} or run.config
     values = [config.model_dump() for config in configs.values()]
     rows = [
         (name, *("not set" if value[name] is None else str(value[name]) for value in values))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 
 from synthfair.fairness.intervals import rate_interval
+from synthfair.metrics_file import Metrics
+from synthfair.report.answer import judged
 from synthfair.report.release_tables import guarantee_facts
 from synthfair.report.text_table import Table
 
@@ -50,17 +52,25 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
         for group, rates in evaluation.by_group.items():
             rate = rate_interval(rates.selection_rate * rates.n, rates.n)
             metrics[f"selection rate, {group}"] = rate
-    groupings = [
-        {"groups by": by}
-        | {NAMES[name]: getattr(part, name) for name in names if name != "accuracy"}
-        for by, part in evaluation.groupings.items()
-    ]
-    clients = [
-        {"test rows of": client} | {NAMES[name]: getattr(part, name).value for name in names}
-        for client, part in evaluation.per_client.items()
-    ]
     overall = Table(("all test rows", "value"), list(metrics.items()), caption=caption)
-    return Group(overall, *([Table.of(groupings)] if groupings else []), Table.of(clients))
+    gaps = [name for name in names if name != "accuracy"]
+    groupings = metrics_table("groups by", evaluation.groupings.items(), gaps)
+    clients = metrics_table("test rows of", evaluation.per_client.items(), names, bounds=False)
+    return Group(overall, *([groupings] if evaluation.groupings else []), clients)
+
+
+def metrics_table(
+    title: str,
+    parts: Iterable[tuple[str, Metrics]],
+    names: Iterable[str] = Metrics.model_fields,
+    *,
+    bounds: bool = True,
+) -> Table:
+    """Return a table of some metrics, a row for each part of the rows, perhaps with intervals."""
+    names = [*names]
+    found = [(part, [getattr(metrics, name) for name in names]) for part, metrics in parts]
+    rows = [(part, *(m if bounds else m.value for m in metrics)) for part, metrics in found]
+    return Table((title, *(NAMES[name] for name in names)), rows)
 
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
@@ -79,19 +89,20 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     return Table(("model", "penalty", "accuracy", "SPD"), rows, caption=caption, form="z.2f")
 
 
-def overview_records(overview: Overview, gap: str) -> list[dict[str, object]]:
-    """Records of the runs compared, with their costs; ``gap`` is the title of the gaps."""
+def overview_records(overview: Overview, limit: float | None = None) -> list[dict[str, object]]:
+    """Return records of the runs compared, with their costs, and whether a gap is in the limit."""
     records = []
     for s in overview.summaries:
-        spreads = {"accuracy": (s.accuracy, s.accuracy_spread), gap: (s.gap, s.gap_spread)}
-        record = {"method": s.method, "fairness setting": s.setting, "runs": len(s.runs)}
-        for title, (mean, spread) in spreads.items():
+        means = {"accuracy": (s.accuracy, s.accuracy_spread)}
+        means[NAMES[overview.gap]] = s.gap, s.gap_spread
+        record: dict[str, object] = {"method": s.method}
+        for title, (mean, spread) in means.items():
             several = f" ± {spread:.3f}" if len(s.runs) > 1 else ""
-            record[title] = (
-                f"{mean.value:z.3f}{several}" if mean.value == mean.value else mean.value
-            )
-        converged = {True: "yes", False: "NO", None: None}[s.converged]
-        records.append(record | s.effort | {"converged": converged})
+            record[title] = mean.value if math.isnan(mean.value) else f"{mean.value:z.3f}{several}"
+        if limit is not None:
+            record[f"at most {limit:g}?"] = judged(s, limit)
+        record |= {"fairness setting": s.setting, "runs": len(s.runs)} | s.effort
+        records.append(record | {"converged": {True: "yes", False: "NO", None: None}[s.converged]})
     return records
 
 
@@ -102,7 +113,7 @@ def overview_tables(overview: Overview) -> Group:
         ("runs", "accuracy", gap, "converged"): "On test rows; mean and deviation over seeds.",
         ("rounds", "bytes sent", "seconds", "epsilon"): "Sent: by all clients, in all rounds.",
     }
-    records, tables = overview_records(overview, gap), []
+    records, tables = overview_records(overview), []
     for titles, caption in captions.items():
         some = [{title: record[title] for title in (*first, *titles)} for record in records]
         tables.append(Table.of(some, caption=caption))
