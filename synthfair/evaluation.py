@@ -171,12 +171,15 @@ def _scores(
     tables: Mapping[str, pd.DataFrame | Encoded],
     sources: Sequence[Path] | None,
 ) -> dict[str, Scored]:
-    scored = {}
-    for name, (x, s, y) in encode_tests(tables, model.schema_, sources=sources).items():
-        score = model.scores(x, s)
-        chance = model.probabilities(score, s)
-        scored[name] = Scored(y, score, s, len(model.schema_.groups), chance)
-    return scored
+    encoded = encode_tests(tables, model.schema_, sources=sources)
+    return {name: score_rows(model, rows) for name, rows in encoded.items()}
+
+
+def score_rows(model: TrainedModel, rows: Encoded) -> Scored:
+    """Return rows with a model's scores and its probabilities of the decision +1."""
+    x, s, y = rows
+    score = model.scores(x, s)
+    return Scored(y, score, s, len(model.schema_.groups), model.probabilities(score, s))
 
 
 def _pool(scored: Mapping[str, Scored]) -> Scored:

@@ -20,8 +20,7 @@ from synthfair.data.batches import in_memory, other_inputs
 from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty
 from synthfair.errors import InputError, refusal, require
-from synthfair.evaluation import evaluate_scores
-from synthfair.fairness.metrics import Scored
+from synthfair.evaluation import evaluate_scores, score_rows
 from synthfair.fairness.penalties import SumPenalty
 from synthfair.federated import engine
 from synthfair.federated.fedavg import safe_rate
@@ -149,7 +148,7 @@ def surrogate(
         releases = make_surrogates(federation, settings)
         shared.clear()  # a grid goes through its seeds one after the other
         shared[key] = releases, time.perf_counter() - start
-    return train_on_surrogates(shared[key][0], federation, config)._replace(seconds_before=before)
+    return train_on_surrogates(shared[key][0], federation, config)._replace(seconds=before)
 
 
 def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted:
@@ -166,8 +165,7 @@ def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted
         exchanges=EXCHANGES,
     )
     cost = Cost(near.cost.users, 1 + EXCHANGES, near.cost.bytes_sent + sent)
-    fitted = _fitted(model, federation, cost, near.asked)
-    return fitted._replace(seconds_before=near.seconds_before)
+    return _fitted(model, federation, cost, near.asked)._replace(seconds=near.seconds)
 
 
 def surrogate_settings(config: DistillConfig) -> SurrogateConfig:
@@ -210,10 +208,8 @@ def _uploaded(
 
 def _fitted(model: TrainedModel, federation: Federation, cost: Cost, asked: Target) -> Fitted:
     """Return what one model for all clients makes of their test rows."""
-    scores = tuple(model.scores(part.x, part.s) for part in federation.test)
-    pairs = zip(scores, federation.test, strict=True)
-    chances = tuple(model.probabilities(score, part.s) for score, part in pairs)
-    return Fitted(scores, model.converged, cost, asked, probabilities=chances, model=model)
+    tests = tuple(score_rows(model, part) for part in federation.test)
+    return Fitted(tests, model.converged, cost, asked, model=model)
 
 
 # The ceiling, and what must be beaten
@@ -238,9 +234,9 @@ def local(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
 def constant(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:  # noqa: ARG001
     """The more frequent label for everybody: no gap, and what any other method must beat."""
     label = 1.0 if pooled(federation.train).y.mean() > 0 else -1.0
-    scores = tuple(np.full(len(part.y), label) for part in federation.test)
-    cost = Cost(len(scores), 1, 16 * len(scores))  # two counts each
-    return Fitted(scores, None, cost, Target(by="nothing"))
+    tests = federation.scored(np.full(len(part.y), label) for part in federation.test)
+    cost = Cost(len(tests), 1, 16 * len(tests))  # two counts each
+    return Fitted(tests, None, cost, Target(by="nothing"))
 
 
 def exponentiated_gradient(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
@@ -274,7 +270,7 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig, **_: A
         for part in federation.test
     )
     return Fitted(
-        tuple(np.asarray(decided) * 2.0 - 1.0 for decided in decisions),
+        federation.scored(np.asarray(decided) * 2.0 - 1.0 for decided in decisions),
         bool(mitigator.best_gap_ <= EQUILIBRIUM),
         _all_rows(federation, config),
         _tolerance(config),
@@ -312,7 +308,7 @@ def _linear(
         for theta, part in zip(thetas, federation.test, strict=True)
     )
     asked = Target(by="weight", amounts=(config.rho_o,))
-    return Fitted(tuple(scores), converged, cost, asked)
+    return Fitted(federation.scored(scores), converged, cost, asked)
 
 
 def _inputs(part: Encoded, federation: Federation, config: DistillConfig) -> np.ndarray:
@@ -413,28 +409,6 @@ def require_method(name: str) -> None:
         require("fairlearn", f"method {name}", "compare")
 
 
-class Outcome(NamedTuple):
-    """What one method reached.
-
-    Attributes:
-        method: its name.
-        rho_o: weight of the penalty.
-        seed: of everything random, the splits included.
-        evaluation: on the clients' test rows.
-        converged: whether every problem solved on the way met its tolerance; None: no test.
-        seconds: of wall time, compilation included.
-        cost: what the clients sent, and how often; None where files tell.
-    """
-
-    method: str
-    rho_o: float
-    seed: int
-    evaluation: Evaluation
-    converged: bool | None
-    seconds: float
-    cost: Cost | None = None
-
-
 def run_method(
     method: str,
     federation: Federation,
@@ -443,8 +417,8 @@ def run_method(
     *,
     rounds: RoundOptions = DEFAULT_ROUNDS,
     shared: SurrogateCache | None = None,
-) -> tuple[Outcome, Fitted]:
-    """Runs one method and evaluates it.
+) -> tuple[Evaluation, Fitted]:
+    """Run one method, and return its evaluation on the clients' test rows, and what it has made.
 
     Args:
         method: its name.
@@ -460,22 +434,13 @@ def run_method(
     require_method(method)
     start = time.perf_counter()
     fitted = METHODS[method](federation, config, rounds=rounds, shared=shared)
-    seconds = time.perf_counter() - start + fitted.seconds_before
-    evaluation = evaluate_fitted(fitted, federation, report)
-    outcome = Outcome(
-        method, config.rho_o, config.seed, evaluation, fitted.converged, seconds, fitted.cost
-    )
-    return outcome, fitted
+    fitted = fitted._replace(seconds=time.perf_counter() - start + fitted.seconds)
+    return evaluate_fitted(fitted, federation, report), fitted
 
 
 def evaluate_fitted(
     fitted: Fitted, federation: Federation, report: ServerConfig | None = None
 ) -> Evaluation:
-    """On the clients' test rows."""
-    chances = fitted.probabilities or (None,) * len(fitted.scores)
-    clients = zip(federation.names, federation.test, fitted.scores, chances, strict=True)
-    scored = {
-        name: Scored(part.y, scores, part.s, federation.n_groups, chance)
-        for name, part, scores, chance in clients
-    }
-    return evaluate_scores(scored, report, schema=federation.schema)
+    """Return the metrics on the clients' test rows."""
+    tests = dict(zip(federation.names, fitted.tests, strict=True))
+    return evaluate_scores(tests, report, schema=federation.schema)

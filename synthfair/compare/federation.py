@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from synthfair.client.distillation import Distillation
 from synthfair.data.encode import Encoded, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
+from synthfair.fairness.metrics import Scored
 from synthfair.federated import Cost
 from synthfair.settings import Target
 from synthfair.trained import TrainedModel
@@ -37,6 +38,11 @@ class Federation(NamedTuple):
     def n_groups(self) -> int:
         """Number of groups that there are."""
         return len(self.schema.groups)
+
+    def scored(self, scores: Iterable[np.ndarray]) -> tuple[Scored, ...]:
+        """Return the test rows of each client with scores [N_test], whose signs decide."""
+        pairs = zip(scores, self.test, strict=True)
+        return tuple(Scored(part.y, score, part.s, self.n_groups) for score, part in pairs)
 
     @property
     def user(self) -> np.ndarray:
@@ -77,21 +83,25 @@ class Fitted(NamedTuple):
     """What a method makes of a federation.
 
     Attributes:
-        scores: [N_test] of each client's test rows; the decision is +1 where positive.
+        tests: each client's test rows, with their scores.
         converged: whether every problem solved on the way met its tolerance; None: no test.
         cost: what the clients sent, and how often.
         asked: how much fairness the method was asked for, by the setting that it reads.
         distillations: one a client, of methods that distil.
-        probabilities: [N_test] of the decision +1, where it does not follow from the score's sign.
         model: of methods that make one for all clients, and no more.
-        seconds_before: that another weight spent on what both share.
+        seconds: wall time, compilation included; of a method alone, those that another weight spent
+            on what both share.
     """
 
-    scores: tuple[np.ndarray, ...]
+    tests: tuple[Scored, ...]
     converged: bool | None
     cost: Cost
     asked: Target
     distillations: tuple[Distillation, ...] = ()
-    probabilities: tuple[np.ndarray, ...] | None = None
     model: TrainedModel | None = None
-    seconds_before: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def scores(self) -> tuple[np.ndarray, ...]:
+        """[N_test] scores of each client's test rows; the decision is +1 where positive."""
+        return tuple(rows.score for rows in self.tests)

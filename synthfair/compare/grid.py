@@ -158,21 +158,21 @@ def run_point(
     report = ServerConfig(
         seed=point.seed, min_group_rows=compared.min_group_rows, groups_by=config.groups_by
     )
-    outcome, fitted = compared_methods.run_method(
+    evaluation, fitted = compared_methods.run_method(
         point.method, federation, settings, report, shared=shared
     )
     point.folder.mkdir(parents=True, exist_ok=True)
     clients = zip(federation.names, fitted.distillations, strict=False)  # or none
     document = MetricsFile.of(
-        outcome.evaluation,
+        evaluation,
         method=point.method,
         config=dict.fromkeys(federation.names, settings),
         table=compared.document,
         train=_train(point, config),
         privacy={name: client.release.header.privacy for name, client in clients},
         asked=fitted.asked,
-        converged=outcome.converged,
+        converged=fitted.converged,
         cost=fitted.cost,
-        seconds=outcome.seconds,
+        seconds=fitted.seconds,
     )
     write_metrics(document, point.results)
