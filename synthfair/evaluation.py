@@ -27,7 +27,7 @@ from synthfair.fairness.intervals import (
     group_sizes,
     metrics_with_intervals,
 )
-from synthfair.fairness.metrics import Metric, Rates, Scored, group_rates
+from synthfair.fairness.metrics import Rates, Scored, group_rates
 from synthfair.metrics_file import (
     DecisionSettings,
     Evaluation,
@@ -206,48 +206,48 @@ def evaluate_scores(
     enough = max(FEW_ROWS, least)
     rows_of = np.bincount(everything.s, minlength=everything.n_groups)
     compared = partial(schema.compared, rows=rows_of, least=enough)
-    asked, least = compared(config.groups_by), enough if several else least
-    by = [groups.grouping for groups in asked.values()] if several else []
+    asked = compared(config.groups_by) if several else {}
+    by = [groups.grouping for groups in asked.values()]
     together = compared(None)[schema.sensitive_name]
-    by_group = everything.grouped(together.grouping)
-    sizes = dict(zip(together.names, group_sizes(by_group), strict=True))
     positive = float(np.mean((1 + everything.y) / 2))  # of labels that are not known, not-a-number
     labelled = not np.isnan(positive)
+    metrics_of = partial(
+        metrics_with_intervals,
+        resamples=config.resamples,
+        seed=config.seed,
+        min_group_rows=enough if several else least,
+    )
 
-    def metrics_of(rows: Scored, by: Sequence[tuple[int, ...]] = by) -> dict[str, Metric]:
-        return metrics_with_intervals(
-            rows,
-            resamples=config.resamples,
-            seed=config.seed,
-            min_group_rows=least,
-            by=by,
-        )
-
-    def rates_of(rows: Scored, groups: GroupNames) -> dict[str, Rates]:
-        return dict(zip(groups.names, group_rates(rows), strict=True))
-
-    def of_grouping(groups: GroupNames) -> GroupingMetrics:
-        rates = rates_of(everything.grouped(groups.grouping), groups)
-        return GroupingMetrics(**metrics_of(everything, [groups.grouping]), rates=rates)
-
-    def labels_of(rows: Scored) -> dict[str, LabelCounts]:
+    def sizes_of(rows: Scored) -> dict[str, GroupSize]:
         sizes = group_sizes(rows.grouped(together.grouping))
-        counts = [LabelCounts(size.negative, size.positive) for size in sizes]
-        return dict(zip(together.names, counts, strict=True))
+        return dict(zip(together.names, sizes, strict=True))
 
-    overall = metrics_of(everything)
+    def rates_of(groups: GroupNames) -> dict[str, Rates]:
+        rates = group_rates(everything.grouped(groups.grouping))
+        return dict(zip(groups.names, rates, strict=True))
+
+    overall, counts, groupings = metrics_of(everything, by=by), None, {}
+    parts = {
+        n: metrics_of(rows, by=by) if len(scored) > 1 else overall for n, rows in scored.items()
+    }
+    if labelled:
+        sizes = {name: sizes_of(rows).items() for name, rows in scored.items()}
+        counts = {
+            n: {g: LabelCounts(of.negative, of.positive) for g, of in own}
+            for n, own in sizes.items()
+        }
+    for name, one in compared([*schema.groupings]).items() if several else ():
+        of_one = metrics_of(everything, by=[one.grouping])
+        groupings[name] = GroupingMetrics(**of_one, rates=rates_of(one))
     return Evaluation(
         **overall,
-        per_client={
-            name: Metrics(**(metrics_of(rows) if len(scored) > 1 else overall))
-            for name, rows in scored.items()
-        },
+        per_client={name: Metrics(**metrics) for name, metrics in parts.items()},
         client_gaps=client_gaps(scored, min_group_rows=config.min_group_rows, by=by),
-        by_group=rates_of(by_group, together),
+        by_group=rates_of(together),
         small_groups={
             name: size
-            for name, size in sizes.items()
-            if (min(size.negative, size.positive) if labelled else size.n) < enough
+            for name, size in sizes_of(everything).items()
+            if (min(size) if labelled else size.n) < enough
         },
         n_test=len(everything.y),
         schema_hash=schema.hash,
@@ -256,12 +256,10 @@ def evaluate_scores(
         resamples=config.resamples,
         min_group_rows=config.min_group_rows,
         seed=config.seed,
-        rows={name: labels_of(rows) for name, rows in scored.items()} if labelled else None,
+        rows=counts,
         constant_classifier={"accuracy": max(positive, 1 - positive)} if labelled else None,
-        groupings={
-            name: of_grouping(one) for name, one in compared([*schema.groupings]).items() if several
-        },
-        groups_by=(*asked,) if several else (),
+        groupings=groupings,
+        groups_by=(*asked,),
     )
 
 

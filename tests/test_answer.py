@@ -20,7 +20,6 @@ from synthfair.report.answer import (
     answer,
     one_label,
     sentence,
-    tiles,
     verdict,
 )
 from synthfair.report.figures import answer_figure
@@ -45,6 +44,12 @@ def plain(tmp_path):
     run = write_run(tmp_path / "run")
     changes = {"accuracy": metric(0.9, 0.88, 0.92), "spd": metric(0.2, 0.15, 0.25)}
     return edited(run, tmp_path / "plain", constant_classifier={"accuracy": 0.7}, **changes)
+
+
+@pytest.fixture
+def text_only(monkeypatch):
+    """Pages without figures, which take most of the time."""
+    monkeypatch.setattr("synthfair.report.figures.find_spec", lambda name: None)
 
 
 @pytest.fixture
@@ -270,12 +275,17 @@ def test_the_best_of_several_is_the_most_accurate_within_the_limit(plain, fair, 
     assert "best of" not in found.sentence
 
 
-def lines(found):
-    return [(tile.value, *tile.lines) for tile in tiles(found, "spd")]
+def lines(folders, limit=None):
+    """The texts of the page's tiles."""
+    page = folders[0] / "tiles.html"
+    write_report(folders, page, max_gap=limit, force=True)
+    parts = re.findall(r"<section><h2>(?:Diff|Acc|Test).*?</h2>(.*?)</section>", page.read_text())
+    return [tuple(re.findall(r"<p[^>]*>(.*?)</p>", part)) for part in parts]
 
 
+@pytest.mark.usefixtures("text_only")
 def test_the_tiles_have_the_gap_the_accuracy_and_the_rows(plain, fair):
-    gap, accuracy, rows = lines(asked([plain, fair], 0.05))
+    gap, accuracy, rows = lines([plain, fair], 0.05)
     probably = "Probably within the limit of 0.05", "Without a penalty: 0.200"
     assert gap == ("0.030", "95 %: 0.000 to 0.080", *probably)
     known = "Without a penalty: 0.900", "One decision for all: 0.700"
@@ -285,16 +295,17 @@ def test_the_tiles_have_the_gap_the_accuracy_and_the_rows(plain, fair):
     n = json.loads((fair / "metrics.json").read_text())["n_test"]
     more = float(re.search("If the true gap is this, ([0-9,]+) more", rows[2])[1].replace(",", ""))
     assert more == pytest.approx((2.04 * 6.25 - 1) * n, rel=0.05)
-    assert "They show that the gap is within the limit." in lines(asked([fair], 0.1))[2]
-    assert "They show that the gap is above the limit." in lines(asked([plain], 0.1))[2]
+    assert "They show that the gap is within the limit." in lines([fair], 0.1)[2]
+    assert "They show that the gap is above the limit." in lines([plain], 0.1)[2]
     for limit in (0.03, 0.0301):
-        assert "More than 100 times as many" in lines(asked([fair], limit))[2][2]
+        assert "More than 100 times as many" in lines([fair], limit)[2][2]
 
 
+@pytest.mark.usefixtures("text_only")
 def test_an_undefined_gap_is_not_measured(fair, tmp_path):
     edited(fair, fair, spd=metric(None, None, None))
     assert asked([fair]).verdict == "not measured"
-    gap, _, rows = lines(asked([fair]))
+    gap, _, rows = lines([fair])
     assert gap == ("unknown", "Not measured")
     assert len(rows) == 2
     write_report(fair, tmp_path / "r.html")
@@ -360,9 +371,9 @@ def test_nobody_is_told_yes_for_a_model_that_selects_nobody(plain, fair, tmp_pat
     assert re.search(r'data-verdict="not usable">Not usable: it decides', page)
     assert "Yes, by this measure" not in page
     assert re.search(r"<td[^>]*>\s*not usable\s*</td>", page)
-    lines = [line for tile in tiles(found, "spd") for line in tile.lines]
-    assert "Not usable" in lines
-    assert not any("the limit" in line for line in lines)
+    texts = [text for part in lines([run], 0.1) for text in part]
+    assert "Not usable" in texts
+    assert not any("the limit" in text for text in texts)
     assert asked([run, plain], 0.1).subject.runs[0].folder == plain  # the last choice
 
 

@@ -14,7 +14,6 @@ from synthfair.fairness.intervals import (
     difference,
     missed_gap,
     near_constant,
-    rows_to_settle,
     size,
     unfair_clients,
     verdict,
@@ -65,9 +64,6 @@ otherwise than for all others."""
 
 MIN_LABEL_ROWS = 3
 """Rows with a label without which a model that never decides so is not blamed for it."""
-
-MOST_TIMES = 100
-"""Test rows that are asked for, as a multiple of those that there are, at most."""
 
 
 class Plain(NamedTuple):
@@ -162,7 +158,7 @@ def sentence(
     gap, accuracy, constant = means or (
         size(run.overall[metric]), run.accuracy, run.constant_accuracy,
     )  # fmt: skip
-    groups, by, unusable = [*_compared(run)], run.groups_by, one_label(run.rates)
+    groups, by, unusable = [*compared_rates(run)], run.groups_by, one_label(run.rates)
     left_out = run.left_out if isinstance(run, MetricsFile) else ()
     near = near_constant(accuracy, constant)
     two = len(groups) == 2 and len(by) < 2
@@ -220,24 +216,10 @@ def run_sentence(folder: Path) -> str:
     return answer(overview).sentence
 
 
-def _compared(run: Evaluation) -> dict[str, Rates]:
+def compared_rates(run: Evaluation) -> dict[str, Rates]:
     """Return the rates of the groups that are compared: those with enough rows."""
     least = max(run.min_group_rows, FEW_ROWS if run.groups_by else 0)
     return {name: of for name, of in run.rates.items() if of.n >= least}
-
-
-class Tile(NamedTuple):
-    """A number that the report leads with.
-
-    Attributes:
-        title: what it is.
-        value: the number.
-        lines: what it is to be read with.
-    """
-
-    title: str
-    value: str
-    lines: tuple[str, ...]
 
 
 class Headline(NamedTuple):
@@ -378,51 +360,6 @@ def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
 
 def _or_least(number: float) -> float:
     return -inf if isnan(number) else number
-
-
-def tiles(answer: Headline, metric: str) -> list[Tile]:
-    """The gap, the accuracy, and the test rows that these rest on.
-
-    Args:
-        answer: on some runs.
-        metric: that the gap is, one of :data:`COMPARED`.
-    """
-    subject, limit, plain = answer.subject, answer.limit, answer.plain
-    gap, accuracy, rows = subject.gap_size, subject.accuracy, subject.runs[0].metrics.n_test
-
-    def tile(title: str, value: Metric, *lines: str | None) -> Tile:
-        bounds = "" if isnan(value.low) else f"95 %: {value.low:z.3f} to {value.high:z.3f}"
-        number = "unknown" if isnan(value.value) else f"{value.value:.3f}"
-        return Tile(title, number, tuple(filter(None, (bounds, *lines))))
-
-    more, sizes = rows_to_settle(subject.gap, limit, rows), _compared(subject.runs[0].metrics)
-    side, settled = PLACES[verdict(gap, limit)], None
-    place = f"{side} the limit of {limit:g}".capitalize() if side else "Not measured"
-    if answer.verdict == "not usable":
-        place = "Not usable"
-    elif more == 0:
-        settled = f"They show that the gap is {side} the limit."
-    elif more is not None and more <= MOST_TIMES * rows:
-        settled = f"If the true gap is this, {more:,} more would show it in 4 of 5 tests."
-    elif side:
-        settled = f"More than {MOST_TIMES} times as many would be needed to tell for sure."
-    small = min(sizes, key=lambda name: sizes[name].n, default=None)
-    smallest = small and f"Smallest group: {small}, {sizes[small].n:,.0f} rows"
-    return [
-        tile(
-            f"Difference of {COMPARED[metric]}",
-            gap,
-            place,
-            f"Without a penalty: {plain.gap.value:.3f}" if plain else None,
-        ),
-        tile(
-            "Accuracy",
-            accuracy,
-            f"Without a penalty: {plain.accuracy.value:.3f}" if plain and answer.cost else None,
-            None if isnan(subject.constant) else f"One decision for all: {subject.constant:.3f}",
-        ),
-        Tile("Test rows", f"{rows:,}", tuple(filter(None, (smallest, settled)))),
-    ]
 
 
 def judged(subject: Summary, limit: float) -> Answer:

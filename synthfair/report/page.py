@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import synthfair
-from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, size, verdict
+from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, rows_to_settle, size, verdict
 from synthfair.fairness.metrics import Rates
 from synthfair.files import require_free, write_text
 from synthfair.measure.gaps_file import GAPS, read_gaps
 from synthfair.metrics_file import METRICS, MetricsFile
 from synthfair.release.format import disclosures
-from synthfair.report.answer import COMPARED, IN_WORDS, answer, tiles
+from synthfair.report.answer import COMPARED, IN_WORDS, PLACES, answer, compared_rates
 from synthfair.report.figures import (
     MISSING,
     RATES,
@@ -100,6 +100,7 @@ def write_report(
         images={name: b64encode(svg.encode()).decode() for name, svg in svgs.items()},
         missing="" if can_draw() else MISSING,
         verdicts=IN_WORDS,
+        compared=COMPARED,
         few_rows=FEW_ROWS,
         version=synthfair.__version__,
     )
@@ -146,7 +147,9 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
     return {
         "overview": overview,
         "answer": lead,
-        "tiles": tiles(lead, overview.gap),
+        "more": rows_to_settle(subject.gap, lead.limit, subject.runs[0].metrics.n_test),
+        "side": PLACES[verdict(subject.gap_size, lead.limit)],
+        "groups": compared_rates(subject.runs[0].metrics),
         "figure": (f"answer-{i + 1}" if i else "answer", answer_figure(lead, overview)),
         "points": points,
         "table": Table.of(overview_records(overview, lead.limit)),
