@@ -15,7 +15,6 @@ from synthfair.data.schema import OWN_COLUMNS
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.measure.gaps_file import GapsFile, write_gaps
 from synthfair.metrics_file import Evaluation, Influence, Influences, Metrics
-from synthfair.report.gaps import estimate_tables, gap_table
 from synthfair.report.release_tables import (
     clipping_table,
     inspection_table,
@@ -23,8 +22,10 @@ from synthfair.report.release_tables import (
 )
 from synthfair.report.result_tables import (
     decision_tables,
+    estimate_tables,
     evaluation_tables,
     federation_table,
+    gap_table,
     influence_table,
     outcomes_table,
     overview_tables,

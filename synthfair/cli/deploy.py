@@ -210,8 +210,7 @@ def tell(run: JobResult, output: Path) -> None:
     from synthfair.cli.show import say, warn
     from synthfair.measure.gaps_file import GAPS, read_gaps
     from synthfair.metrics_file import METRICS, read_metrics
-    from synthfair.report.gaps import gap_table
-    from synthfair.report.result_tables import evaluation_tables, federation_table
+    from synthfair.report.result_tables import evaluation_tables, federation_table, gap_table
 
     if run.federation:
         say(federation_table(run.federation))

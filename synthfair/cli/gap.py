@@ -263,7 +263,7 @@ def aggregate(
     from synthfair.measure.diagnostics import diagnose_reports
     from synthfair.measure.estimate import estimate_gaps, require_confidence, require_shares
     from synthfair.measure.gaps_file import gaps_of_reports, write_gaps
-    from synthfair.report.gaps import estimate_tables, rejected_warnings
+    from synthfair.report.result_tables import estimate_tables, rejected_warnings
 
     sources = [sys.stdin.buffer if name == "-" else Path(name) for name in reports]
     if output:

@@ -27,12 +27,12 @@ from synthfair.report.figures import (
     group_figure,
     group_metrics,
 )
-from synthfair.report.gaps import gap_table
 from synthfair.report.overview import METRIC_OF, Overview, overviews
 from synthfair.report.release_tables import guarantee_facts, statement_facts
 from synthfair.report.result_tables import (
     NAMES,
     federation_table,
+    gap_table,
     influence_table,
     metrics_table,
     overview_records,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -101,20 +101,18 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
     for folder, place in zip(folders, places, strict=True):
         if places.count(place) > 1:
             raise InputError(f"{folder}: given more than once; give each run once")
+    readers: dict[str, tuple[str, Callable[[Path], Any]]] = {
+        "gaps": (GAPS, read_gaps),
+        "frontier": (FRONTIER, read_frontier),
+        "federation": (FEDERATION, lambda path: read_as(path, FederationFile, MAX_BYTES)),
+        "model": (MODEL, read_model),
+    }
     results = []
     for name, folder in zip(run_names(folders), folders, strict=True):
-        gaps, frontier, sites = folder / GAPS, folder / FRONTIER, folder / FEDERATION
-        model = folder / MODEL
-        result = Result(
-            folder,
-            name,
-            read_metrics(folder / METRICS),
-            read_gaps(gaps) if gaps.exists() else None,
-            read_frontier(frontier) if frontier.exists() else (),
-            read_as(sites, FederationFile, MAX_BYTES) if sites.exists() else None,
-            read_model(model) if model.exists() else None,
-        )
-        results.append(result)
+        result = Result(folder, name, read_metrics(folder / METRICS))
+        there = {key: of for key, of in readers.items() if (folder / of[0]).exists()}
+        others = {key: read(folder / file) for key, (file, read) in there.items()}
+        results.append(result._replace(**others))
     return results
 
 
