@@ -17,26 +17,11 @@ from synthfair.files import require_free, write_text
 from synthfair.measure.gaps_file import GAPS, read_gaps
 from synthfair.metrics_file import METRICS, MetricsFile
 from synthfair.release.format import disclosures
+from synthfair.report import figures
+from synthfair.report import result_tables as make
 from synthfair.report.answer import COMPARED, IN_WORDS, PLACES, answer, compared_rates
-from synthfair.report.figures import (
-    MISSING,
-    RATES,
-    Figure,
-    answer_figure,
-    can_draw,
-    group_figure,
-    group_metrics,
-)
 from synthfair.report.overview import METRIC_OF, Overview, overviews
 from synthfair.report.release_tables import guarantee_facts, statement_facts
-from synthfair.report.result_tables import (
-    NAMES,
-    federation_table,
-    gap_table,
-    influence_table,
-    metrics_table,
-    overview_records,
-)
 from synthfair.report.results import FILES, Result, read_results, run_names
 from synthfair.report.shapes import ShapesFigure
 from synthfair.report.text_table import Table
@@ -78,7 +63,7 @@ def write_report(
     views = [_view(result, max_gap) for result in results]
     parts = [lead["figure"] for lead in leads]
     parts += [part for view in views for part in view["figures"].values()]
-    svgs = {name: figure.svg() for name, figure in parts if can_draw()}
+    svgs = {name: figure.svg() for name, figure in parts if figures.can_draw()}
     plots = {_plot(path, name): svg for name, svg in svgs.items()}
     inputs = [run / name for run in runs for name in FILES]
     require_free(path, *plots, inputs=inputs, force=force)
@@ -95,10 +80,11 @@ def write_report(
         leads=leads,
         views=views,
         measured=[
-            (run.resolve().name, gaps, gap_table(gaps, len(gaps.gaps))) for run, gaps in measured
+            (run.resolve().name, gaps, make.gap_table(gaps, len(gaps.gaps)))
+            for run, gaps in measured
         ],
         images={name: b64encode(svg.encode()).decode() for name, svg in svgs.items()},
-        missing="" if can_draw() else MISSING,
+        missing="" if figures.can_draw() else figures.MISSING,
         verdicts=IN_WORDS,
         compared=COMPARED,
         few_rows=FEW_ROWS,
@@ -150,9 +136,9 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
         "more": rows_to_settle(subject.gap, lead.limit, subject.runs[0].metrics.n_test),
         "side": PLACES[verdict(subject.gap_size, lead.limit)],
         "groups": compared_rates(subject.runs[0].metrics),
-        "figure": (f"answer-{i + 1}" if i else "answer", answer_figure(lead, overview)),
+        "figure": (f"answer-{i + 1}" if i else "answer", figures.answer_figure(lead, overview)),
         "points": points,
-        "table": Table.of(overview_records(overview, lead.limit)),
+        "table": Table.of(make.overview_records(overview, lead.limit)),
     }
 
 
@@ -165,53 +151,53 @@ def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
     run, gap = result.metrics, METRIC_OF[result.settings["notion"][0]]
 
     # What the rows of groups and clients meet with.
-    figures: dict[str, tuple[str, Figure | ShapesFigure]] = {
-        "Rates by group": (f"{result.name}-groups", group_figure(run))
+    drawn: dict[str, tuple[str, figures.Figure | ShapesFigure]] = {
+        "Rates by group": (f"{result.name}-groups", figures.group_figure(run))
     }
     folds = {"Rates by group": _rates_table(run.by_group, run.rows)}
     tables = _client_tables(run, gap, max_gap)
     if run.groupings:
         title, names = "Metrics by attribute", [name for name in run.overall if name != "accuracy"]
-        tables[title] = metrics_table("groups by", run.groupings.items(), names)
+        tables[title] = make.metrics_table("groups by", run.groupings.items(), names)
         groups = {name: of for part in run.groupings.values() for name, of in part.rates.items()}
         folds[title] = _rates_table(groups)
     if result.model and not result.model.hidden:
         title, schema = "What each column adds to the score", result.model.schema_
         if schema.encoded_names != schema.plain.encoded_names:  # else all curves are straight
-            figures[title] = (f"{result.name}-shapes", ShapesFigure(result.model))
+            drawn[title] = (f"{result.name}-shapes", ShapesFigure(result.model))
         rows = list(result.model.coefficients.items())
         folds[title] = Table(("input", "coefficient"), rows, form="z.4f")
 
     # What devices, sites and releases have done.
     if result.gaps:
-        tables["Gaps measured in private"] = gap_table(result.gaps, len(result.gaps.gaps))
+        tables["Gaps measured in private"] = make.gap_table(result.gaps, len(result.gaps.gaps))
     if result.federation:
-        tables["How the sites have answered"] = federation_table(result.federation)
+        tables["How the sites have answered"] = make.federation_table(result.federation)
     if run.influence and (releases := run.influence.releases):
-        table = influence_table(run.influence, run.signed_by, len(releases))
+        table = make.influence_table(run.influence, run.signed_by, len(releases))
         tables["How far each release moves the model"] = table
     if guarantees := _guarantees(run):
         tables["What each release guarantees and discloses"] = guarantees
     folds["Configuration"] = _settings(run)
-    return {"result": result, "figures": figures, "tables": tables, "folds": folds}
+    return {"result": result, "figures": drawn, "tables": tables, "folds": folds}
 
 
 def _rates_table(rates: Mapping[str, Rates], counts: Any = None) -> Table:
-    found = group_metrics(rates, counts)
+    found = figures.group_metrics(rates, counts)
     rows = [(group, int(rates[group].n), *metrics) for group, metrics in found.items()]
-    return Table(("group", "rows", *RATES.values()), rows)
+    return Table(("group", "rows", *figures.RATES.values()), rows)
 
 
 def _client_tables(run: MetricsFile, gap: str, max_gap: float | None) -> dict[str, Table]:
     """Return the tables of what the rows of each client meet with."""
     parts = [("all clients", run), *run.per_client.items()]  # a client may be called so, too
-    tables = {"Metrics by client": metrics_table("test rows of", parts)}
+    tables = {"Metrics by client": make.metrics_table("test rows of", parts)}
     if run.client_gaps:
         limit = run.asked.client_limit if max_gap is None else max_gap
         gaps = run.client_gaps.get(gap, {})
         sizes = {client: size(gaps.get(client, UNDEFINED)) for client in run.per_client}
         rows = [(client, one, verdict(one, limit)) for client, one in sizes.items()]
-        columns = ("test rows of", f"size of the {NAMES[gap]}", f"at most {limit:g}?")
+        columns = ("test rows of", f"size of the {make.NAMES[gap]}", f"at most {limit:g}?")
         tables["Is it fair at each client?"] = Table(columns, rows)
     if run.rows is not None:
         rows = [

@@ -79,19 +79,14 @@ def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
 
 def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) -> Table:
     """A table of a client's computation and of the file that it has written."""
-    release, facts = outcome.release, {}
-    rows = _shape(release)
-    if release.weight is not None:
-        rows += f"; for {release.weight.sum():,.0f} real rows"
+    release, facts = outcome.release, {"rows": _shape(outcome.release)}
     if release.weight is None:
-        facts = _distillation_facts(cast("Distillation", outcome)) | {"rows": rows}
+        facts = _distillation_facts(cast("Distillation", outcome)) | facts
     else:
-        outcome = cast("SurrogateRelease", outcome)
+        error = cast("SurrogateRelease", outcome).rate_error
         kind = "real" if release.header.config.epsilon is None else "noisy"
-        facts = {
-            "rows": rows,
-            "smooth rates": f"within {outcome.rate_error:.4f} of the {kind} ones",
-        }
+        facts["rows"] += f"; for {release.weight.sum():,.0f} real rows"
+        facts["smooth rates"] = f"within {error:.4f} of the {kind} ones"
     facts |= {"file": f"{receipt.path} ({receipt.size:,} bytes)", "sha256": receipt.sha256}
     return Table.of_facts(facts | statement_facts(release.header.privacy))
 

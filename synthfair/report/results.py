@@ -21,11 +21,16 @@ from synthfair.trained import TrainedModel, read_model
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-MODEL = "model.json"
+_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
+    "gaps": (GAPS, read_gaps),  # of gap aggregate or a deployment's job
+    "frontier": (FRONTIER, read_frontier),  # of server --frontier
+    "federation": (FEDERATION, lambda path: read_as(path, FederationFile, MAX_BYTES)),
+    "model": ("model.json", read_model),
+}
+"""Names and readers of the files that may stand next to metrics.json."""
 
-FILES = (METRICS, MODEL, GAPS, FRONTIER, FEDERATION)
-"""Names of all files that are read from a run's folder; only the first must be there. ``gap
-aggregate`` or a deployment's job writes the third, ``server --frontier`` the fourth."""
+FILES = (METRICS, *(name for name, _ in _READERS.values()))
+"""Names of all files that are read from a run's folder; only the first must be there."""
 
 
 class Result(NamedTuple):
@@ -101,18 +106,11 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
     for folder, place in zip(folders, places, strict=True):
         if places.count(place) > 1:
             raise InputError(f"{folder}: given more than once; give each run once")
-    readers: dict[str, tuple[str, Callable[[Path], Any]]] = {
-        "gaps": (GAPS, read_gaps),
-        "frontier": (FRONTIER, read_frontier),
-        "federation": (FEDERATION, lambda path: read_as(path, FederationFile, MAX_BYTES)),
-        "model": (MODEL, read_model),
-    }
     results = []
     for name, folder in zip(run_names(folders), folders, strict=True):
-        result = Result(folder, name, read_metrics(folder / METRICS))
-        there = {key: of for key, of in readers.items() if (folder / of[0]).exists()}
+        there = {key: of for key, of in _READERS.items() if (folder / of[0]).exists()}
         others = {key: read(folder / file) for key, (file, read) in there.items()}
-        results.append(result._replace(**others))
+        results.append(Result(folder, name, read_metrics(folder / METRICS), **others))
     return results
 
 
