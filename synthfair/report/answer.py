@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf, isnan, nan
 from pathlib import Path
-from statistics import fmean
 from typing import Literal, NamedTuple
 
 from synthfair.fairness.intervals import (
@@ -20,7 +19,7 @@ from synthfair.fairness.intervals import (
 )
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.metrics_file import METRICS, Evaluation, MetricsFile, read_metrics
-from synthfair.report.overview import ACCURACY_GAP, Overview, Summary, overviews
+from synthfair.report.overview import ACCURACY_GAP, Overview, Summary, mean_metric, overviews
 from synthfair.report.results import Result
 from synthfair.settings import RULE_OF_THUMB, Target
 
@@ -378,8 +377,7 @@ def _plain(subject: Summary, reference: Summary | None, gap: str) -> Plain | Non
     parts = [p for run in subject.runs if (p := run.metrics.without_penalty)]
     if not parts or not subject.asked.fairness:
         return None
-    metrics = ([getattr(part, name) for part in parts] for name in ("accuracy", gap))
-    accuracy, mean = (Metric(*map(fmean, zip(*of, strict=True))) for of in metrics)
+    accuracy, mean = (mean_metric(getattr(p, name) for p in parts) for name in ("accuracy", gap))
     return Plain(accuracy, size(mean))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -76,8 +76,7 @@ class Summary(NamedTuple):
     @property
     def constant(self) -> float:
         """Mean accuracy of one decision for everybody; not-a-number where it is not known."""
-        constants = [run.metrics.constant_classifier for run in self.runs]
-        return fmean(one["accuracy"] if one else np.nan for one in constants)
+        return fmean(run.metrics.constant_accuracy for run in self.runs)
 
     @property
     def converged(self) -> bool | None:
@@ -95,9 +94,10 @@ class Summary(NamedTuple):
         costs = [run.metrics.cost for run in self.runs if run.metrics.cost]
         seconds = [r.metrics.seconds for r in self.runs if r.metrics.seconds is not None]
         epsilons = [run.epsilon for run in self.runs if run.epsilon is not None]
+        _, rounds, sent = [round(fmean(each)) for each in zip(*costs, strict=True)] or [None] * 3
         return {
-            "rounds": round(fmean(cost.rounds for cost in costs)) if costs else None,
-            "bytes sent": round(fmean(cost.bytes_sent for cost in costs)) if costs else None,
+            "rounds": rounds,
+            "bytes sent": sent,
             "seconds": f"{fmean(seconds):.1f}" if seconds else None,
             "epsilon": f"{max(epsilons):g}" if len(epsilons) == len(self.runs) else None,
         }
@@ -163,10 +163,7 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
         names += [f"{len(first.per_client)} clients"] if "tables" in differences else []
         names += [f"{key} = {_words(v)}" for key, v in settings.items() if key in differences]
         accuracies, gaps = [r.metrics.accuracy for r in runs], [_gap(r.metrics, gap) for r in runs]
-        # The interval of one run, not of the runs' mean.
-        accuracy, mean_gap = (
-            Metric(*map(fmean, zip(*metrics, strict=True))) for metrics in (accuracies, gaps)
-        )
+        accuracy, mean_gap = mean_metric(accuracies), mean_metric(gaps)
         spreads = (
             float(np.std([m.value for m in metrics], ddof=1)) if len(runs) > 1 else 0.0
             for metrics in (accuracies, gaps)
@@ -174,6 +171,11 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
         method = "; ".join(names)
         summaries.append(Summary(method, first.asked, tuple(runs), accuracy, mean_gap, *spreads))
     return summaries
+
+
+def mean_metric(metrics: Iterable[Metric]) -> Metric:
+    """Return the mean of several runs' metrics; its interval is that of one run, not of a mean."""
+    return Metric(*map(fmean, zip(*metrics, strict=True)))
 
 
 def _identity(result: Result, *keys: str) -> tuple[object, ...]:
