@@ -47,7 +47,7 @@ PACKAGES = ("jax", "jaxlib", "numpy", "optax", "pandas")
 
 
 def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]:
-    """Test tables by file name without ending, or by whole path where names repeat.
+    """Return test tables by file name without ending, or by whole path where names repeat.
 
     Raises:
         InputError: a table is unreadable or given twice.
@@ -77,7 +77,7 @@ def evaluate(
     *,
     sources: Sequence[Path] | None = None,
 ) -> Evaluation:
-    """Accuracy and group gaps of a model on test tables, overall and for each table.
+    """Return a model's accuracy and group gaps on test tables, overall and for each table.
 
     Where the model's decisions are drawn by coins, metrics are means over the coins: none is
     tossed, and the intervals speak of the rows alone. :mod:`synthfair.fairness.intervals` says what
@@ -126,7 +126,7 @@ def encode_tests(
     *,
     sources: Sequence[Path] | None = None,
 ) -> dict[str, Encoded]:
-    """Test tables encoded, by name; those that are encoded already stay as they are.
+    """Return test tables encoded, by name; those that are encoded already stay as they are.
 
     Without the label's column in any of the tables, y is not-a-number. A UserWarning names each
     column of which more than a twentieth lies outside the schema's bounds. Arguments and errors as
@@ -162,7 +162,7 @@ def pooled_scores(
     *,
     sources: Sequence[Path] | None = None,
 ) -> Scored:
-    """The rows of all tables together, scored; arguments and errors as of :func:`evaluate`."""
+    """Return the scored rows of all tables together; arguments and errors as of :func:`evaluate`."""
     return _pool(_scores(model, tables, sources))
 
 
@@ -194,7 +194,7 @@ def _pool(scored: Mapping[str, Scored]) -> Scored:
 def evaluate_scores(
     scored: Mapping[str, Scored], config: ServerConfig | None = None, *, schema: Schema
 ) -> Evaluation:
-    """:func:`evaluate` for rows of a schema that are scored already, by name.
+    """Return what :func:`evaluate` does, of rows of a schema that are scored already, by name.
 
     Raises:
         InputError: no rows, or ``config.groups_by`` names what is no grouping of the schema.
@@ -264,7 +264,7 @@ def evaluate_scores(
 
 
 def small_group_warnings(evaluation: Evaluation, schema: Schema) -> tuple[str, ...]:
-    """Warns of groups with too few test rows to measure; empty if there are none."""
+    """Return warnings of groups with too few test rows to measure; empty if there are none."""
     small, least = evaluation.small_groups, evaluation.min_group_rows
     if not small:
         return ()

@@ -129,7 +129,7 @@ def predict_parts(
 
 
 def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: str) -> np.ndarray:
-    """[n] mean of the model's inputs over the parts of a table: a reference for explanations.
+    """Return [n] the mean of the model's inputs over the parts of a table.
 
     Raises:
         InputError: a part does not fit the model's schema, or there are no rows.
@@ -145,7 +145,7 @@ def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: s
 def take_ids(
     table: pd.DataFrame, column: str, schema: Schema, *, source: str, rows_before: int = 0
 ) -> tuple[list[str], pd.DataFrame]:
-    """[N] the id of each row, as text, and the table without them.
+    """Return [N] the id of each row, as text, and the table without them.
 
     Raises:
         InputError: no such column, one of the schema, or a row without an id.

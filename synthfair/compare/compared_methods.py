@@ -74,7 +74,7 @@ class RoundOptions(NamedTuple):
     assignment: federated.UserAssignment | None = None
 
     def settings(self, method: str, config: DistillConfig) -> federated.TrainConfig:
-        """Those of one run.
+        """Return the settings of one run.
 
         These methods have no rho but a tolerance alpha, by which a group's rate may differ from
         all rows': here 1 / rho_o, and no constraint for rho_o of at most 1.
@@ -138,7 +138,7 @@ def surrogate(
     shared: SurrogateCache | None = None,
     **_: Any,
 ) -> Fitted:
-    """Surrogate releases, and the penalty at the server over all of them."""
+    """Make surrogates, and train with the penalty at the server over all of them."""
     settings, shared = surrogate_settings(config), {} if shared is None else shared
     clients = federation.schema.hash, federation.names, *map(sha256_of, federation.plain)
     start, before, key = time.perf_counter(), 0.0, (settings.model_dump_json(), clients)
@@ -152,7 +152,7 @@ def surrogate(
 
 
 def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted:
-    """Surrogates, and then exchanges of exact sums, see :mod:`synthfair.federated.refine`."""
+    """Make surrogates, then exchange exact sums, see :mod:`synthfair.federated.refine`."""
     if config.epsilon is not None:
         raise InputError("refine: its sums are exact, and no epsilon covers them; leave it out")
     near = surrogate(federation, config, **more)
@@ -169,14 +169,14 @@ def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted
 
 
 def surrogate_settings(config: DistillConfig) -> SurrogateConfig:
-    """With the seed of a comparison, and its settings of privacy."""
+    """Return settings with the seed of a comparison, and its settings of privacy."""
     return SurrogateConfig.model_validate(
         config.model_dump(include={"epsilon", "delta", "relation", "k_min", "seed"})
     )
 
 
 def make_surrogates(federation: Federation, settings: SurrogateConfig) -> dict[str, Release]:
-    """One of each client."""
+    """Return a surrogate of each client."""
     return {
         name: distill_table(in_memory(real), federation.schema, settings, source=name).release
         for name, real in zip(federation.names, federation.plain, strict=True)
@@ -186,7 +186,7 @@ def make_surrogates(federation: Federation, settings: SurrogateConfig) -> dict[s
 def train_on_surrogates(
     releases: Mapping[str, Release], federation: Federation, config: DistillConfig
 ) -> Fitted:
-    """With the model and penalty of the settings."""
+    """Return what the server makes of surrogates, with the penalty of the settings."""
     asked = server_config(config)
     model = pool_and_train(releases, federation.schema, asked)
     return _uploaded(model, releases, federation, asked.asked)
@@ -201,7 +201,7 @@ def server_config(config: DistillConfig) -> ServerConfig:
 def _uploaded(
     model: TrainedModel, releases: Mapping[str, Release], federation: Federation, asked: Target
 ) -> Fitted:
-    """A model of one release of each client."""
+    """Return a model of one release of each client."""
     cost = Cost(len(releases), 1, sum(map(file_bytes, releases.values())))
     return _fitted(model, federation, cost, asked)
 
@@ -216,14 +216,14 @@ def _fitted(model: TrainedModel, federation: Federation, cost: Cost, asked: Targ
 
 
 def central(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
-    """The server's problem on all clients' real rows in one place: the ceiling."""
+    """Solve the server's problem on all clients' real rows in one place: the ceiling."""
     theta, converged = _trained(pooled(federation.train), federation, config)
     cost = _all_rows(federation, config)
     return _linear([theta] * len(federation.test), converged, cost, federation, config)
 
 
 def local(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
-    """Each client alone: trained on its own rows, used on its own test rows."""
+    """Train each client alone on its own rows, for its own test rows."""
     thetas, converged = zip(
         *(_trained(part, federation, config) for part in federation.train), strict=True
     )
@@ -232,7 +232,7 @@ def local(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
 
 
 def constant(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:  # noqa: ARG001
-    """The more frequent label for everybody: no gap, and what any other method must beat."""
+    """Decide the more frequent label for everybody, which any other method must beat."""
     label = 1.0 if pooled(federation.train).y.mean() > 0 else -1.0
     tests = federation.scored(np.full(len(part.y), label) for part in federation.test)
     cost = Cost(len(tests), 1, 16 * len(tests))  # two counts each
@@ -240,7 +240,7 @@ def constant(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
 
 
 def exponentiated_gradient(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
-    """Agarwal et al. (2018) as fairlearn implements it, on all real rows in one place.
+    """Train by Agarwal et al. (2018) as fairlearn has it, on all real rows in one place.
 
     It has no rho but a tolerance eps, by which a group's rate may differ from the overall one, and
     which bounds the multipliers by 1 / eps; here eps = 1 / rho_o, or 1 where rho_o is below 1. Its
@@ -288,7 +288,7 @@ def _trained(
 
 
 def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
-    """The penalty of the settings; small combinations of several attributes are merged."""
+    """Return the penalty of the settings; small combinations of several attributes are merged."""
     rows = pooled(federation.train)
     table = WeightedTable(*rows, np.ones(len(rows.y)))
     by, _ = compared_groupings(table, federation.schema, server_config(config))
@@ -302,7 +302,7 @@ def _linear(
     federation: Federation,
     config: DistillConfig,
 ) -> Fitted:
-    """Linear models, one for the test rows of each client."""
+    """Return linear models, one for the test rows of each client."""
     scores = (
         _inputs(part, federation, config) @ theta
         for theta, part in zip(thetas, federation.test, strict=True)
@@ -318,7 +318,7 @@ def _inputs(part: Encoded, federation: Federation, config: DistillConfig) -> np.
 
 
 def _users(federation: Federation, config: DistillConfig) -> federated.Users:
-    """The clients with their training rows."""
+    """Return the clients with their training rows."""
     rows = pooled(federation.train)
     return federated.make_users(_inputs(rows, federation, config), rows.s, rows.y, federation.user)
 
@@ -331,7 +331,7 @@ def _all_rows(federation: Federation, config: DistillConfig) -> Cost:
 
 
 def federated_averaging(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
-    """FedAvg with the same model, loss and penalty, and momentum on the server (FedAvgM).
+    """Train by FedAvg with the same model and penalty, and momentum on the server (FedAvgM).
 
     The ridge is the server's, but for holding the intercept, too.
     """
@@ -361,7 +361,7 @@ def in_rounds(
     rounds: RoundOptions = DEFAULT_ROUNDS,
     **_: Any,
 ) -> Fitted:
-    """A method of ``synthfair.federated``, with the notion of the other methods.
+    """Train by a method of ``synthfair.federated``, with the notion of the other methods.
 
     Raises:
         InputError: the settings do not fit the clients.
@@ -398,7 +398,7 @@ UNWEIGHTED = ("constant", *_WITHOUT_ALPHA)
 
 
 def require_method(name: str) -> None:
-    """Refuses what cannot be run, before anything is.
+    """Refuse what cannot be run, before anything is.
 
     Raises:
         InputError: no such method, or it needs a package that is not installed.

@@ -36,7 +36,7 @@ class Federation(NamedTuple):
 
     @property
     def n_groups(self) -> int:
-        """Number of groups that there are."""
+        """Return the number of groups."""
         return len(self.schema.groups)
 
     def scored(self, scores: Iterable[np.ndarray]) -> tuple[Scored, ...]:
@@ -46,14 +46,14 @@ class Federation(NamedTuple):
 
     @property
     def user(self) -> np.ndarray:
-        """[N] whose each row of the pooled training rows is."""
+        """Return [N] the client of each row of the pooled training rows."""
         return np.repeat(np.arange(len(self.train)), [len(part.y) for part in self.train])
 
 
 def federate(
     clients: Sequence[ClientTable] | Mapping[str, ClientTable], schema: Schema
 ) -> Federation:
-    """Encodes the clients' tables, which are named by their number or as given.
+    """Return the clients with encoded tables, named by their number or as given.
 
     Raises:
         InputError: a table does not fit the schema.
@@ -75,7 +75,7 @@ def federate(
 
 
 def pooled(parts: Sequence[Encoded]) -> Encoded:
-    """The rows of all parts, one after the other."""
+    """Return the rows of all parts, one after the other."""
     return Encoded(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
@@ -103,5 +103,5 @@ class Fitted(NamedTuple):
 
     @property
     def scores(self) -> tuple[np.ndarray, ...]:
-        """[N_test] scores of each client's test rows; the decision is +1 where positive."""
+        """Return [N_test] scores of each client's test rows; the decision is +1 where positive."""
         return tuple(rows.score for rows in self.tests)

@@ -49,7 +49,7 @@ class ComparedTable(NamedTuple):
 
     @property
     def document(self) -> SplitTable:
-        """What metrics.json says of it."""
+        """Return what metrics.json says of the table."""
         file = {"sha256": self.sha256} if self.sha256 else {}
         named = {"name": self.name, "sensitive": self.schema.sensitive}
         return SplitTable.model_validate(named | self.split.arguments | file)
@@ -72,18 +72,18 @@ class GridPoint(NamedTuple):
 
     @property
     def results(self) -> Path:
-        """The file that is written last, and whole."""
+        """Return the file that is written last, and whole."""
         return self.folder / METRICS
 
     def settings(self, config: DistillConfig) -> DistillConfig:
-        """The configuration of this run."""
+        """Return the configuration of this run."""
         return config.model_copy(update={"rho_o": self.rho_o, "seed": self.seed})
 
 
 def make_grid(
     methods: Sequence[str], weights: Sequence[float], seeds: int, output: Path
 ) -> list[GridPoint]:
-    """All points of a grid, seeds first, so that an interrupted one has whole comparisons.
+    """Return a grid's points by seed, so that an interrupted one has whole comparisons.
 
     Methods and weights that are given twice are run once. Methods that read no weight have one run
     a seed, with rho_o = 0.
@@ -145,7 +145,7 @@ def run_point(
     *,
     shared: compared_methods.SurrogateCache | None = None,
 ) -> None:
-    """Splits, runs, evaluates, and writes metrics.json.
+    """Split, run and evaluate, and write metrics.json.
 
     Args:
         point: what to run.

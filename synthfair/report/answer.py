@@ -210,7 +210,7 @@ def sentence(
 
 
 def run_sentence(folder: Path) -> str:
-    """The :func:`sentence` on the run whose metrics.json is in a folder."""
+    """Return the :func:`sentence` on the run whose metrics.json is in a folder."""
     (overview,) = overviews([Result(folder, folder.name, read_metrics(folder / METRICS))])
     return answer(overview).sentence
 
@@ -337,7 +337,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
 
 
 def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
-    """The best runs, and why they are."""
+    """Return the best runs, and why they are."""
     verdicts = [verdict(s.gap_size, limit) for s in rivals]
     for found in ("yes", "probably"):
         within = [s for s, own in zip(rivals, verdicts, strict=True) if own == found]
@@ -371,7 +371,7 @@ def judged(subject: Summary, limit: float) -> Answer:
 
 
 def _plain(subject: Summary, reference: Summary | None, gap: str) -> Plain | None:
-    """What runs without a penalty have, or what the server's own models without one have."""
+    """Return what runs, or the server's own models, have without a penalty."""
     if reference:
         return Plain(reference.accuracy, reference.gap_size)
     parts = [p for run in subject.runs if (p := run.metrics.without_penalty)]
@@ -382,7 +382,7 @@ def _plain(subject: Summary, reference: Summary | None, gap: str) -> Plain | Non
 
 
 def _notes(subject: Summary, gap: str) -> list[str]:
-    """Notes on what the numbers rest on, and on what they leave open."""
+    """Return notes on what the numbers rest on, and on what they leave open."""
     first, runs, notes = subject.runs[0].metrics, len(subject.runs), []
     if isnan(subject.accuracy.value):
         notes.append(
@@ -413,7 +413,7 @@ def _notes(subject: Summary, gap: str) -> list[str]:
 
 
 def in_words(metric: Metric) -> str:
-    """A value and its 95 % interval, in words."""
+    """Return a value and its 95 % interval, in words."""
     if isnan(metric.value):
         return "undefined"
     bounds = f" (95 % interval {metric.low:z.3f} to {metric.high:z.3f})"

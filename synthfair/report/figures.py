@@ -62,7 +62,7 @@ MISSING = 'figures need matplotlib: pip install "synthfair[report]"'
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is installed."""
+    """Return whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
@@ -109,7 +109,7 @@ class Figure:
         size: float = 6.0,
         hollow: bool = False,
     ) -> None:
-        """Adds points of that name; what is not-a-number is not drawn.
+        """Add points of that name; what is not-a-number is not drawn.
 
         Args:
             name: in the legend.
@@ -126,7 +126,7 @@ class Figure:
         return svg_text(self.draw(), self.title)
 
     def draw(self) -> Canvas:
-        """The figure, by matplotlib.
+        """Return the figure, by matplotlib.
 
         Raises:
             InputError: matplotlib is not installed.
@@ -185,13 +185,13 @@ def svg_text(canvas: Canvas, title: str) -> str:
 
 
 def _with_bounds(values: Sequence[float | Metric]) -> np.ndarray:
-    """[3, N] values and their bounds; not-a-number where there are none."""
+    """Return [3, N] values and their bounds; not-a-number where there are none."""
     rows = [v if isinstance(v, Metric) else (v, np.nan, np.nan) for v in values]
     return np.array(rows, dtype=float).reshape(-1, 3).T
 
 
 def answer_figure(answer: Headline, overview: Overview) -> Figure:
-    """Accuracy against the size of the gap: the runs spoken of, and all that is known of others."""
+    """Return accuracy against the size of the gap, of the runs spoken of and of all others."""
     subject, first = answer.subject, answer.subject.runs[0]
     gap = f"difference of {COMPARED[overview.gap]}"
     title = f"Accuracy against the {gap}, on test rows"
@@ -225,7 +225,7 @@ def answer_figure(answer: Headline, overview: Overview) -> Figure:
 
 
 def frontier_figure(lines: Sequence[FrontierLine]) -> Figure:
-    """Accuracy against the gap over the weights of a server's penalty, on pooled and test rows."""
+    """Return accuracy against the gap over the weights of a server's penalty."""
     title = "Accuracy against the gap between groups, for many weights of the penalty"
     figure = Figure(title, "gap between groups (smaller is fairer)", "accuracy")
     measures = {
@@ -263,7 +263,7 @@ def group_metrics(
 
 
 def group_figure(evaluation: Evaluation) -> Figure:
-    """Rates of the groups with most rows, with intervals where they are known."""
+    """Return rates of the groups with most rows, with intervals where they are known."""
     by_group = evaluation.by_group
     ranked = sorted(by_group, key=lambda group: -by_group[group].n)[:MOST_GROUPS]
     rates = {group: of for group, of in by_group.items() if group in ranked}
@@ -279,7 +279,7 @@ def group_figure(evaluation: Evaluation) -> Figure:
 
 
 def plot_groups(evaluation: Evaluation) -> Canvas:
-    """Draws the selection rate, true and false positive rate, and error rate of each group.
+    """Draw the selection rate, true and false positive rate, and error rate of each group.
 
     Args:
         evaluation: of a model, with 95 % intervals of its rates.
@@ -306,7 +306,7 @@ def plot_tradeoff(
     *,
     max_gap: float | None = None,
 ) -> Canvas:
-    """Draws accuracy against the size of the gap, a point with 95 % intervals for each model.
+    """Draw accuracy against the size of the gap, a point with 95 % intervals for each model.
 
     Args:
         evaluations: by the name of the model, such as its weight of the penalty; on the same rows.

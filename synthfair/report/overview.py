@@ -50,12 +50,12 @@ class Summary(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Method and setting of fairness, for a legend."""
+        """Return method and setting of fairness, for a legend."""
         return f"{self.method}, {self.setting}" if self.setting else self.method
 
     @property
     def setting(self) -> str:
-        """The fairness that was asked for, in words; empty where no setting says so."""
+        """Return the fairness that was asked for, in words; empty where no setting says so."""
         amount = _words(self.asked.amounts) if self.asked.amounts else ""
         gaps = [f"gap at most {amount}"] if amount else []
         if most := self.asked.client_gap:
@@ -70,23 +70,23 @@ class Summary(NamedTuple):
 
     @property
     def gap_size(self) -> Metric:
-        """The size of the mean gap, which is not the mean of the sizes."""
+        """Return the size of the mean gap, which is not the mean of the sizes."""
         return size(self.gap)
 
     @property
     def constant(self) -> float:
-        """Mean accuracy of one decision for everybody; not-a-number where it is not known."""
+        """Return the mean accuracy of one decision for everybody; not-a-number if unknown."""
         return fmean(run.metrics.constant_accuracy for run in self.runs)
 
     @property
     def converged(self) -> bool | None:
-        """Whether all runs converged, as far as their metrics.json says; None where none says."""
+        """Return whether all runs that say so converged; None where none says."""
         flags = [r.metrics.converged for r in self.runs if r.metrics.converged is not None]
         return all(flags) if flags else None
 
     @property
     def effort(self) -> dict[str, object]:
-        """The means of the runs' costs, by name; None where a cost is not known.
+        """Return the means of the runs' costs, by name; None where a cost is not known.
 
         Rounds between clients and server, bytes sent by all clients together, seconds of wall time,
         and the largest epsilon, if all runs guarantee one.
@@ -103,7 +103,7 @@ class Summary(NamedTuple):
         }
 
     def is_like(self, other: Summary) -> bool:
-        """Whether nothing but the weight of the penalty and the seed may differ."""
+        """Return whether nothing but the weight of the penalty and the seed may differ."""
         return _identity(self.runs[0], "seed", *WEIGHT) == _identity(other.runs[0], "seed", *WEIGHT)
 
 
@@ -122,7 +122,7 @@ class Overview(NamedTuple):
 
 
 def overviews(results: Sequence[Result]) -> list[Overview]:
-    """Makes an overview of each schema and notion, in the order of the results.
+    """Return an overview of each schema and notion, in the order of the results.
 
     Raises:
         InputError: two runs differ in nothing, not even the seed.
@@ -135,7 +135,7 @@ def overviews(results: Sequence[Result]) -> list[Overview]:
 
 
 def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
-    """Runs of one schema and notion, by all that they are but for the seed."""
+    """Return runs of one schema and notion, by all that they are but for the seed."""
     # Settings, and numbers of clients, of which there are several tell a method from others.
     values: dict[str, set[object]] = {}
     groups: dict[tuple[object, ...], dict[tuple[int, ...], Result]] = {}
@@ -179,7 +179,7 @@ def mean_metric(metrics: Iterable[Metric]) -> Metric:
 
 
 def _identity(result: Result, *keys: str) -> tuple[object, ...]:
-    """All that a run is, without some settings."""
+    """Return all that a run is, without some settings."""
     metrics = result.metrics
     settings = [value for key, value in result.settings.items() if key not in keys]
     data: tuple[object, ...] = (metrics.table,)
@@ -199,7 +199,7 @@ def _gap(metrics: MetricsFile, name: str) -> Metric:
 
 
 def _words(values: tuple[object, ...]) -> str:
-    """The value that all clients have."""
+    """Return the value that all clients have."""
     first, *others = values
     if others:
         return "several"

@@ -103,7 +103,7 @@ def report_files(path: Path, folder: Path) -> list[Path]:
 
 
 def _without_flags(warning: str) -> str:
-    """The parts of a warning that name no flag or command, for people without a command line."""
+    """Return the parts of a warning that name no flag or command."""
     parts = re.split(r"(?<=[.;:]) ", warning)
     said = " ".join(part for part in parts if not re.search(r"(?<![-\w])--[a-z]|python -m", part))
     return f"{said.rstrip('.;:')}." if said else ""
@@ -114,7 +114,7 @@ def _plot(path: Path, name: str) -> Path:
 
 
 def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
-    """The first part of the page, for runs that can be compared."""
+    """Return the first part of the page, for runs that can be compared."""
     lead = answer(overview, max_gap)
     subject = lead.subject
     rows: list[tuple[object, ...]] = [
@@ -143,7 +143,7 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
 
 
 def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
-    """The part of the page about one run: figures, tables, and tables that can be opened.
+    """Return the part of the page about one run: figures, tables, and tables that can be opened.
 
     All are by the titles of their sections in the template, which has the words; a figure is with
     the name of its file.
@@ -209,7 +209,7 @@ def _client_tables(run: MetricsFile, gap: str, max_gap: float | None) -> dict[st
 
 
 def _guarantees(run: MetricsFile) -> Table | None:
-    """A table of the releases' privacy statements; without any, of those that they would have."""
+    """Return a table of the releases' privacy statements, or of those that they would have."""
     facts: dict[str, dict[str, Any]] = {}
     if run.guarantee:
         facts = {"all users": guarantee_facts(run.guarantee)}

@@ -48,7 +48,7 @@ NAMES = {
 
 
 def evaluation_tables(evaluation: Evaluation) -> Group:
-    """Metrics with intervals over all test rows, then their values for each client.
+    """Return metrics with intervals over all test rows, then their values for each client.
 
     Of rows without labels, what needs none, and the groups' selection rates.
     """
@@ -82,7 +82,7 @@ def metrics_table(
 
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
-    """Accuracy and SPD of several methods on the same test rows, by weight of the penalty."""
+    """Return accuracy and SPD of methods on the same test rows, by weight of the penalty."""
     rows: list[tuple[object, ...]] = []
     for weight, group in groupby(outcomes, key=lambda outcome: outcome.rho_o):
         penalty = f"weight {weight:g}" if weight else "none"
@@ -115,7 +115,7 @@ def overview_records(overview: Overview, limit: float | None = None) -> list[dic
 
 
 def overview_tables(overview: Overview) -> Group:
-    """Means over seeds of accuracy and gap of several methods, and what they cost."""
+    """Return means over seeds of accuracy and gap of several methods, and what they cost."""
     gap, first = NAMES[overview.gap], ("method", "fairness setting")
     captions = {
         ("runs", "accuracy", gap, "converged"): "On test rows; mean and deviation over seeds.",
@@ -133,7 +133,7 @@ def influence_table(
     signed_by: Mapping[str, str] | None = None,
     most: int = MOST_RELEASES,
 ) -> Table:
-    """A table of how far each release moves the model, the furthest first.
+    """Return a table of how far each release moves the model, the furthest first.
 
     Args:
         influences: by release.
@@ -170,7 +170,7 @@ def influence_table(
 
 
 def influence_summary(influences: Influences) -> Table | str:
-    """One line where nothing is wrong with any release; else the table."""
+    """Return one line where nothing is wrong with any release; else the table."""
     from synthfair.server.trust import MIN_TRUST  # SciPy takes a while
 
     releases = influences.releases
@@ -183,7 +183,7 @@ def influence_summary(influences: Influences) -> Table | str:
 
 
 def outlier_warning(influences: Influences) -> str | None:
-    """Warns of releases that move the model much further than the others."""
+    """Return a warning of releases that move the model much further than the others."""
     outliers = [name for name, influence in influences.releases.items() if influence.outlier]
     if not outliers:
         return None
@@ -197,7 +197,7 @@ def outlier_warning(influences: Influences) -> str | None:
 
 
 def pooled_summary(point: FrontierPoint) -> str:
-    """One line on the model of surrogates on the pooled rows."""
+    """Return one line on the model of surrogates on the pooled rows."""
     own = "" if math.isnan(point.client_gap) else f" ({point.client_gap:.3f} at most at a client)"
     found = f"n the pooled rows gap {point.gap:.3f}{own}, accuracy {point.accuracy:.3f}."
     is_weighed = point.price.rho > 0 and max(point.price[1:]) == 0  # nothing was searched for
@@ -205,7 +205,7 @@ def pooled_summary(point: FrontierPoint) -> str:
 
 
 def training_table(training: Training, *, private: bool) -> Table:
-    """A table of a training's cost and guarantee; nothing unless it is private."""
+    """Return a table of a training's cost and guarantee; nothing unless it is private."""
     cost = training.cost
     facts: dict[str, object] = {"users": cost.users, "rounds": cost.rounds}
     facts["sent"] = f"{cost.bytes_sent:,} bytes by all users together"
@@ -217,14 +217,14 @@ def training_table(training: Training, *, private: bool) -> Table:
 
 
 def federation_table(federation: FederationFile) -> Table:
-    """A table of the sites' answers, with the meanings of their codes."""
+    """Return a table of the sites' answers, with the meanings of their codes."""
     records = [{"site": name, **site.model_dump()} for name, site in federation.sites.items()]
     caption = "\n".join(f"{code}: {words}" for code, words in federation.meanings.items())
     return Table.of(records, title=f"job {federation.job}", caption=caption)
 
 
 def decision_tables(choice: DecisionChoice, histogram: ScoreHistogram) -> Group:
-    """Tables of the choice for each group, and of its estimated effect."""
+    """Return tables of the choice for each group, and of its estimated effect."""
     decision, rules = choice.decision, []
     for group, steps in zip(histogram.groups, decision.steps, strict=True):
         # Scores as probabilities sigma(z), at whose edges bins begin.
@@ -253,7 +253,7 @@ def decision_tables(choice: DecisionChoice, histogram: ScoreHistogram) -> Group:
 
 
 def untrained_warning(model: TrainedModel) -> str | None:
-    """Warns of a model whose training missed its tolerance."""
+    """Return a warning of a model whose training missed its tolerance."""
     if model.converged is not False:
         return None
     norm = "" if model.gradient_norm is None else f"; gradient norm {model.gradient_norm:.1e}"
@@ -261,7 +261,7 @@ def untrained_warning(model: TrainedModel) -> str | None:
 
 
 def alpha_warning(choice: DecisionChoice) -> str | None:
-    """Warns where the estimated gap is above alpha by more than noise explains."""
+    """Return a warning where the estimated gap is above alpha by more than noise explains."""
     gap, alpha = choice.gap, choice.decision.alpha
     if gap.value <= alpha + gap.error + 1e-9:  # rounding
         return None
@@ -301,7 +301,7 @@ def estimate_tables(document: GapsFile) -> Group:
 
 
 def rejected_warnings(sums: ReportSums, collection: Collection) -> list[str]:
-    """Warnings about rejected reports, small groups, and repeated reports that may be missed."""
+    """Return warnings about rejected reports, small groups, and reports counted twice."""
     lines = [
         f"rejected: {count:,}, {cause}; the first is {sums.examples[cause]}"
         for cause, count in sums.rejected.items()

@@ -56,13 +56,13 @@ class Result(NamedTuple):
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """All seeds of the run: of the report, and of the clients."""
+        """Return all seeds of the run: of the report, and of the clients."""
         train = [self.metrics.train] if self.metrics.train else []
         return (self.metrics.seed, *(c.seed for c in (*self.metrics.config.values(), *train)))
 
     @property
     def settings(self) -> dict[str, tuple[Any, ...]]:
-        """The different values that the clients have of each setting; usually one.
+        """Return the different values that the clients have of each setting; usually one.
 
         Of surrogates, fairness is the server's setting.
         """
@@ -88,7 +88,7 @@ class Result(NamedTuple):
 
     @property
     def epsilon(self) -> float | None:
-        """The largest of all users or clients; None where one of them has no guarantee."""
+        """Return the largest epsilon of all users or clients; None where one has no guarantee."""
         if whole := self.metrics.guarantee:
             return None if whole.condition else whole.epsilon
         guarantees = [statement.guarantee for statement in self.metrics.privacy.values()]
@@ -96,7 +96,7 @@ class Result(NamedTuple):
 
 
 def read_results(folders: Sequence[Path]) -> list[Result]:
-    """Runs from their folders: metrics.json and what else a run may have left there.
+    """Return runs from their folders: metrics.json and what else a run may have left there.
 
     Raises:
         InputError: a folder is given twice, its metrics.json is unreadable or not what a server
@@ -115,7 +115,7 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
-    """The folders' own names, with as many of those above them as make them differ."""
+    """Return the folders' own names, with as many of those above them as make them differ."""
     parts = [
         tuple(map(as_text, Path(os.path.realpath(folder)).parts[1:])) or ("run",)
         for folder in folders
