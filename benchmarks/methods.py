@@ -102,8 +102,8 @@ def run_method(setting: MethodSetting, seed: int, *, smoke: bool) -> MethodValue
     else:
         config |= changes
     settings = sf.DistillConfig.model_validate(config)
-    made, _ = compare.run_method(method, clients, settings, NO_INTERVALS, **more)
-    overall, cost = made.evaluation.overall, made.cost
+    found, made = compare.run_method(method, clients, settings, NO_INTERVALS, **more)
+    overall, cost = found.overall, made.cost
     assert cost is not None
     return MethodValues(
         overall["accuracy"].value, overall["spd"].value, cost.rounds, cost.bytes_sent, made.seconds,

@@ -250,10 +250,10 @@ def in_rounds(
     """As ``synthfair.compare`` has it; the clients are the users."""
     config = sf.DistillConfig(penalty="selection_rate", rho_o=weight, seed=seed)
     rounds = compare.RoundOptions(ROUNDS | ({"rounds": 5} if smoke else {}))
-    made, fitted = compare.run_method(
+    _, fitted = compare.run_method(
         method, here.by[asked], config, sf.ServerConfig(resamples=1), rounds=rounds
     )
-    return [*map(np.asarray, fitted.scores)], weight, made.converged is not False
+    return [*map(np.asarray, fitted.scores)], weight, fitted.converged is not False
 
 
 Method = Callable[..., Trained]

@@ -24,8 +24,8 @@ from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from .federated.methods import TrainConfig
 from .model import LinearModel, Rows
 from .release import Release, write_release
+from .report.figures import plot_groups, plot_tradeoff
 from .report.page import write_report
-from .report.plots import plot_groups, plot_tradeoff
 from .report.shapes import plot_shapes, shapes
 from .scoring import predict
 from .server import pool_and_train, pool_records, read_releases

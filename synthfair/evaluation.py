@@ -22,13 +22,13 @@ from synthfair.fairness.intervals import (
     FEW_ROWS,
     MOST_NAMED,
     GroupSize,
+    LabelCounts,
     client_gaps,
     group_sizes,
     metrics_with_intervals,
 )
-from synthfair.fairness.metrics import Metric, Rates, Scored, group_rates
-from synthfair.postprocess.histogram import LabelCounts
-from synthfair.run_files import (
+from synthfair.fairness.metrics import Rates, Scored, group_rates
+from synthfair.metrics_file import (
     DecisionSettings,
     Evaluation,
     GroupingMetrics,
@@ -47,7 +47,7 @@ PACKAGES = ("jax", "jaxlib", "numpy", "optax", "pandas")
 
 
 def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]:
-    """Test tables by file name without ending, or by whole path where names repeat.
+    """Return test tables by file name without ending, or by whole path where names repeat.
 
     Raises:
         InputError: a table is unreadable or given twice.
@@ -77,7 +77,7 @@ def evaluate(
     *,
     sources: Sequence[Path] | None = None,
 ) -> Evaluation:
-    """Accuracy and group gaps of a model on test tables, overall and for each table.
+    """Return a model's accuracy and group gaps on test tables, overall and for each table.
 
     Where the model's decisions are drawn by coins, metrics are means over the coins: none is
     tossed, and the intervals speak of the rows alone. :mod:`synthfair.fairness.intervals` says what
@@ -126,7 +126,7 @@ def encode_tests(
     *,
     sources: Sequence[Path] | None = None,
 ) -> dict[str, Encoded]:
-    """Test tables encoded, by name; those that are encoded already stay as they are.
+    """Return test tables encoded, by name; those that are encoded already stay as they are.
 
     Without the label's column in any of the tables, y is not-a-number. A UserWarning names each
     column of which more than a twentieth lies outside the schema's bounds. Arguments and errors as
@@ -162,7 +162,7 @@ def pooled_scores(
     *,
     sources: Sequence[Path] | None = None,
 ) -> Scored:
-    """The rows of all tables together, scored; arguments and errors as of :func:`evaluate`."""
+    """Return the scored rows of all tables together, see :func:`evaluate`."""
     return _pool(_scores(model, tables, sources))
 
 
@@ -171,12 +171,15 @@ def _scores(
     tables: Mapping[str, pd.DataFrame | Encoded],
     sources: Sequence[Path] | None,
 ) -> dict[str, Scored]:
-    scored = {}
-    for name, (x, s, y) in encode_tests(tables, model.schema_, sources=sources).items():
-        score = model.scores(x, s)
-        chance = model.probabilities(score, s)
-        scored[name] = Scored(y, score, s, len(model.schema_.groups), chance)
-    return scored
+    encoded = encode_tests(tables, model.schema_, sources=sources)
+    return {name: score_rows(model, rows) for name, rows in encoded.items()}
+
+
+def score_rows(model: TrainedModel, rows: Encoded) -> Scored:
+    """Return rows with a model's scores and its probabilities of the decision +1."""
+    x, s, y = rows
+    score = model.scores(x, s)
+    return Scored(y, score, s, len(model.schema_.groups), model.probabilities(score, s))
 
 
 def _pool(scored: Mapping[str, Scored]) -> Scored:
@@ -191,7 +194,7 @@ def _pool(scored: Mapping[str, Scored]) -> Scored:
 def evaluate_scores(
     scored: Mapping[str, Scored], config: ServerConfig | None = None, *, schema: Schema
 ) -> Evaluation:
-    """:func:`evaluate` for rows of a schema that are scored already, by name.
+    """Return what :func:`evaluate` does, of rows of a schema that are scored already, by name.
 
     Raises:
         InputError: no rows, or ``config.groups_by`` names what is no grouping of the schema.
@@ -203,48 +206,48 @@ def evaluate_scores(
     enough = max(FEW_ROWS, least)
     rows_of = np.bincount(everything.s, minlength=everything.n_groups)
     compared = partial(schema.compared, rows=rows_of, least=enough)
-    asked, least = compared(config.groups_by), enough if several else least
-    by = [groups.grouping for groups in asked.values()] if several else []
+    asked = compared(config.groups_by) if several else {}
+    by = [groups.grouping for groups in asked.values()]
     together = compared(None)[schema.sensitive_name]
-    by_group = everything.grouped(together.grouping)
-    sizes = dict(zip(together.names, group_sizes(by_group), strict=True))
     positive = float(np.mean((1 + everything.y) / 2))  # of labels that are not known, not-a-number
     labelled = not np.isnan(positive)
+    metrics_of = partial(
+        metrics_with_intervals,
+        resamples=config.resamples,
+        seed=config.seed,
+        min_group_rows=enough if several else least,
+    )
 
-    def metrics_of(rows: Scored, by: Sequence[tuple[int, ...]] = by) -> dict[str, Metric]:
-        return metrics_with_intervals(
-            rows,
-            resamples=config.resamples,
-            seed=config.seed,
-            min_group_rows=least,
-            by=by,
-        )
-
-    def rates_of(rows: Scored, groups: GroupNames) -> dict[str, Rates]:
-        return dict(zip(groups.names, group_rates(rows), strict=True))
-
-    def of_grouping(groups: GroupNames) -> GroupingMetrics:
-        rates = rates_of(everything.grouped(groups.grouping), groups)
-        return GroupingMetrics(**metrics_of(everything, [groups.grouping]), rates=rates)
-
-    def labels_of(rows: Scored) -> dict[str, LabelCounts]:
+    def sizes_of(rows: Scored) -> dict[str, GroupSize]:
         sizes = group_sizes(rows.grouped(together.grouping))
-        counts = [LabelCounts(size.negative, size.positive) for size in sizes]
-        return dict(zip(together.names, counts, strict=True))
+        return dict(zip(together.names, sizes, strict=True))
 
-    overall = metrics_of(everything)
+    def rates_of(groups: GroupNames) -> dict[str, Rates]:
+        rates = group_rates(everything.grouped(groups.grouping))
+        return dict(zip(groups.names, rates, strict=True))
+
+    overall, counts, groupings = metrics_of(everything, by=by), None, {}
+    parts = {
+        n: metrics_of(rows, by=by) if len(scored) > 1 else overall for n, rows in scored.items()
+    }
+    if labelled:
+        sizes = {name: sizes_of(rows).items() for name, rows in scored.items()}
+        counts = {
+            n: {g: LabelCounts(of.negative, of.positive) for g, of in own}
+            for n, own in sizes.items()
+        }
+    for name, one in compared([*schema.groupings]).items() if several else ():
+        of_one = metrics_of(everything, by=[one.grouping])
+        groupings[name] = GroupingMetrics(**of_one, rates=rates_of(one))
     return Evaluation(
         **overall,
-        per_client={
-            name: Metrics(**(metrics_of(rows) if len(scored) > 1 else overall))
-            for name, rows in scored.items()
-        },
+        per_client={name: Metrics(**metrics) for name, metrics in parts.items()},
         client_gaps=client_gaps(scored, min_group_rows=config.min_group_rows, by=by),
-        by_group=rates_of(by_group, together),
+        by_group=rates_of(together),
         small_groups={
             name: size
-            for name, size in sizes.items()
-            if min(size if labelled else size[:1]) < enough
+            for name, size in sizes_of(everything).items()
+            if (min(size) if labelled else size.n) < enough
         },
         n_test=len(everything.y),
         schema_hash=schema.hash,
@@ -253,17 +256,15 @@ def evaluate_scores(
         resamples=config.resamples,
         min_group_rows=config.min_group_rows,
         seed=config.seed,
-        rows={name: labels_of(rows) for name, rows in scored.items()} if labelled else None,
+        rows=counts,
         constant_classifier={"accuracy": max(positive, 1 - positive)} if labelled else None,
-        groupings={
-            name: of_grouping(one) for name, one in compared([*schema.groupings]).items() if several
-        },
-        groups_by=(*asked,) if several else (),
+        groupings=groupings,
+        groups_by=(*asked,),
     )
 
 
 def small_group_warnings(evaluation: Evaluation, schema: Schema) -> tuple[str, ...]:
-    """Warns of groups with too few test rows to measure; empty if there are none."""
+    """Return warnings of groups with too few test rows to measure; empty if there are none."""
     small, least = evaluation.small_groups, evaluation.min_group_rows
     if not small:
         return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -104,40 +104,32 @@ def predict_parts(
     source: str,
     id_column: str | None = None,
     keep: Sequence[str] = (),
-    reference: np.ndarray | None = None,
+    **options: Any,
 ) -> Iterator[pd.DataFrame]:
     """Yield what :func:`predict` returns of the parts of a table, one after the other.
 
-    Warnings come at the end, of all parts together; of columns that are left alone at the start.
+    Arguments are as there. Warnings come at the end, of all parts together; of columns that are
+    left alone at the start.
 
     Raises:
         InputError: as there, at the part; also where there are no rows.
     """
     clipping, known = Clipping(), {*model.schema_.columns, *model.schema_.ignored, id_column, *keep}
     for rows_before, part in with_starts(parts, source):
-        if not rows_before and (
-            extra := [name for name in part.columns if name.strip() not in known]
-        ):
+        extra = [name for name in part.columns if name.strip() not in known]
+        if extra and not rows_before:
             warnings.warn(
                 f"{source}: columns that the schema does not know are left alone: {shown(extra)}",
                 UserWarning,
                 stacklevel=2,
             )
-        yield predict(
-            model,
-            part,
-            source=source,
-            rows_before=rows_before,
-            id_column=id_column,
-            keep=keep,
-            reference=reference,
-            clipping=clipping,
-        )
+        options |= {"source": source, "rows_before": rows_before, "clipping": clipping}
+        yield predict(model, part, id_column=id_column, keep=keep, **options)
     clipping.warn(source)
 
 
 def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: str) -> np.ndarray:
-    """[n] mean of the model's inputs over the parts of a table: a reference for explanations.
+    """Return [n] the mean of the model's inputs over the parts of a table.
 
     Raises:
         InputError: a part does not fit the model's schema, or there are no rows.
@@ -153,7 +145,7 @@ def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: s
 def take_ids(
     table: pd.DataFrame, column: str, schema: Schema, *, source: str, rows_before: int = 0
 ) -> tuple[list[str], pd.DataFrame]:
-    """[N] the id of each row, as text, and the table without them.
+    """Return [N] the id of each row, as text, and the table without them.
 
     Raises:
         InputError: no such column, one of the schema, or a row without an id.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
@@ -13,9 +14,11 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    PlainSerializer,
     SerializerFunctionWrapHandler,
     Tag,
     ValidationError,
+    WrapValidator,
     model_serializer,
     model_validator,
 )
@@ -37,6 +40,29 @@ def on_one_line(text: str) -> str:
 
 Line = Annotated[str, Field(max_length=10_000), AfterValidator(on_one_line)]
 """Text that is safe to show."""
+
+
+def _nan_where_null(value: Any, check: Callable[[Any], float]) -> float:
+    is_undefined = value is None or (isinstance(value, float) and isnan(value))
+    return nan if is_undefined else check(value)
+
+
+Undefined = (
+    WrapValidator(_nan_where_null),
+    PlainSerializer(lambda value: None if isnan(value) else value, float | None),
+)
+"""Annotations of a number that may be not-a-number, which JSON has as null."""
+
+AsObject = PlainSerializer(
+    lambda part: {name: None if isnan(value) else value for name, value in part._asdict().items()},
+    dict[str, Any],
+)
+"""Annotation of a named tuple of numbers, which JSON has as an object."""
+
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+Share = Annotated[float, Field(ge=0, le=1), *Undefined]
+Number = Annotated[float, Field(ge=-1e12, le=1e12), *Undefined]
+"""Numbers in files of results."""
 
 LEAST_EPSILON, LARGEST_EPSILON = 1e-6, 100.0
 """Beyond, a guarantee says nothing, and exp(epsilon) leaves the range in which it is computed."""

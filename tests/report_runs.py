@@ -9,7 +9,7 @@ from conftest import make_schema
 import synthfair as sf
 from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.metrics import Scored
-from synthfair.run_files import Communication, MetricsFile, SplitTable, write_metrics
+from synthfair.metrics_file import Cost, MetricsFile, SplitTable, write_metrics
 
 CONFIG = sf.DistillConfig(n_synthetic=24, steps=60, learning_rate=0.02)
 
@@ -31,7 +31,7 @@ def write_run(folder, *, method="single_shot", rho_o=0.0, seed=0):
         table=SplitTable(name="small", sensitive="town", clients=2),
         config={"client_0": config, "client_1": config},
         asked=config.asked,
-        cost=Communication(2, 1, 5000),
+        cost=Cost(2, 1, 5000),
         converged=True,
         seconds=1.5 + seed,
     )

@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 from report_runs import copied, edited, tables, write_run
 
 import synthfair as sf
-from synthfair.fairness.metrics import Metric, Scored, group_rates
+from synthfair.fairness.metrics import Metric, Rates, Scored, group_rates
+from synthfair.metrics_file import Evaluation, GroupingMetrics
 from synthfair.report.answer import (
     RULE_OF_THUMB,
     Plain,
     _label_share,
     answer,
-    evaluation_sentence,
     one_label,
     sentence,
-    tiles,
     verdict,
 )
 from synthfair.report.figures import answer_figure
@@ -45,6 +44,12 @@ def plain(tmp_path):
     run = write_run(tmp_path / "run")
     changes = {"accuracy": metric(0.9, 0.88, 0.92), "spd": metric(0.2, 0.15, 0.25)}
     return edited(run, tmp_path / "plain", constant_classifier={"accuracy": 0.7}, **changes)
+
+
+@pytest.fixture
+def text_only(monkeypatch):
+    """Pages without figures, which take most of the time."""
+    monkeypatch.setattr("synthfair.report.figures.find_spec", lambda name: None)
 
 
 @pytest.fixture
@@ -85,8 +90,15 @@ def test_sentence_and_cost_are_made_of_the_numbers(plain, fair):
 SPD = Metric(0.12, 0.02, 0.24)
 
 
-def said(gap=SPD, accuracy=0.9, metric="spd", groups=("women", "men"), **known):
-    return sentence(metric, gap, Metric(accuracy, np.nan, np.nan), groups=groups, **known)
+def said(  # noqa: PLR0917
+    gap=SPD, accuracy=0.9, metric="spd", groups=("women", "men"), by=(), constant=np.nan, **known
+):
+    """The sentence on a model that decides like a coin, of other numbers."""
+    rates = dict.fromkeys(groups, Rates(400, 0.5, 0.5, 0.5, 0.5))
+    groupings = {name: GroupingMetrics.model_construct(rates=rates) for name in by}
+    run = Evaluation.model_construct(by_group=rates, groupings=groupings, groups_by=by)
+    means = gap, Metric(accuracy, np.nan, np.nan), constant
+    return sentence(metric, run, means=means, **known)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +164,7 @@ def test_without_labels_or_rows_the_sentence_says_so():
 )
 def test_what_is_asked_in_place_of_a_gap_over_all_rows_is_said(asked, words):
     assert asked.max_gap is None
-    found = said(other_limit=asked.other_limit)
+    found = said(asked=asked)
     assert f"; {words}, and the rule of thumb of at most 0.1 is" in found
 
 
@@ -263,12 +275,17 @@ def test_the_best_of_several_is_the_most_accurate_within_the_limit(plain, fair, 
     assert "best of" not in found.sentence
 
 
-def lines(found):
-    return [(tile.value, *tile.lines) for tile in tiles(found, "spd")]
+def lines(folders, limit=None):
+    """The texts of the page's tiles."""
+    page = folders[0] / "tiles.html"
+    write_report(folders, page, max_gap=limit, force=True)
+    parts = re.findall(r"<section><h2>(?:Diff|Acc|Test).*?</h2>(.*?)</section>", page.read_text())
+    return [tuple(re.findall(r"<p[^>]*>(.*?)</p>", part)) for part in parts]
 
 
+@pytest.mark.usefixtures("text_only")
 def test_the_tiles_have_the_gap_the_accuracy_and_the_rows(plain, fair):
-    gap, accuracy, rows = lines(asked([plain, fair], 0.05))
+    gap, accuracy, rows = lines([plain, fair], 0.05)
     probably = "Probably within the limit of 0.05", "Without a penalty: 0.200"
     assert gap == ("0.030", "95 %: 0.000 to 0.080", *probably)
     known = "Without a penalty: 0.900", "One decision for all: 0.700"
@@ -278,16 +295,17 @@ def test_the_tiles_have_the_gap_the_accuracy_and_the_rows(plain, fair):
     n = json.loads((fair / "metrics.json").read_text())["n_test"]
     more = float(re.search("If the true gap is this, ([0-9,]+) more", rows[2])[1].replace(",", ""))
     assert more == pytest.approx((2.04 * 6.25 - 1) * n, rel=0.05)
-    assert "They show that the gap is within the limit." in lines(asked([fair], 0.1))[2]
-    assert "They show that the gap is above the limit." in lines(asked([plain], 0.1))[2]
+    assert "They show that the gap is within the limit." in lines([fair], 0.1)[2]
+    assert "They show that the gap is above the limit." in lines([plain], 0.1)[2]
     for limit in (0.03, 0.0301):
-        assert "More than 100 times as many" in lines(asked([fair], limit))[2][2]
+        assert "More than 100 times as many" in lines([fair], limit)[2][2]
 
 
+@pytest.mark.usefixtures("text_only")
 def test_an_undefined_gap_is_not_measured(fair, tmp_path):
     edited(fair, fair, spd=metric(None, None, None))
     assert asked([fair]).verdict == "not measured"
-    gap, _, rows = lines(asked([fair]))
+    gap, _, rows = lines([fair])
     assert gap == ("unknown", "Not measured")
     assert len(rows) == 2
     write_report(fair, tmp_path / "r.html")
@@ -353,9 +371,9 @@ def test_nobody_is_told_yes_for_a_model_that_selects_nobody(plain, fair, tmp_pat
     assert re.search(r'data-verdict="not usable">Not usable: it decides', page)
     assert "Yes, by this measure" not in page
     assert re.search(r"<td[^>]*>\s*not usable\s*</td>", page)
-    lines = [line for tile in tiles(found, "spd") for line in tile.lines]
-    assert "Not usable" in lines
-    assert not any("the limit" in line for line in lines)
+    texts = [text for part in lines([run], 0.1) for text in part]
+    assert "Not usable" in texts
+    assert not any("the limit" in text for text in texts)
     assert asked([run, plain], 0.1).subject.runs[0].folder == plain  # the last choice
 
 
@@ -381,7 +399,7 @@ def test_evaluate_begins_with_it_too():
         theta=(0.0,) * len(schema.encoded_names) + (-1.0,), gradient_norm=None, converged=None,
     )  # fmt: skip
     evaluation = sf.evaluate(model, make_table(400), sf.ServerConfig(max_gap=0.05, resamples=10))
-    found = evaluation_sentence(evaluation, sf.ServerConfig(max_gap=0.05))
+    found = sentence("spd", evaluation, limit=0.05)
     assert found.startswith(
         "Not usable: it decides like one label for everybody (selects 0 of 400)"
     )

@@ -11,7 +11,7 @@ from test_report_federation import COURSE
 
 from synthfair.cli import main
 from synthfair.federated import TrainConfig
-from synthfair.run_files import Influence, MetricsFile
+from synthfair.metrics_file import Influence, MetricsFile
 from synthfair.settings import ServerConfig, SurrogateConfig
 
 MOVED = dict.fromkeys(Influence._fields, 0.5) | {

@@ -236,9 +236,7 @@ def test_compare_measures_decisions_and_not_scores():
     options = RoundOptions(QUICK | {"randomized": True})
     report = sf.ServerConfig(resamples=1)
     free, fair = (
-        run_method("privfairfl_post", clients, config, report, rounds=options)[
-            0
-        ].evaluation.overall["spd"]
+        run_method("privfairfl_post", clients, config, report, rounds=options)[0].overall["spd"]
         for config in (sf.DistillConfig(rho_o=rho_o, group_input=True) for rho_o in (0.0, 100.0))
     )
     assert abs(fair.value) < 0.05

@@ -73,7 +73,7 @@ def test_how_much_fairness_is_what_the_run_says(asked, setting, fairness, runs, 
     (summary,) = overviews(read_results([folder]))[0].summaries
     assert (summary.setting, summary.asked.fairness) == (setting, fairness)
     amounts = asked["amounts"] if asked["by"] == "gap" else []
-    assert summary.wanted == min(amounts, default=None)
+    assert summary.asked.max_gap == min(amounts, default=None)
 
 
 def test_of_clients_that_search_for_gaps_those_count():

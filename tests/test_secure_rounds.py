@@ -16,11 +16,11 @@ from synthfair.federated import engine, train_rounds
 from synthfair.federated.engine import Protection
 from synthfair.federated.secure_sums import STEPS_IN_CLIP, make_secure_sums
 from synthfair.federated.users import Cohorts
+from synthfair.metrics_file import MetricsFile
 from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.guarantee import SampledMechanism
 from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.privacy.rounds import training_guarantee
-from synthfair.run_files import MetricsFile
 from synthfair.secure import shares
 
 ALARM = 1e-6

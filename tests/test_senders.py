@@ -128,7 +128,7 @@ def test_the_headings_fit_a_terminal_of_80_columns():
     ("changes", "complaint"),
     [
         ({"influence": {"outliers_above": None}}, "influence.releases: missing"),
-        ({"influence": {"outliers_above": 1e300, "releases": {}}}, "influence: outliers_above"),
+        ({"influence": {"outliers_above": 1e300, "releases": {}}}, "influence.outliers_above"),
         ({"signed_by": {"r0": "\x1b[2J"}}, "signed_by"),
         ({"max_influence": "much"}, "max_influence"),
     ],

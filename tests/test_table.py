@@ -13,7 +13,8 @@ from synthfair.cli import deploy
 from synthfair.data.encode import ClippedColumn
 from synthfair.data.schema import OWN_COLUMNS
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.report.gaps import estimate_tables, gap_table
+from synthfair.measure.gaps_file import GapsFile, write_gaps
+from synthfair.metrics_file import Evaluation, Influence, Influences, Metrics
 from synthfair.report.release_tables import (
     clipping_table,
     inspection_table,
@@ -21,21 +22,15 @@ from synthfair.report.release_tables import (
 )
 from synthfair.report.result_tables import (
     decision_tables,
+    estimate_tables,
     evaluation_tables,
     federation_table,
+    gap_table,
     influence_table,
     outcomes_table,
     overview_tables,
 )
 from synthfair.report.text_table import LONG, Table, plain_text
-from synthfair.run_files import (
-    Evaluation,
-    GapsFile,
-    Influence,
-    Influences,
-    Metrics,
-    write_gaps,
-)
 from synthfair.task.federation_file import FederationFile, SiteRecord
 
 CLIENTS = [f"community hospital of the north {i}" for i in range(9)] + ["north_western_bank_branch"]

@@ -15,11 +15,11 @@ from test_influence import some_pool
 import synthfair as sf
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.files import read_as
+from synthfair.metrics_file import MAX_BYTES, MetricsFile
 from synthfair.model import Rows
 from synthfair.release.format import write_release
 from synthfair.report.result_tables import influence_table
 from synthfair.report.text_table import plain_text
-from synthfair.run_files import MAX_BYTES, MetricsFile
 from synthfair.server import measure_influence, serve, trust
 from synthfair.server.pooling import make_pool
 from synthfair.server.trust import MIN_TRUST, PRIOR_WEIGHT, learn_weights

@@ -208,9 +208,9 @@ def in_words(status: str, federation: FederationFile | None) -> str:
 def tell(run: JobResult, output: Path) -> None:
     """Show how a job went, and what its model reaches."""
     from synthfair.cli.show import say, warn
-    from synthfair.report.gaps import gap_table
-    from synthfair.report.result_tables import evaluation_tables, federation_table
-    from synthfair.run_files import GAPS, METRICS, read_gaps, read_metrics
+    from synthfair.measure.gaps_file import GAPS, read_gaps
+    from synthfair.metrics_file import METRICS, read_metrics
+    from synthfair.report.result_tables import evaluation_tables, federation_table, gap_table
 
     if run.federation:
         say(federation_table(run.federation))

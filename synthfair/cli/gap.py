@@ -262,8 +262,8 @@ def aggregate(
     from synthfair.measure.collection import read_collection
     from synthfair.measure.diagnostics import diagnose_reports
     from synthfair.measure.estimate import estimate_gaps, require_confidence, require_shares
-    from synthfair.report.gaps import estimate_document, estimate_tables, rejected_warnings
-    from synthfair.run_files import write_gaps
+    from synthfair.measure.gaps_file import gaps_of_reports, write_gaps
+    from synthfair.report.result_tables import estimate_tables, rejected_warnings
 
     sources = [sys.stdin.buffer if name == "-" else Path(name) for name in reports]
     if output:
@@ -280,7 +280,7 @@ def aggregate(
     contradictions = diagnose_reports(sums.tally, public, public_shares)
     for line in contradictions:
         warn(f"{line}. The reports contradict the public file: the intervals are not valid")
-    document = estimate_document(estimate, sums, public, contradictions)
+    document = gaps_of_reports(estimate, sums, public, contradictions)
     if output:
         write_gaps(document, output)
     say(estimate_tables(document))

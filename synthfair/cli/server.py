@@ -184,8 +184,8 @@ def _refined(
     from synthfair.cli.show import command, say
     from synthfair.evaluation import evaluate, read_tests
     from synthfair.federated.refine_files import replay
+    from synthfair.metrics_file import METRICS, Exchanges, MetricsFile, write_metrics
     from synthfair.release.keys import read_keys
-    from synthfair.run_files import METRICS, Exchanges, MetricsFile, write_metrics
     from synthfair.trained import write_model
 
     if result.point is None:
@@ -265,9 +265,9 @@ def evaluate(
     from synthfair.fairness.intervals import near_constant, unfair_clients
     from synthfair.fairness.metrics import METRIC_OF
     from synthfair.files import require_free
-    from synthfair.report.answer import evaluation_sentence
+    from synthfair.metrics_file import write_metrics
+    from synthfair.report.answer import sentence
     from synthfair.report.result_tables import evaluation_tables, untrained_warning
-    from synthfair.run_files import write_metrics
     from synthfair.scoring import take_ids
     from synthfair.trained import read_model
 
@@ -302,5 +302,11 @@ def evaluate(
         if output and output.name == "metrics.json":
             page = output.with_name("report.html")
             following = command("report", output.parent, "--output", page)
-    said = evaluation_sentence(evaluation, config, reads=trained_model.needs_groups)
+    said = sentence(
+        METRIC_OF[config.notion],
+        evaluation,
+        asked=config.asked,
+        limit=config.max_gap,
+        reads=trained_model.needs_groups,
+    )
     conclude(said, filter(None, [output]), following)

@@ -1,18 +1,16 @@
 from .compared_methods import (
     METHODS,
-    Outcome,
     RoundOptions,
     SurrogateCache,
     run_method,
 )
-from .demonstration import Demonstration, demonstrate
+from .demonstration import Outcome, demonstrate
 from .federation import Federation, Fitted, federate
 from .grid import ComparedTable, GridPoint, is_done, make_grid, run_point
 
 __all__ = [
     "METHODS",
     "ComparedTable",
-    "Demonstration",
     "Federation",
     "Fitted",
     "GridPoint",

@@ -19,14 +19,13 @@ from synthfair.data.batches import in_memory, other_inputs
 from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty
 from synthfair.errors import InputError, refusal, require
-from synthfair.evaluation import evaluate_scores
-from synthfair.fairness.metrics import Scored
+from synthfair.evaluation import evaluate_scores, score_rows
 from synthfair.fairness.penalties import SumPenalty
 from synthfair.federated import engine
 from synthfair.federated.fedavg import safe_rate
 from synthfair.federated.refine import refine_model
+from synthfair.metrics_file import Cost, Evaluation
 from synthfair.release.format import Release, release_bytes
-from synthfair.run_files import Communication, Evaluation
 from synthfair.server.pooling import compared_groupings, pool_and_train
 from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig, Target
 from synthfair.surrogate.fair import GlobalProblem
@@ -75,7 +74,7 @@ class RoundOptions(NamedTuple):
     assignment: federated.UserAssignment | None = None
 
     def settings(self, method: str, config: DistillConfig) -> federated.TrainConfig:
-        """Those of one run.
+        """Return the settings of one run.
 
         These methods have no rho but a tolerance alpha, by which a group's rate may differ from
         all rows': here 1 / rho_o, and no constraint for rho_o of at most 1.
@@ -139,7 +138,7 @@ def surrogate(
     shared: SurrogateCache | None = None,
     **_: Any,
 ) -> Fitted:
-    """Surrogate releases, and the penalty at the server over all of them."""
+    """Make surrogates, and train with the penalty at the server over all of them."""
     settings, shared = surrogate_settings(config), {} if shared is None else shared
     clients = federation.schema.hash, federation.names, *map(sha256_of, federation.plain)
     start, before, key = time.perf_counter(), 0.0, (settings.model_dump_json(), clients)
@@ -149,11 +148,11 @@ def surrogate(
         releases = make_surrogates(federation, settings)
         shared.clear()  # a grid goes through its seeds one after the other
         shared[key] = releases, time.perf_counter() - start
-    return train_on_surrogates(shared[key][0], federation, config)._replace(seconds_before=before)
+    return train_on_surrogates(shared[key][0], federation, config)._replace(seconds=before)
 
 
 def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted:
-    """Surrogates, and then exchanges of exact sums, see :mod:`synthfair.federated.refine`."""
+    """Make surrogates, then exchange exact sums, see :mod:`synthfair.federated.refine`."""
     if config.epsilon is not None:
         raise InputError("refine: its sums are exact, and no epsilon covers them; leave it out")
     near = surrogate(federation, config, **more)
@@ -165,20 +164,19 @@ def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted
         c=server_config(config).C,
         exchanges=EXCHANGES,
     )
-    cost = Communication(near.cost.users, 1 + EXCHANGES, near.cost.bytes_sent + sent)
-    fitted = _fitted(model, federation, cost, near.asked)
-    return fitted._replace(seconds_before=near.seconds_before)
+    cost = Cost(near.cost.users, 1 + EXCHANGES, near.cost.bytes_sent + sent)
+    return _fitted(model, federation, cost, near.asked)._replace(seconds=near.seconds)
 
 
 def surrogate_settings(config: DistillConfig) -> SurrogateConfig:
-    """With the seed of a comparison, and its settings of privacy."""
+    """Return settings with the seed of a comparison, and its settings of privacy."""
     return SurrogateConfig.model_validate(
         config.model_dump(include={"epsilon", "delta", "relation", "k_min", "seed"})
     )
 
 
 def make_surrogates(federation: Federation, settings: SurrogateConfig) -> dict[str, Release]:
-    """One of each client."""
+    """Return a surrogate of each client."""
     return {
         name: distill_table(in_memory(real), federation.schema, settings, source=name).release
         for name, real in zip(federation.names, federation.plain, strict=True)
@@ -188,7 +186,7 @@ def make_surrogates(federation: Federation, settings: SurrogateConfig) -> dict[s
 def train_on_surrogates(
     releases: Mapping[str, Release], federation: Federation, config: DistillConfig
 ) -> Fitted:
-    """With the model and penalty of the settings."""
+    """Return what the server makes of surrogates, with the penalty of the settings."""
     asked = server_config(config)
     model = pool_and_train(releases, federation.schema, asked)
     return _uploaded(model, releases, federation, asked.asked)
@@ -203,52 +201,46 @@ def server_config(config: DistillConfig) -> ServerConfig:
 def _uploaded(
     model: TrainedModel, releases: Mapping[str, Release], federation: Federation, asked: Target
 ) -> Fitted:
-    """A model of one release of each client."""
-    cost = Communication(
-        len(releases), 1, sum(len(release_bytes(release)) for release in releases.values())
-    )
+    """Return a model of one release of each client."""
+    cost = Cost(len(releases), 1, sum(len(release_bytes(one)) for one in releases.values()))
     return _fitted(model, federation, cost, asked)
 
 
-def _fitted(
-    model: TrainedModel, federation: Federation, cost: Communication, asked: Target
-) -> Fitted:
+def _fitted(model: TrainedModel, federation: Federation, cost: Cost, asked: Target) -> Fitted:
     """Return what one model for all clients makes of their test rows."""
-    scores = tuple(model.scores(part.x, part.s) for part in federation.test)
-    pairs = zip(scores, federation.test, strict=True)
-    chances = tuple(model.probabilities(score, part.s) for score, part in pairs)
-    return Fitted(scores, model.converged, cost, asked, probabilities=chances, model=model)
+    tests = tuple(score_rows(model, part) for part in federation.test)
+    return Fitted(tests, model.converged, cost, asked, model=model)
 
 
 # The ceiling, and what must be beaten
 
 
 def central(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
-    """The server's problem on all clients' real rows in one place: the ceiling."""
+    """Solve the server's problem on all clients' real rows in one place: the ceiling."""
     theta, converged = _trained(pooled(federation.train), federation, config)
     cost = _all_rows(federation, config)
     return _linear([theta] * len(federation.test), converged, cost, federation, config)
 
 
 def local(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
-    """Each client alone: trained on its own rows, used on its own test rows."""
+    """Train each client alone on its own rows, for its own test rows."""
     thetas, converged = zip(
         *(_trained(part, federation, config) for part in federation.train), strict=True
     )
-    cost = Communication(len(thetas), 0, 0)
+    cost = Cost(len(thetas), 0, 0)
     return _linear(thetas, all(converged), cost, federation, config)
 
 
 def constant(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:  # noqa: ARG001
-    """The more frequent label for everybody: no gap, and what any other method must beat."""
+    """Decide the more frequent label for everybody, which any other method must beat."""
     label = 1.0 if pooled(federation.train).y.mean() > 0 else -1.0
-    scores = tuple(np.full(len(part.y), label) for part in federation.test)
-    cost = Communication(len(scores), 1, 16 * len(scores))  # two counts each
-    return Fitted(scores, None, cost, Target(by="nothing"))
+    tests = federation.scored(np.full(len(part.y), label) for part in federation.test)
+    cost = Cost(len(tests), 1, 16 * len(tests))  # two counts each
+    return Fitted(tests, None, cost, Target(by="nothing"))
 
 
 def exponentiated_gradient(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
-    """Agarwal et al. (2018) as fairlearn implements it, on all real rows in one place.
+    """Train by Agarwal et al. (2018) as fairlearn has it, on all real rows in one place.
 
     It has no rho but a tolerance eps, by which a group's rate may differ from the overall one, and
     which bounds the multipliers by 1 / eps; here eps = 1 / rho_o, or 1 where rho_o is below 1. Its
@@ -278,7 +270,7 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig, **_: A
         for part in federation.test
     )
     return Fitted(
-        tuple(np.asarray(decided) * 2.0 - 1.0 for decided in decisions),
+        federation.scored(np.asarray(decided) * 2.0 - 1.0 for decided in decisions),
         bool(mitigator.best_gap_ <= EQUILIBRIUM),
         _all_rows(federation, config),
         _tolerance(config),
@@ -296,7 +288,7 @@ def _trained(
 
 
 def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
-    """The penalty of the settings; small combinations of several attributes are merged."""
+    """Return the penalty of the settings; small combinations of several attributes are merged."""
     rows = pooled(federation.train)
     table = WeightedTable(*rows, np.ones(len(rows.y)))
     by, _ = compared_groupings(table, federation.schema, server_config(config))
@@ -306,17 +298,17 @@ def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
 def _linear(
     thetas: Sequence[np.ndarray],
     converged: bool,
-    cost: Communication,
+    cost: Cost,
     federation: Federation,
     config: DistillConfig,
 ) -> Fitted:
-    """Linear models, one for the test rows of each client."""
+    """Return linear models, one for the test rows of each client."""
     scores = (
         _inputs(part, federation, config) @ theta
         for theta, part in zip(thetas, federation.test, strict=True)
     )
     asked = Target(by="weight", amounts=(config.rho_o,))
-    return Fitted(tuple(scores), converged, cost, asked)
+    return Fitted(federation.scored(scores), converged, cost, asked)
 
 
 def _inputs(part: Encoded, federation: Federation, config: DistillConfig) -> np.ndarray:
@@ -326,20 +318,20 @@ def _inputs(part: Encoded, federation: Federation, config: DistillConfig) -> np.
 
 
 def _users(federation: Federation, config: DistillConfig) -> federated.Users:
-    """The clients with their training rows."""
+    """Return the clients with their training rows."""
     rows = pooled(federation.train)
     return federated.make_users(_inputs(rows, federation, config), rows.s, rows.y, federation.user)
 
 
-def _all_rows(federation: Federation, config: DistillConfig) -> Communication:
-    return Communication(len(federation.train), 1, _users(federation, config).nbytes)
+def _all_rows(federation: Federation, config: DistillConfig) -> Cost:
+    return Cost(len(federation.train), 1, _users(federation, config).nbytes)
 
 
 # Rounds
 
 
 def federated_averaging(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
-    """FedAvg with the same model, loss and penalty, and momentum on the server (FedAvgM).
+    """Train by FedAvg with the same model and penalty, and momentum on the server (FedAvgM).
 
     The ridge is the server's, but for holding the intercept, too.
     """
@@ -356,7 +348,7 @@ def federated_averaging(federation: Federation, config: DistillConfig, **_: Any)
     everyone = federated.Cohorts.everyone(len(clients))
     run = engine.run(algorithm, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
     upload = engine.report_size(algorithm, clients)[1]
-    cost = Communication(len(clients), FEDAVG_ROUNDS, upload * len(clients) * FEDAVG_ROUNDS)
+    cost = Cost(len(clients), FEDAVG_ROUNDS, upload * len(clients) * FEDAVG_ROUNDS)
     thetas = [np.asarray(run.state.params)] * len(federation.test)
     return _linear(thetas, run.history.settled, cost, federation, config)
 
@@ -369,7 +361,7 @@ def in_rounds(
     rounds: RoundOptions = DEFAULT_ROUNDS,
     **_: Any,
 ) -> Fitted:
-    """A method of ``synthfair.federated``, with the notion of the other methods.
+    """Train by a method of ``synthfair.federated``, with the notion of the other methods.
 
     Raises:
         InputError: the settings do not fit the clients.
@@ -406,7 +398,7 @@ UNWEIGHTED = ("constant", *_WITHOUT_ALPHA)
 
 
 def require_method(name: str) -> None:
-    """Refuses what cannot be run, before anything is.
+    """Refuse what cannot be run, before anything is.
 
     Raises:
         InputError: no such method, or it needs a package that is not installed.
@@ -417,28 +409,6 @@ def require_method(name: str) -> None:
         require("fairlearn", f"method {name}", "compare")
 
 
-class Outcome(NamedTuple):
-    """What one method reached.
-
-    Attributes:
-        method: its name.
-        rho_o: weight of the penalty.
-        seed: of everything random, the splits included.
-        evaluation: on the clients' test rows.
-        converged: whether every problem solved on the way met its tolerance; None: no test.
-        seconds: of wall time, compilation included.
-        cost: what the clients sent, and how often; None where files tell.
-    """
-
-    method: str
-    rho_o: float
-    seed: int
-    evaluation: Evaluation
-    converged: bool | None
-    seconds: float
-    cost: Communication | None = None
-
-
 def run_method(
     method: str,
     federation: Federation,
@@ -447,8 +417,8 @@ def run_method(
     *,
     rounds: RoundOptions = DEFAULT_ROUNDS,
     shared: SurrogateCache | None = None,
-) -> tuple[Outcome, Fitted]:
-    """Runs one method and evaluates it.
+) -> tuple[Evaluation, Fitted]:
+    """Run one method, and return its evaluation on the clients' test rows, and what it has made.
 
     Args:
         method: its name.
@@ -464,22 +434,13 @@ def run_method(
     require_method(method)
     start = time.perf_counter()
     fitted = METHODS[method](federation, config, rounds=rounds, shared=shared)
-    seconds = time.perf_counter() - start + fitted.seconds_before
-    evaluation = evaluate_fitted(fitted, federation, report)
-    outcome = Outcome(
-        method, config.rho_o, config.seed, evaluation, fitted.converged, seconds, fitted.cost
-    )
-    return outcome, fitted
+    fitted = fitted._replace(seconds=time.perf_counter() - start + fitted.seconds)
+    return evaluate_fitted(fitted, federation, report), fitted
 
 
 def evaluate_fitted(
     fitted: Fitted, federation: Federation, report: ServerConfig | None = None
 ) -> Evaluation:
-    """On the clients' test rows."""
-    chances = fitted.probabilities or (None,) * len(fitted.scores)
-    clients = zip(federation.names, federation.test, fitted.scores, chances, strict=True)
-    scored = {
-        name: Scored(part.y, scores, part.s, federation.n_groups, chance)
-        for name, part, scores, chance in clients
-    }
-    return evaluate_scores(scored, report, schema=federation.schema)
+    """Return the metrics on the clients' test rows."""
+    tests = dict(zip(federation.names, fitted.tests, strict=True))
+    return evaluate_scores(tests, report, schema=federation.schema)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import NamedTuple, cast
 
 from synthfair.client.distillation import Distillation
 from synthfair.client.page import Options, distill_file
-from synthfair.compare.compared_methods import Outcome, run_method, server_config
+from synthfair.compare.compared_methods import run_method, server_config
 from synthfair.compare.federation import federate
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition_by, write_clients
 from synthfair.errors import InputError
-from synthfair.run_files import Evaluation, FrontierLine
+from synthfair.metrics_file import Evaluation
 from synthfair.server.routine import serve
 from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig
 from synthfair.task.protocol import Progress
@@ -40,22 +39,26 @@ ShowStage = Callable[[int, int, str], None]
 N_STAGES = 14
 
 
-class Demonstration(NamedTuple):
-    """What has been compared.
+class Outcome(NamedTuple):
+    """The metrics of one method on the test rows of both lenders.
 
     Attributes:
-        outcomes: of each method on the test rows of both lenders, without a penalty and with it.
-        frontier: accuracy and gap over the weight of the penalty, for models of the surrogates.
+        method: its title.
+        rho_o: weight of the penalty.
+        evaluation: on the test rows.
+        converged: whether every problem solved on the way met its tolerance; None: no test.
     """
 
-    outcomes: list[Outcome]
-    frontier: tuple[FrontierLine, ...]
+    method: str
+    rho_o: float
+    evaluation: Evaluation
+    converged: bool | None
 
 
 def demonstrate(
     folder: Path, show: ShowStage, *, fair: DistillConfig = FAIR, force: bool = False
-) -> Demonstration:
-    """Trains centrally, at each lender alone, on fair releases and on surrogates.
+) -> list[Outcome]:
+    """Return outcomes of central training, each lender alone, fair releases and surrogates.
 
     The lenders are unlike: in the suburbs 11 % of the applicants are not white and 10 % of all are
     refused, in the city 40 % and 24 %. Each lender makes three releases of its table, to compare
@@ -85,14 +88,14 @@ def demonstrate(
     federation, stages = federate(list(lenders.values()), schema), count()
 
     def begin(stage: str) -> Progress:
-        """Shows the next stage, and gives what shows the steps within it."""
+        """Show the next stage, and return what shows the steps within it."""
         before = next(stages)
         show(before, N_STAGES, stage)
         return lambda _, step, steps: show(before, N_STAGES, f"{stage}, step {step} of {steps}")
 
-    def send(name: str, config: DistillConfig | SurrogateConfig) -> tuple[list[Path], bool, float]:
-        """Each lender's release in this folder, whether all converged, and their seconds."""
-        start, paths, converged = time.perf_counter(), [], True
+    def send(name: str, config: DistillConfig | SurrogateConfig) -> tuple[list[Path], bool]:
+        """Return each lender's release in this folder, and whether all converged."""
+        paths, converged = [], True
         for lender in LENDERS:
             paths.append(folder / name / f"{lender}.parquet")
             release, _ = distill_file(
@@ -104,17 +107,17 @@ def demonstrate(
                 progress=begin(f"{name} release, {lender}"),
             )
             converged &= not isinstance(release, Distillation) or release.converged
-        return paths, converged, time.perf_counter() - start
+        return paths, converged
 
     # Every method, without the penalty and with it; surrogates serve both.
     outcomes: list[Outcome] = []
-    frontier: tuple[FrontierLine, ...] = ()
     surrogates = send("surrogate", SURROGATE)
     for name, config in {"plain": fair.model_copy(update={"rho_o": 0.0}), "fair": fair}.items():
         for method, title in {"central": "central", "local": "each lender alone"}.items():
             begin(f"{title}, rho = {config.rho_o:g}")
-            outcomes.append(run_method(method, federation, config)[0]._replace(method=title))
-        for title, (paths, solved, seconds), output, server in (
+            evaluation, fitted = run_method(method, federation, config)
+            outcomes.append(Outcome(title, config.rho_o, evaluation, fitted.converged))
+        for title, (paths, solved), output, server in (
             ("fair releases", send(name, config), f"{name}/server", ServerConfig()),
             ("surrogates", surrogates, f"surrogate/{name}", server_config(config)),
         ):
@@ -128,10 +131,8 @@ def demonstrate(
                 frontier=title == "surrogates" and config is fair,
                 force=force,
             )
-            evaluation, frontier = cast(Evaluation, served.metrics), served.frontier
             converged = solved and served.model.converged is not False
-            outcomes.append(
-                Outcome(title, config.rho_o, config.seed, evaluation, converged, seconds)
-            )
+            metrics = cast(Evaluation, served.metrics)
+            outcomes.append(Outcome(title, config.rho_o, metrics, converged))
     show(N_STAGES, N_STAGES, "done")
-    return Demonstration(outcomes, frontier)
+    return outcomes

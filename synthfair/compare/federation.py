@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,8 @@ from synthfair.client.distillation import Distillation
 from synthfair.data.encode import Encoded, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
-from synthfair.federated import Communication
+from synthfair.fairness.metrics import Scored
+from synthfair.federated import Cost
 from synthfair.settings import Target
 from synthfair.trained import TrainedModel
 
@@ -35,19 +36,24 @@ class Federation(NamedTuple):
 
     @property
     def n_groups(self) -> int:
-        """Number of groups that there are."""
+        """Return the number of groups."""
         return len(self.schema.groups)
+
+    def scored(self, scores: Iterable[np.ndarray]) -> tuple[Scored, ...]:
+        """Return the test rows of each client with scores [N_test], whose signs decide."""
+        pairs = zip(scores, self.test, strict=True)
+        return tuple(Scored(part.y, score, part.s, self.n_groups) for score, part in pairs)
 
     @property
     def user(self) -> np.ndarray:
-        """[N] whose each row of the pooled training rows is."""
+        """Return [N] the client of each row of the pooled training rows."""
         return np.repeat(np.arange(len(self.train)), [len(part.y) for part in self.train])
 
 
 def federate(
     clients: Sequence[ClientTable] | Mapping[str, ClientTable], schema: Schema
 ) -> Federation:
-    """Encodes the clients' tables, which are named by their number or as given.
+    """Return the clients with encoded tables, named by their number or as given.
 
     Raises:
         InputError: a table does not fit the schema.
@@ -69,7 +75,7 @@ def federate(
 
 
 def pooled(parts: Sequence[Encoded]) -> Encoded:
-    """The rows of all parts, one after the other."""
+    """Return the rows of all parts, one after the other."""
     return Encoded(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
@@ -77,21 +83,25 @@ class Fitted(NamedTuple):
     """What a method makes of a federation.
 
     Attributes:
-        scores: [N_test] of each client's test rows; the decision is +1 where positive.
+        tests: each client's test rows, with their scores.
         converged: whether every problem solved on the way met its tolerance; None: no test.
         cost: what the clients sent, and how often.
         asked: how much fairness the method was asked for, by the setting that it reads.
         distillations: one a client, of methods that distil.
-        probabilities: [N_test] of the decision +1, where it does not follow from the score's sign.
         model: of methods that make one for all clients, and no more.
-        seconds_before: that another weight spent on what both share.
+        seconds: wall time, compilation included; of a method alone, those that another weight spent
+            on what both share.
     """
 
-    scores: tuple[np.ndarray, ...]
+    tests: tuple[Scored, ...]
     converged: bool | None
-    cost: Communication
+    cost: Cost
     asked: Target
     distillations: tuple[Distillation, ...] = ()
-    probabilities: tuple[np.ndarray, ...] | None = None
     model: TrainedModel | None = None
-    seconds_before: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def scores(self) -> tuple[np.ndarray, ...]:
+        """Return [N_test] scores of each client's test rows; the decision is +1 where positive."""
+        return tuple(rows.score for rows in self.tests)

@@ -11,7 +11,7 @@ from synthfair.compare.federation import federate
 from synthfair.data.partition import Split
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
-from synthfair.run_files import (
+from synthfair.metrics_file import (
     METRICS,
     MetricsFile,
     RoundSettings,
@@ -49,7 +49,7 @@ class ComparedTable(NamedTuple):
 
     @property
     def document(self) -> SplitTable:
-        """What metrics.json says of it."""
+        """Return what metrics.json says of the table."""
         file = {"sha256": self.sha256} if self.sha256 else {}
         named = {"name": self.name, "sensitive": self.schema.sensitive}
         return SplitTable.model_validate(named | self.split.arguments | file)
@@ -72,18 +72,18 @@ class GridPoint(NamedTuple):
 
     @property
     def results(self) -> Path:
-        """The file that is written last, and whole."""
+        """Return the file that is written last, and whole."""
         return self.folder / METRICS
 
     def settings(self, config: DistillConfig) -> DistillConfig:
-        """The configuration of this run."""
+        """Return the configuration of this run."""
         return config.model_copy(update={"rho_o": self.rho_o, "seed": self.seed})
 
 
 def make_grid(
     methods: Sequence[str], weights: Sequence[float], seeds: int, output: Path
 ) -> list[GridPoint]:
-    """All points of a grid, seeds first, so that an interrupted one has whole comparisons.
+    """Return a grid's points by seed, so that an interrupted one has whole comparisons.
 
     Methods and weights that are given twice are run once. Methods that read no weight have one run
     a seed, with rho_o = 0.
@@ -145,7 +145,7 @@ def run_point(
     *,
     shared: compared_methods.SurrogateCache | None = None,
 ) -> None:
-    """Splits, runs, evaluates, and writes metrics.json.
+    """Split, run and evaluate, and write metrics.json.
 
     Args:
         point: what to run.
@@ -158,21 +158,21 @@ def run_point(
     report = ServerConfig(
         seed=point.seed, min_group_rows=compared.min_group_rows, groups_by=config.groups_by
     )
-    outcome, fitted = compared_methods.run_method(
+    evaluation, fitted = compared_methods.run_method(
         point.method, federation, settings, report, shared=shared
     )
     point.folder.mkdir(parents=True, exist_ok=True)
     clients = zip(federation.names, fitted.distillations, strict=False)  # or none
     document = MetricsFile.of(
-        outcome.evaluation,
+        evaluation,
         method=point.method,
         config=dict.fromkeys(federation.names, settings),
         table=compared.document,
         train=_train(point, config),
         privacy={name: client.release.header.privacy for name, client in clients},
         asked=fitted.asked,
-        converged=outcome.converged,
+        converged=fitted.converged,
         cost=fitted.cost,
-        seconds=outcome.seconds,
+        seconds=fitted.seconds,
     )
     write_metrics(document, point.results)

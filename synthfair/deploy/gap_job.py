@@ -13,9 +13,9 @@ from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.party import Request
 from synthfair.errors import InputError
 from synthfair.files import validated
+from synthfair.measure.gaps_file import GAPS, GapsFile, write_gaps
 from synthfair.postprocess.histogram import LARGEST_COUNT
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.run_files import GAPS, GapsFile, write_gaps
 from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked
 from synthfair.task.job_sites import JobSites, Query
 from synthfair.task.limits import Claim, RefusedError, refused_as

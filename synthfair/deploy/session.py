@@ -16,7 +16,7 @@ from synthfair.deploy.kit import certificate, role_of
 from synthfair.deploy.project import require_engine
 from synthfair.errors import InputError, reason
 from synthfair.files import read_as, validated
-from synthfair.run_files import MAX_BYTES as LARGEST
+from synthfair.metrics_file import MAX_BYTES as LARGEST
 from synthfair.task.federation_file import FILE, FederationFile
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from synthfair.task.job_sites import JobSites, Query
 if TYPE_CHECKING:
     from synthfair.checkpoint import CheckpointFile
     from synthfair.federated.engine import RunProgress
-    from synthfair.run_files import Evaluation
+    from synthfair.metrics_file import Evaluation
     from synthfair.secure.summands import ClippedVectors
     from synthfair.trained import TrainedModel
 
@@ -117,7 +117,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     from synthfair.federated.training import make_model, rounds_csv, to_save
     from synthfair.files import write_text
     from synthfair.jax_setup import start_jax
-    from synthfair.run_files import METRICS, MetricsFile, RoundSettings, write_metrics
+    from synthfair.metrics_file import METRICS, MetricsFile, RoundSettings, write_metrics
     from synthfair.trained import write_model
 
     start_jax()

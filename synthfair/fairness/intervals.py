@@ -47,6 +47,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from synthfair.fairness.metrics import CONFIDENCE, METRIC_OF, Metric, Scored
+from synthfair.settings import Count
 
 FEW_ROWS = 30
 """A rate of fewer rows is hardly known: its interval is up to 0.37 wide."""
@@ -67,6 +68,13 @@ POWER = 2.8016 / 1.9600
 UNDEFINED = Metric(np.nan, np.nan, np.nan)
 
 
+class LabelCounts(NamedTuple):
+    """Rows of one group by label: ``negative`` with y = -1, ``positive`` with y = +1."""
+
+    negative: Count
+    positive: Count
+
+
 class GroupSize(NamedTuple):
     """Numbers of a group's test rows.
 
@@ -76,9 +84,9 @@ class GroupSize(NamedTuple):
         negative: those with y = -1.
     """
 
-    n: int
-    positive: int
-    negative: int
+    n: Count
+    positive: Count
+    negative: Count
 
 
 def group_sizes(rows: Scored) -> list[GroupSize]:

@@ -10,11 +10,12 @@ A decision that is drawn enters by its mean: what is reported is then the mean o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from synthfair.errors import InputError
+from synthfair.settings import Count, Share
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -30,12 +31,15 @@ METRIC_OF = {
 """The metric by which a notion of fairness is measured."""
 
 
-class Metric(NamedTuple):
+_Float = TypeVar("_Float", bound=float)
+
+
+class Metric(NamedTuple, Generic[_Float]):
     """A value with a 95 % interval that contains it; not-a-number where undefined."""
 
-    value: float
-    low: float
-    high: float
+    value: _Float
+    low: _Float
+    high: _Float
 
 
 class Scored(NamedTuple):
@@ -138,11 +142,11 @@ class Rates(NamedTuple):
         error_rate: P(decision != y).
     """
 
-    n: int
-    selection_rate: float
-    true_positive_rate: float
-    false_positive_rate: float
-    error_rate: float
+    n: Count
+    selection_rate: Share
+    true_positive_rate: Share
+    false_positive_rate: Share
+    error_rate: Share
 
 
 def group_rates(rows: Scored) -> list[Rates]:

@@ -12,7 +12,7 @@ from .parity import Parity
 from .privfairfl import PrivFairFLPostSettings, PrivFairFLPreSettings
 from .refine import Refine, RefineSettings
 from .secure_sums import SecureSums, make_secure_sums
-from .training import Communication, TrainFiles, Training, train_rounds, train_table
+from .training import Cost, TrainFiles, Training, train_rounds, train_table
 from .two_phase import TwoPhase, TwoPhaseSettings, make_two_phase
 from .user_data import (
     AssignedTable,
@@ -28,7 +28,7 @@ __all__ = [
     "Algorithm",
     "AssignedTable",
     "Cohorts",
-    "Communication",
+    "Cost",
     "DpSgd",
     "DpSgdSettings",
     "FairSgd",

@@ -28,17 +28,11 @@ from synthfair.federated.privfairfl import counts_bytes
 from synthfair.federated.user_data import AssignedTable, make_user_data, other_groups
 from synthfair.federated.users import UserData
 from synthfair.files import claimed, whole_file, write_text
+from synthfair.metrics_file import METRICS, Cost, MetricsFile, RoundSettings, write_metrics
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Ledger, Purchase
-from synthfair.run_files import (
-    METRICS,
-    Communication,
-    MetricsFile,
-    RoundSettings,
-    write_metrics,
-)
 from synthfair.settings import ServerConfig, Target
 from synthfair.trained import Layer, TrainedModel, input_names, write_model
 
@@ -63,7 +57,7 @@ class Training(NamedTuple):
 
     model: TrainedModel
     history: RoundRecord
-    cost: Communication
+    cost: Cost
     guarantee: Guarantee | None
     resumed_at: int = 0
     counts: ScoreHistogram | None = None
@@ -303,14 +297,14 @@ def train_rounds(
     # What was sent: by each user of a cohort a report a round, and by all users their counts.
     n, rounds = len(users), config.rounds
     if config.one_place:  # rows are sent once
-        cost = Communication(n, 1, users.nbytes)
+        cost = Cost(n, 1, users.nbytes)
     elif plan.secure:  # where noise hides who was drawn, all users send; the others' are zeros
         senders = n if plan.guarantee else plan.cohorts.size
-        cost = Communication(n, rounds, plan.secure.upload_bytes * senders * rounds)
+        cost = Cost(n, rounds, plan.secure.upload_bytes * senders * rounds)
     else:
         size = engine.report_size(plan.algorithm, users)[1] * plan.cohorts.size * rounds
         size += n * counts_bytes(counts) if counts else 0
-        cost = Communication(n, rounds + (counts is not None), size)
+        cost = Cost(n, rounds + (counts is not None), size)
     guarantee = plan.guarantee if noise_seed is None else None
     return Training(model, progress.history, cost, guarantee, first.rounds, counts)
 

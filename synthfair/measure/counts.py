@@ -11,6 +11,7 @@ import numpy as np
 
 from synthfair.fairness.intervals import difference
 from synthfair.fairness.metrics import Scored
+from synthfair.measure.gaps_file import MeasuredGap
 from synthfair.measure.reports import RATES
 from synthfair.postprocess.histogram import count_scores
 from synthfair.privacy.noise import (
@@ -20,7 +21,6 @@ from synthfair.privacy.noise import (
     system_entropy,
     uniform,
 )
-from synthfair.run_files import MeasuredGap
 
 
 def noisy_counts(rows: Scored, epsilon: float, source: RandomBytes = system_entropy) -> np.ndarray:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -147,13 +147,6 @@ def count_scores(
     """
     entry = (2 * s + (y > 0)) * n_bins + bins
     return np.bincount(entry, minlength=2 * n_groups * n_bins).reshape(n_groups, 2, n_bins)
-
-
-class LabelCounts(NamedTuple):
-    """Rows of one group by label: ``negative`` with y = -1, ``positive`` with y = +1."""
-
-    negative: int
-    positive: int
 
 
 def require_rows(histogram: ScoreHistogram, parts: Iterable[tuple[int, ...]]) -> None:

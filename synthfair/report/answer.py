@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf, isnan, nan
 from pathlib import Path
-from statistics import fmean
 from typing import Literal, NamedTuple
 
 from synthfair.fairness.intervals import (
@@ -14,16 +13,15 @@ from synthfair.fairness.intervals import (
     difference,
     missed_gap,
     near_constant,
-    rows_to_settle,
     size,
     unfair_clients,
     verdict,
 )
-from synthfair.fairness.metrics import METRIC_OF, Metric, Rates
-from synthfair.report.overview import ACCURACY_GAP, Overview, Summary, overviews
+from synthfair.fairness.metrics import Metric, Rates
+from synthfair.metrics_file import METRICS, Evaluation, MetricsFile, read_metrics
+from synthfair.report.overview import ACCURACY_GAP, Overview, Summary, mean_metric, overviews
 from synthfair.report.results import Result
-from synthfair.run_files import METRICS, Evaluation, read_metrics
-from synthfair.settings import RULE_OF_THUMB, ServerConfig
+from synthfair.settings import RULE_OF_THUMB, Target
 
 COMPARED = {
     "spd": "selection rates",
@@ -66,9 +64,6 @@ otherwise than for all others."""
 MIN_LABEL_ROWS = 3
 """Rows with a label without which a model that never decides so is not blamed for it."""
 
-MOST_TIMES = 100
-"""Test rows that are asked for, as a multiple of those that there are, at most."""
-
 
 class Plain(NamedTuple):
     """The same model without a penalty: its accuracy, and the size of its gap."""
@@ -93,22 +88,21 @@ def one_label(rates: Mapping[str, Rates]) -> str | None:
         >>> one_label({"a": Rates(400, 0.0, 0.0, 0.0, 0.3), "b": Rates(99, 0.5, 0.9, 0.3, 0.2)})
         'Not usable: it decides like one label for everybody in a (selects 0 of 400).'
     """
-    parts = {name: of for name, of in rates.items() if of.n}
-    n = sum(of.n for of in parts.values())
-    sums = {
-        "": (n, sum(of.n * of.selection_rate for of in parts.values()),
-             sum(of.n * _label_share(of) for of in parts.values())),
-        **{f" in {name}": (of.n, of.n * of.selection_rate, of.n * _label_share(of))
-           for name, of in parts.items()},
-    }  # fmt: skip
-    for where, (size_, selected, positive) in sums.items():
-        for hits, labelled in ((selected, positive), (size_ - selected, size_ - positive)):
-            least = MIN_DECIDED_SHARE * size_
+    all_groups = [of for of in rates.values() if of.n]
+    for where, parts in {
+        "": all_groups,
+        **{f" in {name}": [of] for name, of in rates.items()},
+    }.items():
+        n = sum(of.n for of in parts)
+        selected = sum(of.n * of.selection_rate for of in parts)
+        positive = sum(of.n * _label_share(of) for of in parts)
+        least = MIN_DECIDED_SHARE * n
+        for hits, labelled in ((selected, positive), (n - selected, n - positive)):
             few = hits < least and not labelled < max(least, MIN_LABEL_ROWS)
-            if size_ >= FEW_ROWS and few:
+            if n >= FEW_ROWS and few:
                 return (
                     f"Not usable: it decides like one label for everybody{where} (selects"
-                    f" {selected:.0f} of {size_:,})."
+                    f" {selected:.0f} of {n:,})."
                 )
     return None
 
@@ -126,18 +120,13 @@ def _label_share(of: Rates) -> float:
 
 def sentence(
     metric: str,
-    gap: Metric,
-    accuracy: Metric,
+    run: Evaluation,
     *,
-    groups: Sequence[str],
-    by: Sequence[str] = (),
+    means: tuple[Metric, Metric, float] | None = None,
+    asked: Target | None = None,
     limit: float | None = None,
-    other_limit: str | None = None,
     plain: Plain | None = None,
     is_plain: bool = False,
-    constant: float = nan,
-    unusable: str | None = None,
-    left_out: Sequence[str] = (),
     reads: bool = False,
 ) -> str:
     """Return whether a model is fair enough and at what cost, in a sentence for terminal and page.
@@ -147,26 +136,29 @@ def sentence(
 
     Args:
         metric: one of :data:`COMPARED`.
-        gap: its size, with the interval.
-        accuracy: not-a-number where the test rows have no labels.
-        groups: names of those that are compared.
-        by: sensitive attributes, where there are several.
+        run: the evaluation of the model.
+        means: size of the gap, accuracy, and accuracy of the more frequent label for everybody,
+            over several runs; those of ``run`` by default.
+        asked: the fairness that was asked for, if any.
         limit: the largest gap that was asked for; None where none was.
-        other_limit: what was asked for in its place, in words.
         plain: what the same model has without a penalty, where that is known.
         is_plain: whether the model itself was trained without a penalty.
-        constant: accuracy of the more frequent label for everybody.
-        unusable: that the model decides so, of :func:`one_label`; None where it does not.
-        left_out: names of groups that training left out of the comparison.
         reads: whether a decision takes the group.
 
     Example:
-        >>> from synthfair.fairness.metrics import Metric
+        >>> import synthfair as sf
         >>> from synthfair.report.answer import sentence
-        >>> gap, accuracy = Metric(0.03, 0.0, 0.07), Metric(0.91, 0.89, 0.93)
-        >>> sentence("spd", gap, accuracy, groups=["women", "men"], limit=0.05)[:63]
-        'Selection rates of women and men differ by 0.03 (95 %: 0.00 to '
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> surrogate = sf.distill_table(table, schema, sf.SurrogateConfig())
+        >>> model = sf.pool_and_train([surrogate], schema)
+        >>> sentence("spd", sf.evaluate(model, table), limit=0.05)[:64]
+        'Selection rates of other applicants and white applicants differ '
     """
+    gap, accuracy, constant = means or (
+        size(run.overall[metric]), run.accuracy, run.constant_accuracy,
+    )  # fmt: skip
+    groups, by, unusable = [*compared_rates(run)], run.groups_by, one_label(run.rates)
+    left_out = run.left_out if isinstance(run, MetricsFile) else ()
     near = near_constant(accuracy, constant)
     two = len(groups) == 2 and len(by) < 2
     names = f"groups by {', and by '.join(by)}" if by else f"{len(groups)} groups"
@@ -176,8 +168,8 @@ def sentence(
     if isnan(gap.value):
         no_labels = isnan(accuracy.value) and metric != "spd"
         cause = "there are no labels" if no_labels else "too few groups have rows that count"
-        asked = "" if limit is None else f"; at most {limit:g} was asked"
-        parts = [f"{compared} cannot be compared: {cause}{asked}."]
+        wish = "" if limit is None else f"; at most {limit:g} was asked"
+        parts = [f"{compared} cannot be compared: {cause}{wish}."]
     else:
         most = limit if limit is not None else RULE_OF_THUMB
         # As few digits as tell the gap from the limit.
@@ -187,12 +179,12 @@ def sentence(
         up_to = "" if two and metric != "equalized_odds_difference" else "up to "
         is_sure = verdict(gap, most) in ("yes", "no")
         met = ("" if is_sure else "probably ") + ("met" if gap.value <= most else "missed")
-        asked, met = f"; at most {most:g} was asked", f": {met}"
+        wish, met = f"; at most {most:g} was asked", f": {met}"
         if limit is None:
-            asked = f"; {other_limit or 'no limit was asked'}"
+            wish = f"; {(asked and asked.other_limit) or 'no limit was asked'}"
             met = f", and the rule of thumb of at most {most:g} is {met[2:]}"
-        asked += "" if unusable else met  # a small gap says nothing then
-        parts = [f"{compared} differ by {up_to}{gap.value:.{digits}f}{bounds}{asked}."]
+        wish += "" if unusable else met  # a small gap says nothing then
+        parts = [f"{compared} differ by {up_to}{gap.value:.{digits}f}{bounds}{wish}."]
         if is_plain:
             needless = limit is not None and gap.value <= limit
             trained = "The model was trained without a penalty."
@@ -218,48 +210,15 @@ def sentence(
 
 
 def run_sentence(folder: Path) -> str:
-    """The :func:`sentence` on the run whose metrics.json is in a folder."""
+    """Return the :func:`sentence` on the run whose metrics.json is in a folder."""
     (overview,) = overviews([Result(folder, folder.name, read_metrics(folder / METRICS))])
     return answer(overview).sentence
 
 
-def evaluation_sentence(
-    evaluation: Evaluation, config: ServerConfig, *, reads: bool = False
-) -> str:
-    """Return the :func:`sentence` on a model of which nothing but an evaluation is known."""
-    metric = METRIC_OF[config.notion]
-    return sentence(
-        metric,
-        size(evaluation.overall[metric]),
-        evaluation.accuracy,
-        groups=[*_compared(evaluation)],
-        by=evaluation.groups_by,
-        limit=config.max_gap,
-        other_limit=config.asked.other_limit,
-        constant=evaluation.constant_accuracy,
-        unusable=one_label(evaluation.rates),
-        reads=reads,
-    )
-
-
-def _compared(run: Evaluation) -> dict[str, Rates]:
+def compared_rates(run: Evaluation) -> dict[str, Rates]:
     """Return the rates of the groups that are compared: those with enough rows."""
     least = max(run.min_group_rows, FEW_ROWS if run.groups_by else 0)
     return {name: of for name, of in run.rates.items() if of.n >= least}
-
-
-class Tile(NamedTuple):
-    """A number that the report leads with.
-
-    Attributes:
-        title: what it is.
-        value: the number.
-        lines: what it is to be read with.
-    """
-
-    title: str
-    value: str
-    lines: tuple[str, ...]
 
 
 class Headline(NamedTuple):
@@ -302,10 +261,11 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     runs = overview.summaries
     rivals = [s for s in runs if s.runs[0].metrics.method not in REFERENCES] or runs
     rivals = [s for s in rivals if not one_label(s.runs[0].metrics.rates)] or rivals
-    wanted = [max_gap] if max_gap is not None else [s.wanted for s in rivals if s.wanted]
-    asked = min(wanted, default=None)
+    wanted = [s.asked.max_gap for s in rivals if s.asked.max_gap]
+    asked = min(wanted, default=None) if max_gap is None else max_gap
     limit = RULE_OF_THUMB if asked is None else asked
     subject, why = _best(rivals, limit)
+    first = subject.runs[0].metrics
     others = [s for s in runs if s is not subject]
     reference = next((s for s in others if not s.asked.fairness and s.is_like(subject)), None)
     notes = [why] if len(rivals) > 1 else []
@@ -332,31 +292,35 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     if near := near_constant(subject.accuracy, subject.constant):
         notes.append(f"{near[0].upper()}{near[1:]}.")
     notes += _notes(subject, overview.gap)
-    of_client = subject.asked.client_limit if max_gap is None else max_gap
-    notes += _client_notes(subject, overview.gap, of_client)
+    most, gaps = (
+        subject.asked.client_limit if max_gap is None else max_gap,
+        first.client_gaps.get(overview.gap, {}),
+    )
+    if len(gaps) > 1 and len(subject.runs) == 1:
+        unfair = unfair_clients(subject.gap, gaps, most)
+        notes.append(
+            f"{unfair[0].upper()}{unfair[1:]}."
+            if unfair
+            else f"At none of {len(gaps)} clients with enough test rows is the gap above {most:g},"
+            " by intervals that hold together."
+        )
     for one in overview.summaries:
-        excess = missed_gap(one.gap_size, one.wanted)
-        if excess and (one is not subject or one.wanted != limit):  # which the sentence says
+        excess = missed_gap(one.gap_size, one.asked.max_gap)
+        if excess and (one is not subject or one.asked.max_gap != limit):  # which the sentence says
             notes.append(f"{one.name}: {excess}.")
 
     # All of it in a sentence. Where a gap was asked for, the search may end with the weight 0.
     is_free = all(run.metrics.rho == 0 for run in subject.runs)
-    first = subject.runs[0].metrics
     unusable, found = one_label(first.rates), verdict(subject.gap_size, limit)
     within = found in ("yes", "probably")
     said = sentence(
         overview.gap,
-        subject.gap_size,
-        subject.accuracy,
-        groups=[*_compared(first)],
-        by=first.groups_by,
+        first,
+        means=(subject.gap_size, subject.accuracy, subject.constant),
+        asked=subject.asked,
         limit=asked,
-        other_limit=subject.asked.other_limit,
         plain=plain,
         is_plain=is_free or not subject.asked.fairness,
-        constant=subject.constant,
-        unusable=unusable,
-        left_out=first.left_out,
         reads=subject.runs[0].reads_groups,
     )
     name = f"{subject.name} (best of {len(rivals)})" if len(rivals) > 1 else subject.name
@@ -373,7 +337,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
 
 
 def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
-    """The best runs, and why they are."""
+    """Return the best runs, and why they are."""
     verdicts = [verdict(s.gap_size, limit) for s in rivals]
     for found in ("yes", "probably"):
         within = [s for s, own in zip(rivals, verdicts, strict=True) if own == found]
@@ -397,56 +361,6 @@ def _or_least(number: float) -> float:
     return -inf if isnan(number) else number
 
 
-def tiles(answer: Headline, metric: str) -> list[Tile]:
-    """The gap, the accuracy, and the test rows that these rest on.
-
-    Args:
-        answer: on some runs.
-        metric: that the gap is, one of :data:`COMPARED`.
-    """
-    subject, limit, plain = answer.subject, answer.limit, answer.plain
-    gap, accuracy, rows = subject.gap_size, subject.accuracy, subject.runs[0].metrics.n_test
-
-    def tile(title: str, value: Metric, *lines: str | None) -> Tile:
-        bounds = f"95 %: {value.low:z.3f} to {value.high:z.3f}"
-        lines = (None if isnan(value.low) else bounds, *lines)
-        number = "unknown" if isnan(value.value) else f"{value.value:.3f}"
-        return Tile(title, number, tuple(line for line in lines if line))
-
-    more, sizes = rows_to_settle(subject.gap, limit, rows), _compared(subject.runs[0].metrics)
-    side, settled = PLACES[verdict(gap, limit)], None
-    place = f"{side} the limit of {limit:g}".capitalize() if side else "Not measured"
-    if answer.verdict == "not usable":
-        place = "Not usable"
-    elif more == 0:
-        settled = f"They show that the gap is {side} the limit."
-    elif more is not None and more <= MOST_TIMES * rows:
-        settled = f"If the true gap is this, {more:,} more would show it in 4 of 5 tests."
-    elif side:
-        settled = f"More than {MOST_TIMES} times as many would be needed to tell for sure."
-    small = min(sizes, key=lambda name: sizes[name].n, default=None)
-    return [
-        tile(
-            f"Difference of {COMPARED[metric]}",
-            gap,
-            place,
-            f"Without a penalty: {plain.gap.value:.3f}" if plain else None,
-        ),
-        tile(
-            "Accuracy",
-            accuracy,
-            f"Without a penalty: {plain.accuracy.value:.3f}" if plain and answer.cost else None,
-            None if isnan(subject.constant) else f"One decision for all: {subject.constant:.3f}",
-        ),
-        tile(
-            "Test rows",
-            Metric(nan, nan, nan),
-            f"Smallest group: {small}, {sizes[small].n:,.0f} rows" if small else None,
-            settled,
-        )._replace(value=f"{rows:,}"),
-    ]
-
-
 def judged(subject: Summary, limit: float) -> Answer:
     """Return whether the gap of runs is within a limit, or that their model is not usable."""
     return (
@@ -457,19 +371,18 @@ def judged(subject: Summary, limit: float) -> Answer:
 
 
 def _plain(subject: Summary, reference: Summary | None, gap: str) -> Plain | None:
-    """What runs without a penalty have, or what the server's own models without one have."""
+    """Return what runs, or the server's own models, have without a penalty."""
     if reference:
         return Plain(reference.accuracy, reference.gap_size)
     parts = [p for run in subject.runs if (p := run.metrics.without_penalty)]
     if not parts or not subject.asked.fairness:
         return None
-    metrics = ([getattr(part, name) for part in parts] for name in ("accuracy", gap))
-    accuracy, mean = (Metric(*map(fmean, zip(*of, strict=True))) for of in metrics)
+    accuracy, mean = (mean_metric(getattr(p, name) for p in parts) for name in ("accuracy", gap))
     return Plain(accuracy, size(mean))
 
 
 def _notes(subject: Summary, gap: str) -> list[str]:
-    """Notes on what the numbers rest on, and on what they leave open."""
+    """Return notes on what the numbers rest on, and on what they leave open."""
     first, runs, notes = subject.runs[0].metrics, len(subject.runs), []
     if isnan(subject.accuracy.value):
         notes.append(
@@ -499,21 +412,8 @@ def _notes(subject: Summary, gap: str) -> list[str]:
     return notes
 
 
-def _client_notes(subject: Summary, gap: str, limit: float) -> list[str]:
-    """A note on the gap at each client of a single run."""
-    gaps = subject.runs[0].metrics.client_gaps.get(gap, {})
-    if len(gaps) < 2 or len(subject.runs) > 1:
-        return []
-    if unfair := unfair_clients(subject.gap, gaps, limit):
-        return [f"{unfair[0].upper()}{unfair[1:]}."]
-    return [
-        f"At none of {len(gaps)} clients with enough test rows is the gap above {limit:g}, by"
-        " intervals that hold together."
-    ]
-
-
 def in_words(metric: Metric) -> str:
-    """A value and its 95 % interval, in words."""
+    """Return a value and its 95 % interval, in words."""
     if isnan(metric.value):
         return "undefined"
     bounds = f" (95 % interval {metric.low:z.3f} to {metric.high:z.3f})"

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.fairness.intervals import rate_interval
-from synthfair.fairness.metrics import Metric, Rates
+from synthfair.fairness.intervals import rate_interval, size
+from synthfair.fairness.metrics import METRIC_OF, Metric, Rates
 from synthfair.report.answer import COMPARED, Headline
 from synthfair.report.overview import Overview, Summary
+from synthfair.settings import notion_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-    from synthfair.postprocess.histogram import LabelCounts
-    from synthfair.run_files import Evaluation, FrontierLine
+    from synthfair.fairness.intervals import LabelCounts
+    from synthfair.metrics_file import Evaluation
+    from synthfair.server.frontier import FrontierLine
 
 MOST_GROUPS, MOST_ALONE, MOST_METHODS = 6, 4, 9
 """Groups, other runs each by itself, and methods that are drawn; the tables have all."""
@@ -60,7 +62,7 @@ MISSING = 'figures need matplotlib: pip install "synthfair[report]"'
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is installed."""
+    """Return whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
@@ -107,7 +109,7 @@ class Figure:
         size: float = 6.0,
         hollow: bool = False,
     ) -> None:
-        """Adds points of that name; what is not-a-number is not drawn.
+        """Add points of that name; what is not-a-number is not drawn.
 
         Args:
             name: in the legend.
@@ -124,7 +126,7 @@ class Figure:
         return svg_text(self.draw(), self.title)
 
     def draw(self) -> Canvas:
-        """The figure, by matplotlib.
+        """Return the figure, by matplotlib.
 
         Raises:
             InputError: matplotlib is not installed.
@@ -183,13 +185,13 @@ def svg_text(canvas: Canvas, title: str) -> str:
 
 
 def _with_bounds(values: Sequence[float | Metric]) -> np.ndarray:
-    """[3, N] values and their bounds; not-a-number where there are none."""
+    """Return [3, N] values and their bounds; not-a-number where there are none."""
     rows = [v if isinstance(v, Metric) else (v, np.nan, np.nan) for v in values]
     return np.array(rows, dtype=float).reshape(-1, 3).T
 
 
 def answer_figure(answer: Headline, overview: Overview) -> Figure:
-    """Accuracy against the size of the gap: the runs spoken of, and all that is known of others."""
+    """Return accuracy against the size of the gap, of the runs spoken of and of all others."""
     subject, first = answer.subject, answer.subject.runs[0]
     gap = f"difference of {COMPARED[overview.gap]}"
     title = f"Accuracy against the {gap}, on test rows"
@@ -223,7 +225,7 @@ def answer_figure(answer: Headline, overview: Overview) -> Figure:
 
 
 def frontier_figure(lines: Sequence[FrontierLine]) -> Figure:
-    """Accuracy against the gap over the weights of a server's penalty, on pooled and test rows."""
+    """Return accuracy against the gap over the weights of a server's penalty."""
     title = "Accuracy against the gap between groups, for many weights of the penalty"
     figure = Figure(title, "gap between groups (smaller is fairer)", "accuracy")
     measures = {
@@ -248,20 +250,20 @@ def group_metrics(
     found = {}
     for group, of in rates.items():
         labels = [counts[group] for counts in (rows or {}).values()]
-        size = {"selection_rate": of.n, "error_rate": of.n}
+        n: dict[str, int] = {"selection_rate": of.n, "error_rate": of.n}
         if labels:
-            size["true_positive_rate"] = sum(one.positive for one in labels)
-            size["false_positive_rate"] = sum(one.negative for one in labels)
+            n["true_positive_rate"] = sum(one.positive for one in labels)
+            n["false_positive_rate"] = sum(one.negative for one in labels)
         shares = {name: getattr(of, name) for name in RATES}
         found[group] = [
-            rate_interval(p * size[name], size[name]) if name in size else Metric(p, np.nan, np.nan)
+            rate_interval(p * n[name], n[name]) if name in n else Metric(p, np.nan, np.nan)
             for name, p in shares.items()
         ]
     return found
 
 
 def group_figure(evaluation: Evaluation) -> Figure:
-    """Rates of the groups with most rows, with intervals where they are known."""
+    """Return rates of the groups with most rows, with intervals where they are known."""
     by_group = evaluation.by_group
     ranked = sorted(by_group, key=lambda group: -by_group[group].n)[:MOST_GROUPS]
     rates = {group: of for group, of in by_group.items() if group in ranked}
@@ -274,3 +276,69 @@ def group_figure(evaluation: Evaluation) -> Figure:
         shift = (i - (len(rates) - 1) / 2) * 0.6 / max(len(rates), 2)
         figure.add(group, (places + shift).tolist(), metrics)
     return figure
+
+
+def plot_groups(evaluation: Evaluation) -> Canvas:
+    """Draw the selection rate, true and false positive rate, and error rate of each group.
+
+    Args:
+        evaluation: of a model, with 95 % intervals of its rates.
+
+    Returns:
+        A figure of matplotlib, of the six largest groups at most.
+
+    Raises:
+        InputError: matplotlib is not installed.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> release = sf.distill_table(table, schema, sf.SurrogateConfig())
+        >>> model = sf.pool_and_train([release], schema)
+        >>> sf.plot_groups(sf.evaluate(model, table)).axes[0].get_ylabel()
+        'rate'
+    """
+    return group_figure(evaluation).draw()
+
+
+def plot_tradeoff(
+    evaluations: Mapping[str, Evaluation],
+    notion: str = "statistical_parity",
+    *,
+    max_gap: float | None = None,
+) -> Canvas:
+    """Draw accuracy against the size of the gap, a point with 95 % intervals for each model.
+
+    Args:
+        evaluations: by the name of the model, such as its weight of the penalty; on the same rows.
+        notion: of fairness, by which the gap is measured.
+        max_gap: where a line stands: a gap that is fair enough.
+
+    Returns:
+        A figure of matplotlib. One decision for everybody has no gap, and the accuracy of the more
+        frequent label.
+
+    Raises:
+        InputError: there are no evaluations, no such notion, or matplotlib is not installed.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> sent = [sf.distill_table(table, schema, sf.SurrogateConfig())]
+        >>> found = {}
+        >>> for rho in (0.0, 10.0):
+        ...     model = sf.pool_and_train(sent, schema, sf.ServerConfig(rho=rho))
+        ...     found[f"rho = {rho:g}"] = sf.evaluate(model, table)
+        >>> sf.plot_tradeoff(found, max_gap=0.05).axes[0].get_ylabel()
+        'accuracy'
+    """
+    metric = METRIC_OF[notion_of(notion)]
+    if not evaluations:
+        raise InputError("evaluations: there are none")
+    gap = f"difference of {COMPARED[metric]}"
+    figure = Figure(f"Accuracy against the {gap}", gap, "accuracy", max_gap)
+    for name, one in evaluations.items():
+        figure.add(name, [size(one.overall[metric])], [one.overall["accuracy"]])
+    first = next(iter(evaluations.values()))
+    figure.add("one decision for everybody", [0.0], [first.constant_accuracy])
+    return figure.draw()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -12,8 +12,8 @@ from synthfair.errors import InputError
 from synthfair.fairness.intervals import Shares, gap_interval, size
 from synthfair.fairness.metrics import METRIC_OF as MEASURED_BY
 from synthfair.fairness.metrics import Metric
+from synthfair.metrics_file import MetricsFile
 from synthfair.report.results import Result
-from synthfair.run_files import MetricsFile
 from synthfair.settings import Target
 
 ACCURACY_GAP = "accuracy_difference"
@@ -50,12 +50,12 @@ class Summary(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Method and setting of fairness, for a legend."""
+        """Return method and setting of fairness, for a legend."""
         return f"{self.method}, {self.setting}" if self.setting else self.method
 
     @property
     def setting(self) -> str:
-        """The fairness that was asked for, in words; empty where no setting says so."""
+        """Return the fairness that was asked for, in words; empty where no setting says so."""
         amount = _words(self.asked.amounts) if self.asked.amounts else ""
         gaps = [f"gap at most {amount}"] if amount else []
         if most := self.asked.client_gap:
@@ -70,29 +70,23 @@ class Summary(NamedTuple):
 
     @property
     def gap_size(self) -> Metric:
-        """The size of the mean gap, which is not the mean of the sizes."""
+        """Return the size of the mean gap, which is not the mean of the sizes."""
         return size(self.gap)
 
     @property
-    def wanted(self) -> float | None:
-        """The largest gap over all rows that training aimed at."""
-        return self.asked.max_gap
-
-    @property
     def constant(self) -> float:
-        """Mean accuracy of one decision for everybody; not-a-number where it is not known."""
-        constants = [run.metrics.constant_classifier for run in self.runs]
-        return fmean(one["accuracy"] if one else np.nan for one in constants)
+        """Return the mean accuracy of one decision for everybody; not-a-number if unknown."""
+        return fmean(run.metrics.constant_accuracy for run in self.runs)
 
     @property
     def converged(self) -> bool | None:
-        """Whether all runs converged, as far as their metrics.json says; None where none says."""
+        """Return whether all runs that say so converged; None where none says."""
         flags = [r.metrics.converged for r in self.runs if r.metrics.converged is not None]
         return all(flags) if flags else None
 
     @property
     def effort(self) -> dict[str, object]:
-        """The means of the runs' costs, by name; None where a cost is not known.
+        """Return the means of the runs' costs, by name; None where a cost is not known.
 
         Rounds between clients and server, bytes sent by all clients together, seconds of wall time,
         and the largest epsilon, if all runs guarantee one.
@@ -100,15 +94,16 @@ class Summary(NamedTuple):
         costs = [run.metrics.cost for run in self.runs if run.metrics.cost]
         seconds = [r.metrics.seconds for r in self.runs if r.metrics.seconds is not None]
         epsilons = [run.epsilon for run in self.runs if run.epsilon is not None]
+        _, rounds, sent = [round(fmean(each)) for each in zip(*costs, strict=True)] or [None] * 3
         return {
-            "rounds": round(fmean(cost.rounds for cost in costs)) if costs else None,
-            "bytes sent": round(fmean(cost.bytes_sent for cost in costs)) if costs else None,
+            "rounds": rounds,
+            "bytes sent": sent,
             "seconds": f"{fmean(seconds):.1f}" if seconds else None,
             "epsilon": f"{max(epsilons):g}" if len(epsilons) == len(self.runs) else None,
         }
 
     def is_like(self, other: Summary) -> bool:
-        """Whether nothing but the weight of the penalty and the seed may differ."""
+        """Return whether nothing but the weight of the penalty and the seed may differ."""
         return _identity(self.runs[0], "seed", *WEIGHT) == _identity(other.runs[0], "seed", *WEIGHT)
 
 
@@ -127,7 +122,7 @@ class Overview(NamedTuple):
 
 
 def overviews(results: Sequence[Result]) -> list[Overview]:
-    """Makes an overview of each schema and notion, in the order of the results.
+    """Return an overview of each schema and notion, in the order of the results.
 
     Raises:
         InputError: two runs differ in nothing, not even the seed.
@@ -140,12 +135,15 @@ def overviews(results: Sequence[Result]) -> list[Overview]:
 
 
 def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
-    """Runs of one schema and notion, by all that they are but for the seed."""
+    """Return runs of one schema and notion, by all that they are but for the seed."""
     # Settings, and numbers of clients, of which there are several tell a method from others.
     values: dict[str, set[object]] = {}
     groups: dict[tuple[object, ...], dict[tuple[int, ...], Result]] = {}
     for result in results:
-        for key, value in (result.settings | {"tables": _clients(result)}).items():
+        table, clients = result.metrics.table, len(result.metrics.per_client)
+        if table and table.skew and table.clients:  # unlike ones, of which some may be left out
+            clients = table.clients
+        for key, value in (result.settings | {"tables": clients}).items():
             values.setdefault(key, set()).add(value)
         runs = groups.setdefault(_identity(result, "seed"), {})
         if result.seeds in runs:
@@ -165,10 +163,7 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
         names += [f"{len(first.per_client)} clients"] if "tables" in differences else []
         names += [f"{key} = {_words(v)}" for key, v in settings.items() if key in differences]
         accuracies, gaps = [r.metrics.accuracy for r in runs], [_gap(r.metrics, gap) for r in runs]
-        # The interval of one run, not of the runs' mean.
-        accuracy, mean_gap = (
-            Metric(*map(fmean, zip(*metrics, strict=True))) for metrics in (accuracies, gaps)
-        )
+        accuracy, mean_gap = mean_metric(accuracies), mean_metric(gaps)
         spreads = (
             float(np.std([m.value for m in metrics], ddof=1)) if len(runs) > 1 else 0.0
             for metrics in (accuracies, gaps)
@@ -178,8 +173,13 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
     return summaries
 
 
+def mean_metric(metrics: Iterable[Metric]) -> Metric:
+    """Return the mean of several runs' metrics; its interval is that of one run, not of a mean."""
+    return Metric(*map(fmean, zip(*metrics, strict=True)))
+
+
 def _identity(result: Result, *keys: str) -> tuple[object, ...]:
-    """All that a run is, without some settings."""
+    """Return all that a run is, without some settings."""
     metrics = result.metrics
     settings = [value for key, value in result.settings.items() if key not in keys]
     data: tuple[object, ...] = (metrics.table,)
@@ -190,25 +190,16 @@ def _identity(result: Result, *keys: str) -> tuple[object, ...]:
     return (metrics.method, *data, train, weights, *settings)
 
 
-def _clients(result: Result) -> int:
-    """The number of clients; of unlike ones, of which some may be left out, the number to be."""
-    table = result.metrics.table
-    if table and table.skew and table.clients:
-        return table.clients
-    return len(result.metrics.per_client)
-
-
 def _gap(metrics: MetricsFile, name: str) -> Metric:
     if name != ACCURACY_GAP:
-        return getattr(metrics, name)
-    groups = metrics.by_group.values()
-    rows = np.array([rates.n for rates in groups])
-    errors = Shares(np.array([rates.error_rate for rates in groups]) * rows, rows)
+        return metrics.overall[name]
+    n, *_, rate = np.array([*metrics.by_group.values()], float).T
+    errors = Shares(rate * n, n)
     return gap_interval(errors.of_at_least(metrics.min_group_rows))
 
 
 def _words(values: tuple[object, ...]) -> str:
-    """The value that all clients have."""
+    """Return the value that all clients have."""
     first, *others = values
     if others:
         return "several"

@@ -11,33 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import synthfair
-from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, size, verdict
+from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, rows_to_settle, size, verdict
 from synthfair.fairness.metrics import Rates
 from synthfair.files import require_free, write_text
+from synthfair.measure.gaps_file import GAPS, read_gaps
+from synthfair.metrics_file import METRICS, MetricsFile
 from synthfair.release.format import disclosures
-from synthfair.report.answer import COMPARED, IN_WORDS, answer, judged, tiles
-from synthfair.report.figures import (
-    MISSING,
-    RATES,
-    Figure,
-    answer_figure,
-    can_draw,
-    group_figure,
-    group_metrics,
-)
-from synthfair.report.gaps import gap_table
+from synthfair.report import figures
+from synthfair.report import result_tables as make
+from synthfair.report.answer import COMPARED, IN_WORDS, PLACES, answer, compared_rates
 from synthfair.report.overview import METRIC_OF, Overview, overviews
 from synthfair.report.release_tables import guarantee_facts, statement_facts
-from synthfair.report.result_tables import (
-    NAMES,
-    federation_table,
-    influence_table,
-    overview_records,
-)
 from synthfair.report.results import FILES, Result, read_results, run_names
 from synthfair.report.shapes import ShapesFigure
 from synthfair.report.text_table import Table
-from synthfair.run_files import GAPS, METRICS, GapsFile, MetricsFile, read_gaps
 
 
 def write_report(
@@ -74,9 +61,9 @@ def write_report(
     # All figures, as SVG text in the page and as files next to it.
     leads = [_lead(overview, i, max_gap) for i, overview in enumerate(overviews(results))]
     views = [_view(result, max_gap) for result in results]
-    figures = [lead["figure"] for lead in leads]
-    figures += [figure for view in views for figure in view["figures"].values()]
-    svgs = {name: figure.svg() for name, figure in figures if can_draw()}
+    parts = [lead["figure"] for lead in leads]
+    parts += [part for view in views for part in view["figures"].values()]
+    svgs = {name: figure.svg() for name, figure in parts if figures.can_draw()}
     plots = {_plot(path, name): svg for name, svg in svgs.items()}
     inputs = [run / name for run in runs for name in FILES]
     require_free(path, *plots, inputs=inputs, force=force)
@@ -92,10 +79,14 @@ def write_report(
     text = environment.get_template("page.html.j2").render(
         leads=leads,
         views=views,
-        measured=[(run.resolve().name, gaps, _measured(gaps)) for run, gaps in measured],
+        measured=[
+            (run.resolve().name, gaps, make.gap_table(gaps, len(gaps.gaps)))
+            for run, gaps in measured
+        ],
         images={name: b64encode(svg.encode()).decode() for name, svg in svgs.items()},
-        missing="" if can_draw() else MISSING,
+        missing="" if figures.can_draw() else figures.MISSING,
         verdicts=IN_WORDS,
+        compared=COMPARED,
         few_rows=FEW_ROWS,
         version=synthfair.__version__,
     )
@@ -112,7 +103,7 @@ def report_files(path: Path, folder: Path) -> list[Path]:
 
 
 def _without_flags(warning: str) -> str:
-    """The parts of a warning that name no flag or command, for people without a command line."""
+    """Return the parts of a warning that name no flag or command."""
     parts = re.split(r"(?<=[.;:]) ", warning)
     said = " ".join(part for part in parts if not re.search(r"(?<![-\w])--[a-z]|python -m", part))
     return f"{said.rstrip('.;:')}." if said else ""
@@ -123,8 +114,8 @@ def _plot(path: Path, name: str) -> Path:
 
 
 def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
-    """The first part of the page, for runs that can be compared."""
-    lead, gap = answer(overview, max_gap), NAMES[overview.gap]
+    """Return the first part of the page, for runs that can be compared."""
+    lead = answer(overview, max_gap)
     subject = lead.subject
     rows: list[tuple[object, ...]] = [
         (f"this model: {s.name}" if s is subject else s.name, s.accuracy, s.gap_size)
@@ -138,23 +129,21 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
         (f"penalty weight {line.rho:g}", line.test_accuracy, line.test_gap)
         for line in subject.runs[0].frontier
     ]
-    records = []
-    for s, record in zip(overview.summaries, overview_records(overview, gap), strict=True):
-        first = {title: record[title] for title in ("method", "accuracy", gap)}
-        records.append(first | {f"at most {lead.limit:g}?": judged(s, lead.limit)} | record)
     points = Table(("model", "accuracy", f"difference of {COMPARED[overview.gap]}"), rows)
     return {
         "overview": overview,
         "answer": lead,
-        "tiles": tiles(lead, overview.gap),
-        "figure": (f"answer-{i + 1}" if i else "answer", answer_figure(lead, overview)),
+        "more": rows_to_settle(subject.gap, lead.limit, subject.runs[0].metrics.n_test),
+        "side": PLACES[verdict(subject.gap_size, lead.limit)],
+        "groups": compared_rates(subject.runs[0].metrics),
+        "figure": (f"answer-{i + 1}" if i else "answer", figures.answer_figure(lead, overview)),
         "points": points,
-        "table": Table.of(records),
+        "table": Table.of(make.overview_records(overview, lead.limit)),
     }
 
 
 def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
-    """The part of the page about one run: figures, tables, and tables that can be opened.
+    """Return the part of the page about one run: figures, tables, and tables that can be opened.
 
     All are by the titles of their sections in the template, which has the words; a figure is with
     the name of its file.
@@ -162,61 +151,53 @@ def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
     run, gap = result.metrics, METRIC_OF[result.settings["notion"][0]]
 
     # What the rows of groups and clients meet with.
-    figures: dict[str, tuple[str, Figure | ShapesFigure]] = {
-        "Rates by group": (f"{result.name}-groups", group_figure(run))
+    drawn: dict[str, tuple[str, figures.Figure | ShapesFigure]] = {
+        "Rates by group": (f"{result.name}-groups", figures.group_figure(run))
     }
     folds = {"Rates by group": _rates_table(run.by_group, run.rows)}
     tables = _client_tables(run, gap, max_gap)
     if run.groupings:
         title, names = "Metrics by attribute", [name for name in run.overall if name != "accuracy"]
-        rows = [(by, *(getattr(part, n) for n in names)) for by, part in run.groupings.items()]
-        tables[title] = Table(("groups by", *(NAMES[name] for name in names)), rows)
+        tables[title] = make.metrics_table("groups by", run.groupings.items(), names)
         groups = {name: of for part in run.groupings.values() for name, of in part.rates.items()}
         folds[title] = _rates_table(groups)
     if result.model and not result.model.hidden:
         title, schema = "What each column adds to the score", result.model.schema_
         if schema.encoded_names != schema.plain.encoded_names:  # else all curves are straight
-            figures[title] = (f"{result.name}-shapes", ShapesFigure(result.model))
+            drawn[title] = (f"{result.name}-shapes", ShapesFigure(result.model))
         rows = list(result.model.coefficients.items())
         folds[title] = Table(("input", "coefficient"), rows, form="z.4f")
 
     # What devices, sites and releases have done.
     if result.gaps:
-        tables |= _measured(result.gaps)
+        tables["Gaps measured in private"] = make.gap_table(result.gaps, len(result.gaps.gaps))
     if result.federation:
-        tables["How the sites have answered"] = federation_table(result.federation)
+        tables["How the sites have answered"] = make.federation_table(result.federation)
     if run.influence and (releases := run.influence.releases):
-        table = influence_table(run.influence, run.signed_by, len(releases))
+        table = make.influence_table(run.influence, run.signed_by, len(releases))
         tables["How far each release moves the model"] = table
     if guarantees := _guarantees(run):
         tables["What each release guarantees and discloses"] = guarantees
     folds["Configuration"] = _settings(run)
-    return {"result": result, "figures": figures, "tables": tables, "folds": folds}
+    return {"result": result, "figures": drawn, "tables": tables, "folds": folds}
 
 
 def _rates_table(rates: Mapping[str, Rates], counts: Any = None) -> Table:
-    found = group_metrics(rates, counts)
+    found = figures.group_metrics(rates, counts)
     rows = [(group, int(rates[group].n), *metrics) for group, metrics in found.items()]
-    return Table(("group", "rows", *RATES.values()), rows)
-
-
-def _measured(gaps: GapsFile) -> dict[str, Table]:
-    return {"Gaps measured in private": gap_table(gaps, len(gaps.gaps))}
+    return Table(("group", "rows", *figures.RATES.values()), rows)
 
 
 def _client_tables(run: MetricsFile, gap: str, max_gap: float | None) -> dict[str, Table]:
     """Return the tables of what the rows of each client meet with."""
-    names = list(run.overall)
     parts = [("all clients", run), *run.per_client.items()]  # a client may be called so, too
-    rows = [(client, *(getattr(part, name) for name in names)) for client, part in parts]
-    columns = ("test rows of", *(NAMES[name] for name in names))
-    tables = {"Metrics by client": Table(columns, rows)}
+    tables = {"Metrics by client": make.metrics_table("test rows of", parts)}
     if run.client_gaps:
         limit = run.asked.client_limit if max_gap is None else max_gap
         gaps = run.client_gaps.get(gap, {})
         sizes = {client: size(gaps.get(client, UNDEFINED)) for client in run.per_client}
         rows = [(client, one, verdict(one, limit)) for client, one in sizes.items()]
-        columns = ("test rows of", f"size of the {NAMES[gap]}", f"at most {limit:g}?")
+        columns = ("test rows of", f"size of the {make.NAMES[gap]}", f"at most {limit:g}?")
         tables["Is it fair at each client?"] = Table(columns, rows)
     if run.rows is not None:
         rows = [
@@ -228,10 +209,10 @@ def _client_tables(run: MetricsFile, gap: str, max_gap: float | None) -> dict[st
 
 
 def _guarantees(run: MetricsFile) -> Table | None:
-    """A table of the releases' privacy statements; without any, of those that they would have."""
+    """Return a table of the releases' privacy statements, or of those that they would have."""
     facts: dict[str, dict[str, Any]] = {}
     if run.guarantee:
-        facts["all users"] = guarantee_facts(run.guarantee)
+        facts = {"all users": guarantee_facts(run.guarantee)}
     elif run.privacy:
         facts = {client: statement_facts(one) for client, one in run.privacy.items()}
     elif run.method == "single_shot" and not run.counts:
@@ -243,9 +224,8 @@ def _guarantees(run: MetricsFile) -> Table | None:
 
 
 def _settings(run: MetricsFile) -> Table:
-    configs: dict[str, Any] = dict(run.config)
-    if run.decision or run.train:
-        configs = {"all groups": run.decision} if run.decision else {"all users": run.train}
+    configs: dict[str, Any] = {"all groups": run.decision, "all users": run.train}
+    configs = {name: config for name, config in configs.items() if config} or run.config
     values = [config.model_dump() for config in configs.values()]
     rows = [
         (name, *("not set" if value[name] is None else str(value[name]) for value in values))

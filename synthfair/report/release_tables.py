@@ -42,7 +42,7 @@ benchmarks.privacy."""
 
 
 def clipping_table(clipping: Clipping) -> Table | None:
-    """The client's columns of which values were clipped; None where there is none. Private."""
+    """Return the client's columns whose values were clipped; None without any. Private."""
     columns = clipping.clipped(above=0.0)
     rows = [
         (repr(name), f"{c.lower:g} to {c.upper:g}", f"{c.below:.1%}", f"{c.above:.1%}")
@@ -55,14 +55,14 @@ def clipping_table(clipping: Clipping) -> Table | None:
 
 
 def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> list[str]:
-    """Warns of columns of which too many values were clipped, and of too few rows."""
+    """Return warnings of columns of which too many values were clipped, and of too few rows."""
     is_small = isinstance(config, DistillConfig) and config.epsilon and clipping.rows < MIN_ROWS
     noise = [f"{clipping.rows} rows: the release is hardly more than its noise"] if is_small else []
     return noise + clipping.warnings()[:MOST_CLIPPED]
 
 
 def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
-    """Warns of a release without an epsilon that nobody has decided to make so."""
+    """Return a warning of a release without an epsilon that nobody has decided to make so."""
     kind = "fair" if isinstance(config, DistillConfig) else "surrogate"
     disclosed = {
         "fair": "at least as much as a model trained on the rows",
@@ -78,20 +78,15 @@ def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
 
 
 def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) -> Table:
-    """A table of a client's computation and of the file that it has written."""
-    release, facts = outcome.release, {}
-    rows = _shape(release)
-    if release.weight is not None:
-        rows += f"; for {release.weight.sum():,.0f} real rows"
+    """Return a table of a client's computation and of the file that it has written."""
+    release, facts = outcome.release, {"rows": _shape(outcome.release)}
     if release.weight is None:
-        facts = _distillation_facts(cast("Distillation", outcome)) | {"rows": rows}
+        facts = _distillation_facts(cast("Distillation", outcome)) | facts
     else:
-        outcome = cast("SurrogateRelease", outcome)
+        error = cast("SurrogateRelease", outcome).rate_error
         kind = "real" if release.header.config.epsilon is None else "noisy"
-        facts = {
-            "rows": rows,
-            "smooth rates": f"within {outcome.rate_error:.4f} of the {kind} ones",
-        }
+        facts["rows"] += f"; for {release.weight.sum():,.0f} real rows"
+        facts["smooth rates"] = f"within {error:.4f} of the {kind} ones"
     facts |= {"file": f"{receipt.path} ({receipt.size:,} bytes)", "sha256": receipt.sha256}
     return Table.of_facts(facts | statement_facts(release.header.privacy))
 
@@ -135,7 +130,7 @@ def _distilled(config: DistillConfig) -> str:
 
 
 def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
-    """Warns of a release that is less than its client may expect."""
+    """Return warnings of a release that is less than its client may expect."""
     if outcome.release.weight is None:
         return list(_distillation_warnings(cast("Distillation", outcome)))
     outcome = cast("SurrogateRelease", outcome)
@@ -167,7 +162,7 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
 
 
 def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
-    """Warns of unsolved problems, a gap that is not reached, and a model that is no gain."""
+    """Yield warnings of unsolved problems, a gap that is not reached, and a model without gain."""
     config, weights, baseline = distillation.config, distillation.tried, distillation.baseline
     rows = _distilled(config)
     # Problems that are not solved.
@@ -220,20 +215,20 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
 
 
 def statement_facts(statement: PrivacyStatement) -> dict[str, Any]:
-    """A privacy statement in full: its guarantee, and what it discloses."""
+    """Return a privacy statement in full: its guarantee, and what it discloses."""
     facts = guarantee_facts(statement.guarantee) if statement.guarantee else {}
     return facts | {"discloses": statement.discloses}
 
 
 def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
-    """A guarantee of differential privacy in full, of a release or of a training in rounds."""
+    """Return a guarantee of differential privacy in full, of a release or of a training."""
     budget = f"epsilon = {guarantee.epsilon:g}, delta = {guarantee.delta:g}"
     privacy = {"privacy": f"({budget})-differential privacy of {guarantee.unit}"}
     return privacy | guarantee.model_dump(exclude={"epsilon", "delta", "unit"})
 
 
 def ledger_table(ledger: Ledger) -> Table:
-    """Every release booked, and what they add up to."""
+    """Return every release booked, and what they add up to."""
     rows = []
     for record in ledger.records():
         what = record.what

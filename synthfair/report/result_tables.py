@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 
 from synthfair.fairness.intervals import rate_interval
+from synthfair.fairness.metrics import Metric
+from synthfair.measure.estimate import FEW
+from synthfair.metrics_file import Metrics
+from synthfair.report.answer import judged
 from synthfair.report.release_tables import guarantee_facts
 from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
     from synthfair.compare import Outcome
     from synthfair.federated import Training
+    from synthfair.measure.aggregate import ReportSums
+    from synthfair.measure.collection import Collection
+    from synthfair.measure.gaps_file import GapsFile
+    from synthfair.metrics_file import Evaluation, Influences
     from synthfair.postprocess import DecisionChoice, ScoreHistogram
     from synthfair.report.overview import Overview
-    from synthfair.run_files import Evaluation, Influences
     from synthfair.surrogate.objective import FrontierPoint
     from synthfair.task.federation_file import FederationFile
     from synthfair.trained import TrainedModel
 
 MOST_RELEASES = 20
 """Releases whose influence is shown on a terminal; metrics.json has all."""
+
+MOST_SHOWN = 300
+"""Gaps in a printed table: those of every two of 25 groups."""
 
 NAMES = {
     "accuracy": "accuracy",
@@ -38,7 +48,7 @@ NAMES = {
 
 
 def evaluation_tables(evaluation: Evaluation) -> Group:
-    """Metrics with intervals over all test rows, then their values for each client.
+    """Return metrics with intervals over all test rows, then their values for each client.
 
     Of rows without labels, what needs none, and the groups' selection rates.
     """
@@ -50,21 +60,29 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
         for group, rates in evaluation.by_group.items():
             rate = rate_interval(rates.selection_rate * rates.n, rates.n)
             metrics[f"selection rate, {group}"] = rate
-    groupings = [
-        {"groups by": by}
-        | {NAMES[name]: getattr(part, name) for name in names if name != "accuracy"}
-        for by, part in evaluation.groupings.items()
-    ]
-    clients = [
-        {"test rows of": client} | {NAMES[name]: getattr(part, name).value for name in names}
-        for client, part in evaluation.per_client.items()
-    ]
     overall = Table(("all test rows", "value"), list(metrics.items()), caption=caption)
-    return Group(overall, *([Table.of(groupings)] if groupings else []), Table.of(clients))
+    gaps = [name for name in names if name != "accuracy"]
+    groupings = metrics_table("groups by", evaluation.groupings.items(), gaps)
+    clients = metrics_table("test rows of", evaluation.per_client.items(), names, bounds=False)
+    return Group(overall, *([groupings] if evaluation.groupings else []), clients)
+
+
+def metrics_table(
+    title: str,
+    parts: Iterable[tuple[str, Metrics]],
+    names: Iterable[str] = Metrics.model_fields,
+    *,
+    bounds: bool = True,
+) -> Table:
+    """Return a table of some metrics, a row for each part of the rows, perhaps with intervals."""
+    names = [*names]
+    found = [(part, [getattr(metrics, name) for name in names]) for part, metrics in parts]
+    rows = [(part, *(m if bounds else m.value for m in metrics)) for part, metrics in found]
+    return Table((title, *(NAMES[name] for name in names)), rows)
 
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
-    """Accuracy and SPD of several methods on the same test rows, by weight of the penalty."""
+    """Return accuracy and SPD of methods on the same test rows, by weight of the penalty."""
     rows: list[tuple[object, ...]] = []
     for weight, group in groupby(outcomes, key=lambda outcome: outcome.rho_o):
         penalty = f"weight {weight:g}" if weight else "none"
@@ -79,30 +97,31 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     return Table(("model", "penalty", "accuracy", "SPD"), rows, caption=caption, form="z.2f")
 
 
-def overview_records(overview: Overview, gap: str) -> list[dict[str, object]]:
-    """Records of the runs compared, with their costs; ``gap`` is the title of the gaps."""
+def overview_records(overview: Overview, limit: float | None = None) -> list[dict[str, object]]:
+    """Return records of the runs compared, with their costs, and whether a gap is in the limit."""
     records = []
     for s in overview.summaries:
-        spreads = {"accuracy": (s.accuracy, s.accuracy_spread), gap: (s.gap, s.gap_spread)}
-        record = {"method": s.method, "fairness setting": s.setting, "runs": len(s.runs)}
-        for title, (mean, spread) in spreads.items():
+        means = {"accuracy": (s.accuracy, s.accuracy_spread)}
+        means[NAMES[overview.gap]] = s.gap, s.gap_spread
+        record: dict[str, object] = {"method": s.method}
+        for title, (mean, spread) in means.items():
             several = f" ± {spread:.3f}" if len(s.runs) > 1 else ""
-            record[title] = (
-                f"{mean.value:z.3f}{several}" if mean.value == mean.value else mean.value
-            )
-        converged = {True: "yes", False: "NO", None: None}[s.converged]
-        records.append(record | s.effort | {"converged": converged})
+            record[title] = mean.value if math.isnan(mean.value) else f"{mean.value:z.3f}{several}"
+        if limit is not None:
+            record[f"at most {limit:g}?"] = judged(s, limit)
+        record |= {"fairness setting": s.setting, "runs": len(s.runs)} | s.effort
+        records.append(record | {"converged": {True: "yes", False: "NO", None: None}[s.converged]})
     return records
 
 
 def overview_tables(overview: Overview) -> Group:
-    """Means over seeds of accuracy and gap of several methods, and what they cost."""
+    """Return means over seeds of accuracy and gap of several methods, and what they cost."""
     gap, first = NAMES[overview.gap], ("method", "fairness setting")
     captions = {
         ("runs", "accuracy", gap, "converged"): "On test rows; mean and deviation over seeds.",
         ("rounds", "bytes sent", "seconds", "epsilon"): "Sent: by all clients, in all rounds.",
     }
-    records, tables = overview_records(overview, gap), []
+    records, tables = overview_records(overview), []
     for titles, caption in captions.items():
         some = [{title: record[title] for title in (*first, *titles)} for record in records]
         tables.append(Table.of(some, caption=caption))
@@ -114,7 +133,7 @@ def influence_table(
     signed_by: Mapping[str, str] | None = None,
     most: int = MOST_RELEASES,
 ) -> Table:
-    """A table of how far each release moves the model, the furthest first.
+    """Return a table of how far each release moves the model, the furthest first.
 
     Args:
         influences: by release.
@@ -151,7 +170,7 @@ def influence_table(
 
 
 def influence_summary(influences: Influences) -> Table | str:
-    """One line where nothing is wrong with any release; else the table."""
+    """Return one line where nothing is wrong with any release; else the table."""
     from synthfair.server.trust import MIN_TRUST  # SciPy takes a while
 
     releases = influences.releases
@@ -164,7 +183,7 @@ def influence_summary(influences: Influences) -> Table | str:
 
 
 def outlier_warning(influences: Influences) -> str | None:
-    """Warns of releases that move the model much further than the others."""
+    """Return a warning of releases that move the model much further than the others."""
     outliers = [name for name, influence in influences.releases.items() if influence.outlier]
     if not outliers:
         return None
@@ -178,7 +197,7 @@ def outlier_warning(influences: Influences) -> str | None:
 
 
 def pooled_summary(point: FrontierPoint) -> str:
-    """One line on the model of surrogates on the pooled rows."""
+    """Return one line on the model of surrogates on the pooled rows."""
     own = "" if math.isnan(point.client_gap) else f" ({point.client_gap:.3f} at most at a client)"
     found = f"n the pooled rows gap {point.gap:.3f}{own}, accuracy {point.accuracy:.3f}."
     is_weighed = point.price.rho > 0 and max(point.price[1:]) == 0  # nothing was searched for
@@ -186,7 +205,7 @@ def pooled_summary(point: FrontierPoint) -> str:
 
 
 def training_table(training: Training, *, private: bool) -> Table:
-    """A table of a training's cost and guarantee; nothing unless it is private."""
+    """Return a table of a training's cost and guarantee; nothing unless it is private."""
     cost = training.cost
     facts: dict[str, object] = {"users": cost.users, "rounds": cost.rounds}
     facts["sent"] = f"{cost.bytes_sent:,} bytes by all users together"
@@ -198,14 +217,14 @@ def training_table(training: Training, *, private: bool) -> Table:
 
 
 def federation_table(federation: FederationFile) -> Table:
-    """A table of the sites' answers, with the meanings of their codes."""
+    """Return a table of the sites' answers, with the meanings of their codes."""
     records = [{"site": name, **site.model_dump()} for name, site in federation.sites.items()]
     caption = "\n".join(f"{code}: {words}" for code, words in federation.meanings.items())
     return Table.of(records, title=f"job {federation.job}", caption=caption)
 
 
 def decision_tables(choice: DecisionChoice, histogram: ScoreHistogram) -> Group:
-    """Tables of the choice for each group, and of its estimated effect."""
+    """Return tables of the choice for each group, and of its estimated effect."""
     decision, rules = choice.decision, []
     for group, steps in zip(histogram.groups, decision.steps, strict=True):
         # Scores as probabilities sigma(z), at whose edges bins begin.
@@ -234,7 +253,7 @@ def decision_tables(choice: DecisionChoice, histogram: ScoreHistogram) -> Group:
 
 
 def untrained_warning(model: TrainedModel) -> str | None:
-    """Warns of a model whose training missed its tolerance."""
+    """Return a warning of a model whose training missed its tolerance."""
     if model.converged is not False:
         return None
     norm = "" if model.gradient_norm is None else f"; gradient norm {model.gradient_norm:.1e}"
@@ -242,7 +261,7 @@ def untrained_warning(model: TrainedModel) -> str | None:
 
 
 def alpha_warning(choice: DecisionChoice) -> str | None:
-    """Warns where the estimated gap is above alpha by more than noise explains."""
+    """Return a warning where the estimated gap is above alpha by more than noise explains."""
     gap, alpha = choice.gap, choice.decision.alpha
     if gap.value <= alpha + gap.error + 1e-9:  # rounding
         return None
@@ -251,3 +270,57 @@ def alpha_warning(choice: DecisionChoice) -> str | None:
         f" error of {gap.error:.4f}: counts below 0 were taken as 0 to choose. More epsilon or"
         " fewer bins have less noise"
     )
+
+
+def gap_table(document: GapsFile, most: int = MOST_SHOWN) -> Table:
+    """Return a table of the first gaps of a gaps.json."""
+    records = []
+    for gap in document.gaps[:most]:
+        rate = f"{gap.rate.replace('_', ' ')}s: " if gap.rate else ""
+        record = {"gap": f"{rate}{gap.second} - {gap.first}"}
+        records.append(record | {"value": Metric(gap.value, gap.low, gap.high)})
+    count = f"{len(document.sites)} sites" if document.sites else f"{document.reports:,} reports"
+    caption = f"{count}, epsilon = {document.epsilon:.4g} each; second minus first;"
+    caption += f" {100 * document.confidence:g} % intervals, each by itself"
+    if len(document.gaps) > most:
+        shown = f"the first {most} of {len(document.gaps):,}: the JSON has all"
+        caption = f"{shown}; {caption}"
+    return Table.of(records, caption=caption, form="z.4f")
+
+
+def estimate_tables(document: GapsFile) -> Group:
+    """Return a table of the groups, then of the gaps, of the result of ``gap aggregate``."""
+    groups = [
+        {"group": group.name, "share": group.share, "± error": group.error}
+        | {"mean": Metric(group.mean, group.low, group.high)}
+        for group in document.groups
+    ]
+    n_rejected = sum(document.rejected.values())
+    caption = f"{document.reports:,} reports accepted; {n_rejected:,} rejected"
+    return Group(Table.of(groups, caption=caption, form="z.4f"), gap_table(document))
+
+
+def rejected_warnings(sums: ReportSums, collection: Collection) -> list[str]:
+    """Return warnings about rejected reports, small groups, and reports counted twice."""
+    lines = [
+        f"rejected: {count:,}, {cause}; the first is {sums.examples[cause]}"
+        for cause, count in sums.rejected.items()
+        if count
+    ]
+    counts = sums.tally.counts
+    small = [
+        f"{collection.groups[i]} ({counts[i]:g})" for i in collection.compared if counts[i] < FEW
+    ]
+    if small:
+        lines.append(
+            f"groups with fewer than {FEW} reports: {', '.join(small)[:200]}: too few for the"
+            " intervals, which assume nearly normal sums"
+        )
+    if sums.ids is None:
+        lines.append("report ids are not checked: repeated reports are counted again")
+    elif (share := sums.ids.lost_share()) > 0.001:
+        lines.append(
+            f"one new report in {1 / share:.0f} is rejected as repeated, by chance: there are too"
+            " many to tell them all apart"
+        )
+    return lines

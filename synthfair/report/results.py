@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.errors import InputError
 from synthfair.files import read_as
+from synthfair.measure.gaps_file import GAPS, GapsFile, read_gaps
+from synthfair.metrics_file import MAX_BYTES, METRICS, MetricsFile, read_metrics
 from synthfair.report.text_table import as_text
-from synthfair.run_files import (
-    FRONTIER,
-    GAPS,
-    MAX_BYTES,
-    METRICS,
-    FrontierLine,
-    GapsFile,
-    MetricsFile,
-    read_frontier,
-    read_gaps,
-    read_metrics,
-)
+from synthfair.server.frontier import FRONTIER, FrontierLine, read_frontier
 from synthfair.settings import FOR_SURROGATES
 from synthfair.task.federation_file import FILE as FEDERATION
 from synthfair.task.federation_file import FederationFile
@@ -30,11 +21,16 @@ from synthfair.trained import TrainedModel, read_model
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-MODEL = "model.json"
+_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
+    "gaps": (GAPS, read_gaps),  # of gap aggregate or a deployment's job
+    "frontier": (FRONTIER, read_frontier),  # of server --frontier
+    "federation": (FEDERATION, lambda path: read_as(path, FederationFile, MAX_BYTES)),
+    "model": ("model.json", read_model),
+}
+"""Names and readers of the files that may stand next to metrics.json."""
 
-FILES = (METRICS, MODEL, GAPS, FRONTIER, FEDERATION)
-"""Names of all files that are read from a run's folder; only the first must be there. ``gap
-aggregate`` or a deployment's job writes the third, ``server --frontier`` the fourth."""
+FILES = (METRICS, *(name for name, _ in _READERS.values()))
+"""Names of all files that are read from a run's folder; only the first must be there."""
 
 
 class Result(NamedTuple):
@@ -60,13 +56,13 @@ class Result(NamedTuple):
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """All seeds of the run: of the report, and of the clients."""
+        """Return all seeds of the run: of the report, and of the clients."""
         train = [self.metrics.train] if self.metrics.train else []
         return (self.metrics.seed, *(c.seed for c in (*self.metrics.config.values(), *train)))
 
     @property
     def settings(self) -> dict[str, tuple[Any, ...]]:
-        """The different values that the clients have of each setting; usually one.
+        """Return the different values that the clients have of each setting; usually one.
 
         Of surrogates, fairness is the server's setting.
         """
@@ -92,7 +88,7 @@ class Result(NamedTuple):
 
     @property
     def epsilon(self) -> float | None:
-        """The largest of all users or clients; None where one of them has no guarantee."""
+        """Return the largest epsilon of all users or clients; None where one has no guarantee."""
         if whole := self.metrics.guarantee:
             return None if whole.condition else whole.epsilon
         guarantees = [statement.guarantee for statement in self.metrics.privacy.values()]
@@ -100,7 +96,7 @@ class Result(NamedTuple):
 
 
 def read_results(folders: Sequence[Path]) -> list[Result]:
-    """Runs from their folders: metrics.json and what else a run may have left there.
+    """Return runs from their folders: metrics.json and what else a run may have left there.
 
     Raises:
         InputError: a folder is given twice, its metrics.json is unreadable or not what a server
@@ -112,23 +108,14 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
             raise InputError(f"{folder}: given more than once; give each run once")
     results = []
     for name, folder in zip(run_names(folders), folders, strict=True):
-        gaps, frontier, sites = folder / GAPS, folder / FRONTIER, folder / FEDERATION
-        model = folder / MODEL
-        result = Result(
-            folder,
-            name,
-            read_metrics(folder / METRICS),
-            read_gaps(gaps) if gaps.exists() else None,
-            read_frontier(frontier) if frontier.exists() else (),
-            read_as(sites, FederationFile, MAX_BYTES) if sites.exists() else None,
-            read_model(model) if model.exists() else None,
-        )
-        results.append(result)
+        there = {key: of for key, of in _READERS.items() if (folder / of[0]).exists()}
+        others = {key: read(folder / file) for key, (file, read) in there.items()}
+        results.append(Result(folder, name, read_metrics(folder / METRICS), **others))
     return results
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
-    """The folders' own names, with as many of those above them as make them differ."""
+    """Return the folders' own names, with as many of those above them as make them differ."""
     parts = [
         tuple(map(as_text, Path(os.path.realpath(folder)).parts[1:])) or ("run",)
         for folder in folders

@@ -49,7 +49,7 @@ class Shape(NamedTuple):
 
 
 def shapes(model: TrainedModel, reference: np.ndarray | None = None) -> dict[str, Shape]:
-    """The shape of each feature.
+    """Return the shape of each feature.
 
     Args:
         model: a linear model, additive where its schema has bases.
@@ -102,7 +102,7 @@ class ShapesFigure(NamedTuple):
 
 
 def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figure:
-    """Draws the shape of each feature, the most important first, of 24 at most.
+    """Draw the shape of each feature, the most important first, of 24 at most.
 
     At the left stands what a value adds to the score z of the mean of the rows, or without rows of
     ``model.middle``; at the right the change of the probability sigma(z) that comes of it.
@@ -154,7 +154,7 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
         middle = float(reference @ np.asarray(model.theta))
 
         def change(score: np.ndarray) -> np.ndarray:
-            """The change of the probability, by what is added to the score."""
+            """Return the change of the probability, by what is added to the score."""
             return expit(middle + score) - expit(middle)
 
         def score(change: np.ndarray) -> np.ndarray:
@@ -171,7 +171,7 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
 
 
 def _behind(model: TrainedModel, table: pd.DataFrame, x: np.ndarray) -> dict[str, np.ndarray]:
-    """By feature the values of rows, of numbers; of categories, how many rows have each."""
+    """Return by feature the values of numbers, or how many rows have each category."""
     schema, found, start = model.schema_, {}, 0
     for name, column in schema.features.items():
         end = start + len(schema.encoded_blocks[name])
@@ -186,7 +186,7 @@ def _behind(model: TrainedModel, table: pd.DataFrame, x: np.ndarray) -> dict[str
 
 
 def _draw_shape(axes: Axes, shape: Shape, rows: np.ndarray | None, *, of_numbers: bool) -> None:
-    """Draws a line, or points of categories, and behind it rows as :func:`_behind` gives them."""
+    """Draw a line, or points of categories, and behind it rows of :func:`_behind`."""
     places = shape.places if of_numbers else np.arange(len(shape.places))
     names = shape.places.astype(str)
     if rows is not None:

@@ -56,7 +56,7 @@ class Table:
 
     @classmethod
     def of(cls, records: Sequence[Mapping[str, object]], **looks: Any) -> Table:
-        """A row for each record; a column is left out where no record has a value for it."""
+        """Return a row for each record; a column is left out where no record has a value for it."""
         titles = records[0] if records else ()
         columns = [t for t in titles if any(r[t] not in (None, "", ()) for r in records)]
         rows = [[record[title] for title in columns] for record in records]
@@ -86,18 +86,18 @@ class Table:
 
     @property
     def cells(self) -> list[list[str]]:
-        """The rows as text."""
+        """Return the rows as text."""
         return [[as_text(value, self.form) for value in row] for row in self.rows]
 
     def is_text(self, column: int) -> bool:
-        """Whether a column holds words, which may be on several lines; the first always does."""
+        """Return whether a column holds words, which may be on several lines; the first does."""
         values = [row[column] for row in self.rows if row]
         letters = "".join(value for value in values if isinstance(value, str))
         lists = [v for v in values if isinstance(v, tuple | list) and not isinstance(v, Metric)]
         return column == 0 or bool(lists) or any(map(str.isalpha, letters))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Prints it by rich, in the width that there is."""
+        """Print it by rich, in the width that there is."""
         facts, columns = not self.columns, tuple(map(as_text, self.columns)) or ("", "")
         words, cells = [self.is_text(i) for i in range(len(columns))], self.cells
         title = Text(printable(self.title), "table.title")
@@ -133,7 +133,7 @@ class Table:
 def _widths(
     titles: Sequence[str], cells: Sequence[Sequence[str]], words: Sequence[bool], most: int
 ) -> list[int] | None:
-    """Widths of the columns, those of the widest reduced first; None where they do not fit."""
+    """Return widths of the columns, the widest reduced first; None where they do not fit."""
 
     def longest_word(text: str) -> int:
         return max(map(cell_len, text.split()), default=0)
@@ -155,7 +155,7 @@ def _widths(
 
 
 def as_text(value: object, form: str = "z.3f") -> str:
-    """A value in words: an interval in brackets, a number that is none "undefined", None nothing.
+    """Return a value in words: an interval in brackets, "undefined" for no number, None as nothing.
 
     Example:
         >>> from synthfair.fairness.metrics import Metric
@@ -182,7 +182,7 @@ def as_text(value: object, form: str = "z.3f") -> str:
 
 
 def plain_text(result: RenderableType, width: int = 100) -> str:
-    """A table, or several, as text for files and tests."""
+    """Return a table, or several, as text for files and tests."""
     file = io.StringIO()
     Console(file=file, width=width, color_system=None).print(result)
     return file.getvalue()

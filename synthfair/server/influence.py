@@ -30,9 +30,9 @@ from synthfair.errors import InputError
 from synthfair.evaluation import encode_tests
 from synthfair.fairness.intervals import FEW_ROWS
 from synthfair.fairness.penalties import Penalty
+from synthfair.metrics_file import Influence, Influences
 from synthfair.model import LinearModel
 from synthfair.release.format import Release
-from synthfair.run_files import Influence, Influences
 from synthfair.server.pooling import Pool, make_pool, train_pool
 from synthfair.server.trust import MIN_TRUST
 from synthfair.settings import ServerConfig

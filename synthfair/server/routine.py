@@ -33,18 +33,10 @@ from synthfair.fairness.intervals import (
 from synthfair.fairness.metrics import METRIC_OF, Scored
 from synthfair.fairness.penalties import Grouping
 from synthfair.files import require_free, whole_file
+from synthfair.metrics_file import METRICS, Evaluation, Metrics, MetricsFile, write_metrics
 from synthfair.release.format import Release
 from synthfair.release.keys import read_keys
-from synthfair.run_files import (
-    FRONTIER,
-    METRICS,
-    Evaluation,
-    FrontierLine,
-    Metrics,
-    MetricsFile,
-    write_frontier,
-    write_metrics,
-)
+from synthfair.server.frontier import FRONTIER, FrontierLine, write_frontier
 from synthfair.server.influence import Influences, influence_in, refuse_influence
 from synthfair.server.pooling import (
     MANY_MEDIANS,
@@ -165,7 +157,7 @@ def serve(
     named = dict(zip(file_names(releases), read.values(), strict=True))
     headers = {name: release.header for name, release in named.items()}
     by_file = dict(zip(named, influences.releases.values(), strict=False))  # none in a pool of one
-    influences, metrics = influences._replace(releases=by_file), None
+    influences, metrics = Influences(by_file, influences.outliers_above), None
     if evaluation:
         signed = {name: signer(release, clients) for name, release in named.items() if clients}
         metrics = MetricsFile.of(

@@ -1,66 +1,70 @@
-"""The files of a run that a report reads: metrics.json, gaps.json and frontier.csv.
+"""The one type of metrics.json: whoever writes the file makes it, and whoever reads it validates.
 
-Whoever writes such a file makes its type, and whoever reads it validates that type: files are
-hostile until then. The named tuples are those with which the rooms compute, so that each type is
-there once. Files hold null where they hold not-a-number: undefined.
+The file holds null where Python holds not-a-number: undefined.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
-    AfterValidator,
-    BeforeValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
 
-from synthfair.errors import InputError, reason
-from synthfair.fairness.intervals import GroupSize
+from synthfair.fairness.intervals import GroupSize, LabelCounts
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.files import open_file, read_as, write_json, write_text
-from synthfair.postprocess.histogram import LabelCounts
+from synthfair.files import read_as, write_json
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.guarantee import Guarantee, SumOfShares
 from synthfair.privacy.statement import PrivacyStatement
 from synthfair.settings import (
+    AsObject,
     Checked,
+    Count,
     Line,
     Notion,
+    Number,
     ParityNotion,
     ReleaseConfig,
     ServerConfig,
+    Share,
     SurrogateConfig,
     Target,
+    Undefined,
 )
 
-METRICS, GAPS, FRONTIER = "metrics.json", "gaps.json", "frontier.csv"
-"""Names of the files in a run's folder."""
+METRICS = "metrics.json"
+"""The name of the file in a run's folder."""
 
 MAX_BYTES = 100_000_000
 """The largest file that is read; a metrics.json of a thousand clients is a hundredth of it."""
 
+_Signed = Annotated[float, Field(ge=-1, le=1), *Undefined]
+_Gap = Annotated[Metric[_Signed], AsObject]
+_Rates = Annotated[Rates, AsObject]
+_Amount = Annotated[float, Field(ge=0, le=1e12)]
 
-class Communication(NamedTuple):
+
+class Cost(NamedTuple):
     """The work of users and network.
 
     Attributes:
-        users: that there are.
-        rounds: in which a cohort took part.
-        bytes_sent: by all users together, as plain numbers; what comes back is not counted.
+        users: number of users.
+        rounds: number of rounds in which a cohort took part.
+        bytes_sent: size of what all users together sent, as plain numbers; what comes back is not
+            counted.
     """
 
-    users: int
-    rounds: int
-    bytes_sent: int
+    users: Count
+    rounds: Count
+    bytes_sent: Count
 
 
 class Influence(NamedTuple):
@@ -72,9 +76,9 @@ class Influence(NamedTuple):
         relative: the same over the root mean square of the scores without the release: 0 where it
             changes nothing, 2 where it reverses every decision. What a server caps, as models
             differ in how large their scores are.
-        spd: on the test rows: with the release minus without it; of more than two groups between
-            those that have rows. Of surrogates without test tables, on the pooled rows of the
-            other releases.
+        spd: SPD on the test rows with the release minus SPD without it; of more than two groups,
+            between those that have rows. Of surrogates without test tables, on the pooled rows of
+            the other releases.
         outlier: whether its change of scores stands out from the other releases', see
             :func:`synthfair.server.outlier_bound`.
         alone: whether no other release has rows of some pair of group and label of its own: how far
@@ -83,15 +87,16 @@ class Influence(NamedTuple):
             without. Not-a-number without trusted rows.
     """
 
-    scores: float
-    relative: float
-    spd: float
+    scores: Number
+    relative: Annotated[float, Field(ge=0, le=1e300), *Undefined]
+    spd: _Signed
     outlier: bool
     alone: bool = False
-    weight: float = math.nan
+    weight: Annotated[float, Field(ge=0, le=1e12), *Undefined] = math.nan
 
 
-class Influences(NamedTuple):
+@dataclass(frozen=True)
+class Influences:
     """The influence of every release of a pool.
 
     Attributes:
@@ -100,86 +105,8 @@ class Influences(NamedTuple):
             fewer than three releases.
     """
 
-    releases: dict[Line, Influence]
-    outliers_above: float
-
-
-class FrontierLine(NamedTuple):
-    """A line of frontier.csv; not-a-number on test rows where there are none.
-
-    Attributes:
-        rho: weight of the penalty.
-        accuracy: on the pooled rows of the surrogates, by their weights.
-        gap: largest difference between the groups' decision rates there.
-        test_accuracy: on the test rows.
-        test_gap: there.
-        converged: 1 where the model's training met its tolerance, else 0.
-    """
-
-    rho: float
-    accuracy: float
-    gap: float
-    test_accuracy: float
-    test_gap: float
-    converged: float
-
-
-_Count = Annotated[int, Field(ge=0, lt=2**53)]
-_Fraction = Annotated[float, Field(ge=0, le=1)]
-_Number = Annotated[float, Field(ge=-1e12, le=1e12)]
-
-
-def _nulls_as_nan(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _nulls_as_nan(value) for key, value in content.items()}
-    if isinstance(content, list):  # a tuple, as validation then sees Python's types, not JSON's
-        return tuple(map(_nulls_as_nan, content))
-    return math.nan if content is None else content
-
-
-def _nan_as_null(numbers: Any) -> Any:
-    if isinstance(numbers, int | float):
-        return None if math.isnan(numbers) else numbers
-    entries = numbers if isinstance(numbers, dict) else numbers._asdict()
-    return {key: _nan_as_null(value) for key, value in entries.items()}
-
-
-def _numbers(numbers: Any) -> Iterator[tuple[str, float]]:
-    """Yield the numbers of a named tuple and of those in it, by field."""
-    for name, value in numbers._asdict().items():
-        if isinstance(value, dict):
-            for inner in value.values():
-                yield from _numbers(inner)
-        else:
-            yield name, value
-
-
-def _within(low: float, high: float, **others: tuple[float, float]) -> tuple[Any, ...]:
-    """A check that a named tuple's numbers, or some fields', lie in a range; or are undefined."""
-
-    def check(numbers: Any) -> Any:
-        for name, value in _numbers(numbers):
-            least, most = others.get(name, (low, high))
-            if not (least <= value <= most or math.isnan(value)):
-                raise ValueError(f"{name} must be from {least:g} to {most:g}, and is {value:g}")
-        return numbers
-
-    as_null = PlainSerializer(_nan_as_null, dict)
-    return BeforeValidator(_nulls_as_nan), AfterValidator(check), as_null
-
-
-_COUNTS = (0, 2**53)
-_Share = Annotated[Metric, *_within(0, 1)]
-_Gap = Annotated[Metric, *_within(-1, 1)]
-_Covariance = Annotated[Metric, *_within(-1e12, 1e12)]
-_Rates = Annotated[Rates, *_within(0, 1, n=_COUNTS)]
-_LabelCounts = Annotated[LabelCounts, *_within(*_COUNTS)]
-_Size = Annotated[GroupSize, *_within(*_COUNTS)]
-_Cost = Annotated[Communication, *_within(*_COUNTS)]
-_Influences = Annotated[
-    Influences,
-    *_within(-1e12, 1e12, relative=(0, 1e300), spd=(-1, 1), weight=(0, 1e12)),
-]
+    releases: dict[Line, Annotated[Influence, AsObject]]
+    outliers_above: Number
 
 
 class _Given(Checked):
@@ -198,13 +125,11 @@ def _absent(empty: Any = None, **rules: Any) -> Any:
 class Metrics(_Given):
     """The metrics of a model on some test rows, each with its 95 % interval."""
 
-    model_config = ConfigDict(allow_inf_nan=True)  # ranges exclude infinity
-
-    accuracy: _Share
+    accuracy: Annotated[Metric[Share], AsObject]
     spd: _Gap
     equal_opportunity_difference: _Gap
-    equalized_odds_difference: _Share
-    covariance: _Covariance
+    equalized_odds_difference: Annotated[Metric[Share], AsObject]
+    covariance: Annotated[Metric[Number], AsObject]
 
 
 class SplitTable(_Given):
@@ -218,7 +143,7 @@ class SplitTable(_Given):
     clients: int | None = Field(None, ge=1, lt=2**31)
     skew: Annotated[float, Field(gt=0, le=1e6)] | None = None
     by: Line | None = None
-    min_rows: _Count = 0
+    min_rows: Count = 0
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
     sha256: str | None = Field(None, pattern="^[0-9a-f]{64}$")
 
@@ -236,7 +161,7 @@ class RoundSettings(_Given):
     __pydantic_extra__: dict[Line, _Setting] = Field(init=False)  # type: ignore[assignment]
 
     method: Line = "fpfl"
-    seed: _Count = 0
+    seed: Count = 0
     notion: ParityNotion | None = None
     clients: int | None = None
     rows_per_user: float | None = None
@@ -260,9 +185,9 @@ class GroupingMetrics(Metrics):
 class Exchanges(Checked):
     """Exchanges of sums after surrogates, and what the model reached on all clients' rows."""
 
-    exchanges: _Count
-    objective: _Number
-    gradient_norm: _Number
+    exchanges: Count
+    objective: Number
+    gradient_norm: Number
 
 
 class Evaluation(Metrics):
@@ -297,18 +222,22 @@ class Evaluation(Metrics):
     per_client: dict[Line, Metrics] = Field(min_length=1, max_length=100_000)
     client_gaps: dict[Line, dict[Line, _Gap]] = Field({}, max_length=10)
     by_group: dict[Line, _Rates] = Field(min_length=1, max_length=10_000)
-    small_groups: dict[Line, _Size] = Field({}, max_length=10_000)
-    rows: dict[Line, dict[Line, _LabelCounts]] | None = _absent(max_length=100_000)
-    constant_classifier: dict[Literal["accuracy"], _Fraction] | None = _absent()
+    small_groups: dict[Line, Annotated[GroupSize, AsObject]] = Field({}, max_length=10_000)
+    rows: dict[Line, dict[Line, Annotated[LabelCounts, AsObject]]] | None = _absent(
+        max_length=100_000
+    )
+    constant_classifier: dict[Literal["accuracy"], Annotated[float, Field(ge=0, le=1)]] | None = (
+        _absent()
+    )
     groupings: dict[Line, GroupingMetrics] = _absent({}, max_length=100)
     groups_by: tuple[Line, ...] = _absent((), max_length=20)
-    n_test: Annotated[_Count, Field(ge=1)]
+    n_test: Annotated[Count, Field(ge=1)]
     schema_hash: str = Field(pattern="^[0-9a-f]{64}$")
     version: Line
     packages: dict[Line, Line] = Field(max_length=100)
-    resamples: _Count
-    min_group_rows: _Count = 0
-    seed: _Count
+    resamples: Count
+    min_group_rows: Count = 0
+    seed: Count
 
     def __repr__(self) -> str:
         """The metrics over all rows with their intervals, in a line."""
@@ -344,25 +273,25 @@ class MetricsFile(Evaluation):
     """
 
     method: Line = "single_shot"
-    n_synthetic: _Count | None = None
+    n_synthetic: Count | None = None
     config: dict[Line, ReleaseConfig] = Field(max_length=100_000)
     table: SplitTable | None = None
     train: RoundSettings | None = _absent()
     decision: DecisionSettings | None = None
     privacy: dict[Line, PrivacyStatement] = _absent({}, max_length=100_000)
     signed_by: dict[Line, Line] = _absent({}, max_length=100_000)
-    influence: _Influences | None = None
-    max_influence: _Number | None = None
-    max_spd_influence: _Number | None = None
+    influence: Influences | None = None
+    max_influence: Number | None = None
+    max_spd_influence: Number | None = None
     server: ServerConfig | None = None
     asked: Target
-    rho: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    rho: _Amount | None = None
     without_penalty: Metrics | None = None
     left_out: tuple[Line, ...] = Field((), max_length=10_000)
     warnings: tuple[Line, ...] = Field((), max_length=1000)
     converged: bool | None
-    cost: _Cost | None = None
-    seconds: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    cost: Annotated[Cost, AsObject] | None = None
+    seconds: _Amount | None = None
     weights: RowWeights | None = _absent()
     counts: dict[str, Any] | None = _absent()
     guarantee: Guarantee | None = _absent()
@@ -407,116 +336,3 @@ def read_metrics(path: Path) -> MetricsFile:
 def write_metrics(metrics: Evaluation, path: Path) -> None:
     """Write an evaluation, or a run's metrics.json, whole or not at all."""
     write_json(path, metrics.model_dump(mode="json"))
-
-
-_Known = Annotated[
-    float, BeforeValidator(_nulls_as_nan), PlainSerializer(_nan_as_null, float | None)
-]
-
-
-class MeasuredGroup(Checked):
-    """The estimated share of a group's clients, and their mean value; not-a-number if unknown."""
-
-    name: Line
-    share: float
-    error: float
-    mean: _Known = Field(allow_inf_nan=True)
-    low: _Known = Field(allow_inf_nan=True)
-    high: _Known = Field(allow_inf_nan=True)
-
-
-class MeasuredGap(Checked):
-    """A gap between two groups, second minus first, with its interval; of a rate where it is one.
-
-    The value is not-a-number where the sizes of the groups are not known well enough.
-    """
-
-    rate: Literal["true_positive_rate", "false_positive_rate"] | None = None
-    first: Line
-    second: Line
-    value: _Known = Field(allow_inf_nan=True)
-    low: float
-    high: float
-
-
-class GapsFile(Checked):
-    """A gaps.json, of clients' reports by ``gap aggregate`` or of sites' counts by the job ``gap``.
-
-    Attributes:
-        epsilon: of one report, or of one site's counts.
-        confidence: of each interval by itself.
-        gaps: of every two groups.
-        collection: fingerprint of the public file of the reports.
-        reports: number of reports accepted.
-        rejected: number of reports rejected, by reason.
-        groups: estimated from the reports.
-        warnings: where the reports contradict their public file.
-        model: sha256 of the model whose decisions sites have counted.
-        guarantee: of each site's counts.
-        sites: that have counted.
-    """
-
-    format: Literal["synthfair-gaps/1"]
-    epsilon: Annotated[float, Field(gt=0, le=1e4)]
-    confidence: Annotated[float, Field(gt=0, lt=1)]
-    gaps: list[MeasuredGap] = Field(min_length=1, max_length=200_000)
-    collection: Line | None = None
-    reports: _Count = 0
-    rejected: dict[Line, _Count] = Field(default={})
-    groups: list[MeasuredGroup] = Field(default=[])
-    warnings: list[Line] = Field(default=[])
-    model: Line | None = None
-    guarantee: Guarantee | None = None
-    sites: list[Line] = Field(default=[])
-
-
-def read_gaps(path: Path) -> GapsFile:
-    """Return a gaps.json. Raises InputError: unreadable, or not what measures gaps."""
-    return read_as(path, GapsFile, MAX_BYTES)
-
-
-def write_gaps(gaps: GapsFile, path: Path) -> None:
-    """Write a gaps.json, whole or not at all."""
-    write_json(path, gaps.model_dump(mode="json", exclude_unset=True))
-
-
-def write_frontier(lines: Sequence[FrontierLine], path: Path) -> None:
-    """Write a frontier.csv, whole or not at all."""
-    import pandas as pd
-
-    text = pd.DataFrame(lines).to_csv(index=False, float_format="%.6g", lineterminator="\n")
-    write_text(path, text)
-
-
-MOST_LINES = 10_000
-"""The most lines of a frontier that is read."""
-
-
-def read_frontier(path: Path) -> tuple[FrontierLine, ...]:
-    """Return the lines of a frontier.csv.
-
-    Raises:
-        InputError: unreadable, other columns, a number out of range, no lines or too many.
-    """
-    import pandas as pd
-
-    try:
-        with open_file(path) as file:
-            table = pd.read_csv(file, dtype=float, index_col=False, nrows=MOST_LINES + 1)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a frontier: {reason(error)}") from error
-    columns = FrontierLine._fields
-    if tuple(table.columns) != columns or not 0 < len(table) <= MOST_LINES:
-        raise InputError(
-            f"{path}: not a frontier: needs the columns {', '.join(columns)}, and 1 to"
-            f" {MOST_LINES} lines"
-        )
-    for name, values in table.items():
-        most = 1e12 if name == "rho" else 1
-        is_undefined = values.isna() & (name in ("gap", "test_gap", "test_accuracy"))
-        if len(wrong := values[~(values.between(0, most) | is_undefined)]):
-            raise InputError(
-                f"{path}: not a frontier: {name} must be from 0 to {most:g}, and is"
-                f" {wrong.iloc[0]:g}"
-            )
-    return tuple(FrontierLine(*line) for line in table.to_numpy().tolist())
