@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +22,7 @@ from synthfair.errors import InputError
 from synthfair.settings import ServerConfig, load_settings
 
 if TYPE_CHECKING:
-    from synthfair.server.routine import ServerResult
+    from synthfair.server.page import Refinement, ServerResult
 
 _EVALUATION = ("notion", "groups_by", "min_group_rows")
 _TRAINING = ("rho", "max_gap", "max_client_gap", "penalty")
@@ -117,14 +119,10 @@ def server(
         frontier=frontier,
         records=records,
         trusted=trusted,
+        refine=_refine(refine, server_config, releases, answers, keys) if refine else None,
         force=force,
     )
-    following = None
-    if refine:
-        exchange = {"folder": refine, "releases": releases, "answers": answers or len(releases)}
-        result, following = _refined(
-            result, output, server_config, schema_path=schema, test=test, keys=keys, **exchange
-        )
+    following = _next_exchange(result.refinement, schema) if result.refinement else None
     # Figures and the page, of the files that are there now.
     if frontier and can_draw():
         write_text(plot, frontier_figure(result.frontier).svg())
@@ -170,61 +168,42 @@ def _tell(result: ServerResult, files: list[Path], following: str | None) -> Non
     conclude(sentence, files, following or (opening(page) if page in files else ahead))
 
 
-def _refined(
-    result: ServerResult,
-    output: Path,
+def _refine(
+    folder: Path,
     config: ServerConfig,
-    *,
-    schema_path: Path,
-    test: tuple[Path, ...],
+    releases: tuple[Path, ...],
+    answers: int | None,
     keys: tuple[Path, ...],
-    **exchange: Any,
-) -> tuple[ServerResult, str | None]:
-    """Replays the exchanges, and writes the model that they lead to; with what is next."""
-    from synthfair.cli.show import command, say
-    from synthfair.evaluation import evaluate, read_tests
+) -> Callable[..., Refinement]:
     from synthfair.federated.refine_files import replay
-    from synthfair.metrics_file import METRICS, Exchanges, MetricsFile, write_metrics
     from synthfair.release.keys import read_keys
-    from synthfair.trained import write_model
 
-    if result.point is None:
-        raise InputError("--refine: fair releases have no problem of the server's; take surrogates")
-    now = replay(
-        model=result.model,
+    return partial(
+        replay,
+        folder=folder,
         config=config,
-        price=result.point.price,
-        by=result.by,
-        max_rows=result.max_rows,
+        releases=releases,
+        answers=answers or len(releases),
         keys=read_keys(keys) if keys else None,
-        **exchange,
     )
+
+
+def _next_exchange(now: Refinement, schema: Path) -> str | None:
+    """Say how far the exchanges have come; return the command that is next, if any is."""
+    from synthfair.cli.show import command, say
+
+    model = now.model
     if now.exchanges:
-        # The model of surrogates gives way, and what belongs to it.
-        model, metrics = now.model, result.metrics
-        if metrics:
-            reached: Any = {"objective": now.objective, "gradient_norm": model.gradient_norm}
-            metrics = MetricsFile.of(
-                metrics,
-                evaluate(model, read_tests(test, model.schema_), config, sources=test),
-                converged=model.converged,
-                rho=now.rho,
-                without_penalty=None,  # is of the surrogates' rows, not of the clients'
-                refinement=Exchanges(exchanges=now.exchanges, **reached),
-            )
-            write_metrics(metrics, output / METRICS)
-        write_model(model, output / "model.json")
-        result = result._replace(model=model, metrics=metrics, point=None)
         problem = f"objective {now.objective:.6f}, gradient {model.gradient_norm:.0e}"
         say(f"Exchanges: {now.exchanges}; {problem}{', the optimum' * bool(model.converged)}.")
-    if result.model.converged and now.exchanges:
-        return result, None
+        if model.converged:
+            return None
     say(
         f"{now.missing} answers to {now.question} are missing. Each client makes one by the command"
         " below. When all lie next to the question, run the server's command again, with --force."
     )
-    own = "answer", now.question, "--data", "CLIENT.csv", "--schema", schema_path
-    return result, command(*own, "--output", now.question.with_name("CLIENT.json"))
+    own = "answer", now.question, "--data", "CLIENT.csv", "--schema", schema
+    return command(*own, "--output", now.question.with_name("CLIENT.json"))
 
 
 @with_settings(("Settings", ServerConfig, _EVALUATION))

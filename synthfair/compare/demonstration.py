@@ -15,7 +15,7 @@ from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition_by, write_clients
 from synthfair.errors import InputError
 from synthfair.metrics_file import Evaluation
-from synthfair.server.routine import serve
+from synthfair.server.page import serve
 from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig
 from synthfair.task.protocol import Progress
 

@@ -108,7 +108,7 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
 
     query = Query("single_shot", 0, job.release, job.timeout)
     releases = [*federation.collect(query, stored, least=job.least_answers).values()]
-    from synthfair.server.routine import serve
+    from synthfair.server.page import serve
 
     serve(
         releases,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -26,8 +26,10 @@ from synthfair.federated.single_rows import LEAST_ROWS, require_alike
 from synthfair.federated.user_rows import UserRows
 from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
 from synthfair.release.keys import Keys, Signature, require_signer, sign, verify
+from synthfair.server.page import Refinement
+from synthfair.server.pooling import Pool
 from synthfair.settings import STRICT, GroupsBy, Notion, ServerConfig
-from synthfair.surrogate.objective import Price
+from synthfair.surrogate.objective import FrontierPoint, Price
 from synthfair.task.limits import Claim
 from synthfair.task.protocol import ReadRows, Run, Task, read_rows
 from synthfair.trained import TrainedModel
@@ -199,25 +201,13 @@ def sums_task(question: Question, asked: str, source: str, k_min: int) -> Task:
 # Server
 
 
-class Refinement(NamedTuple):
-    """How far exchanges have come: the model after those done, and what is to be answered next."""
-
-    model: TrainedModel
-    exchanges: int
-    objective: float | None  # of the central problem; None before the first exchange
-    rho: float  # weight of its penalty
-    question: Path
-    missing: int  # answers to it
-
-
 def replay(
-    folder: Path,
     model: TrainedModel,
-    config: ServerConfig,
+    point: FrontierPoint,
+    pooled: Pool,
     *,
-    price: Price,
-    by: tuple[Grouping, ...],
-    max_rows: float,
+    folder: Path,
+    config: ServerConfig,
     releases: Sequence[Path],
     answers: int,
     keys: Keys | None = None,
@@ -228,12 +218,11 @@ def replay(
     they have other last digits.
 
     Args:
-        folder: of the exchanges.
         model: of surrogates, to start from.
+        point: of the same.
+        pooled: the surrogates.
+        folder: of the exchanges.
         config: of the problem.
-        price: of a gap.
-        by: groupings that it compares, of several attributes.
-        max_rows: that a client counts as, at most; may be infinite.
         releases: files of the surrogates.
         answers: that complete an exchange, at least 1.
         keys: of the clients; with them, every answer must be signed by another client.
@@ -244,7 +233,8 @@ def replay(
     """
     if not model.intercept:
         raise InputError("refine: needs a model with an intercept")
-    schema, objective = model.schema_, None
+    schema, objective, price = model.schema_, None, point.price
+    by, max_rows = pooled.by, pooled.max_rows
     names = "penalty", "notion", "temperature", "max_gap", "groups_by", "C"
     contents = sorted(hashlib.sha256(path.read_bytes()).digest() for path in releases)
     expected = Question(

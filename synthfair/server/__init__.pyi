@@ -1,4 +1,5 @@
 from .influence import Influence, Influences, measure_influence, outlier_bound
+from .page import ServerResult, serve
 from .pooling import (
     Pool,
     make_pool,
@@ -8,7 +9,6 @@ from .pooling import (
     read_releases,
     train_pool,
 )
-from .routine import ServerResult, serve
 from .surrogate_scores import surrogate_histogram
 
 __all__ = [

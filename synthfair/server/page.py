@@ -1,0 +1,271 @@
+"""A server's whole job on one page: releases in, one logistic model and its metrics out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+
+from synthfair.data.encode import Encoded, encode
+from synthfair.data.schema import Schema, read_schema
+from synthfair.data.tables import read_table
+from synthfair.errors import InputError
+from synthfair.evaluation import (
+    encode_tests,
+    evaluate,
+    file_names,
+    read_tests,
+    small_group_warnings,
+)
+from synthfair.fairness.intervals import metrics_with_intervals, size
+from synthfair.fairness.metrics import METRIC_OF, Scored
+from synthfair.files import require_free, whole_file
+from synthfair.metrics_file import METRICS, Exchanges, Metrics, MetricsFile, write_metrics
+from synthfair.release.format import Release
+from synthfair.release.keys import read_keys
+from synthfair.server.frontier import FRONTIER, FrontierLine, write_frontier
+from synthfair.server.influence import Influences, influence_in, refuse_influence
+from synthfair.server.pooling import (
+    Pool,
+    make_pool,
+    pool_records,
+    read_releases,
+    signer,
+    train_pool,
+)
+from synthfair.server.review import UNLIKE, asked_of, hardly_count, missed, surrogate_warnings
+from synthfair.settings import ServerConfig
+from synthfair.surrogate.fair import frontier as fair_frontier
+from synthfair.surrogate.objective import FrontierPoint
+from synthfair.trained import TrainedModel, write_model
+
+
+class ServerResult(NamedTuple):
+    """What a server has written.
+
+    Attributes:
+        model: the trained model.
+        metrics: its metrics, as in metrics.json; None without test tables.
+        influences: of the releases, by the names of their files.
+        point: of surrogates, the weight of the penalty and what the model reaches on the pooled
+            rows; None of fair releases.
+        frontier: other weights, and what their models reach; none if not asked for.
+        warnings: sentences on what is not as it should be.
+        refinement: how far exchanges of sums have come; None where none are asked for.
+    """
+
+    model: TrainedModel
+    metrics: MetricsFile | None
+    influences: Influences
+    point: FrontierPoint | None = None
+    frontier: tuple[FrontierLine, ...] = ()
+    warnings: tuple[str, ...] = ()
+    refinement: Refinement | None = None
+
+
+class Refinement(NamedTuple):
+    """The model after the exchanges done, and what is to be answered next.
+
+    Attributes:
+        model: after them; without any, that of the surrogates.
+        exchanges: done.
+        objective: of the central problem; None before the first exchange.
+        rho: weight of its penalty.
+        question: file of the next one.
+        missing: answers to it.
+    """
+
+    model: TrainedModel
+    exchanges: int
+    objective: float | None
+    rho: float
+    question: Path
+    missing: int
+
+
+Refine = Callable[[TrainedModel, FrontierPoint, Pool], Refinement]
+"""Goes on from the model of surrogates."""
+
+
+FILES = "model.json", METRICS, FRONTIER, "frontier.svg"
+"""Files that a server writes into its folder."""
+
+
+def serve(
+    releases: Sequence[Path],
+    schema_path: Path,
+    tests: Sequence[Path],
+    output: Path,
+    config: ServerConfig,
+    *,
+    keys: Sequence[Path] = (),
+    frontier: bool = False,
+    records: Path | None = None,
+    trusted: Path | None = None,
+    refine: Refine | None = None,
+    force: bool = False,
+) -> ServerResult:
+    """Read releases, write model.json and metrics.json, and return what was found.
+
+    Args:
+        releases: release files, one a client; all fair, or all surrogates.
+        schema_path: the public schema.
+        tests: test tables, one a client; their file names, without ending, name the clients.
+            Without any, there is no metrics.json.
+        output: folder, made if need be.
+        config: of the report, of how far one release may move the model, and, for surrogates, of
+            fairness.
+        keys: public key files of the clients, or folders of them; with them, each release must be
+            signed by another client.
+        frontier: whether accuracy and gap for many weights of the penalty are written to
+            frontier.csv; for surrogates.
+        records: file for the records of all surrogates, see :func:`pool_records`: columns of the
+            schema, then ``weight``, as Parquet.
+        trusted: small table of the server's own; see :func:`synthfair.pool_and_train`.
+        refine: goes on from the model of surrogates by exchanges of sums, see
+            :func:`synthfair.federated.refine_files.replay`.
+        force: whether existing files are overwritten.
+
+    Raises:
+        InputError: an input is refused, one release moves the model too far, or a file exists or
+            cannot be written. The files of an earlier run are then as they were.
+    """
+    # What is written must not be there, and must be no input.
+    files, more = [output / name for name in FILES], [records] if records else []
+    inputs = (schema_path, *tests, *releases, *keys, trusted)
+    require_free(*files, *more, inputs=inputs, force=force)
+
+    # Every release is verified, and all are pooled.
+    schema, clients = read_schema(schema_path), read_keys(keys) if keys else None
+    read = read_releases(releases, schema, keys=clients)
+    rows = encode(read_table(trusted, schema), schema, source=str(trusted)) if trusted else None
+    pooled = make_pool(read, schema, config, trusted=rows)
+    if frontier and pooled.penalty is None:
+        raise InputError("frontier: fair releases have one weight of the penalty, their clients'")
+    if refine and pooled.penalty is None:
+        raise InputError("refine: fair releases have no problem of the server's; take surrogates")
+    table = _records(read, schema, pooled) if records else None
+    tables = encode_tests(read_tests(tests, schema), schema, sources=tests)
+
+    # One model is trained; of surrogates, exchanges of sums may lead on to that of all rows.
+    trained, point = train_pool(pooled, schema)
+    refinement = refine(trained, point, pooled) if refine and point else None
+    exchanged = refinement if refinement and refinement.exchanges else None
+    model = exchanged.model if exchanged else trained
+
+    # It is measured on the test tables, and so is what fairness costs.
+    evaluation = evaluate(model, tables, config) if tables else None
+    free = _without_penalty(pooled, trained, point, schema) if point and evaluation else None
+    without = Metrics(**evaluate(free, tables, config).overall) if free else None
+
+    # No release may move it too far; what looks wrong is said.
+    influences = influence_in(pooled, trained, tables, price=point.price if point else None)
+    too_bad = missed(evaluation, read, config) if evaluation else ()
+    remedy = UNLIKE if too_bad and not point else ""
+    most = config.most_influence(surrogates=point is not None)
+    refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
+    warnings = hardly_count(pooled, file_names(releases))
+    warnings += surrogate_warnings(pooled, point, config, schema, free) if point else ()
+    if evaluation:
+        warnings += (*too_bad, *small_group_warnings(evaluation, schema))
+    least = config.min_group_rows
+    lines = frontier_lines(pooled, trained, tables, least) if frontier else ()
+
+    # One document says all of it.
+    named = dict(zip(file_names(releases), read.values(), strict=True))
+    headers = {name: release.header for name, release in named.items()}
+    by_file = dict(zip(named, influences.releases.values(), strict=False))  # none in a pool of one
+    influences, metrics = Influences(by_file, influences.outliers_above), None
+    if evaluation:
+        signed = {name: signer(release, clients) for name, release in named.items() if clients}
+        metrics = MetricsFile.of(
+            evaluation,
+            n_synthetic=sum(len(release.y) for release in named.values()),
+            config={name: header.config for name, header in headers.items()},
+            privacy={name: header.privacy for name, header in headers.items()},
+            signed_by=signed,
+            influence=influences,
+            max_influence=most,
+            max_spd_influence=config.max_spd_influence,
+            server=config if point else None,
+            asked=config.asked if point else asked_of(read),
+            rho=exchanged.rho if exchanged else point.price.rho if point else None,
+            without_penalty=None if exchanged else without,  # is of the surrogates' rows
+            left_out=pooled.left_out,
+            warnings=warnings,
+            converged=model.converged,
+            refinement=exchanged
+            and Exchanges(
+                exchanges=exchanged.exchanges,
+                objective=cast(float, exchanged.objective),
+                gradient_norm=cast(float, model.gradient_norm),
+            ),
+        )
+
+    # All files are written before the first gets its name; what no longer holds is removed then.
+    with ExitStack() as outputs:
+        if records and table is not None:
+            table.to_parquet(outputs.enter_context(whole_file(records)), index=False)
+        if metrics:
+            write_metrics(metrics, outputs.enter_context(whole_file(output / METRICS)))
+        if lines:
+            write_frontier(lines, outputs.enter_context(whole_file(output / FRONTIER)))
+        write_model(model, outputs.enter_context(whole_file(output / "model.json")))
+    for name, is_there in {METRICS: metrics, FRONTIER: lines, "frontier.svg": None}.items():
+        if not is_there:
+            (output / name).unlink(missing_ok=True)
+    return ServerResult(
+        model, metrics, influences, None if exchanged else point, lines, warnings, refinement
+    )
+
+
+def _without_penalty(
+    pooled: Pool, model: TrainedModel, point: FrontierPoint, schema: Schema
+) -> TrainedModel:
+    """The model of weight 0, which says what fairness costs."""
+    if not point.price.rho:
+        return model
+    free = pooled._replace(rho=0.0, max_gap=None, max_client_gap=None, compared=())
+    return train_pool(free, schema)[0]
+
+
+def frontier_lines(
+    pooled: Pool, model: TrainedModel, tables: Mapping[str, Encoded], min_group_rows: int = 0
+) -> tuple[FrontierLine, ...]:
+    """Return accuracy and gap over the weight of the penalty, on pooled rows and test rows.
+
+    Args:
+        pooled: surrogates.
+        model: any that was trained on it; only its inputs count.
+        tables: test tables, by name; perhaps none.
+        min_group_rows: groups with fewer test rows do not count for their gap.
+    """
+    lines, rows = [], None
+    if tables:
+        x, s, y = (np.concatenate(part) for part in zip(*tables.values(), strict=True))
+        rows = Scored(y, model.rows(x, s), s, pooled.n_groups)
+    settings = {"resamples": 1, "seed": 0, "min_group_rows": min_group_rows, "by": pooled.by}
+    for point in fair_frontier(cast(Any, pooled.problem())):
+        accuracy = gap = np.nan
+        if rows:
+            scored = rows._replace(score=rows.score @ point.theta)
+            found = metrics_with_intervals(scored, **settings)
+            accuracy, gap = found["accuracy"].value, size(found[METRIC_OF[pooled.notion]]).value
+        numbers = point.price.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
+        lines.append(FrontierLine(*numbers))
+    return tuple(lines)
+
+
+def _records(releases: Mapping[str, Release], schema: Schema, pooled: Pool) -> pd.DataFrame:
+    """Return the records of all releases, with a last column ``weight``."""
+    if "weight" in schema.columns:
+        raise InputError(
+            "records: have a column 'weight' of their own, and so has the schema; leave them out",
+            "records",
+        )
+    table, _ = pool_records(releases, schema)
+    return table.assign(weight=np.asarray(pooled.rows.weight))
