@@ -162,7 +162,7 @@ def pooled_scores(
     *,
     sources: Sequence[Path] | None = None,
 ) -> Scored:
-    """Return the scored rows of all tables together, see :func:`evaluate`."""
+    """Return the scored rows of all tables; arguments and errors as of :func:`evaluate`."""
     return _pool(_scores(model, tables, sources))
 
 

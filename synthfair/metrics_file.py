@@ -296,7 +296,7 @@ class MetricsFile(Evaluation):
     counts: dict[str, Any] | None = _absent()
     guarantee: Guarantee | None = _absent()
     secure_sums: SumOfShares | None = _absent()
-    refinement: Exchanges | None = None
+    refinement: Exchanges | None = _absent()
 
     @classmethod
     def of(cls, *parts: Evaluation, **others: Any) -> Self:
