@@ -27,10 +27,9 @@ from synthfair.errors import InputError, reason
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.files import open_file, read_as, write_json, write_text
-from synthfair.postprocess.histogram import LabelCounts
+from synthfair.postprocess.histogram import LabelCounts, Origin
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.guarantee import Guarantee, SumOfShares
-from synthfair.privacy.statement import PrivacyStatement
 from synthfair.settings import (
     Checked,
     Line,
@@ -349,7 +348,8 @@ class MetricsFile(Evaluation):
     table: SplitTable | None = None
     train: RoundSettings | None = _absent()
     decision: DecisionSettings | None = None
-    privacy: dict[Line, PrivacyStatement] = _absent({}, max_length=100_000)
+    guarantees: dict[Line, Guarantee | None] = _absent({}, max_length=100_000)
+    hides_pairs: tuple[Line, ...] = _absent((), max_length=100_000)
     signed_by: dict[Line, Line] = _absent({}, max_length=100_000)
     influence: _Influences | None = None
     max_influence: _Number | None = None
@@ -364,7 +364,7 @@ class MetricsFile(Evaluation):
     cost: _Cost | None = None
     seconds: Annotated[float, Field(ge=0, le=1e12)] | None = None
     weights: RowWeights | None = _absent()
-    counts: dict[str, Any] | None = _absent()
+    counts: Origin | None = _absent()
     guarantee: Guarantee | None = _absent()
     secure_sums: SumOfShares | None = _absent()
     refinement: Exchanges | None = None

@@ -60,7 +60,9 @@ class CountSettings(NoisyPassSettings):
         """Returns the plan of DP-SGD, whose guarantee includes the counts."""
         plan = super().plan(data)
         if plan.guarantee and self.counts_epsilon:
-            return plan._replace(guarantee=plan.guarantee.with_counts(self.counts_epsilon))
+            own = {"counts_epsilon": self.counts_epsilon, "aggregators": AGGREGATORS}
+            total = {"epsilon": plan.guarantee.epsilon + self.counts_epsilon}
+            return plan._replace(guarantee=plan.guarantee.model_copy(update=own | total))
         return plan
 
 

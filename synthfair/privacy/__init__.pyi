@@ -2,13 +2,12 @@ from .accounting import SampledSums, delta_of, epsilon_of, mu_for
 from .guarantee import Guarantee
 from .ledger import Booking, Ledger
 from .noise import discrete_gaussian, discrete_laplace
-from .statement import PrivacyStatement, make_guarantee
+from .statement import make_guarantee
 
 __all__ = [
     "Booking",
     "Guarantee",
     "Ledger",
-    "PrivacyStatement",
     "SampledSums",
     "delta_of",
     "discrete_gaussian",

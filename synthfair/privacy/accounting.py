@@ -39,8 +39,8 @@ DISCRETE = 1e-11
 CHOICES = 2**20
 """The epsilon of a choice is a whole number of parts of 1, of which there are so many."""
 
-ACCOUNTANT = r"^exact Gaussian composition, dp-accounting [0-9A-Za-z.+-]{1,30}$"
-"""Pattern of the texts that :func:`accountant` returns."""
+ACCOUNTANT = r"^dp-accounting [0-9A-Za-z.+-]{1,30}$"
+"""Pattern of what :func:`accountant` returns."""
 
 
 Sampling = Literal["poisson", "fixed"]
@@ -242,17 +242,10 @@ def compose(mus: Iterable[float]) -> float:
 
 
 def accountant() -> str:
-    """Names the computation that a statement of privacy relies on, with its version.
+    """Return the name and version of the library by which epsilon and delta are computed."""
+    from importlib.metadata import version
 
-    Raises:
-        InputError: dp-accounting is not installed.
-    """
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return f"exact Gaussian composition, dp-accounting {version('dp-accounting')}"
-    except PackageNotFoundError as error:
-        raise InputError("epsilon: needs dp-accounting; pip install dp-accounting") from error
+    return f"dp-accounting {version('dp-accounting')}"
 
 
 @dataclass(frozen=True)

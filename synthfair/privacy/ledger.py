@@ -28,13 +28,11 @@ from pydantic import Field
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import Composition, compose
 from synthfair.privacy.chain import Chain, Link
-from synthfair.privacy.guarantee import Guarantee, Unit
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked, Line
 
 ENDING = ".ledger.jsonl"
 """The ending that a ledger adds to its table's name."""
-
-_USER: Unit = "one user, with all its rows"
 
 _TOLD = {
     "epsilon": "an exact answer undoes what the epsilon protects",
@@ -275,9 +273,9 @@ class Ledger:
             )
 
     def _require_comparable(self, old: Guarantee, new: Guarantee) -> None:
-        if (old.unit, new.unit).count(_USER) == 1:
+        if (old.unit, new.unit).count("user") == 1:
             raise BudgetError(
-                f"{self.path}: protects {old.unit}; {new.unit} needs a ledger of its own"
+                f"{self.path}: protects one {old.unit}; one {new.unit} needs a ledger of its own"
             )
         if old.relation != new.relation:
             raise BudgetError(

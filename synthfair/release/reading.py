@@ -14,7 +14,6 @@ import numpy as np
 from synthfair.data.schema import OWN_COLUMNS, Categorical, Numeric, differences, is_within
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, parse_as
-from synthfair.privacy.statement import require_true
 from synthfair.release.format import (
     HEADER_KEY,
     MAX_ABSOLUTE,
@@ -179,11 +178,6 @@ def require_fit(release: Release, schema: Schema, source: str) -> None:
     if not fits:
         found = "; ".join(differences(own, schema))
         raise InputError(f"{source}: made with another schema than the one given: {found}; {why}")
-    if header.privacy.guarantee:
-        try:
-            require_true(header.privacy.guarantee, header.config, own)
-        except ValueError as error:
-            raise InputError(f"{source}: privacy.guarantee: {error}") from error
     if release.names != names:
         wrong = [*(set(names) ^ set(release.names)), *names]
         raise InputError(f"{source}: column {wrong[0]!r} is missing, unknown or in another place")

@@ -10,7 +10,7 @@ from .aggregator_keys import (
 from .counting import count_table
 from .opening import NoisyTotal, noisy_sum, open_sums, score_histogram
 from .summands import ClippedVectors, GroupCounts, RowSums
-from .task import Task, make_task, privacy_statement, read_task, write_task
+from .task import Task, make_task, read_task, write_task
 from .upload import make_uploads, read_upload
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "new_aggregator_secret",
     "noisy_sum",
     "open_sums",
-    "privacy_statement",
     "read_aggregator_keys",
     "read_aggregator_secret",
     "read_partial_sum",

@@ -11,7 +11,6 @@ from synthfair.data.encode import Clipping, content_order, encode, labelled
 from synthfair.data.tables import take_names
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import count_scores, score_bins
-from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Booking
 
 if TYPE_CHECKING:
@@ -98,13 +97,12 @@ def counts_booking(what: GroupCounts, task: Task, *, client: str, output: str) -
         client: its public key, in hexadecimal.
         output: name under which it is booked.
     """
-    unit = "one row" if what.unit == "row" else "one user, with all its rows"
     return Booking(
         kind="secure_sum",
         output=output,
         run=task.id.hex(),
         client=client,
-        guarantee=Guarantee(epsilon=what.epsilon, unit=unit, relation=what.relation),
+        guarantee=what.guarantee(len(task.aggregators)),
     )
 
 

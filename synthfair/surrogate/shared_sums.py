@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from synthfair.data.batches import Batches
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.mechanism import GaussianMechanism, SumName, require_float64
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.statement import make_guarantee
@@ -55,11 +56,11 @@ class SecureSurrogate(NamedTuple):
 
     Attributes:
         surrogate: made of noisy sums alone; all of it may be released.
-        statement: what is guaranteed, and what is not covered.
+        guarantee: of the rows; None where anybody can repeat the noise.
     """
 
     surrogate: Surrogate
-    statement: dict[str, Any]
+    guarantee: Guarantee | None
 
 
 def make_secure_surrogate(
@@ -93,8 +94,8 @@ def make_secure_surrogate(
         >>> rows = [in_memory(sf.encode(part.train, schema)) for part in parts]
         >>> config = sf.SurrogateConfig(epsilon=8.0, delta=1e-5)
         >>> made = sf.surrogate.make_secure_surrogate(rows, config, schema)
-        >>> made.statement["epsilon"], made.statement["unit"]
-        (8.0, 'one row')
+        >>> made.guarantee.epsilon, made.guarantee.unit
+        (8.0, 'row')
     """
     if not clients:
         raise InputError("clients: there are none")
@@ -204,11 +205,16 @@ def surrogate_from_sums(opened: Opened, config: SurrogateConfig, schema: Schema)
     plan, missing, sums = _progress(opened, config, schema)
     if sums is None:
         raise InputError(f"sums: {[question.name for question in missing]} are missing")
-    statements = [total.statement for _, total in opened]
-    if len({(said["clients"], said["noise_added_by"]) for said in statements}) > 1:
+    totals = [total for _, total in opened]
+    if len({(total.clients, total.aggregators) for total in totals}) > 1:
         raise InputError("sums: all must be of the same clients, and by the same aggregators")
     made = surrogate_of(sums, plan)
-    return SecureSurrogate(made, _statement(config, statements))
+    if any(total.seeded for total in totals):
+        return SecureSurrogate(made, None)
+    own = {"adversary": "all_but_one", "aggregators": totals[0].aggregators}
+    own |= {"simulated": any(total.simulated for total in totals)}
+    guarantee = make_guarantee(config, schema, common_tree=True)
+    return SecureSurrogate(made, guarantee.model_copy(update=own))
 
 
 def _progress(
@@ -313,20 +319,3 @@ def _require_own(
             raise InputError(
                 f"sum: {what.name}: {key} {found}; settings and schema ask for {wanted}"
             )
-
-
-def _statement(config: SurrogateConfig, sums: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of all sums together: what they have in common, and what each costs.
-
-    Where one of them guarantees nothing, as with noise that anybody can repeat, neither do all.
-    """
-    own = ("guarantee", "rho", "step", "mechanism")
-    common = {key: value for key, value in sums[0].items() if key not in own}
-    broken = [one["guarantee"] for one in sums if one["rho"] is None]
-    claim = {"epsilon": config.epsilon, "delta": config.delta} if not broken else {}
-    return {
-        "guarantee": broken[0] if broken else "(epsilon, delta)-differential privacy",
-        **claim,
-        **common,
-        "sums": [{key: one[key] for key in own} for one in sums],
-    }
