@@ -169,10 +169,12 @@ def histogram(world, channel, answered=lambda site, m: m, **changes):
 
 
 def test_a_sum_is_booked_once_and_says_what_it_guarantees(world):
-    stated = histogram(world, world.channel())["statement"]
-    assert (stated["epsilon"], stated["unit"], stated["clients"]) == (2.0, "one row", 2)
-    assert "any single aggregator" in stated["holds_against"]
+    origin = histogram(world, world.channel())["origin"]
+    (stated,) = origin["guarantees"]
+    assert (stated["epsilon"], stated["unit"], origin["clients"]) == (2.0, "row", 2)
+    assert (stated["adversary"], stated["aggregators"]) == ("all_but_one", 2)
     _, booked = world.ledger().entries()
+    assert stated == booked.what.guarantee.model_dump(mode="json")
     assert booked.what.kind == "secure_sum"
     assert world.ledger().spent().epsilon(1e-9) == 2.0
     events = {name: world.site(name).trace.events() for name in NAMES + ADDERS}

@@ -74,7 +74,7 @@ def shop(tmp_path):
         made.append(f"answer {len(made)}".encode())
         return made[-1]
 
-    guarantee = Guarantee(epsilon=1.0, unit="one row", relation="add_or_remove")
+    guarantee = Guarantee(epsilon=1.0, relation="add_or_remove")
     booking = Booking(output="a", run=RUN, guarantee=guarantee)
     ledger = Ledger(tmp_path / "ledger")
     store = AnswerStore(tmp_path, ".bought")

@@ -288,4 +288,4 @@ class _Sites:
         )
         folder, anew = self.checkpoint.parent / "sums", self.checkpoint if private else None
         result = secure_sum(self.federation, task, query, folder=folder, anew=anew)
-        return what.values(result.total), result.clients
+        return result.total * what.step, result.clients

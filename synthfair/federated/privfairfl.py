@@ -60,9 +60,9 @@ class CountSettings(NoisyPassSettings):
         """Returns the plan of DP-SGD, whose guarantee includes the counts."""
         plan = super().plan(data)
         if plan.guarantee and self.counts_epsilon:
-            own = {"counts_epsilon": self.counts_epsilon, "aggregators": AGGREGATORS}
-            total = {"epsilon": plan.guarantee.epsilon + self.counts_epsilon}
-            return plan._replace(guarantee=plan.guarantee.model_copy(update=own | total))
+            epsilons = plan.guarantee.epsilon + self.counts_epsilon, self.counts_epsilon
+            both = dict(zip(("epsilon", "counts_epsilon"), epsilons, strict=True))
+            return plan._replace(guarantee=plan.guarantee.model_copy(update=both))
         return plan
 
 

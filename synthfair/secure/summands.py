@@ -162,10 +162,6 @@ class _GaussianNoise(Checked):
     step: float = Field(gt=0, le=1e100)
     relation: Relation = "add_or_remove"
 
-    def values(self, total: np.ndarray) -> np.ndarray:
-        """[length] a total of integers as real numbers."""
-        return total * self.step
-
     @property
     @abstractmethod
     def exact_variance(self) -> Fraction:

@@ -279,7 +279,7 @@ def _values(
     noises = [aggregators * what.variance for aggregators in (2, 3)]
     if len(total.total) != what.length or total.variance not in noises:
         raise InputError(f"{what.name}: the total is of another sum")
-    return what.values(total.total)
+    return total.total * what.step
 
 
 def _mechanism(question: Question, config: SurrogateConfig, schema: Schema) -> GaussianMechanism:
