@@ -13,7 +13,6 @@ from synthfair.errors import InputError
 
 if TYPE_CHECKING:
     import synthfair as sf
-    from synthfair.report.text_table import Table
 
 secure = App(
     name="secure",
@@ -46,14 +45,6 @@ Clients' keys are those of keygen without --aggregator.
 )
 
 Task = Annotated[Path, Parameter(help="The public file that plan wrote.")]
-
-
-def _facts(what: sf.secure.GroupCounts, aggregators: int, clients: str) -> Table:
-    """Return a table of what is guaranteed of a sum of counts."""
-    from synthfair.report.privacy_words import guarantee_facts
-    from synthfair.report.text_table import Table
-
-    return Table.of_facts(guarantee_facts(what.guarantee(aggregators)) | {"clients": clients})
 
 
 @secure.command
@@ -193,6 +184,7 @@ def share(
     from synthfair.files import OWNER_ONLY, claimed, whole_file
     from synthfair.privacy.ledger import Ledger
     from synthfair.release.keys import read_signing_key
+    from synthfair.report.privacy_words import sum_table
     from synthfair.secure.aggregator_keys import read_aggregator_keys
     from synthfair.secure.counting import count_table, counts_booking
     from synthfair.secure.task import read_task
@@ -203,13 +195,7 @@ def share(
     public_task.require_agreed([read_aggregator_keys(path) for path in aggregators])
     what = public_task.require_counts(most_epsilon)
     say(f"Task {public_task.id.hex()}")
-    say(
-        _facts(
-            what,
-            len(public_task.aggregators),
-            f"{public_task.least_clients} to {len(public_task.clients)}",
-        )
-    )
+    say(sum_table(public_task))
     # Count, encrypt, book, and only then write.
     outputs = [output / f"{sign.stem}.to_{role}" for role in range(len(public_task.aggregators))]
     with claimed(*outputs, force=force):
@@ -273,6 +259,7 @@ def add(
     """
     from synthfair.cli.show import say
     from synthfair.files import OWNER_ONLY, require_free, write_json
+    from synthfair.report.privacy_words import sum_table
     from synthfair.secure.aggregator import answer, receive, require_unanswered
     from synthfair.secure.aggregator_keys import RECORDS, read_aggregator_secret
     from synthfair.secure.task import read_task
@@ -284,15 +271,9 @@ def add(
     public_task, secret = read_task(task), read_aggregator_secret(key)
     records = Path(os.path.realpath(key)).with_suffix(RECORDS)
     role = public_task.role_of(secret.public)
-    what = public_task.require_counts(most_epsilon)
+    public_task.require_counts(most_epsilon)
     say(f"Task {public_task.id.hex()}")
-    say(
-        _facts(
-            what,
-            len(public_task.aggregators),
-            f"{public_task.least_clients} to {len(public_task.clients)}",
-        )
-    )
+    say(sum_table(public_task))
     if output:
         require_unanswered(public_task, secret, records)
     # The uploads for this aggregator; a folder holds those for others, too.
@@ -324,7 +305,7 @@ def open_sums(
     output: Path,
     force: Force = False,
 ) -> None:
-    r"""Add the aggregators' answers: the noisy total, with its statement of privacy.
+    r"""Add the aggregators' answers: the noisy total, with its guarantee.
 
     The shares cancel; the total over all clients remains, with the noise of every aggregator.
     Counts are written as a histogram.
@@ -343,6 +324,7 @@ def open_sums(
     from synthfair.cli.show import say
     from synthfair.files import require_free
     from synthfair.postprocess.histogram import write_histogram
+    from synthfair.report.privacy_words import sum_table
     from synthfair.secure import opening
     from synthfair.secure.aggregator import read_partial_sum
     from synthfair.secure.task import read_task
@@ -354,5 +336,5 @@ def open_sums(
     total = opening.open_sums(public_task, partial, commitments=commitments or None, sources=sums)
     write_histogram(opening.score_histogram(what, total), output)
     say(f"Task {public_task.id.hex()}")
-    say(_facts(what, total.aggregators, str(total.clients)))
+    say(sum_table(public_task, total.clients))
     say(f"Wrote {output}.")

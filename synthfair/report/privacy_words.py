@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from synthfair.report.text_table import Table
 from synthfair.settings import SurrogateConfig
 
 if TYPE_CHECKING:
     from synthfair.postprocess.histogram import Origin
     from synthfair.privacy.guarantee import Guarantee
     from synthfair.release.format import Header
+    from synthfair.secure.task import Task
     from synthfair.settings import DistillConfig
 
 ADVERSARIES = {
@@ -26,37 +28,33 @@ CONDITIONS = {
     " no noise hides that.",
 }
 
-SIMULATED = "Clients and aggregators ran in one process: a simulation, in which it saw everything."
+SEEDED = "the noise came from a fixed seed, for tests: anybody can subtract it"
 
-_RELEASE = (
+_ALWAYS = (
     "What was decided by looking at private data: settings tried before, the schema, that a table"
     " is refused for being empty or not fitting the schema.",
     "The settings, delta among them: they are published, and must not be computed from the table.",
-    "Timing, memory and files on the client's machine.",
+    "Timing, memory and files on the machines of all who take part.",
     "Other releases about the same persons; the client's ledger adds up those that it knows of.",
 )
+"""Limits of every guarantee."""
 
-_ROUNDS = (
-    "What was decided by looking at private data: settings tried before, the schema, that a table"
-    " is refused because nobody is of some group.",
-    "Rows kept for testing: metrics are computed of them without noise.",
-    "The settings, the numbers of users and of a cohort among them: they are public.",
-    "Other releases about the same persons.",
+_TESTING = "Rows kept for testing: metrics are computed of them without noise."
+
+_SIMULATED = "That one process ran all, a simulation, and saw everything."
+
+_COLLUDING = (
+    "Aggregators that all collude: they see every client's part. All but one see only noise."
 )
 
-_DEPLOYED = (
-    "What a machine sees that computes: whoever can read a site's memory and files sees its rows,"
-    " and whoever can read the server's sees what sites send, and noise that the server draws.",
-    "When, how fast and with which code a site answers, and how much it sends.",
-)
+_FALSE = "False inputs: a client can send any; only totals that cannot be are refused."
 
 _FLOATING = (
     "Attacks on floating-point arithmetic (Mironov 2012), or on a generator of 64 bits of key: the"
     " noise is not discrete, and is drawn by JAX."
 )
 
-_LIMITS = {
-    "anyone": (),
+_ROUNDS = {
     "sees_sums": (
         "Who took part in a round: assumed to be known to nobody who sees the sums; whoever knows"
         " it learns more than epsilon says.",
@@ -74,39 +72,31 @@ _LIMITS = {
     "all_but_one": (
         "Who was drawn: users who were not must send shares of zeros in that round, so that no"
         " aggregator can tell; whoever knows it learns more than epsilon says.",
-        "Aggregators that collude: together they see every user's report.",
-        "False inputs, timing, memory and files on the machines of users and aggregators.",
+        _COLLUDING,
+        _FALSE,
     ),
 }
-"""The limits of guarantees for rounds, by adversary."""
-
-_COUNTS = (
-    "Aggregators of the counts that collude: together they see every client's counts.",
-    "False counts: a client can send any; only totals that cannot be are refused.",
-)
+"""Limits of guarantees for rounds, by adversary."""
 
 _SHARES = (
-    "Aggregators that all collude: they see every client's part. All but one see only noise.",
+    _COLLUDING,
+    _FALSE,
     "A false total: a single aggregator can falsify it, though not learn parts.",
     "Who takes part, how many clients there are, and when: the list of clients is public.",
     "That a table is refused for its number of rows: its client is then not on the list.",
-    "False inputs: a client can send any vector; only totals that cannot be are refused.",
     "A user's rows at several clients: they are bounded at each client by itself.",
-    "Timing, memory and files on the machines of clients and aggregators.",
-    "Other tasks and releases about the same persons: each costs its own.",
 )
+"""Limits of guarantees for sums by shares."""
 
 
 def limits(guarantee: Guarantee) -> tuple[str, ...]:
     """Return all that a guarantee does not cover."""
-    simulated = (SIMULATED,) if guarantee.simulated else ()
-    if guarantee.samples:
-        lines = (*_ROUNDS, *simulated, *_LIMITS[guarantee.adversary])
-        lines += () if guarantee.simulated else _DEPLOYED
-        return lines + (_COUNTS if guarantee.counts_epsilon else ())
+    lines = (*_ALWAYS, _SIMULATED) if guarantee.simulated else _ALWAYS
     if guarantee.aggregators:
-        return _SHARES + simulated
-    return _RELEASE if guarantee.mechanisms else ()
+        return lines + _SHARES
+    if guarantee.samples:
+        lines += (_TESTING, *_ROUNDS[guarantee.adversary])
+    return (*lines, _COLLUDING, _FALSE) if guarantee.counts_epsilon else lines
 
 
 def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
@@ -131,6 +121,13 @@ def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
     }
 
 
+def sum_table(task: Task, clients: int | str = "") -> Table:
+    """Return a table of what is guaranteed of a sum of counts, of so many clients if known."""
+    guarantee = task.require_counts().guarantee(len(task.aggregators))
+    clients = clients or f"{task.least_clients} to {len(task.clients)}"
+    return Table.of_facts(guarantee_facts(guarantee) | {"clients": clients})
+
+
 def origin_facts(origin: Origin) -> dict[str, Any]:
     """Return the origin of counts, with what protects the rows behind them."""
     facts: dict[str, Any] = {"counted": f"rows of {origin.clients} clients"}
@@ -149,9 +146,6 @@ def origin_facts(origin: Origin) -> dict[str, Any]:
     for one in origin.guarantees:
         facts |= guarantee_facts(one) if one else {"privacy": f"none: {SEEDED}"}
     return facts
-
-
-SEEDED = "the noise came from a fixed seed, for tests: anybody can subtract it"
 
 
 def header_facts(header: Header) -> dict[str, Any]:

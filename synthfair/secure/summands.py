@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -83,15 +83,9 @@ class GroupCounts(Checked):
 
     def guarantee(self, aggregators: int, *, simulated: bool = False) -> Guarantee:
         """Return the guarantee of the total, to which so many aggregators add noise."""
-        return Guarantee(
-            epsilon=self.epsilon,
-            unit=self.unit,
-            relation=self.relation,
-            adversary="all_but_one",
-            simulated=simulated,
-            aggregators=aggregators,
-            rows_per_user=self.rows_per_user,
-        )
+        own = self.model_dump(include={"epsilon", "unit", "relation", "rows_per_user"})
+        who: dict[str, Any] = {"adversary": "all_but_one", "aggregators": aggregators}
+        return Guarantee(**own, **who, simulated=simulated)
 
     @property
     def scale(self) -> Fraction:
