@@ -107,7 +107,8 @@ def main(*, output: Path = Path("synthfair-secure-demo"), epsilon: float = 1.0) 
     each = f"standard deviation {noise.std():.3g}, stated {histogram.variance**0.5:.3g}"
     caption = f"noise of each of the {noise.size} counts: {each}"
     say(Table(("group", "label", "rows, released", "noise"), totals, caption=caption))
-    say(Table.of_facts(guarantee_facts(what.guarantee(AGGREGATORS, simulated=True))))
+    guarantee = what.guarantee(AGGREGATORS, simulated=True)
+    say(Table.of_facts(guarantee_facts(guarantee) | {"clients": LENDERS}))
 
     # A threshold for each group follows from the noisy total.
     chosen = sf.postprocess.choose_decision(histogram, "statistical_parity", 0.02)

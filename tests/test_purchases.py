@@ -209,7 +209,7 @@ def test_three_tries_on_a_full_disk_are_one_booking(paths, monkeypatch, kind):
             assert ledger.spent().releases == 1
     assert not paths[2].exists()
     made, _ = distill_file(*paths, CONFIGS[kind])
-    assert made.release.header.privacy.guarantee.epsilon == 20.0
+    assert made.release.header.guarantee.epsilon == 20.0
     assert ledger.spent().releases == 1
     assert len(list(paths[2].parent.glob("*.records"))) == 1
 
@@ -236,7 +236,7 @@ def test_a_run_that_is_killed_between_booking_and_saving_is_one_booking(paths):
     assert ledger.spent().releases == 1
     distill_file(*paths, config)
     assert ledger.spent().releases == 1
-    assert read_release(paths[2], SCHEMA).header.privacy.guarantee
+    assert read_release(paths[2], SCHEMA).header.guarantee
 
 
 class EndedError(Exception):

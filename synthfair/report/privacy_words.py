@@ -41,7 +41,7 @@ _ALWAYS = (
 
 _TESTING = "Rows kept for testing: metrics are computed of them without noise."
 
-_SIMULATED = "That one process ran all, a simulation, and saw everything."
+_SIMULATED = "That all ran in one process, a simulation, which saw everything."
 
 _COLLUDING = (
     "Aggregators that all collude: they see every client's part. All but one see only noise."
