@@ -173,9 +173,9 @@ def test_epsilons_add_up_and_the_ledger_books_both(tmp_path):
     assigned = assign_users(make_table(3000), UserAssignment(clients=5), seed=0)
     training, _ = train_table(assigned, make_schema(), config, files, source="small")
     said = plain_text(training_table(training, private=True))
-    assert "epsilon = 1 for one row" in said
     words = " ".join(said.split())
     assert "(epsilon = 5, delta = 0.0001)-differential privacy of one row" in words
+    assert "by themselves (epsilon = 1, delta = 0)-differential privacy of one row" in words
     assert "name gradients" in words
     assert "what clients send" in words
     document = json.loads(files.paths[1].read_text())

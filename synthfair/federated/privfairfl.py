@@ -60,9 +60,9 @@ class CountSettings(NoisyPassSettings):
         """Returns the plan of DP-SGD, whose guarantee includes the counts."""
         plan = super().plan(data)
         if plan.guarantee and self.counts_epsilon:
-            epsilons = plan.guarantee.epsilon + self.counts_epsilon, self.counts_epsilon
-            both = dict(zip(("epsilon", "counts_epsilon"), epsilons, strict=True))
-            return plan._replace(guarantee=plan.guarantee.model_copy(update=both))
+            own, counts = plan.guarantee, self.counts_epsilon
+            both = {"epsilon": own.epsilon + counts, "counts_epsilon": counts}
+            return plan._replace(guarantee=own.model_copy(update=both))
         return plan
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -269,7 +269,8 @@ class Inspection(NamedTuple):
         path: of the file.
         size: in bytes.
         sha256: of the file.
-        release: what it holds; its own signature, if any, is right.
+        release: what it holds.
+        signature: its own, verified: the digest of its content, signed or not.
         fits: whether it fits the schema; None where none was given.
         client: that signed it, by the keys; None where it is none of theirs, or none were given.
         problems: what does not fit, each a sentence with the file, what was found and what is
@@ -280,16 +281,10 @@ class Inspection(NamedTuple):
     size: int
     sha256: str
     release: Release
+    signature: Signature
     fits: bool | None
     client: str | None
     problems: tuple[str, ...]
-
-    @property
-    def signature(self) -> Signature:
-        """The file's own signature, which has been verified."""
-        if self.release.signature is None:
-            raise ValueError("a release that was read from a file has a digest of its content")
-        return self.release.signature
 
 
 def inspect_release(
@@ -316,6 +311,7 @@ def inspect_release(
     release = read_release(path, None)
     with open_file(path) as file:
         digest, size = hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+    signature = cast(Signature, release.signature)  # as it comes from a file
     client, problems = None, []
     if schema is not None:
         try:
@@ -323,9 +319,9 @@ def inspect_release(
         except InputError as error:
             problems.append(str(error))
     fits = None if schema is None else not problems
-    if keys is not None and release.signature:
+    if keys is not None:
         try:
-            client = require_signer(release.signature, keys, source=str(path))
+            client = require_signer(signature, keys, source=str(path))
         except InputError as error:
             problems.append(str(error))
-    return Inspection(path, size, digest, release, fits, client, tuple(problems))
+    return Inspection(path, size, digest, release, signature, fits, client, tuple(problems))

@@ -28,7 +28,8 @@ CONDITIONS = {
     " no noise hides that.",
 }
 
-SEEDED = "the noise came from a fixed seed, for tests: anybody can subtract it"
+_IN_WORDS = {"epsilon", "delta", "unit", "adversary", "condition", "simulated"}
+"""Fields of a guarantee that other facts say."""
 
 _ALWAYS = (
     "What was decided by looking at private data: settings tried before, the schema, that a table"
@@ -42,6 +43,11 @@ _ALWAYS = (
 _TESTING = "Rows kept for testing: metrics are computed of them without noise."
 
 _SIMULATED = "That all ran in one process, a simulation, which saw everything."
+
+_DEPLOYED = (
+    "What a machine sees that computes: whoever can read a site's memory and files sees its rows,"
+    " and whoever can read the server's sees what sites send, and noise that the server draws."
+)
 
 _COLLUDING = (
     "Aggregators that all collude: they see every client's part. All but one see only noise."
@@ -91,31 +97,35 @@ _SHARES = (
 
 def limits(guarantee: Guarantee) -> tuple[str, ...]:
     """Return all that a guarantee does not cover."""
-    lines = (*_ALWAYS, _SIMULATED) if guarantee.simulated else _ALWAYS
+    lines = (*_ALWAYS, *[_SIMULATED] * guarantee.simulated)
     if guarantee.aggregators:
         return lines + _SHARES
     if guarantee.samples:
-        lines += (_TESTING, *_ROUNDS[guarantee.adversary])
+        lines += (*[_DEPLOYED] * (not guarantee.simulated), _TESTING)
+        lines += _ROUNDS[guarantee.adversary]
     return (*lines, _COLLUDING, _FALSE) if guarantee.counts_epsilon else lines
+
+
+def claim(guarantee: Guarantee | None) -> str:
+    """Return in a line how much privacy there is, and whose."""
+    if guarantee is None:
+        return "none"
+    unit = {"row": "one row", "user": "one user, with all its rows"}[guarantee.unit]
+    unit += " of one client" * (guarantee.adversary == "sees_uploads")
+    budget = f"epsilon = {guarantee.epsilon:g}, delta = {guarantee.delta:g}"
+    return f"({budget})-differential privacy of {unit}"
 
 
 def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
     """Return a guarantee of differential privacy in full."""
-    given = guarantee.model_dump(mode="json", exclude={"condition", "simulated"})
-    budget = f"epsilon = {given.pop('epsilon'):g}, delta = {given.pop('delta'):g}"
-    unit = {"row": "one row", "user": "one user, with all its rows"}[given.pop("unit")]
-    unit += " of one client" * (guarantee.adversary == "sees_uploads")
-    against = ADVERSARIES[given.pop("adversary")]
+    given = {"privacy": claim(guarantee)} | guarantee.model_dump(exclude=_IN_WORDS)
+    against, condition = ADVERSARIES[guarantee.adversary], guarantee.condition
     if guarantee.aggregators and not guarantee.mechanisms:
-        given["noise"] = (
-            f"discrete Laplace, of scale {guarantee.scale} on each count, added by each aggregator"
-        )
+        given["noise"] = f"discrete Laplace of scale {guarantee.scale}, by each aggregator"
     if guarantee.counts_epsilon:
         against = f"{against}; of the counts, {ADVERSARIES['all_but_one']}"
-    return {
-        "privacy": f"({budget})-differential privacy of {unit}",
-        **given,
-        "condition": guarantee.condition and CONDITIONS[guarantee.condition],
+    return given | {
+        "condition": condition and CONDITIONS[condition],
         "holds_against": against,
         "not_covered": limits(guarantee),
     }
@@ -129,23 +139,14 @@ def sum_table(task: Task, clients: int | str = "") -> Table:
 
 
 def origin_facts(origin: Origin) -> dict[str, Any]:
-    """Return the origin of counts, with what protects the rows behind them."""
-    facts: dict[str, Any] = {"counted": f"rows of {origin.clients} clients"}
-    if origin.surrogates:
-        made_up = f"; in {origin.unpaired} of them it is made up which label goes with which group"
-        facts["counted"] = (
-            f"records of {origin.clients} surrogates by their weights; no client was asked again"
-            + made_up * (origin.unpaired > 0)
-        )
-        return facts | {
-            "guarantees_of_the_releases": [
-                f"epsilon = {one.epsilon:g}, delta = {one.delta:g}" if one else "none"
-                for one in origin.guarantees
-            ]
-        }
-    for one in origin.guarantees:
-        facts |= guarantee_facts(one) if one else {"privacy": f"none: {SEEDED}"}
-    return facts
+    """Return whose rows were counted, and what protects them."""
+    asked = f"records of {origin.clients} surrogates by their weights; no client was asked again"
+    if origin.unpaired:
+        asked += f"; in {origin.unpaired} of them it is made up which label goes with which group"
+    counted = asked if origin.surrogates else f"rows of {origin.clients} clients"
+    facts = {"counted": counted, "privacy": [claim(one) for one in origin.guarantees]}
+    own = None if origin.surrogates else origin.guarantees[0]
+    return facts | guarantee_facts(own) if own else facts
 
 
 def header_facts(header: Header) -> dict[str, Any]:
@@ -185,7 +186,7 @@ def disclosures(
             *made_of,
             f"Of {pairs}, with noise: how many they are, how each column is distributed, and"
             " about how columns depend on each other.",
-            f"{SEEDED[0].upper()}{SEEDED[1:]}.",
+            "The noise came from a fixed seed, for tests: anybody can subtract it.",
             fewer,
         )
     if is_surrogate:

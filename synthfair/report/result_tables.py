@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 
 from synthfair.fairness.intervals import rate_interval
-from synthfair.report.privacy_words import guarantee_facts
+from synthfair.report.privacy_words import claim, guarantee_facts
 from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
@@ -191,11 +191,7 @@ def training_table(training: Training, *, private: bool) -> Table:
     facts: dict[str, object] = {"users": cost.users, "rounds": cost.rounds}
     facts["sent"] = f"{cost.bytes_sent:,} bytes by all users together"
     if private and training.counts and (origin := training.counts.origin):
-        facts["counts"] = [
-            f"epsilon = {own.epsilon:g} for one {own.unit}, by themselves"
-            for own in origin.guarantees
-            if own
-        ]
+        facts["counts"] = [f"by themselves {claim(own)}" for own in origin.guarantees if own]
     if private and training.guarantee:
         return Table.of_facts(facts | guarantee_facts(training.guarantee))
     return Table.of_facts(facts | {"privacy": "none: no epsilon is guaranteed"})
