@@ -294,7 +294,7 @@ def test_what_a_teacher_leaves_open_is_no_epsilon(world):
     assert ledger_of(world).spent().composition is None
     assert [event.epsilon for event in world.site("north").trace.events()] == [None] * 3
     (booked,) = ledger_of(world).entries()
-    assert "not an end-to-end guarantee" in booked.what.guarantee.condition
+    assert booked.what.guarantee.condition == "teacher"
     ledger_of(world).set_limit(50.0, 1e-2)
     with pytest.raises(TooFewError, match="north: budget"):
         train(world, channel_of(world, job="job-2"), settings | {"seed": 1})
