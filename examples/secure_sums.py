@@ -7,7 +7,7 @@ Ten lenders train a model together (table loanapp: 1,989 mortgage applications i
 approved; sensitive attribute: white). Then they count applications that it was not trained on by
 group, label and score, and two aggregators sum the counts so that nobody sees a lender's.
 Thresholds by group follow from the noisy total. One process makes all keys and plays all parties,
-so this is a simulation, and its statement says so. Between organisations the same steps are typed,
+so this is a simulation, and its guarantee says so. Between organisations the same steps are typed,
 by different people: docs/secure.md.
 """
 
@@ -26,9 +26,9 @@ from synthfair.data.partition import write_clients
 from synthfair.errors import InputError
 from synthfair.jax_setup import start_jax
 from synthfair.postprocess.histogram import write_histogram
+from synthfair.report.privacy_words import guarantee_facts
 from synthfair.report.result_tables import decision_tables
 from synthfair.report.text_table import Table
-from synthfair.secure.opening import SIMULATED
 
 LENDERS, AGGREGATORS = 10, 2
 
@@ -92,7 +92,7 @@ def main(*, output: Path = Path("synthfair-secure-demo"), epsilon: float = 1.0) 
 
     # Anybody opens the sums. The shares cancel; the total with the noise of both remains.
     opened = sf.secure.open_sums(task, sums, commitments=[one.commitment for one in sums])
-    opened = opened._replace(statement=opened.statement | {"simulated": SIMULATED})
+    opened = opened._replace(simulated=True)
     histogram = sf.secure.score_histogram(what, opened)
     write_histogram(histogram, output / "histogram.json")
 
@@ -107,7 +107,8 @@ def main(*, output: Path = Path("synthfair-secure-demo"), epsilon: float = 1.0) 
     each = f"standard deviation {noise.std():.3g}, stated {histogram.variance**0.5:.3g}"
     caption = f"noise of each of the {noise.size} counts: {each}"
     say(Table(("group", "label", "rows, released", "noise"), totals, caption=caption))
-    say(Table.of_facts(histogram.statement or {}))
+    guarantee = what.guarantee(AGGREGATORS, simulated=True)
+    say(Table.of_facts(guarantee_facts(guarantee) | {"clients": LENDERS}))
 
     # A threshold for each group follows from the noisy total.
     chosen = sf.postprocess.choose_decision(histogram, "statistical_parity", 0.02)

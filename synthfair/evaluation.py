@@ -302,6 +302,6 @@ def decision_metrics(
         decision=DecisionSettings(notion=decision.notion, alpha=decision.alpha),
         asked=Target(by="tolerance", amounts=(decision.alpha,)),
         converged=model.converged,
-        counts=decision.statement,
+        counts=decision.origin,
         **others,
     )

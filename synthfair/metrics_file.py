@@ -21,9 +21,9 @@ from pydantic import (
 from synthfair.fairness.intervals import GroupSize, LabelCounts
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.files import read_as, write_json
+from synthfair.postprocess.histogram import Origin
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.guarantee import Guarantee, SumOfShares
-from synthfair.privacy.statement import PrivacyStatement
 from synthfair.settings import (
     AsObject,
     Checked,
@@ -278,7 +278,8 @@ class MetricsFile(Evaluation):
     table: SplitTable | None = None
     train: RoundSettings | None = _absent()
     decision: DecisionSettings | None = None
-    privacy: dict[Line, PrivacyStatement] = _absent({}, max_length=100_000)
+    guarantees: dict[Line, Guarantee | None] = _absent({}, max_length=100_000)
+    hides_pairs: tuple[Line, ...] = _absent((), max_length=100_000)
     signed_by: dict[Line, Line] = _absent({}, max_length=100_000)
     influence: Influences | None = None
     max_influence: Number | None = None
@@ -293,7 +294,7 @@ class MetricsFile(Evaluation):
     cost: Annotated[Cost, AsObject] | None = None
     seconds: _Amount | None = None
     weights: RowWeights | None = _absent()
-    counts: dict[str, Any] | None = _absent()
+    counts: Origin | None = _absent()
     guarantee: Guarantee | None = _absent()
     secure_sums: SumOfShares | None = _absent()
     refinement: Exchanges | None = _absent()

@@ -4,10 +4,11 @@ import pytest
 
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import SampledSums, epsilon_of
-from synthfair.privacy.guarantee import NOT_COVERED, Guarantee
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.privacy.mechanism import GaussianMechanism
-from synthfair.privacy.rounds import ROWS_NOT_COVERED, training_guarantee
+from synthfair.privacy.rounds import training_guarantee
+from synthfair.report.privacy_words import guarantee_facts, limits
 
 EVERYONE = SampledSums(50, 50, 20)
 SAMPLED = SampledSums(1000, 20, 20)
@@ -27,8 +28,7 @@ def release():
         delta=1e-3,
         relation="add_or_remove",
         mechanisms=(mechanism,),
-        accountant="exact Gaussian composition, dp-accounting 0.6.0",
-        not_covered=NOT_COVERED,
+        accountant="dp-accounting 0.6.0",
     )
     return Purchase(output="r.parquet", run=RUN, guarantee=guarantee)
 
@@ -48,7 +48,7 @@ def test_a_guarantee_holds_and_its_noise_is_that_of_the_relation(sampling, facto
 
 
 def test_kinds_of_sums_share_the_noise_in_units_of_their_clips():
-    kinds = {"teacher's gradients": (EVERYONE, 3.0), "student's gradients": (EVERYONE, 2.0)}
+    kinds = {"teacher_gradients": (EVERYONE, 3.0), "student_gradients": (EVERYONE, 2.0)}
     found = training_guarantee(kinds, epsilon=1.0, delta=1e-5)
     teacher, student = found.mechanisms
     assert teacher.noise == pytest.approx(1.5 * student.noise)
@@ -60,23 +60,27 @@ def test_users_need_a_secure_sum_and_rows_of_clients_do_not():
     """What a client sends is protected by its own noise; of users, only the sum is."""
     users = training().guarantee
     rows = training_guarantee({"gradients": (EVERYONE, 2.0)}, epsilon=1.0, delta=1e-5)
-    assert "noisy sums" in users.holds_against
-    assert "what clients send" in rows.holds_against
-    assert any("securely" in line for line in users.not_covered)
-    assert not any("securely" in line or "sums up" in line for line in rows.not_covered)
-    assert any("How many rows a client has" in line for line in rows.not_covered)
+    assert (users.unit, users.adversary) == ("user", "sees_sums")
+    assert (rows.unit, rows.adversary) == ("row", "sees_uploads")
+    assert any("securely" in line for line in limits(users))
+    assert not any("securely" in line or "sums up" in line for line in limits(rows))
+    assert any("How many rows a client has" in line for line in limits(rows))
     for found in (users, rows):
-        assert any("one process" in line and "simulation" in line for line in found.not_covered)
+        assert found.simulated
+        assert any("one process" in line and "simulation" in line for line in limits(found))
+        deployed = limits(found.model_copy(update={"simulated": False}))
+        assert not any("simulation" in line for line in deployed)
+        assert any("read the server's" in line for line in deployed)
 
 
 def test_counts_are_summed_by_aggregators_and_say_so():
     found = training_guarantee({"gradients": (EVERYONE, 2.0)}, epsilon=1.0, delta=1e-5)
-    both = found.with_counts(0.5)
-    assert both.epsilon == 1.5
-    assert both.holds_against.startswith(found.holds_against)
-    assert "of the counts, any single aggregator" in both.holds_against
-    added = both.not_covered[len(ROWS_NOT_COVERED) :]
-    assert any("collude" in line for line in added)
+    both = found.model_copy(update={"epsilon": 1.5, "counts_epsilon": 0.5})
+    assert both.composition.pure == 0.5
+    against = guarantee_facts(both)["holds_against"]
+    assert against.startswith(guarantee_facts(found)["holds_against"])
+    assert "of the counts, all aggregators but one" in against
+    assert any("collude" in line for line in limits(both)[len(limits(found)) :])
 
 
 def test_mechanisms_of_another_relation_are_refused():
@@ -110,11 +114,11 @@ def test_users_and_rows_have_ledgers_of_their_own(ledger):
 
 def test_rows_in_rounds_add_to_a_release_of_the_same_rows(ledger):
     ledger.book(release())
-    ledger.book(training(unit="one row of one client"))
+    ledger.book(training(unit="row"))
     assert ledger.spent().epsilon(1e-5) > max(epsilon_of(0.2, 1e-5), 1.0)
 
 
 def test_what_is_guaranteed_on_a_condition_counts_as_no_guarantee(ledger):
-    ledger.book(training(condition="The teacher gives nothing away."))
+    ledger.book(training(condition="teacher"))
     assert ledger.spent().epsilon(1e-5) is None
     assert ledger.records()[0].what.guarantee.condition

@@ -57,7 +57,7 @@ def test_rounds_give_the_numbers_of_the_engine_in_one_process(tmp_path, settings
     np.testing.assert_allclose(theta, expected.model.theta, atol=1e-6)
     assert federation.booked["sums-a"].rounds == settings["rounds"]
     metrics = json.loads((world.folder / "job-1" / "metrics.json").read_text())
-    assert metrics["secure_sums"]["simulated"] is False
+    assert metrics["secure_sums"]["aggregators"] == 2
 
 
 def report_seen(world, name="north"):
@@ -88,12 +88,11 @@ def test_the_epsilon_is_that_of_the_engine_in_one_process(world):
     stated = json.loads((world.folder / "job-1" / "metrics.json").read_text())["guarantee"]
     _, booked, _ = world.ledger().records()
     assert stated == booked.what.guarantee.model_dump(mode="json")
-    assert "any single aggregator" in stated["holds_against"]
-    assert not any("one process" in line for line in stated["not_covered"])
+    assert stated["adversary"] == "all_but_one"
+    assert "simulated" not in stated
     (mechanism,) = stated["mechanisms"]
     expected = in_process(settings).guarantee.mechanisms[0]
     assert mechanism["noise"] == expected.noise
-    assert mechanism["shares"]["simulated"] is False
     assert booked.what.composition.epsilon(PRIVATE["delta"]) == pytest.approx(2.0, rel=0.01)
     assert not booked.what.seen
 

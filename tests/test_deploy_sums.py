@@ -156,7 +156,7 @@ def test_the_numbers_are_those_of_the_files_route(world):
         assert (output / file).read_text() == (world.folder / "hand" / file).read_text()
     metrics = json.loads((output / "metrics.json").read_text())
     assert metrics["decision"]["notion"] == "statistical_parity"
-    assert metrics["counts"]["epsilon"] == 2.0
+    assert metrics["counts"]["guarantees"][0]["epsilon"] == 2.0
     for name in NAMES:
         sent = world.folder / name / "synthfair" / "models" / "job-1.json"
         assert sent.read_bytes() == (output / "fair_model.json").read_bytes()
@@ -169,10 +169,12 @@ def histogram(world, channel, answered=lambda site, m: m, **changes):
 
 
 def test_a_sum_is_booked_once_and_says_what_it_guarantees(world):
-    stated = histogram(world, world.channel())["statement"]
-    assert (stated["epsilon"], stated["unit"], stated["clients"]) == (2.0, "one row", 2)
-    assert "any single aggregator" in stated["holds_against"]
+    origin = histogram(world, world.channel())["origin"]
+    (stated,) = origin["guarantees"]
+    assert (stated["epsilon"], stated["unit"], origin["clients"]) == (2.0, "row", 2)
+    assert (stated["adversary"], stated["aggregators"]) == ("all_but_one", 2)
     _, booked = world.ledger().records()
+    assert stated == booked.what.guarantee.model_dump(mode="json")
     assert booked.what.kind == "secure_sum"
     assert world.ledger().spent().epsilon(1e-9) == 2.0
 
@@ -411,7 +413,7 @@ def test_a_job_goes_on_without_some_sites_if_it_says_so(world):
     del channel.sites["north"]
     federation, output = world.post(channel, least_answers=1)
     assert federation.booked["north"].code == "late"
-    assert json.loads((output / "histogram.json").read_text())["statement"]["clients"] == 1
+    assert json.loads((output / "histogram.json").read_text())["origin"]["clients"] == 1
 
 
 def test_roles_do_not_mix(world):

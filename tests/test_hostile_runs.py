@@ -24,7 +24,7 @@ GROUP = {"name": "a", "share": 0.5, "error": 0.1, "mean": None, "low": None, "hi
 GAPS = {"format": "synthfair-gaps/1", "epsilon": 1.0, "confidence": 0.95, "gaps": [GAP],
         "collection": "0" * 8, "reports": 90, "rejected": {"missing": 1}, "groups": [GROUP],
         "warnings": ["w"], "sites": ["north"],
-        "guarantee": {"epsilon": 1.0, "unit": "one row", "relation": "add_or_remove"}}  # fmt: skip
+        "guarantee": {"epsilon": 1.0, "unit": "row", "relation": "add_or_remove"}}  # fmt: skip
 HOSTILE = (
     None, True, -1, 0, 2, 10**400, 1e308, 5e-324, float("nan"), float("inf"), "", "0", "\x1b[31m",
     "{}", "x" * 3000, [], {}, [None], {"": 0}, [[[[[[]]]]]], "surrogate", "selection_rate",
@@ -43,7 +43,7 @@ def documents(tmp_path_factory):
         "config": {"a": surrogates, "b": surrogates},
         "server": ServerConfig().model_dump(mode="json"),
         "influence": {"outliers_above": None, "releases": {"a": MOVED, "b": MOVED}},
-        "privacy": {"a": {"guarantee": None, "discloses": ["a"]}},
+        "guarantees": {"a": None}, "hides_pairs": ["a"],
         "signed_by": {"a": "b"}, "max_influence": 3.0, "max_spd_influence": 0.5, "rho": 10.0,
         "n_synthetic": 40, "warnings": ["w"], "seconds": None,
     }  # fmt: skip
@@ -51,7 +51,7 @@ def documents(tmp_path_factory):
     rounds = metrics | {"config": {}, "method": "fpfl", "train": {"clients": 2, **train}}
     decided = metrics | {
         "config": {}, "decision": {"notion": "equalized_odds", "alpha": 0.1},
-        "method": "thresholds", "counts": {"epsilon": 1.0, "unit": "one row", "not_covered": ["a"]},
+        "method": "thresholds", "counts": {"clients": 2, "guarantees": [None]},
     }  # fmt: skip
     for document in (server, rounds, decided):
         MetricsFile.model_validate_json(json.dumps(document))

@@ -41,7 +41,7 @@ def test_it_shows_what_the_file_holds_and_claims(folder, capsys):
     for words in (
         sha256,
         release.signature.sha256,
-        "format synthfair-release/2",
+        "format synthfair-release/5",
         f"2 x {len(SCHEMA.encoded_names)} features",
         "town=a with paid=no: 1 rows",
         "town=b with paid=yes: 1 rows",

@@ -11,7 +11,7 @@ from synthfair.cli import main
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import accountant, delta_of
 from synthfair.privacy.bought import compute_once
-from synthfair.privacy.guarantee import NOT_COVERED, Guarantee
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import BudgetError, Ledger, Purchase
 from synthfair.privacy.mechanism import GaussianMechanism, grid_for
 from synthfair.settings import DistillConfig
@@ -25,7 +25,6 @@ def guarantee(epsilon=1.0, relation="add_or_remove", noise=5.0):
         relation=relation,
         mechanisms=(mechanism,),
         accountant=accountant(),
-        not_covered=NOT_COVERED,
     )
 
 
@@ -282,7 +281,7 @@ def test_epsilon_and_delta_go_together():
 
 
 def part(run, epsilon=0.5, name=None):
-    pure = Guarantee(epsilon=epsilon, unit="one row", relation="add_or_remove")
+    pure = Guarantee(epsilon=epsilon, relation="add_or_remove")
     return Purchase(kind="secure_sum", output="task.json", run=run, name=name, guarantee=pure)
 
 

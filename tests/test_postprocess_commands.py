@@ -22,13 +22,17 @@ from synthfair.postprocess import (
     read_weights,
     write_histogram,
 )
+from synthfair.postprocess.histogram import Origin
 from synthfair.postprocess.thresholds import NoisyShare
 from synthfair.privacy.noise import laplace_variance
 from synthfair.report.result_tables import alpha_warning
 from synthfair.trained import read_model, write_model
 
-CLAIM = {"epsilon": 1.0, "rows_per_user": 1, "relation": "add_or_remove",
-         "noise_added_by": "each of 2 aggregators, in full"}  # fmt: skip
+CLAIM = {"epsilon": 1.0, "relation": "add_or_remove", "aggregators": 2}
+
+
+def origin(claim):
+    return {"origin": {"clients": 3, "guarantees": [claim]}}
 
 
 @pytest.fixture
@@ -165,8 +169,9 @@ def test_thresholds_of_surrogates_are_those_of_their_records_by_weight(folder, c
     assert "no client was asked again" in " ".join(capsys.readouterr().out.split())
     decision = read_model(folder / "fair.json").decision
     assert decision == choose_decision(found, "statistical_parity", 0.05).decision
-    claims = decision.statement["guarantees_of_the_releases"]
-    assert claims == ["epsilon = 8, delta = 0.001", "none"]
+    claims = {one and (one.epsilon, one.delta) for one in decision.origin.guarantees}
+    assert claims == {(8.0, 0.001), None}
+    assert (decision.origin.clients, decision.origin.surrogates) == (len(files), True)
     assert abs(evaluated(folder, "fair.json")["spd"]["value"]) < 0.12
     assert abs(evaluated(folder, "model.json")["spd"]["value"]) > 0.2
 
@@ -204,7 +209,11 @@ def test_the_same_counts_give_the_same_coins_whatever_else_is_altered(folder):
         return read_model(folder / "fair.json").decision.key
 
     first = key()
-    for changes in ({"alpha": "1e-9"}, {"statement": {"said": "i = 17"}}, {"variance": 1e-9}):
+    for changes in (
+        {"alpha": "1e-9"},
+        {"origin": Origin(clients=17, guarantees=(None,))},
+        {"variance": 1e-9},
+    ):
         assert key(**changes) == first
     (low, *others), *groups = read_histogram(folder / "histogram.json").counts
     counts = (((low[0] + 1, *low[1:]), *others), *groups)
@@ -212,31 +221,31 @@ def test_the_same_counts_give_the_same_coins_whatever_else_is_altered(folder):
 
 
 def test_the_guarantee_of_the_histogram_stands_in_the_model_file_and_the_report(folder, capsys):
-    said = {
+    claim = {
         "epsilon": 0.75,
-        "rows_per_user": 1,
+        "delta": 0.0,
+        "unit": "row",
         "relation": "add_or_remove",
-        "noise_added_by": "each of 2 aggregators, in full",
-        "unit": "one row",
-        "[red]a": 1,
-        "not_covered": ["collusion", "\x1b[31mtiming"],
+        "adversary": "all_but_one",
+        "aggregators": 2,
+        "rows_per_user": 1,
     }
-    write_altered(folder, statement=said, variance=2 * laplace_variance(Fraction(4, 3)))
+    write_altered(folder, **origin(claim), variance=2 * laplace_variance(Fraction(4, 3)))
     assert thresholds(folder) == 0
     shown = capsys.readouterr().out
     assert "0.75" in shown
     assert "one row" in shown
-    assert "[red]a" in shown
-    assert "\x1b" not in shown
-    assert json.loads((folder / "fair.json").read_text())["decision"]["statement"] == said
+    said = json.loads((folder / "fair.json").read_text())["decision"]["origin"]
+    assert said["guarantees"] == [claim]
     assert evaluated(folder, "fair.json")["counts"] == said
     assert "counts" not in evaluated(folder, "model.json")
     evaluated(folder, "fair.json")
     assert main(["report", f"{folder}/run", "--output", f"{folder}/report.html"]) == 0
     page = (folder / "report.html").read_text()
     (rows,) = tables(page, "What each release guarantees and discloses")
-    assert ("counts over all clients", "epsilon", "0.75") in rows
-    assert ("counts over all clients", "not covered", "collusion") in rows
+    counts = [row[1:] for row in rows if row[0] == "counts over all clients"]
+    assert ("privacy", "(epsilon = 0.75, delta = 0)-differential privacy of one row") in counts
+    assert any(name == "not covered" and "collude" in words for name, words in counts)
 
 
 def test_the_command_says_that_counted_rows_should_not_be_trained_on(folder, capsys):
@@ -263,15 +272,13 @@ def write_altered(folder, **changes):
         ({"variance": -1}, "variance"),
         ({"variance": 1e9}, "three standard deviations of the noise"),
         ({"more": 0}, "more: unknown key"),
-        ({"statement": CLAIM}, "variance: 0: the noise that the statement claims has 3.68"),
-        (
-            {"statement": CLAIM | {"epsilon": 0.5}, "variance": 3.68},
-            "the statement claims has 15.6",
-        ),
-        ({"statement": CLAIM | {"relation": "replace"}, "variance": 3.68}, "claims has 15.6"),
-        ({"statement": {"epsilon": 1.0}}, "statement: claims a guarantee: rows_per_user: missing"),
-        ({"statement": {"guarantee": "rho-zCDP"}}, "claims a guarantee: epsilon: missing"),
-        ({"statement": CLAIM | {"epsilon": True}}, "claims a guarantee: epsilon"),
+        (origin(CLAIM), "variance: 0: the noise of the guarantee has 3.68"),
+        (origin(CLAIM | {"epsilon": 0.5}) | {"variance": 3.68}, "the guarantee has 15.6"),
+        (origin(CLAIM | {"relation": "replace"}) | {"variance": 3.68}, "guarantee has 15.6"),
+        (origin({"epsilon": 1.0, "relation": "replace"}), "the noise of the guarantee has 0"),
+        (origin({"epsilon": 1.0}), "origin.guarantees.0.relation: missing"),
+        (origin({"guarantee": "rho-zCDP"}), "origin.guarantees.0.epsilon: missing"),
+        (origin(CLAIM | {"epsilon": True}), "origin.guarantees.0.epsilon"),
     ],
 )
 def test_hostile_histograms_leave_nothing(folder, changes, complaint, capsys):

@@ -17,6 +17,7 @@ from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.noise import seeded
 from synthfair.privacy.statement import make_guarantee
 from synthfair.release.reading import inspect_release, read_release
+from synthfair.report.privacy_words import header_facts
 from synthfair.surrogate.questions import TableSums
 
 SCHEMA = make_schema()
@@ -72,7 +73,7 @@ def test_any_loss_penalty_and_wanted_gap_in_single_precision():
         )
         wanted = sf.distill_table(TABLE, SCHEMA, CONFIG.replace(max_gap=0.1, steps=200))
     assert own.release.header.penalty == "mean_scores"
-    assert own.release.header.privacy.guarantee == make_guarantee(CONFIG, SCHEMA)
+    assert own.release.header.guarantee == make_guarantee(CONFIG, SCHEMA)
     assert wanted.gap_met
     assert wanted.tried
 
@@ -102,7 +103,7 @@ def test_a_file_has_the_guarantee_of_its_records_and_is_booked_once(paths, capsy
     shown = " ".join(capsys.readouterr().out.split())
     assert "(epsilon = 4, delta = 1e-05)-differential privacy of one row" in shown
     assert "on private records" in shown
-    guarantee = read_release(paths[2], SCHEMA).header.privacy.guarantee
+    guarantee = read_release(paths[2], SCHEMA).header.guarantee
     assert guarantee == make_guarantee(sf.SurrogateConfig(**BUDGET), SCHEMA)
     spent = Ledger.for_table(paths[0]).spent()
     assert spent.releases == 1
@@ -186,9 +187,9 @@ def test_damaged_records_are_refused_and_measured_anew_once_they_are_deleted(pat
 
 def test_noise_from_a_seed_is_marked_and_booked_without_a_guarantee(paths):
     distill_file(*paths, CONFIG, Options(noise_seed=3))
-    privacy = read_release(paths[2], SCHEMA).header.privacy
-    assert privacy.guarantee is None
-    assert "fixed seed" in " ".join(privacy.discloses)
+    header = read_release(paths[2], SCHEMA).header
+    assert header.guarantee is None
+    assert "fixed seed" in " ".join(header_facts(header)["discloses"])
     assert Ledger.for_table(paths[0]).spent().mu is None
     assert not [*paths[0].parent.glob("*.records")]
 

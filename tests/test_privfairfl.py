@@ -62,7 +62,7 @@ def test_without_noise_counts_are_those_of_the_rows():
     training = train_rounds(data, config)
     bins = score_bins(training.model.scores(rows.x, rows.s), 21)
     wanted = count_scores(bins, rows.s, rows.y, 2, 21)
-    assert training.counts.statement is None
+    assert training.counts.origin is None
     np.testing.assert_array_equal(training.counts.array(), wanted)
     training.model.model_copy(update={"decision": None}).require_counted(training.counts)
 
@@ -173,19 +173,18 @@ def test_epsilons_add_up_and_the_ledger_books_both(tmp_path):
     assigned = assign_users(make_table(3000), UserAssignment(clients=5), seed=0)
     training, _ = train_table(assigned, make_schema(), config, files, source="small")
     said = plain_text(training_table(training, private=True))
-    assert "epsilon = 1 for one row" in said
     words = " ".join(said.split())
     assert "(epsilon = 5, delta = 0.0001)-differential privacy of one row" in words
+    assert "by themselves (epsilon = 1, delta = 0)-differential privacy of one row" in words
     assert "name gradients" in words
     assert "what clients send" in words
     document = json.loads(files.paths[1].read_text())
     assert document["guarantee"]["epsilon"] == 5.0
-    assert document["counts"]["epsilon"] == 1.0
-    assert document["counts"]["unit"] == "one row"
-    assert "one process" in document["counts"]["simulated"]
+    (counts,) = document["counts"]["guarantees"]
+    assert (counts["epsilon"], counts["unit"], counts["simulated"]) == (1.0, "row", True)
     decision = sf.read_model(files.paths[0]).decision
     assert decision.notion == "statistical_parity"
-    assert decision.statement == document["counts"]
+    assert decision.origin.model_dump() == document["counts"] | {"guarantees": (counts,)}
     booked = Ledger(files.ledger).spent().epsilon(1e-4)
     assert booked == pytest.approx(5.0)
     assert Ledger(files.ledger).spent().composition.delta(5.0) == pytest.approx(1e-4, rel=1e-3)
@@ -197,12 +196,11 @@ def test_pre_reads_new_noise_each_time_and_so_does_not_resume(tmp_path):
     config = configured("privfairfl_pre", counts_epsilon=1.0)
     _, data = some_data(config)
     first, second = (train_rounds(data, config).counts for _ in range(2))
-    assert first.statement["epsilon"] == 1.0
+    assert first.origin.guarantees[0].epsilon == 1.0
     assert not np.array_equal(first.array(), second.array())
     same = [train_rounds(data, config, noise_seed=3).counts for _ in range(2)]
     np.testing.assert_array_equal(same[0].array(), same[1].array())
-    assert "none" in same[0].statement["guarantee"]
-    assert same[0].statement["epsilon"] is None
+    assert same[0].origin.guarantees == (None,)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def shop(tmp_path):
         made.append(f"answer {len(made)}".encode())
         return made[-1]
 
-    guarantee = Guarantee(epsilon=1.0, unit="one row", relation="add_or_remove")
+    guarantee = Guarantee(epsilon=1.0, relation="add_or_remove")
     ledger = Ledger(tmp_path / "ledger")
 
     def buy(make=make, asked=RUN, **changes):
@@ -203,7 +203,7 @@ def test_three_tries_on_a_full_disk_are_one_booking(paths, monkeypatch, kind):
             assert ledger.spent().releases == 1
     assert not paths[2].exists()
     made, _ = distill_file(*paths, CONFIGS[kind])
-    assert made.release.header.privacy.guarantee.epsilon == 20.0
+    assert made.release.header.guarantee.epsilon == 20.0
     assert ledger.spent().releases == 1
     assert len(list(paths[2].parent.glob("*.bought"))) == 1
 
@@ -230,7 +230,7 @@ def test_a_run_that_is_killed_between_booking_and_saving_is_one_booking(paths):
     assert ledger.spent().releases == 1
     distill_file(*paths, config)
     assert ledger.spent().releases == 1
-    assert read_release(paths[2], SCHEMA).header.privacy.guarantee
+    assert read_release(paths[2], SCHEMA).header.guarantee
 
 
 class EndedError(Exception):

@@ -19,6 +19,7 @@ from synthfair.model import LinearModel
 from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import Release, make_header, write_release
 from synthfair.release.reading import read_release
+from synthfair.report.privacy_words import header_facts
 from synthfair.settings import DistillConfig
 
 SCHEMA = make_schema()
@@ -87,7 +88,8 @@ def test_one_release_is_one_file(tmp_path):
 
 def test_a_release_holds_no_size_and_no_statistic_of_the_real_rows(path):
     assert set(json.loads(pq.read_schema(path).metadata[b"synthfair"])) == {
-        "format", "table_schema", "version", "model", "penalty", "config", "privacy",
+        "format", "table_schema", "version", "model", "penalty", "config", "guarantee",
+        "hides_pairs",
     }  # fmt: skip
     assert pq.read_schema(path).names == [*SCHEMA.encoded_names, "(group)", "(label)"]
 
@@ -104,17 +106,18 @@ def test_a_release_holds_no_size_and_no_statistic_of_the_real_rows(path):
         ({"start": "real"}, "Real rows"),
     ],
 )
-def test_the_privacy_statement_says_what_is_disclosed(settings, word):
-    statement = some_release(**settings).header.privacy
-    assert statement.guarantee is None
-    assert word in " ".join(statement.discloses)
-    assert len(statement.discloses) == (1 if not settings else 2)
+def test_a_header_says_what_is_disclosed(settings, word):
+    header = some_release(**settings).header
+    assert header.guarantee is None
+    told = header_facts(header)["discloses"]
+    assert word in " ".join(told)
+    assert len(told) == (1 if not settings else 2)
 
 
 @pytest.mark.parametrize(
     ("change", "header", "complaint"),
     [
-        (lambda t: t, {"format": "synthfair-release/1"}, "format.*'synthfair-release/2'"),
+        (lambda t: t, {"format": "synthfair-release/1"}, "format.*'synthfair-release/5'"),
         (
             lambda t: t,
             {"table_schema": OTHER},
@@ -122,7 +125,11 @@ def test_the_privacy_statement_says_what_is_disclosed(settings, word):
         ),
         (lambda t: t, {"clients": 3}, "clients: unknown key"),
         (lambda t: t, {"version": "\x1b[2J"}, "version"),
-        (lambda t: t, {"privacy": {"epsilon": 0.1, "discloses": []}}, "epsilon"),
+        (
+            lambda t: t,
+            {"guarantee": {"epsilon": 0.1, "relation": "replace"}},
+            "needs epsilon and delta",
+        ),
         (set_column("income", [0.5, float("nan")]), {}, "'income', row 2: .*nan"),
         (set_column("income", [float("inf"), 0.5]), {}, "'income', row 1: .*inf"),
         (set_column("income", [2e6, 0.5]), {}, "'income', row 1"),
@@ -195,13 +202,15 @@ def test_a_guarantee_that_schema_and_settings_do_not_imply_is_refused(tmp_path):
     right = make_guarantee(config, SCHEMA)
     small = [m.model_copy(update={"sensitivity": m.sensitivity / 2}) for m in right.mechanisms]
     kinds = {"model": LinearModel(), "penalty": "p"}
-    for guarantee in (right, right.model_copy(update={"mechanisms": tuple(small)})):
-        header = make_header(config, SCHEMA, **kinds, guarantee=guarantee)
+    true = make_header(config, SCHEMA, **kinds, guarantee=right)
+    false = right.model_copy(update={"mechanisms": tuple(small)})
+    for header in (true, true.model_copy(update={"guarantee": false})):
         write_release(replace(some_release(), header=header), tmp_path / "r.parquet")
-        if guarantee is right:
-            assert read_release(tmp_path / "r.parquet", SCHEMA).header.privacy.guarantee == right
-    with pytest.raises(InputError, match="privacy.guarantee: mechanism histograms: sensitivity"):
-        read_release(tmp_path / "r.parquet", SCHEMA)
+        if header is true:
+            assert read_release(tmp_path / "r.parquet", SCHEMA).header.guarantee == right
+    for schema in (SCHEMA, None):
+        with pytest.raises(InputError, match=r"r.parquet: mechanism histograms: sensitivity"):
+            read_release(tmp_path / "r.parquet", schema)
 
 
 def test_columns_that_are_declared_never_missing_are_the_same_columns(path):

@@ -22,7 +22,7 @@ from synthfair.privacy.accounting import (
     discrete_delta_of,
     discrete_mu_for,
 )
-from synthfair.privacy.guarantee import NOT_COVERED, Guarantee
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.mechanism import (
     GaussianMechanism,
     NoisySum,
@@ -159,12 +159,6 @@ def test_what_discreteness_costs():
 
 
 CONFIG = DistillConfig(epsilon=1.0, delta=1e-5)
-
-
-def test_a_statement_says_all_that_is_not_covered():
-    said = make_guarantee(CONFIG, make_schema())
-    with pytest.raises(ValueError, match="all that is not covered"):
-        Guarantee.model_validate(said.model_dump() | {"not_covered": NOT_COVERED[1:]})
 
 
 def test_a_sensitivity_without_the_rounding_is_refused():

@@ -17,8 +17,8 @@ from test_export import additive, linear
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.release.format import disclosures
 from synthfair.report.page import write_report
+from synthfair.report.privacy_words import disclosures
 from synthfair.report.results import read_results
 
 
@@ -164,7 +164,7 @@ def test_what_did_not_converge_is_said(runs, tmp_path):
 def test_disclosures_are_reported(page, runs):
     text = html.unescape(page.read_text())
     singles = [run for run in runs if run.name.startswith("single")]
-    for line in disclosures(CONFIG):
+    for line in disclosures(CONFIG, private=False):
         assert text.count(line) == 2 * len(singles)
 
 

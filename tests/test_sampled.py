@@ -131,7 +131,7 @@ def test_kinds_of_sums_are_composed_as_one_longer_kind_is():
     assert together(*((part, 2.0) for part in parts)) == pytest.approx(
         POISSON.epsilon(2.0, 1e-5), rel=1e-3
     )
-    halves, whole = [SampledSums(9, 9, 2)] * 2, SampledSums(9, 9, 4)
+    halves, whole = (SampledSums(9, 9, 2),) * 2, SampledSums(9, 9, 4)
     assert common_noise(halves, 1.0, 1e-5) == pytest.approx(whole.noise(1.0, 1e-5))
 
 

@@ -14,7 +14,6 @@ from synthfair.cli import main
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import read_histogram
 from synthfair.privacy.ledger import Ledger
-from synthfair.secure.opening import SIMULATED
 from synthfair.trained import input_names
 
 EPSILON = 2.0
@@ -134,7 +133,7 @@ def test_counts_of_users_and_a_second_answer(folder, capsys):
     assert open_both(folder) == 0
     total = read_histogram(folder / "histogram.json")
     assert abs(total.array().sum() - 3 * 12 * 2) < 150  # 8 of scale 1
-    assert total.statement["rows_per_user"] == 2
+    assert total.origin.guarantees[0].rows_per_user == 2
     assert add(folder, 0, "--output", f"{folder}/again.json") == 0
     assert (folder / "again.json").read_text() == (folder / "sum_0.json").read_text()
 
@@ -302,7 +301,7 @@ def test_the_example_runs(tmp_path, capsys):
     assert "stated 0.276" in said
     assert "10" in said
     found = read_histogram(tmp_path / "demo" / "histogram.json")
-    assert found.statement["simulated"] == SIMULATED
+    assert found.origin.guarantees[0].simulated
     assert "in one process" in said
     assert abs(found.array().sum() - 790) < 100  # half of the training rows: the others trained
     with pytest.raises(InputError, match="not empty"):

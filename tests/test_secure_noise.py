@@ -24,7 +24,7 @@ from synthfair.secure import (
     noisy_sum,
     open_sums,
 )
-from synthfair.secure.opening import noisy_total
+from synthfair.secure.opening import noisy_total, score_histogram
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import NEVER
 
@@ -247,9 +247,11 @@ class TestTotals:
 
     def test_with_noise_that_others_may_know_nothing_is_claimed(self):
         found = noisy_sum([np.zeros(4, np.int64)], COUNTS, source=seeded(0))
-        assert found.statement["guarantee"].startswith("none")
-        assert {found.statement[key] for key in ("epsilon", "holds_against")} == {None}
-        assert noisy_sum([np.zeros(4, np.int64)], COUNTS).statement["epsilon"] == 1.0
+        assert (found.seeded, found.simulated) == (True, True)
+        assert score_histogram(COUNTS, found).origin.guarantees == (None,)
+        found = noisy_sum([np.zeros(4, np.int64)], COUNTS)
+        (guarantee,) = score_histogram(COUNTS, found).origin.guarantees
+        assert (guarantee.epsilon, guarantee.adversary) == (1.0, "all_but_one")
 
 
 SHORT = ClippedVectors(length=4, clip=10.0, step=1.0, rho=1.0)  # norm at most 11 = 10 + sqrt(4) / 2
@@ -371,7 +373,7 @@ class TestVectors:
             integers = self.what.integers(vector)
             assert (integers.astype(object) ** 2).sum() <= self.what.largest_square
             norm = max(np.linalg.norm(vector), 1.0)
-            assert self.what.values(integers) == pytest.approx(vector / norm, abs=6e-4)
+            assert integers * self.what.step == pytest.approx(vector / norm, abs=6e-4)
 
     def test_without_a_norm_it_is_0(self):
         assert not self.what.integers(np.full(100, np.nan)).any()
@@ -386,5 +388,5 @@ class TestVectors:
         rng = np.random.default_rng(1)
         vectors = 0.05 * rng.normal(size=(20, 100))
         found = noisy_sum(map(self.what.integers, vectors), self.what)
-        error = self.what.values(found.total) - vectors.sum(axis=0)
+        error = found.total * self.what.step - vectors.sum(axis=0)
         assert np.abs(error).max() < 5.5 * 1e-3 * found.variance**0.5 + 20 * 5e-4

@@ -12,6 +12,7 @@ from secure_task import COUNTS, parties
 
 from synthfair.errors import InputError
 from synthfair.release.keys import sign_bytes
+from synthfair.report.privacy_words import limits
 from synthfair.secure import (
     GroupCounts,
     Task,
@@ -65,14 +66,14 @@ def test_a_sum_of_two_and_three_aggregators(tmp_path):
         }
 
 
-def test_what_is_opened_is_a_histogram_with_its_statement(tmp_path, group):
+def test_what_is_opened_is_a_histogram_with_its_guarantee(tmp_path, group):
     opened = open_sums(group.task, group.answers(tmp_path, [[100] * 4] * 2))
     found = score_histogram(COUNTS, opened)
     assert np.abs(found.array().ravel() - 200).max() < 80
-    statement = found.statement
-    assert (statement["epsilon"], statement["unit"], statement["clients"]) == (1.0, "one row", 2)
-    assert statement["relation"] == "add_or_remove"
-    said = " ".join(statement["not_covered"])
+    (guarantee,) = found.origin.guarantees
+    assert (guarantee.epsilon, guarantee.unit, found.origin.clients) == (1.0, "row", 2)
+    assert (guarantee.relation, guarantee.simulated) == ("add_or_remove", False)
+    said = " ".join(limits(guarantee))
     for words in ("collude", "Timing", "how many clients", "False inputs"):
         assert words in said
 

@@ -21,6 +21,7 @@ from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.guarantee import SampledMechanism
 from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.privacy.rounds import training_guarantee
+from synthfair.report.privacy_words import limits
 from synthfair.secure import shares
 
 ALARM = 1e-6
@@ -159,12 +160,10 @@ class TestGuarantee:
     def test_says_what_holds_for_whom_and_against_whom(self, rows, sampling, relation):
         found = self.guarantee(rows, sampling=sampling)
         assert found.relation == relation
-        assert found.unit == "one user, with all its rows"
-        assert "any single aggregator" in found.holds_against
-        assert "discrete noise" in found.accountant
-        assert not any("Mironov" in line or "securely" in line for line in found.not_covered)
-        assert any("simulation" in line for line in found.not_covered)
-        assert any("collude" in line for line in found.not_covered)
+        assert (found.unit, found.adversary, found.simulated) == ("user", "all_but_one", True)
+        assert not any("Mironov" in line or "securely" in line for line in limits(found))
+        assert any("simulation" in line for line in limits(found))
+        assert any("collude" in line for line in limits(found))
 
     def test_its_noise_is_that_of_the_plain_engine_for_the_same_epsilon(self, rows):
         found = self.guarantee(rows)
@@ -228,10 +227,10 @@ def test_the_command_writes_what_was_guaranteed(tmp_path, capsys):
     assert main([*args]) == 2
     assert "secure needs clip" in capsys.readouterr().err
     assert main([*args, "--clip", "0.5", "--epsilon", "4", "--delta", "1e-3"]) == 0
-    assert "any single aggregator" in " ".join(capsys.readouterr().out.split())
+    assert "all aggregators but one" in " ".join(capsys.readouterr().out.split())
     content = (tmp_path / "out" / "metrics.json").read_text()
     metrics = json.loads(content)
-    assert metrics["secure_sums"]["simulated"] is True
+    assert metrics["guarantee"]["simulated"] is True
     assert metrics["secure_sums"]["aggregators"] == 2
     read = MetricsFile.model_validate_json(content)
     assert read.guarantee.mechanisms[0].shares == read.secure_sums

@@ -260,24 +260,19 @@ class TestSurrogate:
         schema = SCHEMA.model_copy(update={"columns": {n: SCHEMA.columns[n] for n in roles}})
         rows = in_memory(ROWS._replace(x=ROWS.x[:, :1]))
         made = make_secure_surrogate([rows], settings(), schema)
-        assert [one["mechanism"] for one in made.statement["sums"]]
-        assert len(made.statement["sums"]) == 3
+        assert len(made.guarantee.mechanisms) == 3
 
-    def test_the_statement_says_what_holds(self):
-        found = make_secure_surrogate(clients(3), settings(), SCHEMA).statement
-        assert (found["epsilon"], found["delta"], found["unit"]) == (8.0, 1e-5, "one row")
-        assert (found["clients"], found["relation"]) == (3, "add_or_remove")
-        assert "any single aggregator" in found["holds_against"]
-        assert "one process" in found["simulated"]
-        assert len(found["sums"]) == 5
-        assert sum(one["rho"] for one in found["sums"]) == pytest.approx(mu_for(8.0, 1e-5) ** 2 / 2)
+    def test_the_guarantee_says_what_holds(self):
+        found = make_secure_surrogate(clients(3), settings(), SCHEMA).guarantee
+        assert (found.epsilon, found.delta, found.unit) == (8.0, 1e-5, "row")
+        assert (found.aggregators, found.relation) == (2, "add_or_remove")
+        assert (found.adversary, found.simulated) == ("all_but_one", True)
+        assert len(found.mechanisms) == 5
+        assert found.composition.mu == pytest.approx(mu_for(8.0, 1e-5))
 
     def test_noise_that_anybody_can_repeat_guarantees_nothing(self):
         made = make_secure_surrogate(clients(3), settings(), SCHEMA, source=seeded(1))
-        assert "none" in made.statement["guarantee"]
-        assert "epsilon" not in made.statement
-        assert made.statement["holds_against"] is None
-        assert all(one["rho"] is None for one in made.statement["sums"])
+        assert made.guarantee is None
 
     @pytest.mark.parametrize(
         ("more", "message"),
@@ -313,10 +308,8 @@ class TestByFiles:
         simulated = make_secure_surrogate(clients(3), settings(), SCHEMA)
         np.testing.assert_array_equal(found.surrogate.records, simulated.surrogate.records)
         np.testing.assert_array_equal(found.surrogate.weight, simulated.surrogate.weight)
-        assert "simulated" not in found.statement
-        assert found.statement == {
-            key: value for key, value in simulated.statement.items() if key != "simulated"
-        }
+        assert simulated.guarantee.simulated
+        assert found.guarantee == simulated.guarantee.model_copy(update={"simulated": False})
 
     def test_opened_totals_have_the_noise_that_is_stated(self, tmp_path):
         opened, config = by_files(tmp_path), settings()
@@ -336,7 +329,7 @@ class TestByFiles:
 
     def test_what_does_not_fit_is_refused(self, opened):
         first, moments, tables, pairs, last = opened
-        fewer = last[1]._replace(statement=last[1].statement | {"clients": 2})
+        fewer = last[1]._replace(clients=2)
         louder = first[1]._replace(variance=first[1].variance * 4)
         weaker = moments[0].model_copy(update={"square": 1})
         for given, complaint in [

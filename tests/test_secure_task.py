@@ -6,6 +6,7 @@ import pytest
 from secure_task import COUNTS, PLAIN, parties
 
 from synthfair.errors import InputError
+from synthfair.report.privacy_words import guarantee_facts
 from synthfair.secure import (
     ClippedVectors,
     RowSums,
@@ -115,13 +116,11 @@ class TestAgreement:
         with pytest.raises(InputError, match="relation = replace; must be add_or_remove"):
             task.require_counts(9.0)
 
-    def test_the_statement_says_against_how_many_aggregators(self):
-        two, three = (parties(aggregators=number).task.statement for number in (2, 3))
-        assert two["holds_against"].startswith("any single aggregator together with")
-        assert three["holds_against"].startswith("any two aggregators together with")
-        assert three["clients"] == "2 to 3"
+    def test_the_guarantee_holds_against_all_aggregators_but_one(self):
+        facts = guarantee_facts(COUNTS.guarantee(3))
+        assert facts["holds_against"].startswith("all aggregators but one")
         for words in ("All but one see only noise", "falsify", "table is refused"):
-            assert words in " ".join(three["not_covered"])
+            assert words in " ".join(facts["not_covered"])
 
 
 class TestKeys:
@@ -162,9 +161,3 @@ class TestKeys:
             read_aggregator_secret(tmp_path / "a.key")
         assert group.secrets[0].signature not in str(caught.value)
         assert group.secrets[0].signature not in repr(group.secrets[0])
-
-    def test_keys_that_do_not_belong_together(self, tmp_path, group):
-        one, other = (secret.model_dump(mode="json") for secret in group.secrets)
-        (tmp_path / "a.key").write_text(json.dumps(one | {"public": other["public"]}))
-        with pytest.raises(InputError, match="not an aggregator's private keys"):
-            read_aggregator_secret(tmp_path / "a.key")

@@ -234,7 +234,7 @@ def test_public_key_files_that_are_not(keys, tmp_path):
     empty.mkdir()
     for path, complaint in (
         (garbage, "x.pub: not a public key"),
-        (keys / "ada.key", "ada.key: a private key, which its owner keeps"),
+        (keys / "ada.key", "ada.key: not a public key, the .pub file"),
         (empty, "a folder without public keys"),
         (tmp_path / "none.pub", "none.pub: cannot read"),
     ):

@@ -12,7 +12,7 @@ from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.privacy.statement import PRIVATE_PROBLEMS, make_guarantee, require_true
 from synthfair.release.format import make_header
-from synthfair.report.release_tables import statement_facts
+from synthfair.report.privacy_words import header_facts
 from synthfair.report.text_table import Table
 from synthfair.settings import SurrogateConfig
 
@@ -147,11 +147,11 @@ def test_a_statement_comes_back_is_shown_and_booked(schema, tmp_path):
     config = private()
     guarantee = make_guarantee(config, schema)
     header = make_header(config, schema, model=LinearModel(), guarantee=guarantee)
-    found = type(header).model_validate_json(header.model_dump_json()).privacy
+    found = type(header).model_validate_json(header.model_dump_json())
     assert found.guarantee == guarantee
     require_true(found.guarantee, config, schema)
     lines = [
-        line for name, line in Table.of_facts(statement_facts(found)).rows if name == "mechanisms"
+        line for name, line in Table.of_facts(header_facts(found)).rows if name == "mechanisms"
     ]
     assert any(line.startswith("name tree, sensitivity 1.001, epsilon ") for line in lines)
     assert any(line.startswith("name pairs, sensitivity 1.414, noise ") for line in lines)

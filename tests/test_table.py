@@ -102,7 +102,7 @@ def inspected():
     header = Fake(
         format="synthfair/1", version="0.1", kind="surrogate", schema_hash="a" * 64, model="linear",
         penalty="covariance", config=synthfair.SurrogateConfig(k_min=25),
-        privacy=Fake(guarantee=None, discloses=["exact counts"]),
+        guarantee=None, hides_pairs=False,
         own_columns=OWN_COLUMNS, table_schema=Fake(label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
     )  # fmt: skip
     release = Fake(

@@ -130,7 +130,7 @@ def test_files_say_what_was_done_and_what_it_cost(tmp_path):
 def test_a_private_training_is_booked_and_noisy(tmp_path):
     one, _ = run(tmp_path, PRIVATE)
     assert one.guarantee.composition.epsilon(1e-3) == pytest.approx(5.0)
-    assert metrics(tmp_path)["guarantee"]["unit"] == "one user, with all its rows"
+    assert metrics(tmp_path)["guarantee"]["unit"] == "user"
     assert ledger(tmp_path).epsilon(1e-3) == pytest.approx(5.0)
     two, _ = run(tmp_path, PRIVATE, force=True)
     assert ledger(tmp_path).releases == 2
@@ -167,9 +167,9 @@ def test_a_conditional_guarantee_counts_as_none(tmp_path):
     training, _ = run(tmp_path, TWO_PHASE)
     guarantee = training.guarantee
     assert read_model(tmp_path / "out" / "model.json") == training.model
-    assert guarantee.condition.startswith("Conditional on the phase-1 teacher")
-    assert guarantee.unit == "one row of one client"
-    assert [m.name for m in guarantee.mechanisms] == ["student's gradients"]
+    assert guarantee.condition == "teacher"
+    assert guarantee.unit == "row"
+    assert [m.name for m in guarantee.mechanisms] == ["student_gradients"]
     assert guarantee.composition.epsilon(1e-3) <= 5.0
     assert ledger(tmp_path).epsilon(1e-3) is None
 

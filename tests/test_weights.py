@@ -18,6 +18,7 @@ from synthfair.federated.fedavg import FedAvg, safe_rate
 from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.users import Cohorts, make_users
 from synthfair.postprocess import ScoreHistogram, make_weights, read_weights, write_weights
+from synthfair.postprocess.histogram import Origin
 
 COUNTS = np.array([[30, 10], [20, 40], [7, 13]])
 TWICE = jnp.array([[1.0, 3.0], [2.0, 1.0]])  # by group and label
@@ -71,7 +72,7 @@ class TestFormulas:
             make_weights(counted(counts, variance=variance), "published")
 
     def test_round_trip(self, tmp_path):
-        found = make_weights(counted(statement={"unit": "one row"}), "published")
+        found = make_weights(counted(origin=Origin(clients=2, guarantees=(None,))), "published")
         write_weights(found, tmp_path / "w.json")
         assert read_weights(tmp_path / "w.json") == found
 
@@ -195,7 +196,7 @@ class TestTable:
         settings = {"method": "dp_sgd", "batch": 60, "clip": 1.0, "epsilon": 2.0, "delta": 1e-3}
         data, config = self.data(weights_for(make_schema()), **settings)
         guarantee = config.plan(data).guarantee
-        assert guarantee.unit == "one row of one client"
+        assert guarantee.unit == "row"
         assert guarantee.condition is None
         spent = guarantee.composition.epsilon(1e-3)
         assert 1.9 < spent <= 2.0

@@ -84,7 +84,7 @@ def answer(
         raise InputError(f"{question}: a task needs --sign, --aggregators and --most-epsilon")
     from synthfair.client import page
     from synthfair.files import OWNER_ONLY, claimed, whole_file
-    from synthfair.report.text_table import Table
+    from synthfair.report.privacy_words import sum_table
     from synthfair.secure.aggregator_keys import read_aggregator_keys
     from synthfair.secure.counting import counts_task
     from synthfair.secure.task import read_task
@@ -95,7 +95,7 @@ def answer(
     task.require_agreed([read_aggregator_keys(path) for path in aggregators])
     asked = counts_task(task, task.require_counts(most_epsilon), key, trained_model, user_column)
     say(f"Task {task.id.hex()}")
-    say(Table.of_facts(task.statement))
+    say(sum_table(task))
 
     # The counts are booked, encrypted, and only then written.
     paths = [output / f"{sign.stem}.to_{role}" for role in range(len(task.aggregators))]

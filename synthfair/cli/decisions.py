@@ -64,6 +64,7 @@ def thresholds(
     from synthfair.cli.show import say, warn
     from synthfair.files import require_free
     from synthfair.postprocess import choose_decision, make_weights, read_histogram, write_weights
+    from synthfair.report.privacy_words import origin_facts
     from synthfair.report.result_tables import alpha_warning, decision_tables
     from synthfair.report.text_table import Table
     from synthfair.server import surrogate_histogram
@@ -90,6 +91,6 @@ def thresholds(
     write_model(trained_model.model_copy(update={"decision": choice.decision}), output)
     say(decision_tables(choice, histogram))
     warn(alpha_warning(choice))
-    if choice.decision.statement:
-        say(Table.of_facts(choice.decision.statement))
+    if choice.decision.origin:
+        say(Table.of_facts(origin_facts(choice.decision.origin)))
     say(f"Wrote {output}.")

@@ -177,7 +177,7 @@ def add(
     """
     from synthfair.cli.show import say
     from synthfair.files import OWNER_ONLY, require_free, write_json
-    from synthfair.report.text_table import Table
+    from synthfair.report.privacy_words import sum_table
     from synthfair.secure.aggregator import answer, receive
     from synthfair.secure.aggregator_keys import RECORDS, read_aggregator_secret
     from synthfair.secure.task import read_task
@@ -191,7 +191,7 @@ def add(
     role = public_task.role_of(secret.public)
     public_task.require_counts(most_epsilon)
     say(f"Task {public_task.id.hex()}")
-    say(Table.of_facts(public_task.statement))
+    say(sum_table(public_task))
     # The uploads for this aggregator; a folder holds those for others, too.
     files: list[Path] = []
     for place in uploads:
@@ -221,7 +221,7 @@ def open_sums(
     output: Path,
     force: Force = False,
 ) -> None:
-    r"""Add the aggregators' answers: the noisy total, with its statement of privacy.
+    r"""Add the aggregators' answers: the noisy total, with its guarantee.
 
     The shares cancel; the total over all clients remains, with the noise of every aggregator.
     Counts are written as a histogram.
@@ -240,7 +240,7 @@ def open_sums(
     from synthfair.cli.show import say
     from synthfair.files import require_free
     from synthfair.postprocess.histogram import write_histogram
-    from synthfair.report.text_table import Table
+    from synthfair.report.privacy_words import sum_table
     from synthfair.secure import opening
     from synthfair.secure.aggregator import read_partial_sum
     from synthfair.secure.task import read_task
@@ -252,5 +252,5 @@ def open_sums(
     total = opening.open_sums(public_task, partial, commitments=commitments or None, sources=sums)
     write_histogram(opening.score_histogram(what, total), output)
     say(f"Task {public_task.id.hex()}")
-    say(Table.of_facts(total.statement))
+    say(sum_table(public_task, total.clients))
     say(f"Wrote {output}.")

@@ -163,13 +163,15 @@ def run_point(
     )
     point.folder.mkdir(parents=True, exist_ok=True)
     clients = zip(federation.names, fitted.distillations, strict=False)  # or none
+    headers = {name: client.release.header for name, client in clients}
     document = MetricsFile.of(
         evaluation,
         method=point.method,
         config=dict.fromkeys(federation.names, settings),
         table=compared.document,
         train=_train(point, config),
-        privacy={name: client.release.header.privacy for name, client in clients},
+        guarantees={name: header.guarantee for name, header in headers.items()},
+        hides_pairs=tuple(name for name, header in headers.items() if header.hides_pairs),
         asked=fitted.asked,
         converged=fitted.converged,
         cost=fitted.cost,

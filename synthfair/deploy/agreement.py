@@ -111,7 +111,7 @@ def has_guarantee(config: TrainConfig) -> bool:
     """Whether the settings have an epsilon, and it holds on no condition.
 
     That of ``two_phase`` does end to end alone, see
-    :data:`synthfair.federated.two_phase.TEACHER_NOT_COVERED`.
+    :data:`synthfair.privacy.guarantee.Condition`.
     """
     return config.get("epsilon") is not None and config.get("end_to_end", True)
 
@@ -153,7 +153,8 @@ def make_setup(agreement: Agreement, schema: Schema) -> TrainingSetup:
         data = data._replace(users=replace(data.users, size=size))
     plan = config.plan(data)
     if plan.guarantee:  # what is stated, and booked, is not that of a simulation
-        plan = plan._replace(guarantee=plan.guarantee.for_deployment)
+        deployed = plan.guarantee.model_copy(update={"simulated": False})
+        plan = plan._replace(guarantee=deployed)
     return TrainingSetup(data, plan)
 
 

@@ -59,7 +59,7 @@ def guarantee_of(epsilon: float) -> Guarantee:
     Guarantee: epsilon-differential privacy. Unit: one row; of a person with several rows the
     epsilons add up. Relation: add or remove.
     """
-    return Guarantee(epsilon=epsilon, delta=0.0, unit="one row", relation="add_or_remove")
+    return Guarantee(epsilon=epsilon, delta=0.0, unit="row", relation="add_or_remove")
 
 
 def answer_gap(request: Request) -> bytes:

@@ -155,7 +155,6 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     model = make_model(plan, config, data, progress.state, converged=converged)
     output.mkdir(parents=True, exist_ok=True)
     if evaluation := evaluation_of(model, federation, ServerConfig(seed=config.seed)):
-        shares = plan.secure and plan.secure.shares.model_copy(update={"simulated": False})
         metrics = MetricsFile.of(
             evaluation,
             method=config.method,
@@ -164,7 +163,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
             asked=config.asked,
             converged=model.converged,
             guarantee=plan.guarantee,
-            secure_sums=shares,
+            secure_sums=plan.secure and plan.secure.shares,
         )
         write_metrics(metrics, output / METRICS)
     write_text(output / "rounds.csv", rounds_csv(progress.history))
@@ -289,4 +288,4 @@ class _Sites:
         )
         folder, anew = self.checkpoint.parent / "sums", self.checkpoint if private else None
         result = secure_sum(self.federation, task, query, folder=folder, anew=anew)
-        return what.values(result.total), result.statement["clients"]
+        return result.total * what.step, result.clients

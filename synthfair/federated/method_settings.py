@@ -287,7 +287,7 @@ class UserPrivacySettings(CohortSettings, PrivacySettings):
             return plan._replace(protection=protection, guarantee=guarantee)
         multiplier = None
         if self.epsilon is not None and self.delta is not None:
-            multiplier = noise_for_shares(sums, epsilon=self.epsilon, delta=self.delta)
+            multiplier = noise_for_shares((sums,), self.epsilon, self.delta)
         length = report_size(algorithm, data.users)[0]
         secure = make_secure_sums(length, clip=clip, relation=sums.relation, multiplier=multiplier)
         guarantee = self.guarantee(

@@ -60,7 +60,9 @@ class CountSettings(NoisyPassSettings):
         """Returns the plan of DP-SGD, whose guarantee includes the counts."""
         plan = super().plan(data)
         if plan.guarantee and self.counts_epsilon:
-            return plan._replace(guarantee=plan.guarantee.with_counts(self.counts_epsilon))
+            own, counts = plan.guarantee, self.counts_epsilon
+            both = {"epsilon": own.epsilon + counts, "counts_epsilon": counts}
+            return plan._replace(guarantee=own.model_copy(update=both))
         return plan
 
 

@@ -88,7 +88,7 @@ class SecureSums(NamedTuple):
             source = np.random.default_rng(sequence).bytes
         parts = chain([np.zeros(self.what.length, np.int64)], map(self.what.integers, reports))
         result = noisy_sum(parts, self.what, aggregators=self.aggregators, source=source)
-        return self.what.values(result.total)
+        return result.total * self.what.step
 
 
 def make_secure_sums(

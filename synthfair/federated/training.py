@@ -183,7 +183,7 @@ def train_table(
             cost=training.cost,
             seconds=time.perf_counter() - start,
             weights=weights,
-            counts=training.counts and training.counts.statement,
+            counts=training.counts and training.counts.origin,
             guarantee=training.guarantee,
             secure_sums=plan.secure and plan.secure.shares,
         )

@@ -36,13 +36,6 @@ from synthfair.model import Params
 from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.guarantee import Summed
 
-TEACHER_NOT_COVERED = (
-    "Conditional on the phase-1 teacher, which was trained on the same rows without noise: not an"
-    " end-to-end guarantee. One row can change every label that phase 2 learns, and no noise hides"
-    " that."
-)
-"""A limit of the published method's guarantee."""
-
 
 class TwoPhaseSettings(FairPassSettings, PrivacySettings):
     """Settings of ``two_phase``: a fair teacher once, and a student of it by noisy steps, averaged.
@@ -72,9 +65,9 @@ class TwoPhaseSettings(FairPassSettings, PrivacySettings):
         *teacher, student = method.sums(users, self.rounds)
         sums: dict[Summed, tuple[SampledSums, float]] = {}
         if teacher:
-            sums["teacher's gradients"] = teacher[0], clip * SENSITIVITY
-        sums["student's gradients"] = student, clip
-        condition = None if self.end_to_end else TEACHER_NOT_COVERED
+            sums["teacher_gradients"] = teacher[0], clip * SENSITIVITY
+        sums["student_gradients"] = student, clip
+        condition = None if self.end_to_end else "teacher"
         guarantee = self.guarantee(users.smallest, ROWS, sums, condition=condition)
         if guarantee:
             method = method.with_noise(guarantee.samples[-1].noise / clip)
@@ -212,9 +205,10 @@ class TwoPhase:
     """The student, an algorithm in rounds, of users whose labels :meth:`teach` has replaced.
 
     Guarantee: :meth:`sums` with the student's noise, for what each user sends in all rounds
-    together; without a private teacher conditional on it, :data:`TEACHER_NOT_COVERED`. Unit: one
-    row of one user. Neighbouring relation: add or remove one row. The seed must come from the
-    operating system's entropy, and stay secret, where this is claimed.
+    together; without a private teacher conditional on it, see
+    :data:`synthfair.privacy.guarantee.Condition`. Unit: one row of one user. Neighbouring
+    relation: add or remove one row. The seed must come from the operating system's entropy, and
+    stay secret, where this is claimed.
 
     Args:
         teacher: phase 1, trained by each user for itself.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from synthfair.errors import InputError
-from synthfair.postprocess.histogram import score_bins
+from synthfair.postprocess.histogram import Origin, score_bins
 from synthfair.settings import Checked, Notion
 
 MOST_BINS = 2**11
@@ -42,8 +42,7 @@ class GroupDecision(Checked):
             probability 1 is a threshold; no pair selects nobody.
         key: public, 64 hexadecimal digits: the coins follow from it, see :func:`coins`; None where
             every probability is 0 or 1.
-        statement: of the histogram it was chosen from: what noise was added, by whom, and what it
-            guarantees; None without.
+        origin: of the histogram it was chosen from, and what protects the rows; None without.
 
     Raises:
         ValueError: steps out of order or beyond the bins, or a key that is missing or not needed.
@@ -66,7 +65,7 @@ class GroupDecision(Checked):
     n_bins: int = Field(ge=2, le=MOST_BINS)
     steps: tuple[_Steps, ...] = Field(strict=False, min_length=2)
     key: str | None = Field(pattern=r"^[0-9a-f]{64}$")
-    statement: dict[str, Any] | None = None
+    origin: Origin | None = None
 
     @model_validator(mode="after")
     def _in_order(self) -> GroupDecision:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from synthfair.errors import InputError, refusal
+from synthfair.errors import InputError
 from synthfair.files import read_as, write_json
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.noise import laplace_variance
-from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked, Relation
+from synthfair.settings import Checked
 
 LARGEST_COUNT = 2**53
 """Beyond, a number in a JSON file need not be the one that was written."""
@@ -33,22 +33,21 @@ _Bins = Annotated[tuple[_Count, ...], Field(strict=False, min_length=1, max_leng
 _ByLabel = Annotated[tuple[_Bins, _Bins], Field(strict=False)]
 
 
-class _Claim(BaseModel):
-    """The claims of a statement from which the noise behind its epsilon is computed again."""
+class Origin(Checked):
+    """The origin of counts, and what protects the rows behind them.
 
-    model_config = STRICT | {"extra": "ignore"}
+    Attributes:
+        clients: number of those whose rows, or releases, were counted.
+        surrogates: whether the weights of surrogates' records were counted: then no client was
+            asked again.
+        unpaired: number of surrogates in which it is made up which label goes with which group.
+        guarantees: of the rows, each once; None among them where some have none.
+    """
 
-    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
-    rows_per_user: int = Field(ge=1, le=10**6)
-    relation: Relation
-    noise_added_by: Literal["each of 2 aggregators, in full", "each of 3 aggregators, in full"]
-
-    @property
-    def variance(self) -> float:
-        """The variance of the noise of all aggregators together on one count."""
-        rows = self.rows_per_user * (1 if self.relation == "add_or_remove" else 2)
-        aggregators = int(self.noise_added_by.split()[2])
-        return aggregators * laplace_variance(rows / Fraction(repr(self.epsilon)))
+    clients: int = Field(ge=1)
+    surrogates: bool = False
+    unpaired: int = Field(default=0, ge=0)
+    guarantees: tuple[Guarantee | None, ...] = Field(strict=False, min_length=1, max_length=10_000)
 
 
 class ScoreHistogram(Checked):
@@ -63,10 +62,10 @@ class ScoreHistogram(Checked):
         groups: their names, in the schema's order.
         counts: [G, 2, B] of label -1 and +1; below 0 where noise was added.
         variance: of the noise of each count, 0 without.
-        statement: what noise was added, by whom, and what it guarantees; None without.
+        origin: whose rows they are, and what protects them; None without noise.
 
     Raises:
-        ValueError: other numbers of groups or bins; or the statement claims an epsilon, and the
+        ValueError: other numbers of groups or bins; or a guarantee for the clients' rows, and the
             variance is not that of its noise.
 
     Example:
@@ -85,7 +84,7 @@ class ScoreHistogram(Checked):
     groups: tuple[str, ...] = Field(strict=False, min_length=2)
     counts: tuple[_ByLabel, ...] = Field(strict=False)
     variance: float = Field(default=0.0, ge=0)
-    statement: dict[str, Any] | None = None
+    origin: Origin | None = None
 
     @model_validator(mode="after")
     def _shape(self) -> ScoreHistogram:
@@ -97,18 +96,15 @@ class ScoreHistogram(Checked):
         return self
 
     @model_validator(mode="after")
-    def _noise_is_that_of_the_claim(self) -> ScoreHistogram:
-        claim = self.statement or {}
-        if claim.get("epsilon") is None and str(claim.get("guarantee", "none")).startswith("none"):
-            return self
-        try:
-            variance = _Claim.model_validate(claim).variance
-        except ValidationError as error:
-            raise refusal("statement: claims a guarantee", error) from error
-        if not math.isclose(self.variance, variance, rel_tol=1e-9):
-            raise ValueError(
-                f"variance: {self.variance:g}: the noise that the statement claims has {variance:g}"
-            )
+    def _noise_is_that_of_the_guarantee(self) -> ScoreHistogram:
+        origin = self.origin
+        claims = origin.guarantees if origin and not origin.surrogates else ()
+        for own in filter(None, claims):
+            variance = (own.aggregators or 0) * laplace_variance(own.scale)
+            if variance == 0 or not math.isclose(self.variance, variance, rel_tol=1e-9):
+                raise ValueError(
+                    f"variance: {self.variance:g}: the noise of the guarantee has {variance:g}"
+                )
         return self
 
     def array(self) -> np.ndarray:

@@ -76,8 +76,8 @@ def choose_decision(
     both estimates tend to flatter. They flatter more where the model was trained on the rows that
     are counted: count others.
 
-    Guarantee: that of the histogram, as nothing else of the rows is read; the decision carries its
-    statement.
+    Guarantee: that of the histogram, as nothing else of the rows is read; the decision says
+    whose rows they are.
 
     Args:
         histogram: of scores, with two bins or more.
@@ -140,7 +140,7 @@ def choose_decision(
         n_bins=n_bins,
         steps=steps,
         key=None if certain else hashlib.sha256(text.encode()).hexdigest(),
-        statement=histogram.statement,
+        origin=histogram.origin,
     )
     return DecisionChoice(decision, *_estimates(histogram, notion, weights))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from synthfair.files import read_as, write_json
-from synthfair.postprocess.histogram import ScoreHistogram, require_rows
+from synthfair.postprocess.histogram import Origin, ScoreHistogram, require_rows
 from synthfair.settings import Checked, WeightMethod
 
 MAX_BYTES = 10_000_000
@@ -27,7 +27,7 @@ class RowWeights(Checked):
         groups: their names, in the schema's order.
         method: by which they were made.
         weights: [G, 2] of label -1 and +1, positive.
-        statement: of the counts they were made of; None without noise.
+        origin: of the counts they were made of; None without noise.
 
     Raises:
         ValueError: another number of groups.
@@ -38,7 +38,7 @@ class RowWeights(Checked):
     groups: tuple[str, ...] = Field(strict=False, min_length=2)
     method: WeightMethod
     weights: tuple[_Pair, ...] = Field(strict=False)
-    statement: dict[str, Any] | None = None
+    origin: Origin | None = None
 
     @model_validator(mode="after")
     def _shape(self) -> RowWeights:
@@ -94,7 +94,7 @@ def make_weights(histogram: ScoreHistogram, method: WeightMethod) -> RowWeights:
         groups=histogram.groups,
         method=method,
         weights=(targets / rows).tolist(),
-        statement=histogram.statement,
+        origin=histogram.origin,
     )
 
 

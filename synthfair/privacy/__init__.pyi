@@ -2,12 +2,11 @@ from .accounting import SampledSums, delta_of, epsilon_of, mu_for
 from .guarantee import Guarantee
 from .ledger import Ledger, Purchase
 from .noise import discrete_gaussian, discrete_laplace
-from .statement import PrivacyStatement, make_guarantee
+from .statement import make_guarantee
 
 __all__ = [
     "Guarantee",
     "Ledger",
-    "PrivacyStatement",
     "Purchase",
     "SampledSums",
     "delta_of",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -28,7 +28,7 @@ from synthfair.errors import InputError
 from synthfair.settings import Relation
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent, PrivacyAccountant
+    from dp_accounting import PrivacyAccountant
 
 LEAST_STEPS = 2**34
 """The least standard deviation of discrete Gaussian noise, in steps of its grid."""
@@ -39,8 +39,8 @@ DISCRETE = 1e-11
 CHOICES = 2**20
 """The epsilon of a choice is a whole number of parts of 1, of which there are so many."""
 
-ACCOUNTANT = r"^exact Gaussian composition, dp-accounting [0-9A-Za-z.+-]{1,30}$"
-"""Pattern of the texts that :func:`accountant` returns."""
+ACCOUNTANT = r"^dp-accounting [0-9A-Za-z.+-]{1,30}$"
+"""Pattern of what :func:`accountant` returns."""
 
 
 Sampling = Literal["poisson", "fixed"]
@@ -242,17 +242,10 @@ def compose(mus: Iterable[float]) -> float:
 
 
 def accountant() -> str:
-    """Names the computation that a statement of privacy relies on, with its version.
+    """Return the name and version of the library by which epsilon and delta are computed."""
+    from importlib.metadata import version
 
-    Raises:
-        InputError: dp-accounting is not installed.
-    """
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return f"exact Gaussian composition, dp-accounting {version('dp-accounting')}"
-    except PackageNotFoundError as error:
-        raise InputError("epsilon: needs dp-accounting; pip install dp-accounting") from error
+    return f"dp-accounting {version('dp-accounting')}"
 
 
 @dataclass(frozen=True)
@@ -305,18 +298,6 @@ class SampledSums:
         """Whether a sample is the whole population: then nothing is random but the noise."""
         return self.sample == self.population
 
-    def event(self, noise: float) -> DpEvent:
-        """The same sums as an event of dp-accounting."""
-        import dp_accounting as dp
-
-        gaussian = dp.GaussianDpEvent(noise)
-        one = (
-            dp.PoissonSampledDpEvent(self.sample / self.population, gaussian)
-            if self.sampling == "poisson"
-            else dp.SampledWithoutReplacementDpEvent(self.population, self.sample, gaussian)
-        )
-        return dp.SelfComposedDpEvent(one, self.times)
-
     def epsilon(self, noise: float, delta: float) -> float:
         """The least epsilon, at this delta, that is known to hold.
 
@@ -328,7 +309,7 @@ class SampledSums:
 
     def noise(self, epsilon: float, delta: float) -> float:
         """The least noise for which epsilon and delta hold, see :func:`common_noise`."""
-        return common_noise([self], epsilon, delta)
+        return common_noise((self,), epsilon, delta)
 
 
 @dataclass(frozen=True)
@@ -355,7 +336,11 @@ class Composition:
             InputError: nothing to compose, or samples of unlike kinds.
         """
         parts = tuple(parts)
-        _require_alike([sums for sums, _ in parts])
+        if len({sums.relation for sums, _ in parts}) != 1:
+            raise InputError(
+                f"sums of {len(parts)} kinds: must be at least one, and all of samples drawn alike,"
+                " Poisson or of fixed size"
+            )
         mu = math.hypot(*(sums.times**0.5 / noise for sums, noise in parts if sums.everyone))
         return cls(mu, tuple(part for part in parts if not part[0].everyone))
 
@@ -373,32 +358,6 @@ class Composition:
             return delta_of(self.mu, others)
         with _quiet():
             return float(_accountant(self).get_delta(others))
-
-
-def common_noise(kinds: Sequence[SampledSums], epsilon: float, delta: float) -> float:
-    """The least noise, in units of the sensitivity, that several kinds of sums may all have.
-
-    It is exact where everyone is in each sum; else up to :data:`TOLERANCE` larger than needed, and
-    not below :data:`LEAST_NOISE`.
-
-    Args:
-        kinds: of sums about the same population.
-        epsilon: positive, of all together.
-        delta: above 0, below 1, of all together.
-
-    Raises:
-        InputError: no reasonable noise is enough, nothing to compose, or samples of unlike kinds.
-    """
-    _require_alike(kinds)
-    return _noise(tuple(kinds), epsilon, delta)
-
-
-def _require_alike(kinds: Sequence[SampledSums]) -> None:
-    if len({sums.relation for sums in kinds}) != 1:
-        raise InputError(
-            f"sums of {len(kinds)} kinds: must be at least one, and all of samples drawn alike,"
-            " Poisson or of fixed size"
-        )
 
 
 @cache
@@ -420,7 +379,12 @@ def _accountant(composition: Composition, *, tight: bool = True) -> PrivacyAccou
         kind = "ADD_OR_REMOVE_ONE" if relation == "add_or_remove" else "REPLACE_ONE"
         accountant = RdpAccountant(neighboring_relation=dp.NeighboringRelation[kind])
     for sums, noise in composition.sampled:
-        accountant.compose(sums.event(noise))
+        gaussian, n, m = dp.GaussianDpEvent(noise), sums.population, sums.sample
+        fixed = dp.SampledWithoutReplacementDpEvent(n, m, gaussian)
+        is_poisson = sums.sampling == "poisson"
+        accountant.compose(
+            dp.PoissonSampledDpEvent(m / n, gaussian) if is_poisson else fixed, sums.times
+        )
     if composition.mu > 0:
         accountant.compose(dp.GaussianDpEvent(1.0 / composition.mu))
     return accountant
@@ -439,7 +403,21 @@ def _quiet() -> Iterator[None]:
 
 
 @cache
-def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> float:
+def common_noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> float:
+    """Return the least noise, in units of the sensitivity, that several kinds of sums may all have.
+
+    It is exact where everyone is in each sum; else up to :data:`TOLERANCE` larger than needed, and
+    not below :data:`LEAST_NOISE`.
+
+    Args:
+        kinds: of sums about the same population.
+        epsilon: positive, of all together.
+        delta: above 0, below 1, of all together.
+
+    Raises:
+        InputError: no reasonable noise is enough, nothing to compose, or samples of unlike kinds.
+    """
+
     def with_noise(noise: float) -> Composition:
         return Composition.of((sums, noise) for sums in kinds)
 
@@ -450,9 +428,8 @@ def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> floa
         return _epsilon(with_noise(noise), delta, tight=False)
 
     try:
-        if all(sums.everyone for sums in kinds):  # no sampling: exact
-            exact = sum(sums.times for sums in kinds) ** 0.5 / mu_for(epsilon, delta)
-            return _first(lambda _: True, exact)
+        if not with_noise(1.0).sampled:  # exact
+            return _first(lambda _: True, with_noise(1.0).mu / mu_for(epsilon, delta))
         return least_noise(cost, epsilon, guess=cost if kinds[0].sampling == "fixed" else renyi)
     except OverflowError as error:
         raise InputError(

@@ -1,20 +1,17 @@
-"""Guarantees of differential privacy: to whom, of what, against whom, and by which mechanisms."""
+"""Guarantees of differential privacy: of whom, against whom, and by which mechanisms.
+
+They are codes and numbers, which :mod:`synthfair.report.privacy_words` says in words.
+"""
 
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
+from fractions import Fraction
+from operator import not_
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    Discriminator,
-    Field,
-    SerializerFunctionWrapHandler,
-    Tag,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from synthfair.privacy.accounting import (
     ACCOUNTANT,
@@ -32,10 +29,19 @@ from synthfair.privacy.mechanism import (
     SumName,
     sensitivity,
 )
-from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked, Line
+from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked
 
-Unit = Literal["one row", "one user, with all its rows", "one row of one client"]
-"""The unit of privacy: whose presence is protected."""
+Unit = Literal["row", "user"]
+"""The unit of privacy, whose presence is protected: a row, or a user with all its rows."""
+
+Adversary = Literal["anyone", "sees_sums", "sees_uploads", "all_but_one"]
+"""The adversary: anyone; whoever sees the noisy sums, and nothing else of the reports; whoever sees
+what clients send in the rounds, and the model; or all aggregators but one, with all who see the
+noisy sums."""
+
+Condition = Literal["teacher"]
+"""A condition of a guarantee: that a teacher which was trained on the same rows without noise gives
+nothing away."""
 
 ROUNDING = 1e-6
 """The share by which a claimed delta may lie under the computed one."""
@@ -43,40 +49,11 @@ ROUNDING = 1e-6
 MechanismName = SumName | Literal["tree"]
 """Sums, and the choice of a tree over columns."""
 
-Summed = Literal["reports", "gradients", "teacher's gradients", "student's gradients"]
+Summed = Literal["reports", "gradients", "teacher_gradients", "student_gradients"]
 """The summands of a mechanism's sums."""
 
 MOST_NUMBERS = 2**32
 """The most numbers that a guarantee with discrete noise covers, in all rounds together."""
-
-# The texts below stand in files and are compared when they are read: never change them.
-
-NOT_COVERED = (
-    "What was decided by looking at private data: settings tried before, the schema, that a table"
-    " is refused for being empty or not fitting the schema.",
-    "The settings, delta among them: they are published, and must not be computed from the table.",
-    "Timing, memory and files on the client's machine.",
-    "Other releases about the same persons; the client's ledger adds up those that it knows of.",
-)
-"""Limits of every guarantee."""
-
-SIMULATED = (
-    "Rounds run in one process, as here: a simulation, in which that process sees everything."
-)
-"""A limit of guarantees for rounds with simulated users."""
-
-DEPLOYED = (
-    "What a machine sees that computes: whoever can read a site's memory and files sees its rows,"
-    " and whoever can read the server's sees what sites send, and noise that the server draws.",
-    "When, how fast and with which code a site answers, and how much it sends.",
-)
-"""The limits that guarantees for rounds between organisations have in its place."""
-
-COUNTS_NOT_COVERED = (
-    "Aggregators of the counts that collude: together they see every client's counts.",
-    "False counts: a client can send any; only totals that cannot be are refused.",
-)
-"""Further limits of guarantees that include sums of counts."""
 
 
 class SumOfShares(Checked):
@@ -87,14 +64,12 @@ class SumOfShares(Checked):
         length: k, of a report.
         step: of the grid to which reports are rounded after they are clipped.
         norm: Euclidean norm that no report exceeds then: clip + step sqrt(k) / 2, or a little more.
-        simulated: whether users and aggregators ran in one process, which saw everything.
     """
 
     aggregators: int = Field(ge=2, le=3)
     length: int = Field(ge=1)
     step: float = Field(gt=0)
     norm: float = Field(gt=0)
-    simulated: bool = True
 
 
 class SampledMechanism(Checked):
@@ -166,6 +141,9 @@ Mechanism = Annotated[
 """A private way to read real rows: noisy sums, choices, or noisy sums over samples."""
 
 
+_Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
+
+
 class Guarantee(Checked):
     """(epsilon, delta)-differential privacy of all that one booking pays for.
 
@@ -186,13 +164,15 @@ class Guarantee(Checked):
             ``replace`` one. Where numbers of users, and of a client's rows, are public settings,
             ``add_or_remove`` reads: the one's part of each sum is there, or is zeroed out and the
             number stays (the "zero-out" relation of Kairouz et al. 2021).
-        mechanisms: through which real rows were read.
-        accountant: by what epsilon and delta follow from them.
+        adversary: against whom it holds.
         condition: what must be so for it to hold; None where it holds from end to end.
-        holds_against: whom; None where everybody sees all of it.
+        simulated: whether rounds or sums ran in one process, which saw everything.
+        mechanisms: through which real rows were read.
+        accountant: by which epsilon and delta follow from them, with its version.
         counts_epsilon: of sums of counts with discrete Laplace noise, about the same rows, which
-            the epsilon includes; None without.
-        not_covered: what the guarantee does not speak of.
+            the epsilon includes; None without. Against aggregators these hold for all but one.
+        aggregators: of a sum by shares, each of which adds noise that is enough by itself.
+        rows_per_user: of sums of counts about users: at most so many of each count at one client.
 
     Raises:
         ValueError: the mechanisms give less, or a value is out of range.
@@ -209,16 +189,18 @@ class Guarantee(Checked):
         0.268
     """
 
-    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    epsilon: _Epsilon
     delta: float = Field(default=0.0, ge=0, lt=1)
-    unit: Unit = "one row"
+    unit: Unit = "row"
     relation: Relation
-    mechanisms: tuple[Mechanism, ...] = Field(default=(), max_length=100)
-    accountant: Line = ""
-    condition: Line | None = None
-    holds_against: Line | None = None
-    counts_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
-    not_covered: tuple[Line, ...] = Field(default=(), max_length=20)
+    adversary: Adversary = "anyone"
+    condition: Condition | None = Field(default=None, exclude_if=not_)
+    simulated: bool = Field(default=False, exclude_if=not_)
+    mechanisms: tuple[Mechanism, ...] = Field(default=(), max_length=100, exclude_if=not_)
+    accountant: str | None = Field(default=None, pattern=ACCOUNTANT, exclude_if=not_)
+    counts_epsilon: _Epsilon | None = Field(default=None, exclude_if=not_)
+    aggregators: int | None = Field(default=None, ge=2, le=3, exclude_if=not_)
+    rows_per_user: int | None = Field(default=None, ge=1, le=10**6, exclude_if=not_)
 
     @property
     def of_release(self) -> tuple[GaussianMechanism | ExponentialMechanism, ...]:
@@ -251,25 +233,10 @@ class Guarantee(Checked):
         return self.composition.mu
 
     @property
-    def for_deployment(self) -> Guarantee:
-        """The same guarantee for a training whose server and users are machines of their own."""
-        limits = [line for line in self.not_covered if line != SIMULATED]
-        fields: dict[str, Any] = self.model_dump() | {"not_covered": (*limits, *DEPLOYED)}
-        for mechanism in fields["mechanisms"]:
-            if mechanism["shares"]:
-                mechanism["shares"]["simulated"] = False
-        return Guarantee.model_validate(fields)
-
-    def with_counts(self, epsilon: float) -> Guarantee:
-        """Adds counts of the same rows with this (pure) epsilon: the epsilons add up."""
-        changes = {
-            "epsilon": self.epsilon + epsilon,
-            "counts_epsilon": epsilon,
-            "holds_against": f"{self.holds_against}; of the counts, any single aggregator, together"
-            " with everyone who sees their totals",
-            "not_covered": (*self.not_covered, *COUNTS_NOT_COVERED),
-        }
-        return Guarantee.model_validate(self.model_dump() | changes)
+    def scale(self) -> Fraction:
+        """The scale of discrete Laplace noise on counts, by which the epsilon holds alone."""
+        rows = (self.rows_per_user or 1) * (1 if self.relation == "add_or_remove" else 2)
+        return rows / Fraction(repr(self.epsilon))
 
     @model_validator(mode="after")
     def _follows_from_the_mechanisms(self) -> Guarantee:
@@ -282,12 +249,8 @@ class Guarantee(Checked):
         if {m.sums.relation for m in self.samples} - {self.relation}:
             raise ValueError(f"mechanisms: must all be of the relation {self.relation!r}")
         # That of a release comes from outside, and must follow from its mechanisms.
-        if self.samples or not self.mechanisms:
+        if not self.of_release:
             return self
-        if not re.match(ACCOUNTANT, self.accountant):
-            raise ValueError(f"accountant: {self.accountant!r} is none")
-        if self.not_covered != NOT_COVERED:
-            raise ValueError("not_covered: must say all that is not covered, and nothing else")
         mu = self.mu
         delta = discrete_delta_of(mu, self.epsilon)
         if delta > self.delta * (1 + ROUNDING):
@@ -296,10 +259,3 @@ class Guarantee(Checked):
                 f" {self.epsilon:g}, more than the {self.delta:g} claimed"
             )
         return self
-
-    @model_serializer(mode="wrap")
-    def _serialize(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves out fields that do not apply."""
-        return {
-            name: value for name, value in dump(self).items() if value not in (None, "", (), [])
-        }

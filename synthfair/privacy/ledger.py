@@ -33,7 +33,7 @@ from synthfair.errors import InputError, reason
 from synthfair.files import OWNER_ONLY, open_file, parse_as, sync_folder
 from synthfair.privacy.accounting import Composition, compose
 from synthfair.privacy.bought import compute_once
-from synthfair.privacy.guarantee import Guarantee, Unit
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked, Line
 
 ENDING, BOUGHT = ".ledger.jsonl", ".bought"
@@ -44,8 +44,6 @@ MAX_WAIT_SECONDS = 60.0
 
 MAX_BYTES = 500_000_000
 """The largest ledger that is read, of about a million lines."""
-
-_USER: Unit = "one user, with all its rows"
 
 _TOLD = {
     "epsilon": "an exact answer undoes what the epsilon protects",
@@ -375,9 +373,9 @@ class Ledger:
             )
 
     def _require_comparable(self, old: Guarantee, new: Guarantee) -> None:
-        if (old.unit, new.unit).count(_USER) == 1:
+        if (old.unit, new.unit).count("user") == 1:
             raise BudgetError(
-                f"{self.path}: protects {old.unit}; {new.unit} needs a ledger of its own"
+                f"{self.path}: protects one {old.unit}; one {new.unit} needs a ledger of its own"
             )
         if old.relation != new.relation:
             raise BudgetError(

@@ -1,15 +1,13 @@
-"""The privacy statement of a release: its guarantee, if it has one, and what it discloses."""
+"""The guarantee of a release: from public settings alone, and compared with what a file claims."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 
-from pydantic import Field
-
 from synthfair.data.schema import Numeric, Schema
 from synthfair.privacy.accounting import accountant, discrete_mu_for, epsilon_of_choice
-from synthfair.privacy.guarantee import NOT_COVERED, Guarantee, MechanismName
+from synthfair.privacy.guarantee import Guarantee, MechanismName
 from synthfair.privacy.mechanism import (
     NEVER_OPPOSED,
     SCORE_GRID,
@@ -20,7 +18,7 @@ from synthfair.privacy.mechanism import (
     rounded_norm,
     sensitivity,
 )
-from synthfair.settings import Checked, Line, ReleaseSettings
+from synthfair.settings import ReleaseSettings
 
 GRID = 2.0**-12
 """The grid to which the features of a fair release are rounded, as a part of the range that the
@@ -40,18 +38,6 @@ where many clients choose one."""
 
 PRIVATE_PROBLEMS = 10
 """Fair problems at whose models private records have smooth rates, two each."""
-
-
-class PrivacyStatement(Checked):
-    """The claims of a release about privacy, and its disclosures.
-
-    Attributes:
-        guarantee: of differential privacy, or None: then nothing is claimed.
-        discloses: in words, what a reader of the file learns about the real rows.
-    """
-
-    guarantee: Guarantee | None = None
-    discloses: tuple[Line, ...] = Field(max_length=20)
 
 
 def make_guarantee(
@@ -78,20 +64,18 @@ def make_guarantee(
 
     Raises:
         ValueError: epsilon and delta are not given.
-        InputError: dp-accounting is not installed.
     """
     if config.epsilon is None or config.delta is None:
         raise ValueError("a private release needs epsilon and delta")
     # What each mechanism bounds, and which part of the budget it gets.
-    bounds, account = term_bounds(schema, common_tree=common_tree), accountant()
-    relation = config.relation
+    bounds, relation = term_bounds(schema, common_tree=common_tree), config.relation
     mu = discrete_mu_for(config.epsilon, config.delta)
     per_mu = sum(SHARES[one] for one in bounds) ** 0.5 / mu
     mechanisms = []
     for name, bound in bounds.items():
         of_noise = per_mu / SHARES[name] ** 0.5  # a unit of sensitivity
         if name == "tree":
-            times, change = edges(schema), largest_change(name, bound, relation)
+            times, change = len(schema.features) - 1, largest_change(name, bound, relation)
             epsilon = epsilon_of_choice(1 / (of_noise * times**0.5))
             mechanisms.append(
                 ExponentialMechanism(name=name, sensitivity=change, epsilon=epsilon, times=times)
@@ -107,8 +91,7 @@ def make_guarantee(
         delta=config.delta,
         relation=relation,
         mechanisms=tuple(mechanisms),
-        accountant=account,
-        not_covered=NOT_COVERED,
+        accountant=accountant(),
     )
 
 
@@ -150,11 +133,6 @@ def term_bounds(
     return bounds
 
 
-def edges(schema: Schema) -> int:
-    """Return the number of edges of a tree over the columns."""
-    return len(schema.features) - 1
-
-
 def largest_change(
     name: MechanismName, bound: tuple[float, int], relation: Relation, grid: float | None = None
 ) -> float:
@@ -170,34 +148,32 @@ def largest_change(
 
 
 def require_true(guarantee: Guarantee, config: ReleaseSettings, schema: Schema) -> None:
-    """Refuses a guarantee whose mechanisms are not those that settings and schema imply.
+    """Refuse a guarantee that is not what settings and schema imply.
 
     The noise is not compared, nor the epsilon of choices: that they are enough for epsilon the
     guarantee has checked itself.
 
     Raises:
-        ValueError: it is of no release; or a mechanism is missing or unknown, has another
-            sensitivity, or another number of uses.
+        ValueError: it is of no release, or of other settings; or a mechanism is missing or unknown,
+            has another sensitivity, or another number of uses.
     """
-    # The guarantee is that of a release.
-    unlike = guarantee.condition, guarantee.holds_against, guarantee.counts_epsilon
-    if guarantee.unit != "one row" or any(part is not None for part in unlike):
-        raise ValueError("must be of one row, without a condition, against everybody")
-    if guarantee.samples:
-        raise ValueError("mechanisms: must be of all rows, not of samples")
-    # Its mechanisms are those of the settings, and change as much as the schema allows.
-    bounds = term_bounds(schema)
-    names = [mechanism.name for mechanism in guarantee.mechanisms]
-    if sorted(names) != sorted(bounds):
-        raise ValueError(f"mechanisms are {names}; must be {list(bounds)}, each once")
-    for mechanism in guarantee.of_release:
-        right = largest_change(
-            mechanism.name, bounds[mechanism.name], config.relation, mechanism.grid
-        )
-        if mechanism.name == "tree" and mechanism.times != edges(schema):
-            raise ValueError(f"tree: {mechanism.times} choices; must be {edges(schema)}")
-        if abs(mechanism.sensitivity / right - 1) > 1e-12:
+    right = make_guarantee(config, schema)
+    free = {"mechanisms": right.mechanisms, "accountant": right.accountant}
+    if guarantee.model_copy(update=free) != right:
+        raise ValueError("must have the epsilon, delta and relation of the settings, for one row")
+    names, bounds = (
+        [[m.name for m in one.mechanisms] for one in (guarantee, right)],
+        term_bounds(schema),
+    )
+    if names[0] != names[1]:
+        raise ValueError(f"mechanisms are {names[0]}; must be {names[1]}")
+    for mechanism, own in zip(guarantee.of_release, right.of_release, strict=True):
+        name, grid = mechanism.name, mechanism.grid
+        change = largest_change(name, bounds[name], config.relation, grid)
+        times = [getattr(one, "times", 1) for one in (mechanism, own)]
+        if times[0] != times[1]:
+            raise ValueError(f"{name}: {times[0]} choices; must be {times[1]}")
+        if abs(mechanism.sensitivity / change - 1) > 1e-12:
             raise ValueError(
-                f"mechanism {mechanism.name}: sensitivity {mechanism.sensitivity:g}; must be"
-                f" {right:g}"
+                f"mechanism {name}: sensitivity {mechanism.sensitivity:g}; must be {change:g}"
             )

@@ -17,7 +17,7 @@ from synthfair.data.schema import OWN_COLUMNS, Schema
 from synthfair.errors import InputError
 from synthfair.files import whole_file
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.privacy.statement import PrivacyStatement
+from synthfair.privacy.statement import require_true
 from synthfair.release.keys import Signature, content_digest, rows_digest, sign
 from synthfair.settings import Checked, DistillConfig, Line, ReleaseConfig, SurrogateConfig
 
@@ -25,38 +25,38 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-FORMATS = {"fair": "synthfair-release/2", "surrogate": "synthfair-release/4"}
-"""The file format of each kind of release."""
-
 HEADER_KEY, SIGNATURE_KEY = b"synthfair", b"synthfair.release.signature"
 """Keys of the file's metadata."""
 
 MAX_ABSOLUTE = 1e6
 """Largest feature accepted; encoded features lie in [0, 1] and distilled ones stay near it."""
 
-HIDDEN = (
-    "Some pairs have fewer rows. These, and others that would tell of them, have no sums of their"
-    " own, but sums by label and by group over all of them, from which how often each occurs is"
-    " estimated."
-)
-"""Of a surrogate with sums by label and by group, see :mod:`synthfair.surrogate.strata`."""
-
-SEEDED_NOISE = "The noise came from a fixed seed, for tests: anybody can subtract it."
-
 MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e9
 """Real rows that a row of a surrogate may stand for, unless none."""
 
 
 class Header(Checked):
-    """The metadata of a release file: schema, public settings, and what is said of privacy."""
+    """The metadata of a release file, from which follows what it discloses.
 
-    format: Literal["synthfair-release/2", "synthfair-release/4"]
+    Attributes:
+        table_schema: of the rows.
+        version: of synthfair.
+        model: its name.
+        penalty: its name; None in a surrogate, whose server chooses one.
+        config: public settings.
+        guarantee: of differential privacy, or None: then nothing is claimed.
+        hides_pairs: whether some pairs of group and label have fewer than ``k_min`` rows, and
+            records of them are made up, see :mod:`synthfair.surrogate.strata`. Never with epsilon.
+    """
+
+    format: Literal["synthfair-release/5"] = "synthfair-release/5"
     table_schema: Schema
     version: Line
     model: Line
-    penalty: Line
+    penalty: Line | None
     config: ReleaseConfig
-    privacy: PrivacyStatement
+    guarantee: Guarantee | None = None
+    hides_pairs: bool = False
 
     @field_serializer("table_schema")
     def _without_labels(self, schema: Schema) -> dict[str, Any]:
@@ -79,24 +79,12 @@ class Header(Checked):
             return OWN_COLUMNS
         return OWN_COLUMNS[:2] if self.config.group_input else OWN_COLUMNS[1:2]
 
-    @property
-    def hides_pairs(self) -> bool:
-        """Whether records of a surrogate have pairs of group and label that are made up."""
-        return HIDDEN in self.privacy.discloses
-
     @model_validator(mode="after")
     def _follows_from_settings(self) -> Header:
-        if self.format != FORMATS[self.kind]:
-            raise ValueError(f"a {self.kind} release has format {FORMATS[self.kind]}")
-        config, guarantee = self.config, self.privacy.guarantee
-        settings = (config.epsilon, config.delta, config.relation)
-        if guarantee and (guarantee.epsilon, guarantee.delta, guarantee.relation) != settings:
-            raise ValueError("the privacy statement claims another guarantee than the settings")
-        private = guarantee is not None
-        expected = disclosures(config, private=private)
-        hidden = disclosures(config, private=private, hides_pairs=True)
-        if self.privacy.discloses not in (expected, hidden):
-            raise ValueError(f"the privacy statement must say what these settings mean: {expected}")
+        if self.guarantee:
+            require_true(self.guarantee, self.config, self.table_schema)
+        if self.hides_pairs and (self.kind == "fair" or self.config.epsilon is not None):
+            raise ValueError("hides_pairs: is for surrogates without epsilon")
         return self
 
 
@@ -172,91 +160,21 @@ def make_header(
         penalty: of the outer objective; only its name enters. A surrogate has none: its server
             chooses one.
         guarantee: of differential privacy, or None: then nothing is claimed.
-        hides_pairs: of a surrogate, as :func:`disclosures` takes it.
+        hides_pairs: as the header says it.
 
     Raises:
         InputError: model or penalty has no name.
         ValueError: the guarantee is not that of the settings.
     """
-    discloses = disclosures(config, private=guarantee is not None, hides_pairs=hides_pairs)
-    kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
     return Header(
-        format=FORMATS[kind],  # type: ignore[arg-type]
         table_schema=schema,
         version=synthfair.__version__,
         model=name_of(model),
-        penalty="chosen by the server" if penalty is None else name_of(penalty),
+        penalty=None if penalty is None else name_of(penalty),
         config=config,
-        privacy=PrivacyStatement(guarantee=guarantee, discloses=discloses),
+        guarantee=guarantee,
+        hides_pairs=hides_pairs,
     )
-
-
-def disclosures(
-    config: DistillConfig | SurrogateConfig,
-    *,
-    private: bool | None = None,
-    hides_pairs: bool = False,
-) -> tuple[str, ...]:
-    """Lists what a release made with these settings discloses about the real rows.
-
-    The lines stand in release files and are compared when a file is read: never change them.
-
-    Args:
-        config: its settings.
-        private: whether its noise protects anything; not so where it came from a fixed seed. If not
-            given, whether the settings ask for it.
-        hides_pairs: whether sums by label and by group stand in place of those of some pairs.
-    """
-    # Noise that protects bounds what can be learned, whatever the kind.
-    is_surrogate = isinstance(config, SurrogateConfig)
-    records = (
-        "The rows are distilled from private records: those of a surrogate with the same epsilon,"
-        f" delta and k_min = {config.k_min}."
-    )
-    made_of = () if is_surrogate else (records,)
-    pairs = f"each pair of group and label with at least {config.k_min} real rows"
-    fewer = "Which pairs are missing: they have fewer rows, or none, or protect such a pair."
-    if config.epsilon is not None:
-        if private is False:
-            return (
-                *made_of,
-                f"Of {pairs}, with noise: how many they are, how each column is distributed, and"
-                " about how columns depend on each other.",
-                SEEDED_NOISE,
-                fewer,
-            )
-        return (
-            *made_of,
-            "What rows have in common; about any one row, at most what differential privacy with"
-            f" epsilon = {config.epsilon:g} and delta = {config.delta:g} allows.",
-        )
-    if is_surrogate:
-        return (
-            f"Of {pairs}: how many they are; how each column is distributed; two-way tables of as"
-            " many pairs of columns as connect all of them; means and products of numbers; and"
-            " averages of smooth functions along models of the rows. All are sums over rows that"
-            " are rounded to multiples of 5 rows. No differential privacy is claimed; not"
-            " anonymous.",
-            fewer,
-            *[HIDDEN] * hides_pairs,
-        )
-    # A fair release without a guarantee, by its settings.
-    lines = [
-        "The synthetic rows fix a model trained on the real rows, and its curvature: they tell"
-        " at least as much as publishing that model. No differential privacy is claimed; not"
-        " anonymous."
-    ]
-    if config.labels == "proportional":
-        part = "pair of group and label" if config.group_input else "label"
-        lines.append(f"The share of each {part} among the real rows.")
-    if config.labels == "copy":
-        part = "group and the label" if config.group_input else "label"
-        lines.append(f"The {part} of every real row, in order, and the number of real rows.")
-    if config.start == "normal":
-        lines.append("Traces of the mean and the variance of each real feature, where it started.")
-    if config.start == "real":
-        lines.append("Real rows: it started at them, and some may be unchanged or nearly so.")
-    return tuple(lines)
 
 
 def write_release(

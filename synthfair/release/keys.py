@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 DOMAIN = b"synthfair-release/2\0"
 """The prefix of everything that is hashed or signed for a release."""
+
+_Key = TypeVar("_Key")
 
 Keys = Mapping[str, str]
 """The clients that may send a release: their names, by public key (64 hexadecimal digits)."""
@@ -231,22 +234,12 @@ def read_signing_key(path: str | PathLike[str]) -> Ed25519PrivateKey:
         InputError: unreadable, or not an Ed25519 private key without a password.
     """
     require("cryptography", "signing", "sign")
-    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    path = Path(path)
-    content = read_bytes(path, MAX_BYTES)
-    try:
-        key = load_pem_private_key(content, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise InputError(
-            f"{path}: not a private key; must be an Ed25519 key in PEM, without a password, as"
-            " python -m synthfair keygen writes it"
-        ) from error
-    if not isinstance(key, Ed25519PrivateKey):
-        raise InputError(f"{path}: a key of another kind; must be Ed25519")
-    return key
+    words = "a private key; must be an Ed25519 key in PEM, without a password, as keygen writes it"
+    load = partial(load_pem_private_key, password=None)
+    return _loaded(Path(path), load, Ed25519PrivateKey, words)
 
 
 def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
@@ -263,6 +256,7 @@ def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
         InputError: no key, one is unreadable or not an Ed25519 public key, or a name or a key
             comes twice.
     """
+    require("cryptography", "verifying signatures", "sign")
     if not paths:
         raise InputError("no public keys given")
     clients: dict[str, Path] = {}
@@ -277,28 +271,31 @@ def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
             key = _public_key(file)
             if key in clients:
                 raise InputError(f"{file}: the same key as {clients[key]}; each client has its own")
-            for other in clients.values():
-                if other.stem == name:
-                    raise InputError(
-                        f"{file}: names the client {name!r}, as does {other}; rename one"
-                    )
+            if same := [other for other in clients.values() if other.stem == name]:
+                raise InputError(
+                    f"{file}: names the client {name!r}, as does {same[0]}; rename one"
+                )
             clients[key] = file
     return {key: path.stem for key, path in clients.items()}
 
 
 def _public_key(path: Path) -> str:
-    require("cryptography", "verifying signatures", "sign")
-    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+    words = f"a public key, the {PUBLIC} file that keygen writes; must be an Ed25519 key in PEM"
+    return _loaded(path, load_pem_public_key, Ed25519PublicKey, words).public_bytes_raw().hex()
+
+
+def _loaded(path: Path, load: Callable[[bytes], Any], kind: type[_Key], words: str) -> _Key:
+    """Return the key in a file; ``words`` say what else a file is not."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+
     content = read_bytes(path, MAX_BYTES)
-    if b"PRIVATE KEY" in content:
-        raise InputError(f"{path}: a private key, which its owner keeps; give its {PUBLIC} file")
     try:
-        key = load_pem_public_key(content)
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise InputError(f"{path}: not a public key; must be an Ed25519 key in PEM") from error
-    if not isinstance(key, Ed25519PublicKey):
+        key = load(content)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise InputError(f"{path}: not {words}") from error
+    if not isinstance(key, kind):
         raise InputError(f"{path}: a key of another kind; must be Ed25519")
-    return key.public_bytes_raw().hex()
+    return key

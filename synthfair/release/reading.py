@@ -7,14 +7,13 @@ from dataclasses import replace
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from synthfair.data.schema import OWN_COLUMNS, Categorical, Numeric, differences, is_within
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, parse_as
-from synthfair.privacy.statement import require_true
 from synthfair.release.format import (
     HEADER_KEY,
     MAX_ABSOLUTE,
@@ -179,11 +178,6 @@ def require_fit(release: Release, schema: Schema, source: str) -> None:
     if not fits:
         found = "; ".join(differences(own, schema))
         raise InputError(f"{source}: made with another schema than the one given: {found}; {why}")
-    if header.privacy.guarantee:
-        try:
-            require_true(header.privacy.guarantee, header.config, own)
-        except ValueError as error:
-            raise InputError(f"{source}: privacy.guarantee: {error}") from error
     if release.names != names:
         wrong = [*(set(names) ^ set(release.names)), *names]
         raise InputError(f"{source}: column {wrong[0]!r} is missing, unknown or in another place")
@@ -275,7 +269,8 @@ class Inspection(NamedTuple):
         path: of the file.
         size: in bytes.
         sha256: of the file.
-        release: what it holds; its own signature, if any, is right.
+        release: what it holds.
+        signature: its own, verified: the digest of its content, signed or not.
         fits: whether it fits the schema; None where none was given.
         client: that signed it, by the keys; None where it is none of theirs, or none were given.
         problems: what does not fit, each a sentence with the file, what was found and what is
@@ -286,16 +281,10 @@ class Inspection(NamedTuple):
     size: int
     sha256: str
     release: Release
+    signature: Signature
     fits: bool | None
     client: str | None
     problems: tuple[str, ...]
-
-    @property
-    def signature(self) -> Signature:
-        """The file's own signature, which has been verified."""
-        if self.release.signature is None:
-            raise ValueError("a release that was read from a file has a digest of its content")
-        return self.release.signature
 
 
 def inspect_release(
@@ -322,6 +311,7 @@ def inspect_release(
     release = read_release(path, None)
     with open_file(path) as file:
         digest, size = hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+    signature = cast(Signature, release.signature)  # as it comes from a file
     client, problems = None, []
     if schema is not None:
         try:
@@ -329,9 +319,9 @@ def inspect_release(
         except InputError as error:
             problems.append(str(error))
     fits = None if schema is None else not problems
-    if keys is not None and release.signature:
+    if keys is not None:
         try:
-            client = require_signer(release.signature, keys, source=str(path))
+            client = require_signer(signature, keys, source=str(path))
         except InputError as error:
             problems.append(str(error))
-    return Inspection(path, size, digest, release, fits, client, tuple(problems))
+    return Inspection(path, size, digest, release, signature, fits, client, tuple(problems))

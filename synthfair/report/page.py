@@ -16,12 +16,11 @@ from synthfair.fairness.metrics import Rates
 from synthfair.files import require_free, write_text
 from synthfair.measure.gaps_file import GAPS, read_gaps
 from synthfair.metrics_file import METRICS, MetricsFile
-from synthfair.release.format import disclosures
 from synthfair.report import figures
 from synthfair.report import result_tables as make
 from synthfair.report.answer import COMPARED, IN_WORDS, PLACES, answer, compared_rates
 from synthfair.report.overview import METRIC_OF, Overview, overviews
-from synthfair.report.release_tables import guarantee_facts, statement_facts
+from synthfair.report.privacy_words import disclosures, guarantee_facts, origin_facts
 from synthfair.report.results import FILES, Result, read_results, run_names
 from synthfair.report.shapes import ShapesFigure
 from synthfair.report.text_table import Table
@@ -209,16 +208,17 @@ def _client_tables(run: MetricsFile, gap: str, max_gap: float | None) -> dict[st
 
 
 def _guarantees(run: MetricsFile) -> Table | None:
-    """Return a table of the releases' privacy statements, or of those that they would have."""
+    """Return a table of what releases, or a training, guarantee and disclose."""
     facts: dict[str, dict[str, Any]] = {}
     if run.guarantee:
-        facts = {"all users": guarantee_facts(run.guarantee)}
-    elif run.privacy:
-        facts = {client: statement_facts(one) for client, one in run.privacy.items()}
-    elif run.method == "single_shot" and not run.counts:
-        facts = {name: {"discloses": disclosures(one)} for name, one in run.config.items()}
+        facts["all users"] = guarantee_facts(run.guarantee)
+    elif run.guarantees or (run.method == "single_shot" and not run.counts):
+        for name, config in run.config.items():
+            guarantee = run.guarantees.get(name)
+            told = disclosures(config, guarantee is not None, name in run.hides_pairs)
+            facts[name] = (guarantee_facts(guarantee) if guarantee else {}) | {"discloses": told}
     if run.counts:
-        facts["counts over all clients"] = run.counts
+        facts["counts over all clients"] = origin_facts(run.counts)
     rows = [(name, *row) for name, values in facts.items() for row in Table.of_facts(values).rows]
     return Table(("of", "what", "in words"), rows) if rows else None
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from synthfair.data.schema import OWN_COLUMNS
+from synthfair.report.privacy_words import header_facts
 from synthfair.report.text_table import Table
 from synthfair.settings import MIN_ROWS, DistillConfig
 
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.data.encode import Clipping
     from synthfair.data.schema import Schema
-    from synthfair.privacy.guarantee import Guarantee
     from synthfair.privacy.ledger import Ledger
-    from synthfair.privacy.statement import PrivacyStatement
     from synthfair.release.format import Release
     from synthfair.release.reading import Inspection
     from synthfair.settings import SurrogateConfig
@@ -88,7 +87,7 @@ def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) ->
         facts["rows"] += f"; for {release.weight.sum():,.0f} real rows"
         facts["smooth rates"] = f"within {error:.4f} of the {kind} ones"
     facts |= {"file": f"{receipt.path} ({receipt.size:,} bytes)", "sha256": receipt.sha256}
-    return Table.of_facts(facts | statement_facts(release.header.privacy))
+    return Table.of_facts(facts | header_facts(release.header))
 
 
 def _shape(release: Release) -> str:
@@ -214,19 +213,6 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
         )
 
 
-def statement_facts(statement: PrivacyStatement) -> dict[str, Any]:
-    """Return a privacy statement in full: its guarantee, and what it discloses."""
-    facts = guarantee_facts(statement.guarantee) if statement.guarantee else {}
-    return facts | {"discloses": statement.discloses}
-
-
-def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
-    """Return a guarantee of differential privacy in full, of a release or of a training."""
-    budget = f"epsilon = {guarantee.epsilon:g}, delta = {guarantee.delta:g}"
-    privacy = {"privacy": f"({budget})-differential privacy of {guarantee.unit}"}
-    return privacy | guarantee.model_dump(exclude={"epsilon", "delta", "unit"})
-
-
 def ledger_table(ledger: Ledger) -> Table:
     """Return every release booked, and what they add up to."""
     rows = []
@@ -308,8 +294,8 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         "pairs": counts,
         "range": ranges,
         "model": model,
-        "penalty": header.penalty,
+        "penalty": header.penalty or "chosen by the server",
         "setting": settings or "all the defaults",
     }
-    facts |= statement_facts(header.privacy) | {"DOES NOT FIT": inspection.problems}
+    facts |= header_facts(header) | {"DOES NOT FIT": inspection.problems}
     return Table.of_facts(facts)

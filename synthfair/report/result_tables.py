@@ -14,7 +14,7 @@ from synthfair.fairness.metrics import Metric
 from synthfair.measure.estimate import FEW
 from synthfair.metrics_file import Metrics
 from synthfair.report.answer import judged
-from synthfair.report.release_tables import guarantee_facts
+from synthfair.report.privacy_words import claim, guarantee_facts
 from synthfair.report.text_table import Table
 
 if TYPE_CHECKING:
@@ -209,8 +209,8 @@ def training_table(training: Training, *, private: bool) -> Table:
     cost = training.cost
     facts: dict[str, object] = {"users": cost.users, "rounds": cost.rounds}
     facts["sent"] = f"{cost.bytes_sent:,} bytes by all users together"
-    if private and training.counts and (counts := training.counts.statement):
-        facts["counts"] = f"epsilon = {counts['epsilon']:g} for {counts['unit']}, by themselves"
+    if private and training.counts and (origin := training.counts.origin):
+        facts["counts"] = [f"by themselves {claim(own)}" for own in origin.guarantees if own]
     if private and training.guarantee:
         return Table.of_facts(facts | guarantee_facts(training.guarantee))
     return Table.of_facts(facts | {"privacy": "none: no epsilon is guaranteed"})

@@ -91,7 +91,7 @@ class Result(NamedTuple):
         """Return the largest epsilon of all users or clients; None where one has no guarantee."""
         if whole := self.metrics.guarantee:
             return None if whole.condition else whole.epsilon
-        guarantees = [statement.guarantee for statement in self.metrics.privacy.values()]
+        guarantees = self.metrics.guarantees.values()
         return max((g.epsilon for g in guarantees if g), default=None) if all(guarantees) else None
 
 

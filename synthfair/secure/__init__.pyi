@@ -17,7 +17,7 @@ from .surrogate import (
     next_sums,
     surrogate_from_sums,
 )
-from .task import Task, make_task, privacy_statement, read_task, write_task
+from .task import Task, make_task, read_task, write_task
 from .upload import make_uploads, read_upload
 
 __all__ = [
@@ -42,7 +42,6 @@ __all__ = [
     "next_sums",
     "noisy_sum",
     "open_sums",
-    "privacy_statement",
     "read_aggregator_keys",
     "read_aggregator_secret",
     "read_partial_sum",

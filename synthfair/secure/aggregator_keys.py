@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from synthfair.errors import InputError
 from synthfair.files import (
@@ -50,14 +51,12 @@ class AggregatorSecret(Checked):
         encryption: X25519 private key.
         signature: Ed25519 private key.
         records: random, also in the folder of answers, so that one made anew is not taken for it.
-        public: the public keys of both.
     """
 
-    format: Literal["synthfair-aggregator-secret/2"] = "synthfair-aggregator-secret/2"
+    format: Literal["synthfair-aggregator-secret/3"] = "synthfair-aggregator-secret/3"
     encryption: Hex32 = Field(repr=False)
     signature: Hex32 = Field(repr=False)
     records: Hex32 = Field(repr=False)
-    public: AggregatorKeys
 
     @property
     def decryption_key(self) -> X25519PrivateKey:
@@ -73,12 +72,13 @@ class AggregatorSecret(Checked):
 
         return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(self.signature))
 
-    @model_validator(mode="after")
-    def _belong_together(self) -> AggregatorSecret:
+    @cached_property
+    def public(self) -> AggregatorKeys:
+        """The public keys of both."""
         require_hpke("an aggregator's key")
-        if _public_of(self.decryption_key, self.signing_key) != self.public:
-            raise ValueError("the public keys are not those of the private ones")
-        return self
+        keys = self.decryption_key.public_key(), self.signing_key.public_key()
+        encryption, signature = (key.public_bytes_raw().hex() for key in keys)
+        return AggregatorKeys(encryption=encryption, signature=signature)
 
 
 def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, AggregatorKeys]:
@@ -144,23 +144,8 @@ def new_aggregator_secret() -> AggregatorSecret:
         64
     """
     require_hpke("an aggregator's key")
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    decrypting, signing = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-    return AggregatorSecret(
-        encryption=decrypting.private_bytes_raw().hex(),
-        signature=signing.private_bytes_raw().hex(),
-        records=secrets.token_hex(32),
-        public=_public_of(decrypting, signing),
-    )
-
-
-def _public_of(decrypting: X25519PrivateKey, signing: Ed25519PrivateKey) -> AggregatorKeys:
-    return AggregatorKeys(
-        encryption=decrypting.public_key().public_bytes_raw().hex(),
-        signature=signing.public_key().public_bytes_raw().hex(),
-    )
+    encryption, signature, records = (secrets.token_hex(32) for _ in range(3))
+    return AggregatorSecret(encryption=encryption, signature=signature, records=records)
 
 
 def read_aggregator_secret(path: Path) -> AggregatorSecret:

@@ -18,7 +18,6 @@ from synthfair.data.encode import (
 from synthfair.data.tables import read_table, take_names
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import count_scores, score_bins
-from synthfair.privacy.guarantee import Guarantee
 from synthfair.secure.upload import make_uploads, upload_bytes
 from synthfair.task.limits import Claim
 from synthfair.task.protocol import ReadRows, Run, Task
@@ -162,11 +161,7 @@ def counts_task(
     return Task(
         Claim("counts", what.epsilon),
         f"{task.id.hex()} {client}",
-        guarantee=Guarantee(
-            epsilon=what.epsilon,
-            unit="one row" if what.unit == "row" else "one user, with all its rows",
-            relation=what.relation,
-        ),
+        guarantee=what.guarantee(len(task.aggregators)),
         measure=uploads,
         max_bytes=len(task.aggregators) * upload_bytes(task),
         read=read,

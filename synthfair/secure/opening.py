@@ -7,7 +7,7 @@ protocol over arrays.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,14 +17,7 @@ from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.secure.aggregator import PartialSum, verify_partial_sum
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import AnySummand, GroupCounts
-from synthfair.secure.task import Task, privacy_statement
-
-CLAIMS = ("epsilon", "rho", "holds_against")
-"""Entries of a statement that nothing backs where others may know the noise."""
-
-SEEDED = "none: the noise did not come from the system's entropy"
-
-SIMULATED = "clients and aggregators ran in one process, which saw everything"
+from synthfair.secure.task import Task
 
 
 class NoisyTotal(NamedTuple):
@@ -33,12 +26,18 @@ class NoisyTotal(NamedTuple):
     Attributes:
         total: [k] int64; of clipped vectors, in steps.
         variance: of each entry's noise, all aggregators together.
-        statement: what is guaranteed.
+        clients: number of those whose parts are in it.
+        aggregators: number of those that each added noise.
+        simulated: whether all of them ran in one process, which saw everything.
+        seeded: whether anybody can repeat the noise, which then protects nothing.
     """
 
     total: np.ndarray
     variance: float
-    statement: dict[str, Any]
+    clients: int
+    aggregators: int
+    simulated: bool = False
+    seeded: bool = False
 
 
 def open_sums(
@@ -110,8 +109,7 @@ def noisy_sum(
         parts: of the clients, [k] int64 each; of :func:`count_table`, or ``what.integers``.
         what: is summed.
         aggregators: 2 or 3.
-        source: of seeds and noise; another one than the system's is for tests alone, and the
-            statement then claims nothing.
+        source: of seeds and noise; another one than the system's is for tests alone.
 
     Raises:
         InputError: no parts, one that ``what.require_part`` refuses, or a total that cannot be.
@@ -140,16 +138,13 @@ def noisy_sum(
         totals[role] += what.noise(source).astype(np.uint64)
     total = totals.sum(axis=0).view(np.int64)
     result = noisy_total(what, total, aggregators=aggregators, clients=clients)
-    statement = result.statement | {"simulated": SIMULATED}
-    if source is not system_entropy:
-        statement |= {key: None for key in CLAIMS if key in statement} | {"guarantee": SEEDED}
-    return result._replace(statement=statement)
+    return result._replace(simulated=True, seeded=source is not system_entropy)
 
 
 def noisy_total(
     what: AnySummand, total: np.ndarray, *, aggregators: int, clients: int
 ) -> NoisyTotal:
-    """A total with its variance and statement.
+    """Return a total with the variance of its noise.
 
     A total that honest clients and aggregators do not have, but for a chance of 1e-12, is refused.
     Counts are at least 0, and at most clients rows_per_client, one by one and all together;
@@ -172,12 +167,12 @@ def noisy_total(
                 f"total: {place}; {clients} clients and the noise can make {least - slack} to"
                 f" {most + slack}: an input was false, or an upload damaged"
             )
-    statement = privacy_statement(what, aggregators=aggregators, clients=clients)
-    return NoisyTotal(total, aggregators * what.variance, statement)
+    return NoisyTotal(total, aggregators * what.variance, clients, aggregators)
 
 
 def score_histogram(what: GroupCounts, total: NoisyTotal) -> ScoreHistogram:
-    """An opened total of counts as the histogram from which thresholds and weights are chosen."""
+    """Return an opened total of counts as a histogram, of which thresholds and weights are made."""
+    own = what.guarantee(total.aggregators, simulated=total.simulated)
     return ScoreHistogram.model_validate(
         {
             "schema_hash": what.schema_hash,
@@ -185,6 +180,6 @@ def score_histogram(what: GroupCounts, total: NoisyTotal) -> ScoreHistogram:
             "groups": what.groups,
             "counts": total.total.reshape(len(what.groups), 2, what.bins).tolist(),
             "variance": total.variance,
-            "statement": total.statement,
+            "origin": {"clients": total.clients, "guarantees": (None if total.seeded else own,)},
         }
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from synthfair.errors import InputError
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.postprocess.histogram import LARGEST_COUNT
+from synthfair.privacy.guarantee import Guarantee, Unit
 from synthfair.privacy.mechanism import SumName, clip_rows
 from synthfair.privacy.noise import (
     RandomBytes,
@@ -71,7 +72,7 @@ class GroupCounts(Checked):
     bins: int = Field(default=1, ge=1, le=MOST_BINS)
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
     relation: Relation = "add_or_remove"
-    unit: Literal["row", "user"] = "row"
+    unit: Unit = "row"
     rows_per_user: int = Field(default=1, ge=1, le=10**6)
     rows_per_client: int = Field(ge=1, le=2**40)
 
@@ -80,15 +81,16 @@ class GroupCounts(Checked):
         """The length of the vector, 2 G B."""
         return 2 * len(self.groups) * self.bins
 
-    @property
-    def sensitivity(self) -> int:
-        """L1 norm by which neighbours' vectors differ, at most."""
-        return self.rows_per_user * (1 if self.relation == "add_or_remove" else 2)
+    def guarantee(self, aggregators: int, *, simulated: bool = False) -> Guarantee:
+        """Return the guarantee of the total, to which so many aggregators add noise."""
+        own = self.model_dump(include={"epsilon", "unit", "relation", "rows_per_user"})
+        who: dict[str, Any] = {"adversary": "all_but_one", "aggregators": aggregators}
+        return Guarantee(**own, **who, simulated=simulated)
 
     @property
     def scale(self) -> Fraction:
-        """The scale of the noise of one aggregator: sensitivity / epsilon."""
-        return self.sensitivity / Fraction(repr(self.epsilon))
+        """The scale of the noise of one aggregator: sensitivity in L1 / epsilon."""
+        return self.guarantee(2).scale
 
     @property
     def variance(self) -> float:
@@ -153,10 +155,6 @@ class _GaussianNoise(Checked):
     length: int = Field(ge=1, le=MAX_LENGTH)
     step: float = Field(gt=0, le=1e100)
     relation: Relation = "add_or_remove"
-
-    def values(self, total: np.ndarray) -> np.ndarray:
-        """[length] a total of integers as real numbers."""
-        return total * self.step
 
     @property
     @abstractmethod

@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -51,11 +51,11 @@ class SecureSurrogate(NamedTuple):
 
     Attributes:
         surrogate: made of noisy sums alone; all of it may be released.
-        statement: what is guaranteed, and what is not covered.
+        guarantee: of the rows; None where anybody can repeat the noise.
     """
 
     surrogate: Surrogate
-    statement: dict[str, Any]
+    guarantee: Guarantee | None
 
 
 def make_secure_surrogate(
@@ -89,8 +89,8 @@ def make_secure_surrogate(
         >>> rows = [in_memory(sf.encode(part.train, schema)) for part in parts]
         >>> config = sf.SurrogateConfig(epsilon=8.0, delta=1e-5)
         >>> made = sf.secure.make_secure_surrogate(rows, config, schema)
-        >>> made.statement["epsilon"], made.statement["unit"]
-        (8.0, 'one row')
+        >>> made.guarantee.epsilon, made.guarantee.unit
+        (8.0, 'row')
     """
     if not clients:
         raise InputError("clients: there are none")
@@ -202,10 +202,15 @@ def surrogate_from_sums(opened: Opened, config: SurrogateConfig, schema: Schema)
     spec, found = _progress(opened, config, schema)
     if not isinstance(found, Sums):
         raise InputError(f"sums: {[question.name for question in found]} are missing")
-    statements = [total.statement for _, total in opened]
-    if len({(said["clients"], said["noise_added_by"]) for said in statements}) > 1:
+    totals = [total for _, total in opened]
+    if len({(total.clients, total.aggregators) for total in totals}) > 1:
         raise InputError("sums: all must be of the same clients, and by the same aggregators")
-    return SecureSurrogate(surrogate_of(found, spec), _statement(config, statements))
+    made = surrogate_of(found, spec)
+    if any(total.seeded for total in totals):
+        return SecureSurrogate(made, None)
+    own = {"adversary": "all_but_one", "aggregators": totals[0].aggregators}
+    own |= {"simulated": any(total.simulated for total in totals)}
+    return SecureSurrogate(made, cast(Guarantee, spec.guarantee).model_copy(update=own))
 
 
 class _MissingError(Exception):
@@ -228,7 +233,7 @@ class _OpenedSums:
                 raise InputError(f"{what.name}: the total is of another sum")
         if len(here) < len(questions):
             raise _MissingError(*questions[len(here) :])
-        return [what.values(total.total) for what, total in here]
+        return [total.total * what.step for what, total in here]
 
     def tree(self, columns: Columns, margins: Margins) -> tuple[Edges, Tables]:
         """Return the tree of tables of all pairs of columns at few levels, and then its pairs."""
@@ -301,20 +306,3 @@ def _require_own(what: RowSums, question: Question, spec: SurrogateSpec) -> None
             raise InputError(
                 f"sum: {what.name}: {key} {found}; settings and schema ask for {wanted}"
             )
-
-
-def _statement(config: SurrogateConfig, sums: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of all sums together: what they have in common, and what each costs.
-
-    Where one of them guarantees nothing, as with noise that anybody can repeat, neither do all.
-    """
-    own = ("guarantee", "rho", "step", "mechanism")
-    common = {key: value for key, value in sums[0].items() if key not in own}
-    broken = [one["guarantee"] for one in sums if one["rho"] is None]
-    claim = {"epsilon": config.epsilon, "delta": config.delta} if not broken else {}
-    return {
-        "guarantee": broken[0] if broken else "(epsilon, delta)-differential privacy",
-        **claim,
-        **common,
-        "sums": [{key: one[key] for key in own} for one in sums],
-    }

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -22,25 +22,12 @@ from synthfair.secure.summands import (
     AnySummand,
     ClippedVectors,
     GroupCounts,
-    RowSums,
     Summand,
 )
 from synthfair.settings import LARGEST_EPSILON, Checked
 
 MAX_BYTES = 10_000_000
 """The largest size of a task file that is read."""
-
-NOT_COVERED = (
-    "Aggregators that all collude: they see every client's part. All but one see only noise.",
-    "A false total: a single aggregator can falsify it, though not learn parts.",
-    "Who takes part, how many clients there are, and when: the list of clients is public.",
-    "That a table is refused for its number of rows: its client is then not on the list.",
-    "False inputs: a client can send any vector; only totals that cannot be are refused.",
-    "A user's rows at several clients: they are bounded at each client by itself.",
-    "Timing, memory and files on the machines of clients and aggregators.",
-    "Other tasks and releases about the same persons: each costs its own.",
-)
-"""Limits of every statement."""
 
 
 class Task(Checked):
@@ -78,13 +65,6 @@ class Task(Checked):
     def client_keys(self) -> frozenset[bytes]:
         """The clients' keys as bytes."""
         return frozenset(map(bytes.fromhex, self.clients))
-
-    @property
-    def statement(self) -> dict[str, Any]:
-        """The guarantee of the total, before it is known how many clients are in it."""
-        least, most, number = self.least_clients, len(self.clients), len(self.aggregators)
-        statement = privacy_statement(self.what, aggregators=number, clients=least)
-        return statement | {"clients": f"{least} to {most}"}
 
     @property
     def sharing(self) -> Sharing:
@@ -200,47 +180,3 @@ def read_task(path: Path) -> Task:
         InputError: unreadable, or not a task; the message names the entry.
     """
     return read_as(path, Task, MAX_BYTES)
-
-
-def privacy_statement(what: AnySummand, *, aggregators: int, clients: int) -> dict[str, Any]:
-    """The guarantee of an opened total and its limits, for its file.
-
-    The noise of one honest aggregator is of full scale, so that the guarantee holds against all the
-    others, who know their own noise, and against everyone who sees the total.
-
-    Args:
-        what: was summed.
-        aggregators: that each added noise, two or three.
-        clients: whose parts are in it.
-    """
-    if isinstance(what, GroupCounts):
-        of = "user, by its rows at one client" if what.unit == "user" else "row"
-        guarantee = {
-            "guarantee": "epsilon-differential privacy",
-            "epsilon": what.epsilon,
-            "unit": f"one {of}",
-            "rows_per_user": what.rows_per_user,
-            "sensitivity": what.sensitivity,
-            "mechanism": f"exact discrete Laplace noise of scale {what.scale} on each count",
-        }
-    elif what.rho is None:  # of clipped vectors
-        return {"guarantee": "none: without noise only parts are hidden", "clients": clients}
-    else:
-        guarantee = {
-            "guarantee": "rho-zero-concentrated differential privacy",
-            "rho": what.rho,
-            "unit": "one row" if isinstance(what, RowSums) else "one client's vector",
-            **({"clip": what.clip} if isinstance(what, ClippedVectors) else {}),
-            "step": what.step,
-            "mechanism": f"exact discrete Gaussian noise of variance {what.exact_variance} on each"
-            " entry, in steps",
-        }
-    others = "any single aggregator" if aggregators == 2 else "any two aggregators"
-    return {
-        **guarantee,
-        "relation": what.relation,
-        "noise_added_by": f"each of {aggregators} aggregators, in full",
-        "holds_against": f"{others} together with everyone who sees this file",
-        "clients": clients,
-        "not_covered": list(NOT_COVERED),
-    }

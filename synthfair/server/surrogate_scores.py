@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from synthfair.data.encode import encode
-from synthfair.postprocess.histogram import ScoreHistogram, score_bins
+from synthfair.postprocess.histogram import Origin, ScoreHistogram, score_bins
 from synthfair.server.pooling import Releases, named_releases, pool_records
 from synthfair.trained import TrainedModel
 
@@ -49,20 +49,16 @@ def surrogate_histogram(releases: Releases, model: TrainedModel) -> ScoreHistogr
     # Running totals are rounded, not counts: errors of a hundred small counts would add up.
     counts = np.diff(np.rint(np.cumsum(counts, axis=-1)), prepend=0.0).astype(int)
 
-    guarantees = (release.header.privacy.guarantee for release in releases.values())
-    hiding = sum(release.header.hides_pairs for release in releases.values())
-    claims = {f"epsilon = {g.epsilon:g}, delta = {g.delta:g}" if g else "none" for g in guarantees}
+    headers = [release.header for release in releases.values()]
     return ScoreHistogram(
         schema_hash=schema.hash,
         model=model.sha256,
         groups=tuple(map(str, schema.groups)),
         counts=counts.tolist(),
-        statement={
-            "counted": f"records of {len(releases)} surrogates by their weights; no client was"
-            " asked again"
-            + f"; in {hiding} of them it is made up which label goes with which group"
-            * (hiding > 0),
-            "guarantees_of_the_releases": sorted(claims),
-            "decisions": "need a person's group",
-        },
+        origin=Origin(
+            clients=len(headers),
+            surrogates=True,
+            unpaired=sum(header.hides_pairs for header in headers),
+            guarantees=tuple(dict.fromkeys(header.guarantee for header in headers)),
+        ),
     )
