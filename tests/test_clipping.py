@@ -227,15 +227,3 @@ def test_every_way_to_use_ones_own_table_warns(folder):
                  ["compare", *own, "--output", str(folder / "c")]):  # fmt: skip
         with pytest.raises(UserWarning, match="beyond.csv: column 'income': " + said):
             main(argv)
-
-
-def test_counts_for_a_sum_count_what_is_clipped():
-    beyond = TABLE.assign(income=TABLE["income"] + 1000)
-    what = sf.secure.GroupCounts(
-        schema_hash=SCHEMA.hash, groups=tuple(map(str, SCHEMA.groups)), epsilon=1.0,
-        rows_per_client=500,
-    )  # fmt: skip
-    seen = Clipping()
-    counts = sf.secure.count_table(what, beyond, SCHEMA, clipping=seen)
-    assert counts.sum() == 200
-    assert seen.columns["income"].above == 1

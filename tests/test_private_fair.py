@@ -128,7 +128,7 @@ def test_records_are_bought_once_and_serve_every_release(paths, monkeypatch):
     distill_file(*paths, CONFIG.records, Options(force=True))
     assert inspect_release(paths[2], schema=SCHEMA).fits
     assert Ledger.for_table(paths[0]).spent().releases == 1
-    (stored,) = paths[0].parent.glob("rows.csv.ledger.jsonl.*.records")
+    (stored,) = paths[0].parent.glob("rows.csv.ledger.jsonl.*.bought")
     assert stored.stat().st_mode & 0o777 == 0o600
 
 
@@ -176,9 +176,9 @@ def test_records_of_one_label_are_refused_and_their_surrogate_is_paid_for(paths,
 
 def test_damaged_records_are_refused_and_measured_anew_once_they_are_deleted(paths):
     distill_file(*paths, CONFIG)
-    (stored,) = paths[0].parent.glob("*.records")
+    (stored,) = paths[0].parent.glob("*.bought")
     stored.write_bytes(stored.read_bytes()[:500])
-    with pytest.raises(InputError, match="records: .* damaged, or of another version"):
+    with pytest.raises(InputError, match="bought: .* damaged, or of another version"):
         distill_file(*paths, CONFIG, Options(force=True))
     stored.unlink()
     distill_file(*paths, CONFIG, Options(force=True))
@@ -191,7 +191,7 @@ def test_noise_from_a_seed_is_marked_and_booked_without_a_guarantee(paths):
     assert header.guarantee is None
     assert "fixed seed" in " ".join(header_facts(header)["discloses"])
     assert Ledger.for_table(paths[0]).spent().mu is None
-    assert not [*paths[0].parent.glob("*.records")]
+    assert not [*paths[0].parent.glob("*.bought")]
 
 
 def test_names_that_cannot_be_booked_are_refused_and_spend_nothing(paths):

@@ -66,7 +66,7 @@ def test_metrics_json_has_what_its_contract_says(folder):
         "covariance",
     ]
     assert set(found) == {
-        *names, "asked", "constant_classifier", "warnings", "server", "rho", "max_spd_influence", "left_out", "per_client", "client_gaps", "by_group", "rows", "n_test", "n_synthetic", "config", "privacy", "converged",
+        *names, "asked", "constant_classifier", "warnings", "server", "rho", "max_spd_influence", "left_out", "per_client", "client_gaps", "by_group", "rows", "n_test", "n_synthetic", "config", "guarantees", "converged",
         "schema_hash",        "version", "packages", "resamples", "min_group_rows", "small_groups", "seed", "influence", "max_influence", "without_penalty",
     }  # fmt: skip
     for part in (found, found["per_client"]["client_0_test"], found["per_client"]["client_1_test"]):

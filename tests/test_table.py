@@ -55,7 +55,7 @@ def booked():
     ]
     entries = [Fake(what=what, time="2026-01-31T12:34:56+00:00") for what in whats]
     spent = Fake(composition=1, limit=Fake(epsilon=2.5, delta=1e-6), epsilon=lambda _: 1.25)
-    return Fake(path="rows.csv.ledger", entries=lambda: entries, spent=lambda: spent)
+    return Fake(path="rows.csv.ledger", records=lambda: entries, spent=lambda: spent)
 
 
 def moved():

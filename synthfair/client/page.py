@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from synthfair.data.encode import Clipping
 from synthfair.data.schema import Schema, read_schema
 from synthfair.files import claimed, require_distinct, whole_file
+from synthfair.privacy.bought import DamagedError, damaged
 from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
 from synthfair.release.format import release_bytes
@@ -76,7 +77,10 @@ def answer(task: Task, site: Site, *, output: str, run: Run, submitter: str | No
     # question is never bought twice. All that follows knows no row, so that no check is needed.
     if measure := task.measure:
         bought = site.ledger.buy(purchase, lambda: measure(rows, run), max_bytes=task.max_bytes)
-        return task.answer(rows, bought, run)
+        try:
+            return task.answer(rows, bought, run)
+        except DamagedError as error:
+            raise damaged(site.ledger.bought(purchase.run)) from error
 
     # Without one, what leaves is checked, and booked then.
     site.ledger.require(purchase)

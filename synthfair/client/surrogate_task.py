@@ -16,8 +16,8 @@ import numpy as np
 from synthfair.data.batches import Batches, BatchesInOrder, from_files
 from synthfair.data.encode import Clipping, content_sums
 from synthfair.data.schema import Schema
-from synthfair.errors import InputError
 from synthfair.model import LinearModel
+from synthfair.privacy.bought import DamagedError
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.statement import make_guarantee
@@ -126,7 +126,7 @@ class SurrogateTask:
 
         Raises:
             TooFewRowsError: they are a noisy refusal.
-            InputError: of another version of synthfair.
+            DamagedError: they are no records.
         """
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
@@ -134,9 +134,7 @@ class SurrogateTask:
                     return Surrogate(**arrays)
                 refused = str(arrays["refused"])
         except (EOFError, TypeError, zipfile.BadZipFile) as error:
-            raise InputError(
-                "private records: damaged, or of another version of synthfair"
-            ) from error
+            raise DamagedError("no records") from error
         raise TooFewRowsError(f"{refused}. {SPENT}", "k_min")
 
     def records(self, real: Batches, run: Run) -> Surrogate:

@@ -16,6 +16,10 @@ _HEAD = re.compile(rb"(reserved|complete) ([0-9a-f]{64}) ([0-9a-f]{64})\n")
 _HEAD_BYTES = 8 + 1 + 64 + 1 + 64 + 1
 
 
+class DamagedError(ValueError):
+    """Content that cannot be read: the file was altered, or another version has written it."""
+
+
 def compute_once(
     path: Path,
     digest: str,
