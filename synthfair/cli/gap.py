@@ -1,23 +1,4 @@
-"""``python -m synthfair gap``: gaps between groups under local differential privacy."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import App, Parameter
-
-from synthfair.cli.parameters import Confidence, Force, Int, Model
-from synthfair.errors import InputError
-
-if TYPE_CHECKING:
-    from synthfair.measure.collection import Collection
-    from synthfair.measure.reports import Report
-
-gap = App(
-    name="gap",
-    help=r"""Measure gaps between groups of clients who do not reveal their group.
+r"""Measure gaps between groups of clients who do not reveal their group.
 
 Measure how a number (a rate, an accuracy, any score) differs between groups of clients, without
 learning any client's group or number. Each client sends one noisy report (local differential
@@ -32,8 +13,21 @@ privacy); gaps are estimated from many of them.
     python -m synthfair gap aggregate gap.json reports.csv
 
 gap.json is public: it has the groups, the range of the number and the mechanism.
-""",
-)
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from synthfair.cli.parameters import Confidence, Force, Int, Model
+from synthfair.errors import InputError
+
+gap = App(name="gap", help=__doc__)
 
 PublicFile = Annotated[Path, Parameter(help="The public file that plan wrote.")]
 
@@ -78,13 +72,10 @@ def plan(
             has the smaller error at every epsilon, unless values are known to lie near the middle
             of their range.
     """
-    if [clients, epsilon, precision].count(None) != 1:
-        raise InputError("flags: give two of --clients, --epsilon and --precision")
-
     from synthfair.cli.show import say
     from synthfair.files import require_free
     from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
-    from synthfair.measure.plan import Design, plan_clients, plan_epsilon, plan_precision
+    from synthfair.measure.plan import plan_gap
     from synthfair.report.text_table import Table
 
     low, high = range
@@ -95,17 +86,16 @@ def plan(
     shares = shares or (1 / len(groups),) * len(groups)
     if len(shares) != len(groups):
         raise InputError(f"flags: shares: {len(shares)} given, for {len(groups)} groups")
-    # The one of clients, epsilon and precision that is not given.
-    indices = tuple(i for i, name in enumerate(groups) if name != NO_VALUE)
-    design = Design(shares, indices, confidence, mechanism, unit=(high - low) / 2)
-    if clients is not None and epsilon is not None:
-        result = plan_precision(design, clients=clients, epsilon=epsilon)
-    elif clients is not None and precision is not None:
-        result = plan_epsilon(design, clients=clients, precision=precision)
-    else:
-        assert epsilon is not None  # noqa: S101 - as counted above
-        assert precision is not None  # noqa: S101
-        result = plan_clients(design, epsilon=epsilon, precision=precision)
+    result = plan_gap(
+        shares,
+        clients=clients,
+        epsilon=epsilon,
+        precision=precision,
+        compared=[i for i, name in enumerate(groups) if name != NO_VALUE],
+        confidence=confidence,
+        kind=mechanism,
+        unit=(high - low) / 2,
+    )
     # The public file, and the measurement in words.
     collection = make_collection(groups, result.mechanism, lower=low, upper=high)
     if output:
@@ -174,34 +164,27 @@ def perturb(
         raise InputError("flags: one-person needs model, table and rate")
 
     from synthfair.measure.collection import read_collection
-    from synthfair.measure.reports import perturb_records, write_reports
+    from synthfair.measure.reports import COLUMNS, perturb_rates, perturb_records
 
     public = read_collection(collection)
     if model and table and rate:
-        reports = _reports_of_model(public, model, table, rate, together=one_person)
+        from synthfair.evaluation import pooled_scores, read_tests
+        from synthfair.trained import read_model
+
+        trained = read_model(model)
+        rows = pooled_scores(trained, read_tests([table], trained.schema_), sources=[table])
+        names = tuple(map(str, trained.schema_.groups))
+        reports = perturb_rates(public, rows, names, rate, together=one_person)
     else:
-        one = _record() if group is None or value is None else (group, value)
-        reports = perturb_records(public, [one[0]], [one[1]])
-    write_reports(reports, sys.stdout, header=header)
+        own_group, own_value = _record() if group is None or value is None else (group, value)
+        reports = perturb_records(public, [own_group], [own_value])
+    csv.writer(sys.stdout, lineterminator="\n").writerows([*[COLUMNS] * header, *reports])
 
 
 def _require_together(**flags: object) -> None:
     missing = [value is None for value in flags.values()]
     if any(missing) and not all(missing):
         raise InputError(f"flags: {', '.join(flags)} belong together: give all of them or none")
-
-
-def _reports_of_model(
-    public: Collection, model: Path, table: Path, rate: Any, *, together: bool
-) -> list[Report]:
-    from synthfair.evaluation import pooled_scores, read_tests
-    from synthfair.measure.reports import perturb_rates
-    from synthfair.trained import read_model
-
-    trained_model = read_model(model)
-    rows = pooled_scores(trained_model, read_tests([table], trained_model.schema_), sources=[table])
-    groups = tuple(map(str, trained_model.schema_.groups))
-    return perturb_rates(public, rows, groups, rate, together=together)
 
 
 def _record() -> tuple[str, float]:

@@ -3,13 +3,12 @@ from .collection import Collection, make_collection, read_collection, write_coll
 from .diagnostics import diagnose_reports
 from .estimate import Estimate, Gap, estimate_gaps
 from .mechanisms import LaplaceValue, LocalMechanism, RandomizedValue
-from .plan import Design, GapPlan, best_split, plan_clients, plan_epsilon, plan_precision
+from .plan import GapPlan, best_split, plan_gap
 from .reports import Report, perturb_rates, perturb_records
 from .tally import Tally, collect
 
 __all__ = [
     "Collection",
-    "Design",
     "Estimate",
     "Gap",
     "GapPlan",
@@ -28,9 +27,7 @@ __all__ = [
     "make_collection",
     "perturb_rates",
     "perturb_records",
-    "plan_clients",
-    "plan_epsilon",
-    "plan_precision",
+    "plan_gap",
     "read_collection",
     "write_collection",
 ]

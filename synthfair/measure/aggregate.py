@@ -26,7 +26,7 @@ from pyarrow.parquet import ParquetFile
 from synthfair.errors import InputError, reason
 from synthfair.measure.collection import Collection
 from synthfair.measure.reports import COLUMNS, ID_BYTES
-from synthfair.measure.tally import Tally, empty_tally, tally
+from synthfair.measure.tally import Tally, tally
 from synthfair.privacy.noise import RandomBytes, system_entropy
 
 call = compute.call_function
@@ -122,7 +122,7 @@ def aggregate_reports(
         >>> found.tally.reports, found.rejected["unknown group"]
         (1, 1)
     """
-    sums = ReportSums(empty_tally(len(collection.groups)), ids=ids)
+    sums = ReportSums(Tally.empty(len(collection.groups)), ids=ids)
     for path in paths:
         for batch in _read(path, COLUMNS if ids else COLUMNS[1:]):
             _add(sums, batch, collection)
@@ -175,8 +175,7 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection) -> None:
         duplicate = np.zeros(len(valid), bool)
         duplicate[valid] = ~sums.ids.add_new(ids.reshape(-1, length))
         reject("repeated report", duplicate, "report", "each report counts once")
-    addition = tally(group[valid], value[valid], len(collection.groups))
-    sums.tally = sums.tally.plus(addition)
+    sums.tally = sums.tally.plus(tally(group[valid], value[valid], len(collection.groups)))
 
 
 def _text_of(cell: pa.Scalar) -> str:
@@ -368,13 +367,14 @@ class SeenIds:
         return new
 
     def lost_share(self) -> float:
-        """Probability that the next new id would be taken for a repeated one.
+        """Return the probability that the next new id would be taken for a repeated one.
 
-        The number n of ids in a word has a Poisson distribution. Each of the four bits that another
-        id needs is set by n ids with probability 1 - (1 - 1/64)^(4 n).
+        The number n of ids in a word has a Poisson distribution of mean m. Each of the four bits
+        that another id needs is set by n ids with probability 1 - q^n, q = (1 - 1/64)^4. The mean
+        of (1 - q^n)^4 follows from that of q^(k n), which is exp(m (q^k - 1)).
         """
-        load, share = self.accepted / len(self._words), 0.0
-        for n in range(1, math.ceil(load + 10 * math.sqrt(load)) + 20):
-            chance = math.exp(n * math.log(load) - load - math.lgamma(n + 1)) if load else 0.0
-            share += chance * (1 - (1 - 1 / WORD) ** (HASHES * n)) ** HASHES
-        return share
+        load, q = self.accepted / len(self._words), (1 - 1 / WORD) ** HASHES
+        return math.fsum(
+            (-1) ** k * math.comb(HASHES, k) * math.exp(load * (q**k - 1))
+            for k in range(HASHES + 1)
+        )

@@ -33,19 +33,19 @@ class Tally(NamedTuple):
         """The number of reports K as an integer."""
         return round(self.clients)
 
+    @classmethod
+    def empty(cls, groups: int) -> Tally:
+        """Return the tally of no reports."""
+        return cls(0.0, *np.zeros((3, groups)))
+
     def plus(self, other: Tally) -> Tally:
-        """The tally of both sets of reports."""
+        """Return the tally of both sets of reports."""
         sums = map(np.add, self[1:], other[1:])
         return Tally(self.clients + other.clients, *sums)
 
 
-def empty_tally(groups: int) -> Tally:
-    """The tally of no reports."""
-    return Tally(0.0, np.zeros(groups), np.zeros(groups), np.zeros(groups))
-
-
 def tally(group: np.ndarray, value: np.ndarray, groups: int) -> Tally:
-    """The tally of reports: noisy groups [N], from 0 to groups - 1, and noisy values [N]."""
+    """Return the tally of reports: noisy groups [N], from 0 to groups - 1, and noisy values [N]."""
     counts = np.bincount(group, minlength=groups).astype(float)
     sums = (np.bincount(group, weights=part, minlength=groups) for part in (value, value * value))
     return Tally(float(len(group)), counts, *sums)
@@ -70,7 +70,7 @@ def collect(
         >>> sf.measure.collect(mechanism, np.array([0, 1, 1]), np.ones(3), os.urandom).reports
         3
     """
-    total = empty_tally(mechanism.groups)
+    total = Tally.empty(mechanism.groups)
     for start in range(0, len(group), CHUNK):
         part = slice(start, start + CHUNK)
         reported, noisy = mechanism.perturb(group[part], value[part], source)
