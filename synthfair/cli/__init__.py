@@ -6,13 +6,13 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from synthfair import __version__
 from synthfair.cli.help import PlainHelp
 from synthfair.cli.parameters import shown_default
+from synthfair.cli.show import warn
 from synthfair.errors import InputError, printable, reason
 
 __all__ = ["main", "make_app"]
@@ -73,9 +73,6 @@ COMMANDS = {
 A command is imported when it is run or explained, so that the others take no time.
 """
 
-GROUPS = {title: Group.create_ordered(title) for title in COMMANDS}
-
-
 def make_app(*, overview: bool = False) -> App:
     """Makes the application. Purposes in an overview would replace each command's own text."""
     app = App(
@@ -93,9 +90,10 @@ def make_app(*, overview: bool = False) -> App:
         ),
     )
     for title, commands in COMMANDS.items():
+        group = Group.create_ordered(title)
         for path, purpose in commands.items():
             name, text = path.split(":")[1], purpose if overview else None
-            app.command(f"synthfair.cli.{path}", name=name, help=text, group=GROUPS[title])
+            app.command(f"synthfair.cli.{path}", name=name, help=text, group=group)
     return app
 
 
@@ -108,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if run.__name__ == "help_print" and not {"-h", "--help"} & {*argv}:
             return _fail(REFUSED, "error: name a command; --help shows all of them")
         with warnings.catch_warnings():
-            warnings.showwarning = _warn
+            warnings.showwarning = lambda message, *_: warn(str(message))
             run(*bound.args, **bound.kwargs)
         _flush()
     except (InputError, CycloptsError) as error:
@@ -123,13 +121,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         return _fail(INTERRUPTED, f"interrupted: {stop}" if str(stop) else "interrupted")
     return DONE
-
-
-def _warn(message: Warning | str, *_: Any) -> None:
-    """Show a warning as all others are, without the line of code that it comes from."""
-    from synthfair.cli.show import warn
-
-    warn(str(message))
 
 
 def _flush() -> None:

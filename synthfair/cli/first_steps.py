@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from synthfair.cli.parameters import Force, Int, SchemaFile, check_inputs
+from synthfair.cli.show import conclude, counting_bar, opening, say, warn
 from synthfair.errors import InputError
+from synthfair.files import require_free, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,13 +81,11 @@ def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None
     Args:
         output: Folder to write to.
     """
-    from synthfair.cli.show import conclude, counting_bar, opening, say
     from synthfair.jax_setup import start_jax
 
     start_jax()
     from synthfair.compare import demonstrate
     from synthfair.compare.demonstration import FAIR
-    from synthfair.files import write_text
     from synthfair.report.answer import run_sentence
     from synthfair.report.figures import can_draw, frontier_figure
     from synthfair.report.page import write_report
@@ -146,8 +146,6 @@ def split(
 
     split_rule = rule.split()
 
-    from synthfair.cli.show import say, warn
-
     rows, table_schema = own_table(table, schema, sensitive)
     parts = split_rule.apply(rows, table_schema, seed=seed)
     for path in write_clients(parts, table_schema, output, force=force):
@@ -185,7 +183,6 @@ def labelled_table(
     name: str, schema_file: Path | None, sensitive: Sequence[str] | None
 ) -> tuple[pd.DataFrame, Schema]:
     """Return a table's rows with a label, and warn of the others. Raises as :func:`named_table`."""
-    from synthfair.cli.show import warn
     from synthfair.data.encode import labelled
 
     table, schema = named_table(name, schema_file, sensitive)
@@ -246,10 +243,8 @@ def schema(
         additive: Give numbers splines, by which a linear model bends.
         output: JSON to write.
     """
-    from synthfair.cli.show import say
     from synthfair.data.draft import draft_document, laid_out
     from synthfair.data.tables import read_raw_table
-    from synthfair.files import require_free, write_text
 
     require_free(output, inputs=[table], force=force)
     document = draft_document(

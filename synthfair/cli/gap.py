@@ -24,8 +24,11 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
+from synthfair import measure
 from synthfair.cli.parameters import Confidence, Force, Int, Model
+from synthfair.cli.show import say, warn
 from synthfair.errors import InputError
+from synthfair.files import parse_json, require_free
 
 gap = App(name="gap", help=__doc__)
 
@@ -72,10 +75,6 @@ def plan(
             has the smaller error at every epsilon, unless values are known to lie near the middle
             of their range.
     """
-    from synthfair.cli.show import say
-    from synthfair.files import require_free
-    from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
-    from synthfair.measure.plan import plan_gap
     from synthfair.report.text_table import Table
 
     low, high = range
@@ -86,20 +85,20 @@ def plan(
     shares = shares or (1 / len(groups),) * len(groups)
     if len(shares) != len(groups):
         raise InputError(f"flags: shares: {len(shares)} given, for {len(groups)} groups")
-    result = plan_gap(
+    result = measure.plan_gap(
         shares,
         clients=clients,
         epsilon=epsilon,
         precision=precision,
-        compared=[i for i, name in enumerate(groups) if name != NO_VALUE],
+        compared=[i for i, name in enumerate(groups) if name != measure.NO_VALUE],
         confidence=confidence,
         kind=mechanism,
         unit=(high - low) / 2,
     )
     # The public file, and the measurement in words.
-    collection = make_collection(groups, result.mechanism, lower=low, upper=high)
+    collection = measure.make_collection(groups, result.mechanism, lower=low, upper=high)
     if output:
-        write_collection(collection, output)
+        measure.write_collection(collection, output)
     kinds = {"randomized": "M_R: one bit of the value", "laplace": "M_L: the value with noise"}
     budget = f"epsilon1 = {collection.epsilon1:.4g}, epsilon2 = {collection.epsilon2:.4g}"
     facts = {
@@ -163,10 +162,7 @@ def perturb(
     if one_person and not model:
         raise InputError("flags: one-person needs model, table and rate")
 
-    from synthfair.measure.collection import read_collection
-    from synthfair.measure.reports import COLUMNS, perturb_rates, perturb_records
-
-    public = read_collection(collection)
+    public = measure.read_collection(collection)
     if model and table and rate:
         from synthfair.evaluation import pooled_scores, read_tests
         from synthfair.trained import read_model
@@ -174,11 +170,11 @@ def perturb(
         trained = read_model(model)
         rows = pooled_scores(trained, read_tests([table], trained.schema_), sources=[table])
         names = tuple(map(str, trained.schema_.groups))
-        reports = perturb_rates(public, rows, names, rate, together=one_person)
+        reports = measure.perturb_rates(public, rows, names, rate, together=one_person)
     else:
         own_group, own_value = _record() if group is None or value is None else (group, value)
-        reports = perturb_records(public, [own_group], [own_value])
-    csv.writer(sys.stdout, lineterminator="\n").writerows([*[COLUMNS] * header, *reports])
+        reports = measure.perturb_records(public, [own_group], [own_value])
+    csv.writer(sys.stdout, lineterminator="\n").writerows([*[measure.Report._fields] * header, *reports])
 
 
 def _require_together(**flags: object) -> None:
@@ -188,8 +184,6 @@ def _require_together(**flags: object) -> None:
 
 
 def _record() -> tuple[str, float]:
-    from synthfair.files import parse_json
-
     if sys.stdin and sys.stdin.isatty():
         print("waiting for a group and a value on standard input", file=sys.stderr)  # noqa: T201
     record = parse_json(sys.stdin.read(10_000), "standard input")
@@ -239,12 +233,7 @@ def aggregate(
         shares: Shares of the groups, if known.
         no_ids: Do not look for repeated reports; the column report may be missing.
     """
-    from synthfair.cli.show import say, warn
-    from synthfair.files import require_free
-    from synthfair.measure.aggregate import SeenIds, aggregate_reports
-    from synthfair.measure.collection import read_collection
-    from synthfair.measure.diagnostics import diagnose_reports
-    from synthfair.measure.estimate import estimate_gaps, require_confidence, require_shares
+    from synthfair.measure.estimate import require_confidence, require_shares
     from synthfair.report.gaps import estimate_document, estimate_tables, rejected_warnings
     from synthfair.run_files import write_gaps
 
@@ -252,15 +241,16 @@ def aggregate(
     if output:
         files = [source for source in sources if isinstance(source, Path)]
         require_free(output, inputs=(collection, *files), force=force)
-    public = read_collection(collection)
+    public = measure.read_collection(collection)
     require_confidence(confidence)  # before the reports are read, which may take hours
     if shares:
         require_shares(shares, len(public.groups))
-    sums = aggregate_reports(sources, public, None if no_ids else SeenIds())
+    sums = measure.aggregate_reports(sources, public, None if no_ids else measure.SeenIds())
     warn(*rejected_warnings(sums, public))
-    mechanism, public_shares = public.make_mechanism(), shares or None
-    estimate = estimate_gaps(sums.tally, mechanism, confidence=confidence, shares=public_shares)
-    contradictions = diagnose_reports(sums.tally, public, public_shares)
+    estimate = measure.estimate_gaps(
+        sums.tally, public.make_mechanism(), confidence=confidence, shares=shares or None
+    )
+    contradictions = measure.diagnose_reports(sums.tally, public, shares or None)
     for line in contradictions:
         warn(f"{line}. The reports contradict the public file: the intervals are not valid")
     document = estimate_document(estimate, sums, public, contradictions)

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from synthfair.cli.parameters import Force, Model
+from synthfair.cli.show import say, warn
 from synthfair.errors import InputError
+from synthfair.files import require_free, whole_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +56,6 @@ def predict(
         output: CSV to write; standard output if not given.
     """
     from synthfair.data.tables import read_chunks
-    from synthfair.files import require_free, whole_file
     from synthfair.scoring import mean_inputs, predict_parts
     from synthfair.trained import read_model
 
@@ -116,7 +117,6 @@ def report(
     if max_gap is not None and not 0 <= max_gap <= 1:
         raise InputError(f"--max-gap: must be from 0 to 1, and is {max_gap:g}")
 
-    from synthfair.cli.show import say, warn
     from synthfair.report.figures import MISSING, can_draw
     from synthfair.report.page import write_report
 

@@ -1,5 +1,5 @@
 from .aggregate import ReportSums, SeenIds, aggregate_reports
-from .collection import Collection, make_collection, read_collection, write_collection
+from .collection import NO_VALUE, Collection, make_collection, read_collection, write_collection
 from .diagnostics import diagnose_reports
 from .estimate import Estimate, Gap, estimate_gaps
 from .mechanisms import LaplaceValue, LocalMechanism, RandomizedValue
@@ -8,6 +8,7 @@ from .reports import Report, perturb_rates, perturb_records
 from .tally import Tally, collect
 
 __all__ = [
+    "NO_VALUE",
     "Collection",
     "Estimate",
     "Gap",
