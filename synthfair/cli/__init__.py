@@ -73,6 +73,7 @@ COMMANDS = {
 A command is imported when it is run or explained, so that the others take no time.
 """
 
+
 def make_app(*, overview: bool = False) -> App:
     """Makes the application. Purposes in an overview would replace each command's own text."""
     app = App(

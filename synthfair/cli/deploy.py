@@ -76,7 +76,6 @@ def check(kit: Path, /) -> None:
     Args:
         kit: Folder of a kit.
     """
-
     require_ready(kit)
     say(f"{kit}: hardened, and ready.")
 

@@ -174,7 +174,9 @@ def perturb(
     else:
         own_group, own_value = _record() if group is None or value is None else (group, value)
         reports = measure.perturb_records(public, [own_group], [own_value])
-    csv.writer(sys.stdout, lineterminator="\n").writerows([*[measure.Report._fields] * header, *reports])
+    csv.writer(sys.stdout, lineterminator="\n").writerows(
+        [*[measure.Report._fields] * header, *reports]
+    )
 
 
 def _require_together(**flags: object) -> None:

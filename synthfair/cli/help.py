@@ -29,7 +29,7 @@ class PlainHelp:
             example = paragraph.startswith("    ")
             _print(console, (paragraph if example else _fill(paragraph, console)) + "\n")
 
-    def __call__(self, console: Console, _options: ConsoleOptions, panel: HelpPanel) -> None:
+    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:  # noqa: ARG002
         """Prints commands, or parameters with their choices and defaults."""
         if not panel.entries:
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -222,17 +222,13 @@ def plan_gap(
     if clients is not None and not 2 <= clients <= MOST_CLIENTS:
         raise InputError(f"clients = {clients}: must be from 2 to {MOST_CLIENTS}")
 
-    @cache
-    def mechanism_of(epsilon: float) -> LocalMechanism:
-        return best_split(kind, len(shares), epsilon, lambda m: largest_variance(m, pair, 1.0))
+    loss = partial(largest_variance, shares=pair, clients=1.0)
+    mechanism_of = cache(lambda epsilon: best_split(kind, len(shares), epsilon, loss))
 
     def plan(clients: Any, epsilon: Any) -> GapPlan:
-        mechanism, widest = mechanism_of(epsilon), 0.0
-        for means in hardest_means(mechanism, pair):
-            sums = expected_tally(mechanism, clients, pair, means)
-            (gap,) = estimate_gaps(sums, mechanism, confidence=confidence).gaps
-            widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)
-        return GapPlan(mechanism, clients, unit * min(widest, 2.0), confidence)
+        mechanism = mechanism_of(epsilon)
+        widest = _half_width(mechanism, clients, pair, confidence)
+        return GapPlan(mechanism, clients, unit * widest, confidence)
 
     if precision is None:
         return plan(clients, epsilon)
@@ -249,7 +245,7 @@ def plan_gap(
     if clients is None:
         return of_fewest(epsilon)
     if (least := plan(clients, LARGEST_EPSILON).precision) > precision:
-        one_bit = ", and M_R sends one bit of each value" if kind == "randomized" else ""
+        one_bit = ", and M_R sends one bit of each value" * (kind == "randomized")
         raise InputError(
             f"precision = {precision:g}: no finite epsilon gives it with {clients} clients: they"
             f" are a sample{one_bit}; even without privacy the half-width is {least:.3g}. At least"
@@ -270,6 +266,18 @@ def _hardest_pair(shares: Sequence[float], compared: Sequence[int] | None) -> np
             " once"
         )
     return np.sort([shares[i] for i in indices])[:2]
+
+
+def _half_width(
+    mechanism: LocalMechanism, clients: int, pair: np.ndarray, confidence: float
+) -> float:
+    """Return that of the gap's interval, the largest over all values of clients; at most 2."""
+    widest = 0.0
+    for means in hardest_means(mechanism, pair):
+        sums = expected_tally(mechanism, clients, pair, means)
+        (gap,) = estimate_gaps(sums, mechanism, confidence=confidence).gaps
+        widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)
+    return min(widest, 2.0)
 
 
 def _smallest(

@@ -1,4 +1,9 @@
-"""Releases in, one logistic model out."""
+"""Releases in, one logistic model out.
+
+Releases are read, and put side by side: a pool. Of surrogates, weights are capped, cells that are
+left out are estimated, and it is found which groups have rows enough to be compared. With trusted
+rows of the server, each release counts as much as these say. Then one model is trained.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +55,78 @@ files."""
 
 MANY_MEDIANS = 20.0
 """Rows that one client may have, in lower medians of all claims, where it is not set."""
+
+
+def pool_and_train(
+    releases: Releases,
+    schema: Schema,
+    config: ServerConfig | None = None,
+    *,
+    model: LinearModel | None = None,
+    penalty: Penalty | PenaltyName | None = None,
+    trusted: pd.DataFrame | Encoded | None = None,
+) -> TrainedModel:
+    """Trains one model on the rows of all releases.
+
+    On fair releases, with N pooled rows and n parameters, an ordinary logistic model, Wu et
+    al. (2024) eq. (15):
+
+        theta = argmin (1/N) sum_i loss(theta; a_i, y_i) + lambda_theta / (2 n^2) ||theta||^2.
+
+    Nothing there depends on fairness: that came with the rows. On surrogates, whose rows have
+    weights w_i of sum W, the model that is fair over all clients:
+
+        theta = argmin (1/W) sum_i w_i loss_i + rho penalty + 1 / (2 C W) ||theta||^2,
+
+    without the intercept in the last term.
+
+    Weights of a release k whose sum is above ``max_rows``, by default 20 median_k sum_i w_ki (the
+    lower of two in the middle), are scaled to that sum. Where the others have R medians together,
+    that client still has 20 / (20 + R) of the weight: set ``max_rows`` where there are few.
+
+    Args:
+        releases: all fair, or all surrogates; by name or in a list, as releases or as
+            :func:`synthfair.distill_table` returned them; or a list of files.
+        schema: the clients'.
+        config: of surrogates: ``rho`` or ``max_gap`` and ``max_client_gap``, ``penalty``,
+            ``notion``, ``temperature``, ``C``, ``intercept``, ``group_input`` and ``max_rows``;
+            the defaults if not given.
+        model: of fair releases that for which their clients distilled, where it is not the linear
+            model with logistic loss; of surrogates any. Its params must be a vector [n] and its
+            scores those of :class:`LinearModel`, as a trained model scores a'theta.
+        penalty: of surrogates, another than that of the settings: a name, or a function of scores
+            and weighted rows, see :class:`synthfair.fairness.penalties.Penalty`.
+        trusted: a small table of the server's own, of each group and label, about 200 rows. It is
+            used for nothing but a weight of each release, by which bad ones hardly count; see
+            :mod:`synthfair.server.trust`.
+
+    Returns:
+        The model, with how well it was trained; its ``scores`` are positive for the decision +1.
+
+    Raises:
+        InputError: no release; some fair and some surrogates; made for different models, or another
+            than ``model``; or that is not linear; or no surrogate has rows of some group, or, with
+            ``max_client_gap``, enough of each.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> lenders = sf.partition(table, clients=2, seed=0)
+        >>> config = sf.SurrogateConfig(k_min=10)
+        >>> sent = [sf.distill_table(lender.train, schema, config) for lender in lenders]
+        >>> model = sf.pool_and_train(sent, schema, sf.ServerConfig(rho=10.0))
+        >>> found = sf.evaluate(model, table).overall
+        >>> round(found["accuracy"].value, 1)
+        0.9
+    """
+    pooled = make_pool(releases, schema, config, penalty=penalty, trusted=trusted)
+    trained, point = train_pool(pooled, schema, model=model)
+    if point and (
+        point.gap > (pooled.max_gap or np.inf)
+        or point.client_gap > (pooled.max_client_gap or np.inf)
+    ):
+        warnings.warn("no model that was tried meets the gap that is asked for", stacklevel=2)
+    return trained
 
 
 def read_releases(
@@ -390,11 +467,12 @@ def _weighted(
     if pooled.penalty is None:
         configs = [cast(DistillConfig, one.header.config) for one in releases.values()]
         asked = [(c.penalty, c.notion, c.temperature, c.rho_o, c.groups_by) for c in configs]
-        kind, notion, temperature, rho, groups_by = mode(asked)
-        by, asked_of = groups_by or (schema.sensitive_name,), ()
+        own = configs[asked.index(mode(asked))]
+        by, rho, asked_of = own.groups_by or (schema.sensitive_name,), own.rho_o, ()
         penalty = named_penalty(
-            kind, notion, temperature, n_groups=pooled.n_groups, by=schema.groupings_by(groups_by)
-        )
+            own.penalty, own.notion, own.temperature, n_groups=pooled.n_groups,
+            by=schema.groupings_by(own.groups_by),
+        )  # fmt: skip
     for name in by:
         s = np.array(schema.groupings[name])[trusted.s]
         labels = zip((-1, 1), schema.decisions, strict=True)
@@ -408,8 +486,8 @@ def _weighted(
     reads, d = pooled.group_input or pooled.penalty is not None, len(schema.encoded_names)
     seen = {"n_groups": pooled.n_groups if reads else 1, "intercept": pooled.intercept}
     held = WeightedTable(*trusted, np.ones(len(trusted.y))).rows(**seen)
-    a, *others = pooled.rows
-    rows = WeightedTable(a[:, :d], *others).rows(**seen)
+    weight, (a, s, y, _) = pooled.weight, pooled.rows
+    rows = WeightedTable(a[:, :d], s, y, weight).rows(**seen)
     n = rows.a.shape[1]
     ridge = np.append(np.full(n - 1, pooled.ridge[0]), pooled.ridge[-1])
     trust = learn_weights(
@@ -425,7 +503,7 @@ def _weighted(
     compared = tuple(name for name in pooled.compared if by_name[name] >= MIN_TRUST)
     if pooled.compared and not compared:
         raise InputError("max_client_gap: no client that could be compared is trusted")
-    rows = pooled.rows._replace(weight=trust[pooled.owner] * pooled.weight)
+    rows = pooled.rows._replace(weight=trust[pooled.owner] * weight)
     return pooled._replace(rows=rows, trust=by_name, compared=compared)
 
 
@@ -510,78 +588,6 @@ def compared_groupings(
         by.append(large.grouping)
         left_out += [name for name in groups.names if name not in large.names]
     return () if single and not left_out else tuple(by), tuple(left_out)
-
-
-def pool_and_train(
-    releases: Releases,
-    schema: Schema,
-    config: ServerConfig | None = None,
-    *,
-    model: LinearModel | None = None,
-    penalty: Penalty | PenaltyName | None = None,
-    trusted: pd.DataFrame | Encoded | None = None,
-) -> TrainedModel:
-    """Trains one model on the rows of all releases.
-
-    On fair releases, with N pooled rows and n parameters, an ordinary logistic model, Wu et
-    al. (2024) eq. (15):
-
-        theta = argmin (1/N) sum_i loss(theta; a_i, y_i) + lambda_theta / (2 n^2) ||theta||^2.
-
-    Nothing there depends on fairness: that came with the rows. On surrogates, whose rows have
-    weights w_i of sum W, the model that is fair over all clients:
-
-        theta = argmin (1/W) sum_i w_i loss_i + rho penalty + 1 / (2 C W) ||theta||^2,
-
-    without the intercept in the last term.
-
-    Weights of a release k whose sum is above ``max_rows``, by default 20 median_k sum_i w_ki (the
-    lower of two in the middle), are scaled to that sum. Where the others have R medians together,
-    that client still has 20 / (20 + R) of the weight: set ``max_rows`` where there are few.
-
-    Args:
-        releases: all fair, or all surrogates; by name or in a list, as releases or as
-            :func:`synthfair.distill_table` returned them; or a list of files.
-        schema: the clients'.
-        config: of surrogates: ``rho`` or ``max_gap`` and ``max_client_gap``, ``penalty``,
-            ``notion``, ``temperature``, ``C``, ``intercept``, ``group_input`` and ``max_rows``;
-            the defaults if not given.
-        model: of fair releases that for which their clients distilled, where it is not the linear
-            model with logistic loss; of surrogates any. Its params must be a vector [n] and its
-            scores those of :class:`LinearModel`, as a trained model scores a'theta.
-        penalty: of surrogates, another than that of the settings: a name, or a function of scores
-            and weighted rows, see :class:`synthfair.fairness.penalties.Penalty`.
-        trusted: a small table of the server's own, of each group and label, about 200 rows. It is
-            used for nothing but a weight of each release, by which bad ones hardly count; see
-            :mod:`synthfair.server.trust`.
-
-    Returns:
-        The model, with how well it was trained; its ``scores`` are positive for the decision +1.
-
-    Raises:
-        InputError: no release; some fair and some surrogates; made for different models, or another
-            than ``model``; or that is not linear; or no surrogate has rows of some group, or, with
-            ``max_client_gap``, enough of each.
-
-    Example:
-        >>> import synthfair as sf
-        >>> table, schema = sf.load_dataset("loanapp")
-        >>> lenders = sf.partition(table, clients=2, seed=0)
-        >>> config = sf.SurrogateConfig(k_min=10)
-        >>> sent = [sf.distill_table(lender.train, schema, config) for lender in lenders]
-        >>> model = sf.pool_and_train(sent, schema, sf.ServerConfig(rho=10.0))
-        >>> found = sf.evaluate(model, table).overall
-        >>> round(found["accuracy"].value, 1)
-        0.9
-    """
-    pooled = make_pool(releases, schema, config, penalty=penalty, trusted=trusted)
-    trained, point = train_pool(pooled, schema, model=model)
-    if point and (
-        point.gap > (pooled.max_gap or np.inf)
-        or point.client_gap > (pooled.max_client_gap or np.inf)
-    ):
-        warnings.warn("no model that was tried meets the gap that is asked for", stacklevel=2)
-    return trained
 
 
 def train_pool(
