@@ -8,6 +8,7 @@ import pytest
 from local_clients import draw_clients
 from scipy import stats
 
+from benchmarks.gap.devices import collect
 from benchmarks.gap.paper import largest_mean_variance
 from synthfair.errors import InputError
 from synthfair.measure import plan as planning
@@ -20,7 +21,7 @@ from synthfair.measure.plan import (
     largest_variance,
     plan_gap,
 )
-from synthfair.measure.tally import Tally, collect
+from synthfair.measure.tally import Tally
 from synthfair.privacy.noise import seeded
 
 ALARM = 5e-4

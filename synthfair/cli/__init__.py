@@ -73,6 +73,9 @@ COMMANDS = {
 A command is imported when it is run or explained, so that the others take no time.
 """
 
+GROUPS = {title: Group.create_ordered(title) for title in COMMANDS}
+"""Made once: an application that is a module's own keeps the group of the first that holds it."""
+
 
 def make_app(*, overview: bool = False) -> App:
     """Makes the application. Purposes in an overview would replace each command's own text."""
@@ -91,10 +94,9 @@ def make_app(*, overview: bool = False) -> App:
         ),
     )
     for title, commands in COMMANDS.items():
-        group = Group.create_ordered(title)
         for path, purpose in commands.items():
             name, text = path.split(":")[1], purpose if overview else None
-            app.command(f"synthfair.cli.{path}", name=name, help=text, group=group)
+            app.command(f"synthfair.cli.{path}", name=name, help=text, group=GROUPS[title])
     return app
 
 

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synthfair.cli.first_steps import ALIKE, Clients, Sensitive, Table, own_table
+from synthfair.cli.first_steps import ALIKE, Clients, Sensitive, Table, labelled_table
 from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
 from synthfair.cli.show import conclude, opening, say, terminal, warn
 from synthfair.errors import InputError
@@ -71,7 +71,7 @@ def compare(
 
     from synthfair.jax_setup import start_jax
 
-    rows, table_schema = own_table(table, schema, sensitive)
+    rows, table_schema = labelled_table(table, schema, sensitive, own=True)
     start_jax()
     from rich.progress import track
 

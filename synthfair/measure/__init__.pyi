@@ -5,7 +5,7 @@ from .estimate import Estimate, Gap, estimate_gaps
 from .mechanisms import LaplaceValue, LocalMechanism, RandomizedValue
 from .plan import GapPlan, best_split, plan_gap
 from .reports import Report, perturb_rates, perturb_records
-from .tally import Tally, collect
+from .tally import Tally, tally
 
 __all__ = [
     "NO_VALUE",
@@ -22,7 +22,6 @@ __all__ = [
     "Tally",
     "aggregate_reports",
     "best_split",
-    "collect",
     "diagnose_reports",
     "estimate_gaps",
     "make_collection",
@@ -30,5 +29,6 @@ __all__ = [
     "perturb_records",
     "plan_gap",
     "read_collection",
+    "tally",
     "write_collection",
 ]
