@@ -106,7 +106,7 @@ def plan(
         "epsilon": f"{collection.epsilon:.4g}, of one client's report",
         "mechanism": f"{kinds[collection.mechanism]}; {budget}",
         "clients": result.clients,
-        "precision": f"± {result.precision:.4g}, at confidence {result.confidence:.4g}",
+        "precision": f"± {result.precision:.4g}, at confidence {confidence:.4g}",
     }
     if result.precision >= 2 * collection.unit:
         facts["but"] = "too few clients to estimate the size of the smallest group"

@@ -165,13 +165,11 @@ class GapPlan(NamedTuple):
         precision: half-width of the interval of the hardest pair's gap, the largest over all values
             of clients, at the expected reports; the whole range of the value if the reports do not
             exclude that a group is empty.
-        confidence: of its interval.
     """
 
     mechanism: LocalMechanism
     clients: int
     precision: float
-    confidence: float
 
 
 def plan_gap(
@@ -227,8 +225,8 @@ def plan_gap(
 
     def plan(clients: Any, epsilon: Any) -> GapPlan:
         mechanism = mechanism_of(epsilon)
-        widest = _half_width(mechanism, clients, pair, confidence)
-        return GapPlan(mechanism, clients, unit * widest, confidence)
+        width = unit * _half_width(mechanism, clients, pair, confidence)
+        return GapPlan(mechanism, clients, width)
 
     if precision is None:
         return plan(clients, epsilon)
@@ -271,7 +269,7 @@ def _hardest_pair(shares: Sequence[float], compared: Sequence[int] | None) -> np
 def _half_width(
     mechanism: LocalMechanism, clients: int, pair: np.ndarray, confidence: float
 ) -> float:
-    """Return that of the gap's interval, the largest over all values of clients; at most 2."""
+    """Return half the width of the gap's interval, the largest over all values; at most 2."""
     widest = 0.0
     for means in hardest_means(mechanism, pair):
         sums = expected_tally(mechanism, clients, pair, means)
