@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
 
 from synthfair.cli.parameters import Force, Model
 from synthfair.cli.show import say, warn
 from synthfair.errors import InputError
 from synthfair.files import require_free, whole_file
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def predict(
@@ -75,16 +71,9 @@ def predict(
     scores = predict_parts(
         trained_model, parts, source=str(data), id_column=id, keep=keep, reference=middle
     )
-    if not output:
-        _write(scores, sys.stdout)
-        return
-    with whole_file(output) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        _write(scores, file)
-
-
-def _write(parts: Iterator[pd.DataFrame], file: TextIO) -> None:
-    for i, part in enumerate(parts):
-        part.to_csv(file, index=False, header=i == 0)
+    with whole_file(output) if output else nullcontext(sys.stdout) as file:
+        for i, part in enumerate(scores):
+            part.to_csv(file, mode="a", index=False, header=i == 0)
 
 
 def report(
