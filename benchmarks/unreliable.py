@@ -182,8 +182,7 @@ def run_unreliable(setting: UnreliableSetting, seed: int, *, smoke: bool) -> Unr
         pool = make_pool(releases, here.schema, server, trusted=trusted)
         trained, _ = train_pool(pool, here.schema)
         scores = trained.scores(x, s)
-        weight = np.ones(len(pool.rows.y)) if pool.rows.weight is None else pool.rows.weight
-        sums = [float(np.sum(weight[part])) for part in pool.parts.values()]
+        sums = [float(np.sum(pool.weight[part])) for part in pool.parts.values()]
         values = {
             "bad_weight": round(sum(sums[: len(false)]) / sum(sums), 4),
             "little": sum(one < MIN_TRUST for one in [*pool.trust.values()][len(false) :]),

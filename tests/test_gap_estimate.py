@@ -8,22 +8,20 @@ import pytest
 from local_clients import draw_clients
 from scipy import stats
 
+from benchmarks.gap.devices import collect
 from benchmarks.gap.paper import largest_mean_variance
 from synthfair.errors import InputError
 from synthfair.measure import plan as planning
 from synthfair.measure.estimate import Interval, estimate_gaps
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
 from synthfair.measure.plan import (
-    Design,
     best_split,
     gap_variance,
     hardest_means,
     largest_variance,
-    plan_clients,
-    plan_epsilon,
-    plan_precision,
+    plan_gap,
 )
-from synthfair.measure.tally import Tally, collect
+from synthfair.measure.tally import Tally
 from synthfair.privacy.noise import seeded
 
 ALARM = 5e-4
@@ -252,7 +250,7 @@ def test_impossible_requests_are_refused(options, said):
 
 class TestPlan:
     def test_planned_clients_give_the_precision(self):
-        plan = plan_clients(Design((0.7, 0.3)), epsilon=1.0, precision=0.1)
+        plan = plan_gap((0.7, 0.3), epsilon=1.0, precision=0.1)
         assert plan.mechanism.epsilon <= 1.0
         widths = []
         for means in ((0.0, 0.0), (1.0, -1.0), (0.9, 0.8)):
@@ -264,30 +262,30 @@ class TestPlan:
     def test_those_without_a_value_are_not_compared(self):
         """The hardest gap is that of the two that are, however few the others."""
         shares, wanted = (0.45, 0.45, 0.1), {"epsilon": 1.0, "precision": 0.1}
-        some = plan_clients(Design(shares, compared=(0, 1)), **wanted)
-        every = plan_clients(Design(shares), **wanted)
+        some = plan_gap(shares, compared=(0, 1), **wanted)
+        every = plan_gap(shares, **wanted)
         assert some.clients < every.clients / 5
         assert some.mechanism.groups == 3
         for compared in ((0,), (0, 7), (1, 1)):
             with pytest.raises(InputError, match="must be at least 2 of the 3, each once"):
-                Design(shares, compared=compared)
+                plan_gap(shares, compared=compared, **wanted)
 
     def test_two_give_the_third_and_back(self):
-        design = Design((0.5, 0.5), confidence=0.99)
-        plan = plan_clients(design, epsilon=2.0, precision=0.05)
-        again = plan_epsilon(design, clients=plan.clients, precision=0.05)
+        design = {"shares": (0.5, 0.5), "confidence": 0.99}
+        plan = plan_gap(**design, epsilon=2.0, precision=0.05)
+        again = plan_gap(**design, clients=plan.clients, precision=0.05)
         assert again.mechanism.epsilon == pytest.approx(2.0, rel=2e-3)
-        least = plan_precision(design, clients=plan.clients, epsilon=2.0)
+        least = plan_gap(**design, clients=plan.clients, epsilon=2.0)
         assert least.precision == pytest.approx(0.05, rel=1e-3)
 
     def test_no_epsilon_makes_up_for_few_clients(self):
         with pytest.raises(InputError, match="no finite epsilon gives it with 100000 clients"):
-            plan_epsilon(Design((0.5, 0.5)), clients=100_000, precision=0.001)
+            plan_gap((0.5, 0.5), clients=100_000, precision=0.001)
 
     @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
     def test_an_epsilon_that_is_none_is_refused(self, epsilon):
         with pytest.raises(InputError, match="epsilon"):
-            plan_precision(Design((0.5, 0.5)), clients=100, epsilon=epsilon)
+            plan_gap((0.5, 0.5), clients=100, epsilon=epsilon)
 
     @pytest.mark.parametrize(
         ("kind", "said"),
@@ -295,7 +293,7 @@ class TestPlan:
     )
     def test_the_reason_is_that_of_the_mechanism(self, kind, said):
         with pytest.raises(InputError, match=said):
-            plan_epsilon(Design((0.5, 0.5), kind=kind), clients=100, precision=0.001)
+            plan_gap((0.5, 0.5), kind=kind, clients=100, precision=0.001)
 
     def test_hundreds_of_groups_are_planned_by_two(self, monkeypatch):
         """All their pairs would take hours."""
@@ -308,15 +306,15 @@ class TestPlan:
 
             return run
 
-        for name, place in (("largest_variance", 1), ("hardest_means", 1), ("expected_tally", 2)):
+        for name, place in (("hardest_means", 1), ("expected_tally", 2)):
             monkeypatch.setattr(planning, name, sized(getattr(planning, name), place))
-        plan = plan_precision(Design([1 / 500] * 500), clients=10**9, epsilon=2.0)
+        plan = plan_gap([1 / 500] * 500, clients=10**9, epsilon=2.0)
         assert plan.precision < 2
         assert sizes == {2}
 
     def test_a_plan_of_several_groups_is_that_of_their_smallest(self):
-        plan = plan_precision(Design((0.1, 0.6, 0.3)), clients=10**6, epsilon=2.0)
-        expected = plan_precision(Design((0.3, 0.1, 0.6)), clients=10**6, epsilon=2.0)
+        plan = plan_gap((0.1, 0.6, 0.3), clients=10**6, epsilon=2.0)
+        expected = plan_gap((0.3, 0.1, 0.6), clients=10**6, epsilon=2.0)
         assert plan == expected
         widths = []
         for means in ((0, 0.3, 0), (1, 0.3, -1), (1, 0.3, 1), (1, 0.3, 0), (0, 0.3, 1)):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from benchmarks.gap.devices import collect
 from benchmarks.gap.paper import largest_mean_variance, mean_variance
 from synthfair.errors import InputError
 from synthfair.measure import mechanisms
@@ -25,7 +26,7 @@ from synthfair.measure.plan import (
     largest_variance,
     mechanism_at,
 )
-from synthfair.measure.tally import collect, tally
+from synthfair.measure.tally import tally
 from synthfair.privacy.noise import seeded, system_entropy
 
 BUDGETS = (0.1, 1.0, 4.0)

@@ -15,11 +15,27 @@ from synthfair.evaluation import pooled_scores
 from synthfair.fairness.metrics import Scored
 from synthfair.measure.collection import NO_VALUE, make_collection
 from synthfair.measure.estimate import estimate_gaps
+from synthfair.measure.mechanisms import LocalMechanism
 from synthfair.measure.plan import best_split
 from synthfair.measure.reports import NO_RATE, rate_of
 from synthfair.measure.reports import RATES as LABELS
-from synthfair.measure.tally import collect
+from synthfair.measure.tally import Tally, tally
 from synthfair.privacy.noise import RandomBytes, seeded
+
+CHUNK = 2**17
+"""Clients that are perturbed at a time: few enough for their numbers to fit into the cache."""
+
+
+def collect(
+    mechanism: LocalMechanism, group: np.ndarray, value: np.ndarray, source: RandomBytes
+) -> Tally:
+    """Return the tally of reports of clients with groups [N] and values [N], some at a time."""
+    total = Tally(0.0, *np.zeros((3, mechanism.groups)))
+    for start in range(0, len(group), CHUNK):
+        part = slice(start, start + CHUNK)
+        reported, noisy = mechanism.perturb(group[part], value[part], source)
+        total = total.plus(tally(reported, noisy, mechanism.groups))
+    return total
 
 
 class DeviceSetting(NamedTuple):

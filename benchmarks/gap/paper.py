@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.findings import NO, PARTLY, YES, Finding, what_does_not
+from benchmarks.gap.devices import collect
 from benchmarks.harness import Experiment
 from benchmarks.runs import Runs
 from benchmarks.showing import as_svg, page, panels, published
@@ -28,7 +29,6 @@ from synthfair.measure.mechanisms import (
     RandomizedValue,
 )
 from synthfair.measure.plan import best_split, largest_variance
-from synthfair.measure.tally import collect
 from synthfair.privacy.noise import RandomBytes, seeded, uniform
 
 

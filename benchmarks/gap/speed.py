@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.gap.devices import CHUNK, collect
 from benchmarks.harness import Experiment
 from benchmarks.showing import page_of, verdict
 from synthfair.measure.aggregate import SeenIds, aggregate_reports
@@ -18,7 +19,7 @@ from synthfair.measure.estimate import estimate_gaps
 from synthfair.measure.mechanisms import MECHANISMS, Kind
 from synthfair.measure.plan import best_split
 from synthfair.measure.reports import COLUMNS
-from synthfair.measure.tally import CHUNK, collect, empty_tally
+from synthfair.measure.tally import Tally
 from synthfair.privacy.noise import system_entropy
 
 GOAL_SECONDS, GOAL_GIGABYTES = 10.0, 2.0
@@ -64,7 +65,7 @@ def _in_memory(setting: GapSpeedSetting) -> tuple[int, float]:
     mechanism, rng = best_split(setting.mechanism, 2, 1.0), np.random.default_rng(0)
     whole = setting.how == "arrays"
     sizes = [setting.clients] if whole else [CHUNK] * -(-setting.clients // CHUNK)
-    seconds, tally = 0.0, empty_tally(2)
+    seconds, tally = 0.0, Tally(0.0, *np.zeros((3, 2)))
     for size in sizes:
         group, value = rng.integers(2, size=size), rng.uniform(-1, 1, size)
         start = time.perf_counter()

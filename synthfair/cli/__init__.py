@@ -6,13 +6,13 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from synthfair import __version__
 from synthfair.cli.help import PlainHelp
 from synthfair.cli.parameters import shown_default
+from synthfair.cli.show import warn
 from synthfair.errors import InputError, printable, reason
 
 __all__ = ["main", "make_app"]
@@ -75,6 +75,7 @@ A command is imported when it is run or explained, so that the others take no ti
 """
 
 GROUPS = {title: Group.create_ordered(title) for title in COMMANDS}
+"""Made once: an application that is a module's own keeps the group of the first that holds it."""
 
 
 def make_app(*, overview: bool = False) -> App:
@@ -109,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if run.__name__ == "help_print" and not {"-h", "--help"} & {*argv}:
             return _fail(REFUSED, "error: name a command; --help shows all of them")
         with warnings.catch_warnings():
-            warnings.showwarning = _warn
+            warnings.showwarning = lambda message, *_: warn(str(message))
             run(*bound.args, **bound.kwargs)
         _flush()
     except (InputError, CycloptsError) as error:
@@ -124,13 +125,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         return _fail(INTERRUPTED, f"interrupted: {stop}" if str(stop) else "interrupted")
     return DONE
-
-
-def _warn(message: Warning | str, *_: Any) -> None:
-    """Show a warning as all others are, without the line of code that it comes from."""
-    from synthfair.cli.show import warn
-
-    warn(str(message))
 
 
 def _flush() -> None:

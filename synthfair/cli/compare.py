@@ -6,8 +6,9 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synthfair.cli.first_steps import ALIKE, Clients, Sensitive, Table, own_table
+from synthfair.cli.first_steps import ALIKE, Clients, Sensitive, Table, labelled_table
 from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
+from synthfair.cli.show import conclude, opening, say, terminal, warn
 from synthfair.errors import InputError
 from synthfair.files import open_file
 from synthfair.settings import DistillConfig, ServerConfig, load_release_config, load_settings
@@ -68,10 +69,9 @@ def compare(
         raise InputError(f"{config}: max_gap: compare runs the weights that --weights gives")
     split = rule.split()
 
-    from synthfair.cli.show import terminal, warn
     from synthfair.jax_setup import start_jax
 
-    rows, table_schema = own_table(table, schema, sensitive)
+    rows, table_schema = labelled_table(table, schema, sensitive, own=True)
     start_jax()
     from rich.progress import track
 
@@ -108,7 +108,6 @@ def compare(
 
 def _report(runs: list[Path], output: Path) -> None:
     """Writes the report of all runs, and says what they have come to."""
-    from synthfair.cli.show import conclude, opening, say, warn
     from synthfair.fairness.intervals import FEW_ROWS
     from synthfair.report.answer import answer
     from synthfair.report.overview import overviews

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from synthfair import postprocess, server
 from synthfair.cli.parameters import Force
+from synthfair.cli.show import say, warn
 from synthfair.errors import InputError
+from synthfair.files import require_free
 from synthfair.settings import Notion, WeightMethod
 
 
@@ -61,20 +64,16 @@ def thresholds(
         weights: How weights of rows are made; then there are no thresholds.
         output: The model file to write, or the weights.
     """
-    from synthfair.cli.show import say, warn
-    from synthfair.files import require_free
-    from synthfair.postprocess import choose_decision, make_weights, read_histogram, write_weights
     from synthfair.report.privacy_words import origin_facts
     from synthfair.report.result_tables import alpha_warning, decision_tables
     from synthfair.report.text_table import Table
-    from synthfair.server import surrogate_histogram
     from synthfair.trained import read_model, write_model
 
     require_free(output, inputs=(*counts, model), force=force)
     first, *others = counts
     if weights and not (others or notion or model):
-        made = make_weights(read_histogram(first), weights)
-        write_weights(made, output)
+        made = postprocess.make_weights(postprocess.read_histogram(first), weights)
+        postprocess.write_weights(made, output)
         rows = [(group, *pair) for group, pair in zip(made.groups, made.weights, strict=True)]
         title = f"weights of rows, {weights}"
         say(Table(("group", "label -1", "label +1"), rows, title, form=".4g"))
@@ -83,11 +82,11 @@ def thresholds(
         raise InputError("flags: give --notion and --model, or one file of counts and --weights")
     trained_model = read_model(model)
     if others or first.suffix == ".parquet":
-        histogram = surrogate_histogram(counts, trained_model)
+        histogram = server.surrogate_histogram(counts, trained_model)
     else:
-        histogram = read_histogram(first)
+        histogram = postprocess.read_histogram(first)
     trained_model.require_counted(histogram)
-    choice = choose_decision(histogram, notion, alpha, randomized=randomized)
+    choice = postprocess.choose_decision(histogram, notion, alpha, randomized=randomized)
     write_model(trained_model.model_copy(update={"decision": choice.decision}), output)
     say(decision_tables(choice, histogram))
     warn(alpha_warning(choice))

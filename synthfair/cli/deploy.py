@@ -1,24 +1,4 @@
-"""``python -m synthfair deploy``: the same client and server between real organisations."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from cyclopts import App
-
-from synthfair.cli.parameters import Force
-from synthfair.errors import InputError
-
-if TYPE_CHECKING:
-    from synthfair.deploy.session import JobResult
-    from synthfair.task.federation_file import FederationFile
-
-deploy = App(
-    name="deploy",
-    help=r"""
-Run clients and server as a federation of organisations, on NVIDIA FLARE.
+r"""Run clients and server as a federation of organisations, on NVIDIA FLARE.
 
 The client runs at each organisation's own site and the server at a hub, connected by an engine for
 federations, NVIDIA FLARE 2.9.0: pip install 'synthfair[nvflare]'. With its commands nvflare cert
@@ -34,8 +14,26 @@ certificates and settings. docs/deploy.md shows them, party by party.
     python -m synthfair deploy job project.yml --output jobs
     python -m synthfair deploy run KIT --job jobs/single_shot \
         --output RESULTS
-""",
-)
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cyclopts import App
+
+from synthfair.cli.parameters import Force
+from synthfair.cli.show import say, stage_bar, warn
+from synthfair.errors import InputError
+from synthfair.files import require_free
+
+if TYPE_CHECKING:
+    from synthfair.deploy.session import JobResult
+    from synthfair.task.federation_file import FederationFile
+
+deploy = App(name="deploy", help=__doc__)
 
 
 @deploy.command
@@ -55,7 +53,6 @@ def harden(kit: Path, /, *, project: Path | None = None) -> None:
         kit: Folder of a kit, of nvflare package.
         project: The project of deploy job, YAML.
     """
-    from synthfair.cli.show import say
     from synthfair.deploy.hardening import harden as harden_kit
     from synthfair.deploy.project import read_project, require_engine
 
@@ -79,8 +76,6 @@ def check(kit: Path, /) -> None:
     Args:
         kit: Folder of a kit.
     """
-    from synthfair.cli.show import say
-
     require_ready(kit)
     say(f"{kit}: hardened, and ready.")
 
@@ -141,7 +136,6 @@ def job(project: Path, /, *, output: Path) -> None:
         project: The sites, what is proposed to them, and the jobs.
         output: A new folder to write to.
     """
-    from synthfair.cli.show import say
     from synthfair.deploy.project import read_project, write_jobs
 
     for folder in write_jobs(read_project(project), output):
@@ -177,9 +171,7 @@ def run(
         attach: Id of a job that runs, or has ended.
         output: Folder for the results.
     """
-    from synthfair.cli.show import say, stage_bar
     from synthfair.deploy import session as engine
-    from synthfair.files import require_free
 
     if (job is None) == (attach is None):
         raise InputError("flags: give one of --job and --attach")
@@ -207,7 +199,6 @@ def in_words(status: str, federation: FederationFile | None) -> str:
 
 def tell(run: JobResult, output: Path) -> None:
     """Show how a job went, and what its model reaches."""
-    from synthfair.cli.show import say, warn
     from synthfair.measure.gaps_file import GAPS, read_gaps
     from synthfair.metrics_file import METRICS, read_metrics
     from synthfair.report.result_tables import evaluation_tables, federation_table, gap_table

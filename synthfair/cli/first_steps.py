@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from synthfair.cli.parameters import Force, Int, SchemaFile, check_inputs
+from synthfair.cli.show import conclude, counting_bar, opening, say, warn
 from synthfair.errors import InputError
+from synthfair.files import require_free, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,13 +81,11 @@ def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None
     Args:
         output: Folder to write to.
     """
-    from synthfair.cli.show import conclude, counting_bar, opening, say
     from synthfair.jax_setup import start_jax
 
     start_jax()
     from synthfair.compare import demonstrate
     from synthfair.compare.demonstration import FAIR
-    from synthfair.files import write_text
     from synthfair.report.answer import run_sentence
     from synthfair.report.figures import can_draw, frontier_figure
     from synthfair.report.page import write_report
@@ -148,24 +148,27 @@ def split(
 
     split_rule = rule.split()
 
-    from synthfair.cli.show import say, warn
-
-    rows, table_schema = own_table(table, schema, sensitive)
+    rows, table_schema = labelled_table(table, schema, sensitive, own=True)
     parts = split_rule.apply(rows, table_schema, seed=seed)
     for path in write_clients(parts, table_schema, output, force=force):
         say(str(path))
     warn(split_rule.left_out_warning(rows, parts))
 
 
-def named_table(
-    name: str, schema_file: Path | None, sensitive: Sequence[str] | None
+def labelled_table(
+    name: str, schema_file: Path | None, sensitive: Sequence[str] | None, *, own: bool = False
 ) -> tuple[pd.DataFrame, Schema]:
-    """Return a table and its schema, by name or from files.
+    """Return a table's rows with a label, and its schema, by name or from files.
+
+    What is left out is warned of; of a file that is one's ``own``, also what is clipped, and values
+    that are refused are named by row in the file.
 
     Raises:
-        InputError: no such table, or a file without a schema, or one that cannot be read.
+        InputError: no such table, or a file without a schema, or one that cannot be read; or the
+            rows of an own file do not fit the schema.
     """
     from synthfair.data.datasets import SOURCES, load_dataset
+    from synthfair.data.encode import encode_own, labelled
     from synthfair.data.schema import read_schema
     from synthfair.data.tables import read_table
 
@@ -180,41 +183,13 @@ def named_table(
     check_inputs(schema_file, Path(name))
     schema = read_schema(schema_file)
     schema = schema if sensitive is None else schema.with_sensitive(sensitive)
-    return read_table(Path(name), schema), schema
-
-
-def labelled_table(
-    name: str, schema_file: Path | None, sensitive: Sequence[str] | None
-) -> tuple[pd.DataFrame, Schema]:
-    """Return a table's rows with a label, and warn of the others. Raises as :func:`named_table`."""
-    from synthfair.cli.show import warn
-    from synthfair.data.encode import labelled
-
-    table, schema = named_table(name, schema_file, sensitive)
+    table = read_table(Path(name), schema)
+    if own:
+        encode_own(table, schema, source=name)
     rows = labelled(table, schema)
-    if left_out := len(table) - len(rows):
+    if not own and (left_out := len(table) - len(rows)):
         warn(f"{name}: {left_out} rows have no label, and are left out")
     return rows, schema
-
-
-def own_table(
-    name: str, schema_file: Path | None, sensitive: Sequence[str] | None
-) -> tuple[pd.DataFrame, Schema]:
-    """Return a table's rows with a label; values that are refused are named by row in the file.
-
-    What is clipped or left out is warned of.
-
-    Raises:
-        InputError: as :func:`named_table`, or the rows do not fit the schema.
-    """
-    from synthfair.data.datasets import SOURCES
-    from synthfair.data.encode import encode_own, labelled
-
-    table, schema = named_table(name, schema_file, sensitive)
-    if name not in SOURCES:
-        encode_own(table, schema, source=name)
-        table = labelled(table, schema)
-    return table, schema
 
 
 def schema(
@@ -248,10 +223,8 @@ def schema(
         additive: Give numbers splines, by which a linear model bends.
         output: JSON to write.
     """
-    from synthfair.cli.show import say
     from synthfair.data.draft import draft_document, laid_out
     from synthfair.data.tables import read_raw_table
-    from synthfair.files import require_free, write_text
 
     require_free(output, inputs=[table], force=force)
     document = draft_document(

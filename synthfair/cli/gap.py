@@ -1,23 +1,4 @@
-"""``python -m synthfair gap``: gaps between groups under local differential privacy."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import App, Parameter
-
-from synthfair.cli.parameters import Confidence, Force, Int, Model
-from synthfair.errors import InputError
-
-if TYPE_CHECKING:
-    from synthfair.measure.collection import Collection
-    from synthfair.measure.reports import Report
-
-gap = App(
-    name="gap",
-    help=r"""Measure gaps between groups of clients who do not reveal their group.
+r"""Measure gaps between groups of clients who do not reveal their group.
 
 Measure how a number (a rate, an accuracy, any score) differs between groups of clients, without
 learning any client's group or number. Each client sends one noisy report (local differential
@@ -32,8 +13,24 @@ privacy); gaps are estimated from many of them.
     python -m synthfair gap aggregate gap.json reports.csv
 
 gap.json is public: it has the groups, the range of the number and the mechanism.
-""",
-)
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from synthfair import measure
+from synthfair.cli.parameters import Confidence, Force, Int, Model
+from synthfair.cli.show import say, warn
+from synthfair.errors import InputError
+from synthfair.files import parse_json, require_free
+
+gap = App(name="gap", help=__doc__)
 
 PublicFile = Annotated[Path, Parameter(help="The public file that plan wrote.")]
 
@@ -78,13 +75,6 @@ def plan(
             has the smaller error at every epsilon, unless values are known to lie near the middle
             of their range.
     """
-    if [clients, epsilon, precision].count(None) != 1:
-        raise InputError("flags: give two of --clients, --epsilon and --precision")
-
-    from synthfair.cli.show import say
-    from synthfair.files import require_free
-    from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
-    from synthfair.measure.plan import Design, plan_clients, plan_epsilon, plan_precision
     from synthfair.report.text_table import Table
 
     low, high = range
@@ -95,21 +85,20 @@ def plan(
     shares = shares or (1 / len(groups),) * len(groups)
     if len(shares) != len(groups):
         raise InputError(f"flags: shares: {len(shares)} given, for {len(groups)} groups")
-    # The one of clients, epsilon and precision that is not given.
-    indices = tuple(i for i, name in enumerate(groups) if name != NO_VALUE)
-    design = Design(shares, indices, confidence, mechanism, unit=(high - low) / 2)
-    if clients is not None and epsilon is not None:
-        result = plan_precision(design, clients=clients, epsilon=epsilon)
-    elif clients is not None and precision is not None:
-        result = plan_epsilon(design, clients=clients, precision=precision)
-    else:
-        assert epsilon is not None  # noqa: S101 - as counted above
-        assert precision is not None  # noqa: S101
-        result = plan_clients(design, epsilon=epsilon, precision=precision)
+    result = measure.plan_gap(
+        shares,
+        clients=clients,
+        epsilon=epsilon,
+        precision=precision,
+        compared=[i for i, name in enumerate(groups) if name != measure.NO_VALUE],
+        confidence=confidence,
+        kind=mechanism,
+        unit=(high - low) / 2,
+    )
     # The public file, and the measurement in words.
-    collection = make_collection(groups, result.mechanism, lower=low, upper=high)
+    collection = measure.make_collection(groups, result.mechanism, lower=low, upper=high)
     if output:
-        write_collection(collection, output)
+        measure.write_collection(collection, output)
     kinds = {"randomized": "M_R: one bit of the value", "laplace": "M_L: the value with noise"}
     budget = f"epsilon1 = {collection.epsilon1:.4g}, epsilon2 = {collection.epsilon2:.4g}"
     facts = {
@@ -117,7 +106,7 @@ def plan(
         "epsilon": f"{collection.epsilon:.4g}, of one client's report",
         "mechanism": f"{kinds[collection.mechanism]}; {budget}",
         "clients": result.clients,
-        "precision": f"± {result.precision:.4g}, at confidence {result.confidence:.4g}",
+        "precision": f"± {result.precision:.4g}, at confidence {confidence:.4g}",
     }
     if result.precision >= 2 * collection.unit:
         facts["but"] = "too few clients to estimate the size of the smallest group"
@@ -173,16 +162,21 @@ def perturb(
     if one_person and not model:
         raise InputError("flags: one-person needs model, table and rate")
 
-    from synthfair.measure.collection import read_collection
-    from synthfair.measure.reports import perturb_records, write_reports
-
-    public = read_collection(collection)
+    public = measure.read_collection(collection)
     if model and table and rate:
-        reports = _reports_of_model(public, model, table, rate, together=one_person)
+        from synthfair.evaluation import pooled_scores, read_tests
+        from synthfair.trained import read_model
+
+        trained = read_model(model)
+        rows = pooled_scores(trained, read_tests([table], trained.schema_), sources=[table])
+        names = tuple(map(str, trained.schema_.groups))
+        reports = measure.perturb_rates(public, rows, names, rate, together=one_person)
     else:
-        one = _record() if group is None or value is None else (group, value)
-        reports = perturb_records(public, [one[0]], [one[1]])
-    write_reports(reports, sys.stdout, header=header)
+        own_group, own_value = _record() if group is None or value is None else (group, value)
+        reports = measure.perturb_records(public, [own_group], [own_value])
+    csv.writer(sys.stdout, lineterminator="\n").writerows(
+        [*[measure.Report._fields] * header, *reports]
+    )
 
 
 def _require_together(**flags: object) -> None:
@@ -191,22 +185,7 @@ def _require_together(**flags: object) -> None:
         raise InputError(f"flags: {', '.join(flags)} belong together: give all of them or none")
 
 
-def _reports_of_model(
-    public: Collection, model: Path, table: Path, rate: Any, *, together: bool
-) -> list[Report]:
-    from synthfair.evaluation import pooled_scores, read_tests
-    from synthfair.measure.reports import perturb_rates
-    from synthfair.trained import read_model
-
-    trained_model = read_model(model)
-    rows = pooled_scores(trained_model, read_tests([table], trained_model.schema_), sources=[table])
-    groups = tuple(map(str, trained_model.schema_.groups))
-    return perturb_rates(public, rows, groups, rate, together=together)
-
-
 def _record() -> tuple[str, float]:
-    from synthfair.files import parse_json
-
     if sys.stdin and sys.stdin.isatty():
         print("waiting for a group and a value on standard input", file=sys.stderr)  # noqa: T201
     record = parse_json(sys.stdin.read(10_000), "standard input")
@@ -256,12 +235,7 @@ def aggregate(
         shares: Shares of the groups, if known.
         no_ids: Do not look for repeated reports; the column report may be missing.
     """
-    from synthfair.cli.show import say, warn
-    from synthfair.files import require_free
-    from synthfair.measure.aggregate import SeenIds, aggregate_reports
-    from synthfair.measure.collection import read_collection
-    from synthfair.measure.diagnostics import diagnose_reports
-    from synthfair.measure.estimate import estimate_gaps, require_confidence, require_shares
+    from synthfair.measure.estimate import require_confidence, require_shares
     from synthfair.measure.gaps_file import gaps_of_reports, write_gaps
     from synthfair.report.result_tables import estimate_tables, rejected_warnings
 
@@ -269,15 +243,16 @@ def aggregate(
     if output:
         files = [source for source in sources if isinstance(source, Path)]
         require_free(output, inputs=(collection, *files), force=force)
-    public = read_collection(collection)
+    public = measure.read_collection(collection)
     require_confidence(confidence)  # before the reports are read, which may take hours
     if shares:
         require_shares(shares, len(public.groups))
-    sums = aggregate_reports(sources, public, None if no_ids else SeenIds())
+    sums = measure.aggregate_reports(sources, public, None if no_ids else measure.SeenIds())
     warn(*rejected_warnings(sums, public))
-    mechanism, public_shares = public.make_mechanism(), shares or None
-    estimate = estimate_gaps(sums.tally, mechanism, confidence=confidence, shares=public_shares)
-    contradictions = diagnose_reports(sums.tally, public, public_shares)
+    estimate = measure.estimate_gaps(
+        sums.tally, public.make_mechanism(), confidence=confidence, shares=shares or None
+    )
+    contradictions = measure.diagnose_reports(sums.tally, public, shares or None)
     for line in contradictions:
         warn(f"{line}. The reports contradict the public file: the intervals are not valid")
     document = gaps_of_reports(estimate, sums, public, contradictions)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
 
 from synthfair.cli.parameters import Force, Model
+from synthfair.cli.show import say, warn
 from synthfair.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
+from synthfair.files import require_free, whole_file
 
 
 def predict(
@@ -54,7 +52,6 @@ def predict(
         output: CSV to write; standard output if not given.
     """
     from synthfair.data.tables import read_chunks
-    from synthfair.files import require_free, whole_file
     from synthfair.scoring import mean_inputs, predict_parts
     from synthfair.trained import read_model
 
@@ -74,16 +71,9 @@ def predict(
     scores = predict_parts(
         trained_model, parts, source=str(data), id_column=id, keep=keep, reference=middle
     )
-    if not output:
-        _write(scores, sys.stdout)
-        return
-    with whole_file(output) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        _write(scores, file)
-
-
-def _write(parts: Iterator[pd.DataFrame], file: TextIO) -> None:
-    for i, part in enumerate(parts):
-        part.to_csv(file, index=False, header=i == 0)
+    with whole_file(output) if output else nullcontext(sys.stdout) as file:
+        for i, part in enumerate(scores):
+            part.to_csv(file, mode="a", index=False, header=i == 0)
 
 
 def report(
@@ -116,7 +106,6 @@ def report(
     if max_gap is not None and not 0 <= max_gap <= 1:
         raise InputError(f"--max-gap: must be from 0 to 1, and is {max_gap:g}")
 
-    from synthfair.cli.show import say, warn
     from synthfair.report.figures import MISSING, can_draw
     from synthfair.report.page import write_report
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from synthfair.cli.parameters import Force, SchemaFile
+from synthfair.cli.show import say
 from synthfair.errors import InputError
 
 
@@ -31,7 +32,6 @@ def keygen(*, output: Path, aggregator: bool = False, force: Force = False) -> N
         output: The private key to write, NAME.key.
         aggregator: Make the keys of an aggregator.
     """
-    from synthfair.cli.show import say
     from synthfair.release.keys import make_keys
 
     if aggregator:
@@ -64,18 +64,13 @@ def inspect(
         release: The release file.
         keys: Public keys, one of which must have signed it.
     """
-    from synthfair.cli.show import say
     from synthfair.data.schema import read_schema
     from synthfair.release.keys import read_keys
     from synthfair.release.reading import inspect_release
     from synthfair.report.release_tables import inspection_table
 
     known = read_schema(schema) if schema else None
-    inspection = inspect_release(
-        release,
-        schema=known,
-        keys=read_keys(keys) if keys else None,
-    )
+    inspection = inspect_release(release, schema=known, keys=read_keys(keys) if keys else None)
     say(inspection_table(inspection, known))
     if inspection.problems:
         raise InputError("\n".join(inspection.problems))
@@ -108,7 +103,6 @@ def ledger(
     if (limit_epsilon is None) != (limit_delta is None):
         raise InputError("flags: limit_epsilon and limit_delta go together: give both or neither")
 
-    from synthfair.cli.show import say
     from synthfair.privacy.ledger import Ledger
     from synthfair.report.release_tables import ledger_table
 

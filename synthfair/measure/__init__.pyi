@@ -1,15 +1,15 @@
 from .aggregate import ReportSums, SeenIds, aggregate_reports
-from .collection import Collection, make_collection, read_collection, write_collection
+from .collection import NO_VALUE, Collection, make_collection, read_collection, write_collection
 from .diagnostics import diagnose_reports
 from .estimate import Estimate, Gap, estimate_gaps
 from .mechanisms import LaplaceValue, LocalMechanism, RandomizedValue
-from .plan import Design, GapPlan, best_split, plan_clients, plan_epsilon, plan_precision
+from .plan import GapPlan, best_split, plan_gap
 from .reports import Report, perturb_rates, perturb_records
-from .tally import Tally, collect
+from .tally import Tally, tally
 
 __all__ = [
+    "NO_VALUE",
     "Collection",
-    "Design",
     "Estimate",
     "Gap",
     "GapPlan",
@@ -22,15 +22,13 @@ __all__ = [
     "Tally",
     "aggregate_reports",
     "best_split",
-    "collect",
     "diagnose_reports",
     "estimate_gaps",
     "make_collection",
     "perturb_rates",
     "perturb_records",
-    "plan_clients",
-    "plan_epsilon",
-    "plan_precision",
+    "plan_gap",
     "read_collection",
+    "tally",
     "write_collection",
 ]

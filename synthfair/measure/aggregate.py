@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from pyarrow.parquet import ParquetFile
 from synthfair.errors import InputError, reason
 from synthfair.measure.collection import Collection
 from synthfair.measure.reports import COLUMNS, ID_BYTES
-from synthfair.measure.tally import Tally, empty_tally, tally
+from synthfair.measure.tally import Tally, tally
 from synthfair.privacy.noise import RandomBytes, system_entropy
 
 call = compute.call_function
@@ -77,20 +77,10 @@ class ReportSums:
     ids: SeenIds | None = None
 
 
-class Batch(NamedTuple):
-    """Consecutive lines of one file.
-
-    Attributes:
-        name: of the file.
-        rows: [N] numbers of the lines in the file; 1 is the first below any header.
-        columns: [N] cells by name, null where there is nothing; texts, but values may be numbers.
-        wrong: lines that lack a column, or have one too many: number and what they have.
-    """
-
-    name: str
-    rows: np.ndarray
-    columns: dict[str, pa.Array]
-    wrong: Sequence[tuple[int, str]] = ()
+Batch = tuple[np.ndarray, dict[str, pa.Array], Sequence[tuple[int, str]]]
+"""Consecutive lines of a file: the numbers [N] of those that have all columns, of which 1 is the
+first below any header; their cells [N] by column, null where there is nothing, texts but for values
+that are numbers; and of lines with too few columns, or too many, the number and what they have."""
 
 
 def aggregate_reports(
@@ -122,16 +112,18 @@ def aggregate_reports(
         >>> found.tally.reports, found.rejected["unknown group"]
         (1, 1)
     """
-    sums = ReportSums(empty_tally(len(collection.groups)), ids=ids)
+    sums = ReportSums(Tally(0.0, *np.zeros((3, len(collection.groups)))), ids=ids)
     for path in paths:
-        for batch in _read(path, COLUMNS if ids else COLUMNS[1:]):
-            _add(sums, batch, collection)
+        name = str(path) if isinstance(path, Path) else "standard input"
+        for batch in _read(path, name, COLUMNS if ids else COLUMNS[1:]):
+            _add(sums, batch, collection, name)
     return sums
 
 
-def _add(sums: ReportSums, batch: Batch, collection: Collection) -> None:
-    """Checks the reports of a batch, and adds those that pass."""
-    columns, valid = batch.columns, np.ones(len(batch.rows), bool)
+def _add(sums: ReportSums, batch: Batch, collection: Collection, name: str) -> None:
+    """Check the reports of a batch of a file, and add those that pass."""
+    rows, columns, broken = batch
+    valid = np.ones(len(rows), bool)
 
     def reject(cause: str, wrong: np.ndarray, column: str, detail: str) -> None:
         """Rejects rows that had passed and are wrong [N]; describes the first of them."""
@@ -141,16 +133,16 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection) -> None:
         first = int(np.argmax(wrong))
         detail = f"column {column!r}: {_text_of(columns[column][first])}; {detail}"
         sums.rejected[cause] += int(wrong.sum())
-        sums.examples.setdefault(cause, f"{batch.name}: row {batch.rows[first]}: {detail}")
+        sums.examples.setdefault(cause, f"{name}: row {rows[first]}: {detail}")
         valid[wrong] = False
 
-    for row, detail in batch.wrong[:1]:
-        sums.rejected[COLUMNS_WRONG] += len(batch.wrong)
-        sums.examples.setdefault(COLUMNS_WRONG, f"{batch.name}: row {row}: {detail}")
+    for row, detail in broken[:1]:
+        sums.rejected[COLUMNS_WRONG] += len(broken)
+        sums.examples.setdefault(COLUMNS_WRONG, f"{name}: row {row}: {detail}")
     # Cells must be there, of this measurement, and possible.
-    for name, cells in columns.items():
+    for column, cells in columns.items():
         missing = cells.is_null().to_numpy(zero_copy_only=False)
-        reject("missing", missing, name, "every column must have a value")
+        reject("missing", missing, column, "every column must have a value")
 
     mark, mechanism = collection.fingerprint, collection.make_mechanism()
     other = _indices(columns["collection"], (mark,)) < 0
@@ -175,8 +167,7 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection) -> None:
         duplicate = np.zeros(len(valid), bool)
         duplicate[valid] = ~sums.ids.add_new(ids.reshape(-1, length))
         reject("repeated report", duplicate, "report", "each report counts once")
-    addition = tally(group[valid], value[valid], len(collection.groups))
-    sums.tally = sums.tally.plus(addition)
+    sums.tally = sums.tally.plus(tally(group[valid], value[valid], len(collection.groups)))
 
 
 def _text_of(cell: pa.Scalar) -> str:
@@ -205,14 +196,13 @@ def _matches(column: pa.Array, pattern: str) -> pa.Array:
     return call("match_substring_regex", [column], compute.MatchSubstringOptions(pattern))
 
 
-def _read(path: Path | IO[bytes], names: Sequence[str]) -> Iterator[Batch]:
-    """The wanted columns of a file, CSV or Parquet by its first bytes, or of a stream of CSV.
+def _read(path: Path | IO[bytes], name: str, names: Sequence[str]) -> Iterator[Batch]:
+    """Yield the wanted columns of a file, CSV or Parquet by its first bytes, or of a stream of CSV.
 
     Raises:
         InputError: it cannot be read, or lacks a column.
     """
     is_file = isinstance(path, Path)
-    name = str(path) if is_file else "standard input"
     if is_file and (path.is_char_device() or path.is_block_device()):  # some never end
         raise InputError(f"{path}: cannot read: it must be a file or a pipe, not a device")
     try:
@@ -242,7 +232,7 @@ def _from_parquet(file: IO[bytes], name: str, required: Sequence[str]) -> Iterat
             key: rows.column(key) if key == "value" else rows.column(key).cast(pa.string())
             for key in required
         }
-        yield Batch(name, np.arange(first, first + rows.num_rows), columns)
+        yield np.arange(first, first + rows.num_rows), columns, ()
         first += rows.num_rows
 
 
@@ -287,20 +277,20 @@ def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[B
         filled = np.any([table[key].is_valid() for key in required], axis=0)
         cells = table.filter(pa.array(filled))
         columns = {key: call("ascii_trim", [cells[key].combine_chunks()], trim) for key in required}
-        yield Batch(name, rows[filled], columns, tuple(wrong))
+        yield rows[filled], columns, wrong
         first += count
 
 
 def _require(required: Sequence[str], names: Sequence[str], source: str) -> None:
-    for key in required:
-        if key not in names:
+    for key, times in ((key, list(names).count(key)) for key in required):
+        if times > 1:
+            raise InputError(f"{source}: column {key!r}: appears more than once")
+        if not times:
             present = ", ".join(names)[:200] or "nothing"
             raise InputError(
                 f"{source}: column {key!r}: missing; a file of reports begins with the line"
                 f" {','.join(COLUMNS)}; found {present}"
             )
-        if list(names).count(key) > 1:
-            raise InputError(f"{source}: column {key!r}: appears more than once")
 
 
 HASHES, WORD = 4, 64
@@ -368,13 +358,14 @@ class SeenIds:
         return new
 
     def lost_share(self) -> float:
-        """Probability that the next new id would be taken for a repeated one.
+        """Return the probability that the next new id would be taken for a repeated one.
 
-        The number n of ids in a word has a Poisson distribution. Each of the four bits that another
-        id needs is set by n ids with probability 1 - (1 - 1/64)^(4 n).
+        The number n of ids in a word has a Poisson distribution of mean m. Each of the four bits
+        that another id needs is set by n ids with probability 1 - q^n, q = (1 - 1/64)^4. The mean
+        of (1 - q^n)^4 follows from that of q^(k n), which is exp(m (q^k - 1)).
         """
-        load, share = self.accepted / len(self._words), 0.0
-        for n in range(1, math.ceil(load + 10 * math.sqrt(load)) + 20):
-            chance = math.exp(n * math.log(load) - load - math.lgamma(n + 1)) if load else 0.0
-            share += chance * (1 - (1 - 1 / WORD) ** (HASHES * n)) ** HASHES
-        return share
+        load, q = self.accepted / len(self._words), (1 - 1 / WORD) ** HASHES
+        return math.fsum(
+            (-1) ** k * math.comb(HASHES, k) * math.exp(load * (q**k - 1))
+            for k in range(HASHES + 1)
+        )

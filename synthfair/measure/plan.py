@@ -7,8 +7,8 @@ largest one over all values that clients could have, for the two smallest groups
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,10 +22,9 @@ from synthfair.measure.estimate import (
 )
 from synthfair.measure.mechanisms import (
     LARGEST_EPSILON,
+    MECHANISMS,
     Kind,
-    LaplaceValue,
     LocalMechanism,
-    RandomizedValue,
 )
 from synthfair.measure.tally import Tally
 
@@ -109,10 +108,9 @@ def mechanism_at(kind: Kind, groups: int, epsilon: float, part: float) -> LocalM
     is epsilon - ln(2 b) for M_R, where the paper has epsilon, and epsilon - epsilon2 / 2 for M_L.
     """
     epsilon2 = part * epsilon
-    if kind == "laplace":
-        return LaplaceValue(groups, epsilon - epsilon2 / 2, epsilon2)
     log_2b = math.log(2.0) - math.log1p(math.exp(-epsilon2))
-    return RandomizedValue(groups, epsilon - log_2b, epsilon2)
+    rest = epsilon2 / 2 if kind == "laplace" else log_2b
+    return MECHANISMS[kind](groups, epsilon - rest, epsilon2)
 
 
 def best_split(
@@ -158,55 +156,6 @@ def best_split(
     return mechanism_at(kind, groups, lower, min(best, float(lowest.x), key=error))
 
 
-@dataclass(frozen=True)
-class Design:
-    """The known quantities of a measurement that is planned, and its precision.
-
-    Attributes:
-        shares: [d] of the groups, roughly; positive and of sum 1.
-        compared: indices of the groups whose gaps are wanted, at least two; by default all.
-        confidence: of the intervals, above 0 and below 1.
-        kind: of mechanism, "randomized" or "laplace".
-        unit: of precision: half of the range of the value, 1 for v in [-1, 1].
-
-    Raises:
-        InputError: an attribute is out of range.
-    """
-
-    shares: tuple[float, ...]
-    compared: tuple[int, ...] | None = None
-    confidence: float = 0.95
-    kind: Kind = BEST
-    unit: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Raises InputError for an attribute out of range."""
-        require_confidence(self.confidence)
-        require_shares(self.shares, len(self.shares))
-        pairs = self._places
-        if len(pairs) < 2 or len({*pairs} & {*range(len(self.shares))}) < len(pairs):
-            raise InputError(
-                f"groups to compare = {list(pairs)}: must be at least 2 of the {len(self.shares)},"
-                " each once"
-            )
-
-    @property
-    def _places(self) -> tuple[int, ...]:
-        return tuple(range(len(self.shares)) if self.compared is None else self.compared)
-
-    @property
-    def hardest_pair(self) -> np.ndarray:
-        """Shares [2] of the two smallest groups that are compared."""
-        return np.sort([self.shares[i] for i in self._places])[:2]
-
-    def mechanism(self, epsilon: float) -> LocalMechanism:
-        """The best split of epsilon for the gap of the hardest pair."""
-        pair = self.hardest_pair
-        return best_split(
-            self.kind, len(self.shares), epsilon, lambda some: largest_variance(some, pair, 1.0)
-        )
-
-
 class GapPlan(NamedTuple):
     """The plan of a measurement.
 
@@ -216,125 +165,133 @@ class GapPlan(NamedTuple):
         precision: half-width of the interval of the hardest pair's gap, the largest over all values
             of clients, at the expected reports; the whole range of the value if the reports do not
             exclude that a group is empty.
-        confidence: of its interval.
     """
 
     mechanism: LocalMechanism
     clients: int
     precision: float
-    confidence: float
 
 
-def plan_precision(design: Design, *, clients: int, epsilon: float) -> GapPlan:
-    """The precision that so many clients with that epsilon give.
+def plan_gap(
+    shares: Sequence[float],
+    *,
+    clients: int | None = None,
+    epsilon: float | None = None,
+    precision: float | None = None,
+    compared: Sequence[int] | None = None,
+    confidence: float = 0.95,
+    kind: Kind = BEST,
+    unit: float = 1.0,
+) -> GapPlan:
+    """Return the plan with two of clients, epsilon and precision; the third is found.
+
+    It is the precision that the two others give, the fewest clients, or the smallest epsilon, to
+    one part in a thousand.
 
     Args:
-        design: what is known.
+        shares: [d] of the groups, roughly; positive and of sum 1.
         clients: K, from 2 to 10^15.
         epsilon: of each client's report, above 0 and at most 500.
-
-    Raises:
-        InputError: epsilon or the number of clients is out of range.
-
-    Example:
-        >>> import synthfair as sf
-        >>> design = sf.measure.Design((0.7, 0.3), unit=0.5)  # values from 0 to 1
-        >>> round(sf.measure.plan_precision(design, clients=100_000, epsilon=1.0).precision, 3)
-        0.031
-    """
-    if not 2 <= clients <= MOST_CLIENTS:
-        raise InputError(f"clients = {clients}: must be from 2 to {MOST_CLIENTS}")
-    return _plan(design, design.mechanism(epsilon), clients)
-
-
-def plan_clients(design: Design, *, epsilon: float, precision: float) -> GapPlan:
-    """The fewest clients that give a precision.
-
-    Args:
-        design: what is known.
-        epsilon: of each client's report, above 0 and at most 500.
         precision: wanted, above 0 and below the range of the value.
+        compared: indices of the groups whose gaps are wanted, at least two; by default all.
+        confidence: of the intervals, above 0 and below 1.
+        kind: of mechanism, "randomized" or "laplace".
+        unit: of precision: half of the range of the value, 1 for v in [-1, 1].
 
     Raises:
-        InputError: epsilon or precision is out of range, or more than 10^15 clients are needed.
+        InputError: an argument is out of range, or nothing within the ranges gives the precision.
 
     Example:
         >>> import synthfair as sf
-        >>> design = sf.measure.Design((0.5, 0.5))
-        >>> sf.measure.plan_clients(design, epsilon=1.0, precision=0.1).clients
+        >>> sf.measure.plan_gap((0.5, 0.5), epsilon=1.0, precision=0.1).clients
         23675
-    """
-    _require_precision(design, precision)
-    mechanism = design.mechanism(epsilon)
-
-    def plan(log_clients: float) -> GapPlan:
-        return _plan(design, mechanism, math.ceil(math.exp(log_clients)))
-
-    most = math.log(MOST_CLIENTS)
-    if plan(most).precision > precision:
-        raise InputError(f"precision = {precision:g}: not reached with {MOST_CLIENTS} clients")
-    return _smallest(plan, precision, math.log(2), most, 1e-7)
-
-
-def plan_epsilon(design: Design, *, clients: int, precision: float) -> GapPlan:
-    """The smallest epsilon that gives a precision, to one part in a thousand.
-
-    Args:
-        design: what is known.
-        clients: K, from 2 to 10^15.
-        precision: wanted, above 0 and below the range of the value.
-
-    Raises:
-        InputError: a number is out of range, or even an unlimited epsilon does not give it.
-
-    Example:
-        >>> import synthfair as sf
-        >>> design = sf.measure.Design((0.5, 0.5))
-        >>> plan = sf.measure.plan_epsilon(design, clients=23_675, precision=0.1)
+        >>> plan = sf.measure.plan_gap((0.5, 0.5), clients=23_675, precision=0.1)
         >>> round(plan.mechanism.epsilon, 2)
         1.0
+        >>> plan = sf.measure.plan_gap((0.7, 0.3), clients=100_000, epsilon=1.0, unit=0.5)
+        >>> round(plan.precision, 3)  # of values from 0 to 1
+        0.031
     """
-    _require_precision(design, precision)
-    without_privacy = plan_precision(design, clients=clients, epsilon=LARGEST_EPSILON).precision
-    if without_privacy > precision:
-        fewest = plan_clients(design, epsilon=LARGEST_EPSILON, precision=precision).clients
-        one_bit = ", and M_R sends one bit of each value" if design.kind == "randomized" else ""
+    if [clients, epsilon, precision].count(None) != 1:
+        names = "clients", "epsilon", "precision"
+        raise InputError("give two of clients, epsilon and precision; the third is found", *names)
+    require_confidence(confidence)
+    pair = _hardest_pair(shares, compared)
+    if clients is not None and not 2 <= clients <= MOST_CLIENTS:
+        raise InputError(f"clients = {clients}: must be from 2 to {MOST_CLIENTS}")
+
+    loss = partial(largest_variance, shares=pair, clients=1.0)
+    mechanism_of = cache(lambda epsilon: best_split(kind, len(shares), epsilon, loss))
+
+    def plan(clients: Any, epsilon: Any) -> GapPlan:
+        mechanism = mechanism_of(epsilon)
+        width = unit * _half_width(mechanism, clients, pair, confidence)
+        return GapPlan(mechanism, clients, width)
+
+    if precision is None:
+        return plan(clients, epsilon)
+    if not 0 < precision < 2 * unit:
+        raise InputError(
+            f"precision = {precision:g}: must be above 0 and below the whole range, {2 * unit:g}"
+        )
+
+    def of_fewest(epsilon: Any) -> GapPlan:
+        if plan(MOST_CLIENTS, epsilon).precision > precision:
+            raise InputError(f"precision = {precision:g}: not reached with {MOST_CLIENTS} clients")
+        return _smallest(lambda n: plan(math.ceil(n), epsilon), precision, 2, MOST_CLIENTS, 1e-7)
+
+    if clients is None:
+        return of_fewest(epsilon)
+    if (least := plan(clients, LARGEST_EPSILON).precision) > precision:
+        one_bit = ", and M_R sends one bit of each value" * (kind == "randomized")
         raise InputError(
             f"precision = {precision:g}: no finite epsilon gives it with {clients} clients: they"
-            f" are a sample{one_bit}; even without privacy the half-width is"
-            f" {without_privacy:.3g}. At least {fewest} clients are needed"
+            f" are a sample{one_bit}; even without privacy the half-width is {least:.3g}. At least"
+            f" {of_fewest(LARGEST_EPSILON).clients} clients are needed"
         )
-
-    def plan(log_epsilon: float) -> GapPlan:
-        return _plan(design, design.mechanism(math.exp(log_epsilon)), clients)
-
-    return _smallest(plan, precision, math.log(SMALLEST_EPSILON), math.log(LARGEST_EPSILON), 4e-4)
+    return _smallest(
+        lambda some: plan(clients, some), precision, SMALLEST_EPSILON, LARGEST_EPSILON, 4e-4
+    )
 
 
-def _require_precision(design: Design, precision: float) -> None:
-    if not 0 < precision < 2 * design.unit:
+def _hardest_pair(shares: Sequence[float], compared: Sequence[int] | None) -> np.ndarray:
+    """Return the shares [2] of the two smallest groups that are compared."""
+    require_shares(shares, len(shares))
+    indices = range(len(shares)) if compared is None else compared
+    if len(indices) < 2 or len({*indices} & {*range(len(shares))}) < len(indices):
         raise InputError(
-            f"precision = {precision:g}: must be above 0 and below the whole range,"
-            f" {2 * design.unit:g}"
+            f"groups to compare = {list(indices)}: must be at least 2 of the {len(shares)}, each"
+            " once"
         )
+    return np.sort([shares[i] for i in indices])[:2]
 
 
-def _plan(design: Design, mechanism: LocalMechanism, clients: int) -> GapPlan:
-    pair, widest = design.hardest_pair, 0.0
+def _half_width(
+    mechanism: LocalMechanism, clients: int, pair: np.ndarray, confidence: float
+) -> float:
+    """Return half the width of the gap's interval, the largest over all values; at most 2."""
+    widest = 0.0
     for means in hardest_means(mechanism, pair):
         sums = expected_tally(mechanism, clients, pair, means)
-        (gap,) = estimate_gaps(sums, mechanism, confidence=design.confidence).gaps
+        (gap,) = estimate_gaps(sums, mechanism, confidence=confidence).gaps
         widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)
-    return GapPlan(mechanism, clients, design.unit * min(widest, 2.0), design.confidence)
+    return min(widest, 2.0)
 
 
 def _smallest(
     plan: Callable[[float], GapPlan], precision: float, low: float, high: float, width: float
 ) -> GapPlan:
-    """Return the plan of the smallest number that gives a precision; high, the largest, does."""
+    """Return the plan of the smallest number that gives a precision; high, the largest, does.
+
+    It is found to a part of ``width``, and is at most that above the smallest.
+    """
     from scipy.optimize import brentq
 
     if plan(low).precision <= precision:
         return plan(low)
-    root: Any = brentq(lambda number: plan(number).precision - precision, low, high, xtol=width)
-    return plan(min(root + width, high))
+
+    def excess(log: float) -> float:
+        return plan(math.exp(log)).precision - precision
+
+    root: Any = brentq(excess, math.log(low), math.log(high), xtol=width)
+    return plan(math.exp(min(root + width, math.log(high))))

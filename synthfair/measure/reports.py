@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TextIO
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -90,13 +89,6 @@ def perturb_records(
         Report(source(ID_BYTES).hex(), mark, collection.groups[group], value)
         for group, value in zip(reported.tolist(), noisy.tolist(), strict=True)
     ]
-
-
-def write_reports(reports: Sequence[Report], file: TextIO, *, header: bool) -> None:
-    """Writes reports as lines of CSV, below the columns' names if asked."""
-    lines = [COLUMNS] if header else []
-    lines += [(*report[:3], repr(report.value)) for report in reports]
-    csv.writer(file, lineterminator="\n").writerows(lines)
 
 
 def perturb_rates(

@@ -112,19 +112,16 @@ def influence_in(
     x, s, counts = a, np.asarray(rows.s), weight
     if tables:
         x, s, _ = map(np.concatenate, zip(*encode_tests(tables, schema).values(), strict=True))
-        counts = np.ones(len(s))
+        x, counts = trained.rows(x, s), np.ones(len(s))
     sizes = np.bincount(s, counts, pooled.n_groups)
     grouping = np.array(schema.compared(None, sizes, FEW_ROWS)[schema.sensitive_name].grouping)
     spd, n_groups = np.full(len(parts), np.nan), max(grouping) + 1
-    if tables:
-        tested = trained.rows(x, s), grouping[s], counts, n_groups
-        spd = _spd(theta, *tested) - np.array([_spd(each, *tested) for each in without])
-    elif pooled.penalty is not None:
-        for k, part in enumerate(parts):
-            others = weight.copy()
+    for k, part in enumerate(parts) if tables or pooled.penalty is not None else ():
+        others = counts.copy()
+        if not tables:
             others[part] = 0.0
-            tested = a, grouping[s], others, n_groups
-            spd[k] = _spd(theta, *tested) - _spd(without[k], *tested)
+        tested = x, grouping[s], others, n_groups
+        spd[k] = _spd(theta, *tested) - _spd(without[k], *tested)
 
     alone = _alone(pooled, weight, schema)
     found = {

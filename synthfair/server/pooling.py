@@ -1,4 +1,9 @@
-"""Releases in, one logistic model out."""
+"""Releases in, one logistic model out.
+
+Releases are read, and put side by side: a pool. Of surrogates, weights are capped, cells that are
+left out are estimated, and it is found which groups have rows enough to be compared. With trusted
+rows of the server, each release counts as much as these say. Then one model is trained.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 import synthfair
-from synthfair.data.batches import other_inputs
 from synthfair.data.encode import Encoded, encode, encode_records, records_table
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
@@ -53,6 +57,78 @@ MANY_MEDIANS = 20.0
 """Rows that one client may have, in lower medians of all claims, where it is not set."""
 
 
+def pool_and_train(
+    releases: Releases,
+    schema: Schema,
+    config: ServerConfig | None = None,
+    *,
+    model: LinearModel | None = None,
+    penalty: Penalty | PenaltyName | None = None,
+    trusted: pd.DataFrame | Encoded | None = None,
+) -> TrainedModel:
+    """Trains one model on the rows of all releases.
+
+    On fair releases, with N pooled rows and n parameters, an ordinary logistic model, Wu et
+    al. (2024) eq. (15):
+
+        theta = argmin (1/N) sum_i loss(theta; a_i, y_i) + lambda_theta / (2 n^2) ||theta||^2.
+
+    Nothing there depends on fairness: that came with the rows. On surrogates, whose rows have
+    weights w_i of sum W, the model that is fair over all clients:
+
+        theta = argmin (1/W) sum_i w_i loss_i + rho penalty + 1 / (2 C W) ||theta||^2,
+
+    without the intercept in the last term.
+
+    Weights of a release k whose sum is above ``max_rows``, by default 20 median_k sum_i w_ki (the
+    lower of two in the middle), are scaled to that sum. Where the others have R medians together,
+    that client still has 20 / (20 + R) of the weight: set ``max_rows`` where there are few.
+
+    Args:
+        releases: all fair, or all surrogates; by name or in a list, as releases or as
+            :func:`synthfair.distill_table` returned them; or a list of files.
+        schema: the clients'.
+        config: of surrogates: ``rho`` or ``max_gap`` and ``max_client_gap``, ``penalty``,
+            ``notion``, ``temperature``, ``C``, ``intercept``, ``group_input`` and ``max_rows``;
+            the defaults if not given.
+        model: of fair releases that for which their clients distilled, where it is not the linear
+            model with logistic loss; of surrogates any. Its params must be a vector [n] and its
+            scores those of :class:`LinearModel`, as a trained model scores a'theta.
+        penalty: of surrogates, another than that of the settings: a name, or a function of scores
+            and weighted rows, see :class:`synthfair.fairness.penalties.Penalty`.
+        trusted: a small table of the server's own, of each group and label, about 200 rows. It is
+            used for nothing but a weight of each release, by which bad ones hardly count; see
+            :mod:`synthfair.server.trust`.
+
+    Returns:
+        The model, with how well it was trained; its ``scores`` are positive for the decision +1.
+
+    Raises:
+        InputError: no release; some fair and some surrogates; made for different models, or another
+            than ``model``; or that is not linear; or no surrogate has rows of some group, or, with
+            ``max_client_gap``, enough of each.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> lenders = sf.partition(table, clients=2, seed=0)
+        >>> config = sf.SurrogateConfig(k_min=10)
+        >>> sent = [sf.distill_table(lender.train, schema, config) for lender in lenders]
+        >>> model = sf.pool_and_train(sent, schema, sf.ServerConfig(rho=10.0))
+        >>> found = sf.evaluate(model, table).overall
+        >>> round(found["accuracy"].value, 1)
+        0.9
+    """
+    pooled = make_pool(releases, schema, config, penalty=penalty, trusted=trusted)
+    trained, point = train_pool(pooled, schema, model=model)
+    if point and (
+        point.gap > (pooled.max_gap or np.inf)
+        or point.client_gap > (pooled.max_client_gap or np.inf)
+    ):
+        warnings.warn("no model that was tried meets the gap that is asked for", stacklevel=2)
+    return trained
+
+
 def read_releases(
     paths: Sequence[str | PathLike[str]], schema: Schema, *, keys: Keys | None = None
 ) -> dict[str, Release]:
@@ -74,22 +150,20 @@ def read_releases(
     if not paths:
         raise InputError("no release files: the pool is empty")
     releases: dict[str, Release] = {}
-    seen: dict[bytes, Path] = {}
+    contents: dict[bytes, Path] = {}
     senders: dict[str, Path] = {}
     cells = 0
     for path in map(Path, paths):
         release = read_release(path, schema, keys=keys, room=MAX_CELLS - cells)
         cells += len(release.y) * (len(schema.encoded_names) + 2 + (release.weight is not None))
-        before = seen.setdefault(release.fingerprint, path)
+        before = contents.setdefault(release.fingerprint, path)
         if str(path) in releases or before != path:
             raise InputError(f"{path}: the same release as {before}; give each once")
-        if keys is not None:
-            client = signer(release, keys)
-            before = senders.setdefault(client, path)
-            if before != path:
-                raise InputError(
-                    f"{path}: signed by {client!r}, as is {before}; one release a client is allowed"
-                )
+        client = signer(release, keys) if keys is not None else str(path)
+        if (before := senders.setdefault(client, path)) != path:
+            raise InputError(
+                f"{path}: signed by {client!r}, as is {before}; one release a client is allowed"
+            )
         releases[str(path)] = release
     return releases
 
@@ -135,10 +209,7 @@ def pool(releases: Mapping[str, Release]) -> Encoded:
 
 
 def pool_records(
-    releases: Releases,
-    schema: Schema,
-    *,
-    max_rows: float | None = None,
+    releases: Releases, schema: Schema, *, max_rows: float | None = None
 ) -> tuple[pd.DataFrame, np.ndarray]:
     """The records of surrogates as a table, with weights, on which any learner can be trained.
 
@@ -243,31 +314,27 @@ class Pool(NamedTuple):
             s[~self.is_known] = n_groups
             by = tuple((*grouping, -1) for grouping in by or [tuple(range(n_groups))])
             n_groups += 1
-        penalty = self.penalty
-        if not isinstance(penalty, SumPenalty):  # which says what gaps of decisions compare
-            penalty = CovariancePenalty(n_groups, self.notion, by)
+        # A penalty of the user's own does not say what gaps of decisions compare.
+        is_named = isinstance(self.penalty, SumPenalty)
+        penalty = self.penalty if is_named else CovariancePenalty(n_groups, self.notion)
         client = None
         if self.compared:
             client = np.full(len(s), -1)
             for i, name in enumerate(self.compared):
                 client[self.parts[name]] = i
         penalty = replace(cast(Any, penalty), n_groups=n_groups, by=by)
-        problem = GlobalProblem(
-            self.rows.a, s, self.rows.y, self.weight, penalty, self.ridge, client
-        )
-        linear = model is None or model == LinearModel()
-        if linear and (self.penalty is None or isinstance(self.penalty, SumPenalty)):
+        rows = self.rows._replace(s=s)
+        problem = GlobalProblem(*rows, penalty, self.ridge, client)  # type: ignore[arg-type]
+        if model in (None, LinearModel()) and (is_named or self.penalty is None):
             return problem
         from synthfair.surrogate.custom import CustomProblem  # loads JAX
 
-        own = penalty if isinstance(self.penalty, SumPenalty) else self.penalty
-        return CustomProblem(problem, model or LinearModel(), own)
+        return CustomProblem(problem, model or LinearModel(), penalty if is_named else self.penalty)
 
     @property
     def weight(self) -> np.ndarray:
         """How much each row [N] counts."""
-        weight = self.rows.weight
-        return np.ones(len(self.rows.y)) if weight is None else np.asarray(weight, dtype=float)
+        return np.asarray(self.rows.weight)
 
     @property
     def owner(self) -> np.ndarray:
@@ -292,72 +359,65 @@ def make_pool(
             surrogates of which a group, or a label, is nobody's; or trusted rows that do not fit
             the schema, or have no row of some group and label.
     """
-    releases, config, kinds = named_releases(releases, schema), config or ServerConfig(), {}
+    releases, config = named_releases(releases, schema), config or ServerConfig()
     if isinstance(penalty, str):
         config, penalty = config.replace(penalty=penalty), None
-    for name, release in releases.items():
-        kinds.setdefault(release.header.kind, name)
+    kinds = {release.header.kind: name for name, release in reversed(releases.items())}
     if len(kinds) > 1:
         raise InputError(
             f"{kinds['fair']} is a fair release, and {kinds['surrogate']} a surrogate; all must be"
             " of one kind"
         )
-    full = {name: filled(release, schema) for name, release in releases.items()}
-    releases = {name: release for name, (release, _) in full.items()}
-    estimated = {name: pairs for name, (_, pairs) in full.items() if pairs}
-    ends = np.cumsum([0, *(len(release.y) for release in releases.values())]).tolist()
-    parts = dict(zip(releases, (slice(*pair) for pair in pairwise(ends)), strict=True))
     if "surrogate" in kinds:
-        pooled = _pool_surrogates(releases, schema, config, parts, penalty, estimated=estimated)
+        pooled = _pool_surrogates(releases, schema, config, penalty)
     elif penalty is not None:
         raise InputError(
             f"{name_of(penalty)}: of fair releases the penalty was the clients' choice"
         )
     else:
-        pooled = _pool_fair(releases, schema, config, parts)
-    if trusted is None:
-        return pooled
-    return _weighted(pooled, schema, trusted, releases)
+        pooled = _pool_fair(releases, schema, config)
+    return pooled if trusted is None else _weighted(pooled, schema, trusted, releases)
 
 
-def _pool_fair(
-    releases: Mapping[str, Release], schema: Schema, config: ServerConfig, parts: dict[str, slice]
-) -> Pool:
+def _parts(releases: Mapping[str, Release]) -> dict[str, slice]:
+    """Return which of the rows of a pool are whose."""
+    ends = np.cumsum([0, *(len(release.y) for release in releases.values())]).tolist()
+    return dict(zip(releases, (slice(*pair) for pair in pairwise(ends)), strict=True))
+
+
+def _pool_fair(releases: Mapping[str, Release], schema: Schema, config: ServerConfig) -> Pool:
     if given := ", ".join(config.surrogate_keys):
         raise InputError(f"{given}: of fair releases that is the clients' choice; leave it out")
-    found = {}
+    problems = {}
     for name, release in releases.items():
-        settings = cast(DistillConfig, release.header.config)
-        shared = settings.intercept, settings.group_input, settings.lambda_theta
-        found[name] = release.header.model, *shared
-    first, problem = next(iter(found.items()))
-    for name, other in found.items():
+        asked = cast(DistillConfig, release.header.config)
+        shared = asked.intercept, asked.group_input, asked.lambda_theta
+        problems[name] = release.header.model, *shared
+    (first, problem), *others = problems.items()
+    for name, other in others:
         if other != problem:
             raise InputError(
                 f"{name}: made for (model, intercept, group_input, lambda_theta) = {other}, but"
                 f" {first} for {problem}; clients must agree"
             )
     model, intercept, group_input, lambda_theta = problem
-    n_groups, (x, s, y) = len(schema.groups), pool(releases)
-    others = other_inputs(s, n_groups=n_groups if group_input else 1, intercept=intercept)
-    rows = Rows(np.column_stack([x, others.T]), s, y)
+    n_groups, encoded = len(schema.groups), pool(releases)
+    table = WeightedTable(*encoded, np.ones(len(encoded.y)))
+    rows = table.rows(n_groups=n_groups if group_input else 1, intercept=intercept)
     n = rows.a.shape[1]
-    ridge = np.full(n, lambda_theta / n**2)
     return Pool(
-        rows, parts, model, intercept, ridge, config.notion, n_groups, group_input=group_input
-    )
+        rows, _parts(releases), model, intercept, np.full(n, lambda_theta / n**2), config.notion,
+        n_groups, group_input=group_input,
+    )  # fmt: skip
 
 
 def _pool_surrogates(
-    releases: Mapping[str, Release],
-    schema: Schema,
-    config: ServerConfig,
-    parts: dict[str, slice],
-    own: Penalty | None,
-    *,
-    estimated: Mapping[str, tuple[tuple[int, float], ...]],
+    releases: Mapping[str, Release], schema: Schema, config: ServerConfig, own: Penalty | None
 ) -> Pool:
-    weights, capped, most = _weights(releases, config.max_rows)
+    full = {name: filled(release, schema) for name, release in releases.items()}
+    releases = {name: release for name, (release, _) in full.items()}
+    estimated = {name: pairs for name, (_, pairs) in full.items() if pairs}
+    parts, (weights, capped, most) = _parts(releases), _weights(releases, config.max_rows)
     records, s, y = pool(releases)
     weight = np.concatenate([*weights.values()])
     table = WeightedTable(encode_records(records, schema), s, y, weight)
@@ -380,28 +440,14 @@ def _pool_surrogates(
     named = named_penalty(config.penalty, notion, config.temperature, n_groups=n_groups, by=by)
     n_read = n_groups if config.group_input else 1
     rows = table.rows(n_groups=n_read, intercept=config.intercept)
+    ridge = ridge_of(config.C, weight.sum(), rows.a.shape[1], intercept=config.intercept)
     return Pool(
-        rows,
-        parts,
-        name_of(LinearModel()),
-        config.intercept,
-        ridge_of(config.C, weight.sum(), rows.a.shape[1], intercept=config.intercept),
-        notion,
-        n_groups,
-        penalty=own or named,
-        rho=config.rho,
-        max_gap=config.max_gap,
-        max_client_gap=config.max_client_gap,
-        compared=compared,
-        capped=capped,
-        max_rows=most,
-        by=by,
-        left_out=left_out,
-        unpaired=unpaired,
-        estimated=estimated,
-        is_known=None if known.all() else known,
-        group_input=config.group_input,
-    )
+        rows, parts, name_of(LinearModel()), config.intercept, ridge, notion, n_groups,
+        penalty=own or named, rho=config.rho, max_gap=config.max_gap,
+        max_client_gap=config.max_client_gap, compared=compared, capped=capped, max_rows=most,
+        by=by, left_out=left_out, unpaired=unpaired, estimated=estimated,
+        is_known=None if known.all() else known, group_input=config.group_input,
+    )  # fmt: skip
 
 
 def _weighted(
@@ -410,7 +456,7 @@ def _weighted(
     trusted: pd.DataFrame | Encoded,
     releases: Mapping[str, Release],
 ) -> Pool:
-    """The pool with what each release counts, given rows that the server trusts."""
+    """Return the pool with what each release counts, given rows that the server trusts."""
     if len(pooled.parts) < 2:
         raise InputError("trusted: weighs releases against each other, and there is only one")
     if not isinstance(trusted, Encoded):
@@ -437,60 +483,60 @@ def _weighted(
                     " some of each group and label, and about 200 together"
                 )
     # Exchanged groups of surrogates show in a model that reads them, whatever the server's does.
-    n_read = pooled.n_groups if pooled.group_input or pooled.penalty is not None else 1
-
-    def inputs(x: np.ndarray, s: np.ndarray) -> np.ndarray:
-        others = other_inputs(s, n_groups=n_read, intercept=pooled.intercept)
-        return np.column_stack([x, others.T])
-
-    a = inputs(trusted.x, trusted.s)
-    held = GlobalProblem(a, trusted.s, trusted.y, np.ones(len(a)), penalty, np.zeros(a.shape[1]))
-    x, s = np.asarray(pooled.rows.a)[:, : len(schema.encoded_names)], np.asarray(pooled.rows.s)
-    ridge = np.append(np.full(a.shape[1] - 1, pooled.ridge[0]), pooled.ridge[-1])
-    weighed = pooled._replace(
-        rows=pooled.rows._replace(a=inputs(x, s)), ridge=ridge, penalty=None, compared=()
-    )
+    reads, d = pooled.group_input or pooled.penalty is not None, len(schema.encoded_names)
+    seen = {"n_groups": pooled.n_groups if reads else 1, "intercept": pooled.intercept}
+    held = WeightedTable(*trusted, np.ones(len(trusted.y))).rows(**seen)
+    weight, (a, s, y, _) = pooled.weight, pooled.rows
+    rows = WeightedTable(a[:, :d], s, y, weight).rows(**seen)
+    n = rows.a.shape[1]
+    ridge = np.append(np.full(n - 1, pooled.ridge[0]), pooled.ridge[-1])
     trust = learn_weights(
-        cast(GlobalProblem, weighed.problem()),
+        cast(Any, pooled._replace(rows=rows, ridge=ridge, penalty=None, compared=()).problem()),
         pooled.parts,
-        held,
+        GlobalProblem(*held, penalty, np.zeros(n)),  # type: ignore[arg-type]
         rho=rho,
-        n_features=len(schema.encoded_names),
+        n_features=d,
         groupings=asked_of,
     )
-    weight = trust[pooled.owner] * pooled.weight
     by_name = dict(zip(pooled.parts, trust.tolist(), strict=True))
     # Each client that is compared by itself counts alike there: not those that hardly count here.
     compared = tuple(name for name in pooled.compared if by_name[name] >= MIN_TRUST)
     if pooled.compared and not compared:
         raise InputError("max_client_gap: no client that could be compared is trusted")
-    rows = pooled.rows._replace(weight=weight)  # type: ignore[arg-type]
+    rows = pooled.rows._replace(weight=trust[pooled.owner] * weight)
     return pooled._replace(rows=rows, trust=by_name, compared=compared)
+
+
+def _rows_compared(
+    s: np.ndarray, y: np.ndarray, weight: np.ndarray, notion: Notion, n_groups: int
+) -> np.ndarray:
+    """Return how many rows [K, G] of each group a notion compares, in each stratum."""
+    among = np.asarray(strata(y, notion)) * weight
+    return np.stack([np.bincount(s, each, n_groups) for each in among])
 
 
 def _clients_with_rows(
     table: WeightedTable, parts: dict[str, slice], config: ServerConfig, by: Sequence[Grouping]
 ) -> tuple[str, ...]:
-    """The releases that stand for rows enough of every group, among those that are compared."""
-    least, (s, y, weight) = max(FEW_ROWS, config.min_group_rows), table[1:]
-
-    def fewest(part: slice) -> float:
-        among = np.asarray(strata(y[part], config.notion)) * weight[part]  # type: ignore[arg-type]
-        sums = np.stack([np.bincount(s[part], one, len(by[0])) for one in among])
-        return min(float(np.min(grouped(sums, grouping))) for grouping in by)  # type: ignore[arg-type]
-
-    if not (enough := tuple(name for name, part in parts.items() if fewest(part) >= least)):
+    """Return the releases that stand for rows enough of every group that is compared."""
+    least, enough = max(FEW_ROWS, config.min_group_rows), []
+    for name, part in parts.items():
+        s, y, weight = (column[part] for column in table[1:])
+        sums = _rows_compared(s, y, weight, config.notion, len(by[0]))
+        if all(np.min(grouped(sums, grouping)) >= least for grouping in by):
+            enough.append(name)
+    if not enough:
         raise InputError(
             f"max_client_gap: no release stands for {least} rows of each group, of those that"
             f" {config.notion} compares; ask for max_gap alone"
         )
-    return enough
+    return tuple(enough)
 
 
 def _weights(
     releases: Mapping[str, Release], max_rows: float | None
 ) -> tuple[dict[str, np.ndarray], dict[str, float], float]:
-    """Of each surrogate's records; which claim more than is allowed, and how much that is."""
+    """Return weights of each surrogate's records, claims above what is allowed, and that limit."""
     weights = {name: cast(np.ndarray, release.weight) for name, release in releases.items()}
     claims = {name: float(weight.sum()) for name, weight in weights.items()}
     # The lower median: of two claims the middle would be their mean, and 20 means cap neither.
@@ -499,11 +545,16 @@ def _weights(
     return weights | {n: weights[n] * (most / claim) for n, claim in capped.items()}, capped, most
 
 
+COMPARED = {
+    "statistical_parity": "",
+    "equal_opportunity": " with the positive label",
+    "equalized_odds": " with the positive label or with the negative label",
+}
+"""The rows that a notion compares, in words."""
+
+
 def compared_groupings(
-    table: WeightedTable,
-    schema: Schema,
-    config: ServerConfig,
-    known: np.ndarray | bool = True,
+    table: WeightedTable, schema: Schema, config: ServerConfig, known: np.ndarray | bool = True
 ) -> tuple[tuple[Grouping, ...], tuple[str, ...]]:
     """Return the groupings that are compared, and the names of groups with too few rows, left out.
 
@@ -517,112 +568,26 @@ def compared_groupings(
     Raises:
         InputError: groups cannot be compared, or there is nothing to learn.
     """
-    there, notion = table.weight > 0, config.notion
-    if len(np.unique(table.y[there])) < 2:
+    if len(np.unique(table.y[table.weight > 0])) < 2:
         raise InputError("all rows of the releases have the same label; a model needs both")
-    among = {
-        "statistical_parity": {"": there},
-        "equal_opportunity": {" with the positive label": there & (table.y > 0)},
-        "equalized_odds": {
-            " with the positive label": there & (table.y > 0),
-            " with the negative label": there & (table.y < 0),
-        },
-    }[notion]
-    among = {which: rows & known for which, rows in among.items()}
-    made_up = "; pairs of group and label are made up in some releases" * (not np.all(known))
-    sizes = {
-        which: np.bincount(table.s[rows], table.weight[rows], minlength=len(schema.groups))
-        for which, rows in among.items()
-    }
-    fewest = np.min([*sizes.values()], axis=0)
+    notion, n_groups = config.notion, len(schema.groups)
+    fewest = _rows_compared(table.s, table.y, table.weight * known, notion, n_groups).min(axis=0)
     single, by, left_out = len(schema.attributes) == 1, [], []
     least = 1e-9 if single else max(FEW_ROWS, config.min_group_rows)
-    is_asked = config.rho > 0 or config.max_gap is not None or config.max_client_gap is not None
     for name, groups in schema.compared(config.groups_by, fewest, least).items():
         large = groups.with_rows(fewest, least)
-        if len(large.names) < 2 and is_asked:
+        if len(large.names) < 2 and (config.searches or config.rho > 0):
             needed = "rows" if single else f"the {least} rows that a rate needs"
-            which = " or".join(sizes)
+            made_up = "; pairs of group and label are made up in some releases"
             raise InputError(
-                f"groups by {name!r}: fewer than two have {needed}{which}; {notion} cannot compare"
-                f" them{made_up}. A model without a penalty (rho = 0) needs none of this",
+                f"groups by {name!r}: fewer than two have {needed}{COMPARED[notion]}; {notion}"
+                f" cannot compare them{made_up * (not np.all(known))}. A model without a penalty"
+                " (rho = 0) needs none of this",
                 "rho",
             )
         by.append(large.grouping)
         left_out += [name for name in groups.names if name not in large.names]
     return () if single and not left_out else tuple(by), tuple(left_out)
-
-
-def pool_and_train(
-    releases: Releases,
-    schema: Schema,
-    config: ServerConfig | None = None,
-    *,
-    model: LinearModel | None = None,
-    penalty: Penalty | PenaltyName | None = None,
-    trusted: pd.DataFrame | Encoded | None = None,
-) -> TrainedModel:
-    """Trains one model on the rows of all releases.
-
-    On fair releases, with N pooled rows and n parameters, an ordinary logistic model, Wu et
-    al. (2024) eq. (15):
-
-        theta = argmin (1/N) sum_i loss(theta; a_i, y_i) + lambda_theta / (2 n^2) ||theta||^2.
-
-    Nothing there depends on fairness: that came with the rows. On surrogates, whose rows have
-    weights w_i of sum W, the model that is fair over all clients:
-
-        theta = argmin (1/W) sum_i w_i loss_i + rho penalty + 1 / (2 C W) ||theta||^2,
-
-    without the intercept in the last term.
-
-    Weights of a release k whose sum is above ``max_rows``, by default 20 median_k sum_i w_ki (the
-    lower of two in the middle), are scaled to that sum. Where the others have R medians together,
-    that client still has 20 / (20 + R) of the weight: set ``max_rows`` where there are few.
-
-    Args:
-        releases: all fair, or all surrogates; by name or in a list, as releases or as
-            :func:`synthfair.distill_table` returned them; or a list of files.
-        schema: the clients'.
-        config: of surrogates: ``rho`` or ``max_gap`` and ``max_client_gap``, ``penalty``,
-            ``notion``, ``temperature``, ``C``, ``intercept``, ``group_input`` and ``max_rows``;
-            the defaults if not given.
-        model: of fair releases that for which their clients distilled, where it is not the linear
-            model with logistic loss; of surrogates any. Its params must be a vector [n] and its
-            scores those of :class:`LinearModel`, as a trained model scores a'theta.
-        penalty: of surrogates, another than that of the settings: a name, or a function of scores
-            and weighted rows, see :class:`synthfair.fairness.penalties.Penalty`.
-        trusted: a small table of the server's own, of each group and label, about 200 rows. It is
-            used for nothing but a weight of each release, by which bad ones hardly count; see
-            :mod:`synthfair.server.trust`.
-
-    Returns:
-        The model, with how well it was trained; its ``scores`` are positive for the decision +1.
-
-    Raises:
-        InputError: no release; some fair and some surrogates; made for different models, or another
-            than ``model``; or that is not linear; or no surrogate has rows of some group, or, with
-            ``max_client_gap``, enough of each.
-
-    Example:
-        >>> import synthfair as sf
-        >>> table, schema = sf.load_dataset("loanapp")
-        >>> lenders = sf.partition(table, clients=2, seed=0)
-        >>> config = sf.SurrogateConfig(k_min=10)
-        >>> sent = [sf.distill_table(lender.train, schema, config) for lender in lenders]
-        >>> model = sf.pool_and_train(sent, schema, sf.ServerConfig(rho=10.0))
-        >>> found = sf.evaluate(model, table).overall
-        >>> round(found["accuracy"].value, 1)
-        0.9
-    """
-    pooled = make_pool(releases, schema, config, penalty=penalty, trusted=trusted)
-    trained, point = train_pool(pooled, schema, model=model)
-    if point and (
-        point.gap > (pooled.max_gap or np.inf)
-        or point.client_gap > (pooled.max_client_gap or np.inf)
-    ):
-        warnings.warn("no model that was tried meets the gap that is asked for", stacklevel=2)
-    return trained
 
 
 def train_pool(

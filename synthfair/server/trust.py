@@ -96,33 +96,29 @@ def learn_weights(
 
     # The model of the label, and of surrogates those of the groups, given features and label.
     groups = [(each, g) for each in groupings for g in range(1, max(each) + 1)]
-    pairs = [(few, trusted)]
-    pairs += [
-        tuple(of_group(rows, *each, n_features) for rows in (few, trusted)) for each in groups
-    ]
-    times = [1.0, *(1 / len(groups) for _ in groups)]
-    prices = [Price(rho), *[FREE] * len(groups)]
+    models = [(few, trusted, Price(rho), 1.0)]
+    for each in groups:
+        rows, held = (of_group(problem, *each, n_features) for problem in (few, trusted))
+        models.append((rows, held, FREE, 1 / len(groups)))
 
-    def train(m: int, w: np.ndarray, start: np.ndarray) -> tuple[GlobalProblem, np.ndarray]:
-        """Return the problem m with weights w [K] of the releases, and its solution."""
-        rows = pairs[m][0]
+    def train(
+        rows: GlobalProblem, w: np.ndarray, start: np.ndarray
+    ) -> tuple[GlobalProblem, np.ndarray]:
+        """Return a problem with weights w [K] of the releases, and its solution."""
         weighted = rows.changed(weight=rows.w * (w / shares)[owner])
         return weighted, weighted.newton(start, FREE).theta
 
-    def outer(m: int, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return F of a model on the trusted rows, and its gradient."""
-        return pairs[m][1].slope(theta, prices[m])
-
     # F of the model of each release alone; of one label, or group, nothing can be learned alone:
     # that release is as the others.
-    thetas = [train(m, shares, rows.zero)[1] for m, (rows, _) in enumerate(pairs)]
+    thetas = [train(rows, shares, rows.zero)[1] for rows, *_ in models]
     alone = np.zeros(k)
-    for m, (rows, _) in enumerate(pairs):
-        loss = np.array([outer(m, _alone(rows, owner == i, thetas[m]))[0] for i in range(k)])
+    for (rows, held, price, times), theta in zip(models, thetas, strict=True):
+        by_itself = (_alone(rows, owner == i, theta) for i in range(k))
+        loss = np.array([held.slope(theta, price)[0] for theta in by_itself])
         pair = 2 * owner + (rows.y > 0)
         both = (np.bincount(pair[rows.w > 0], minlength=2 * k).reshape(-1, 2) > 0).all(axis=1)
         others = loss[both].mean() if both.any() else 0.0
-        alone += times[m] * np.where(both | ~both.any(), loss, others)
+        alone += times * np.where(both | ~both.any(), loss, others)
     if not (finite := np.isfinite(alone)).all():
         raise InputError(
             f"{[*parts][int(np.argmin(finite))]}: a model of its rows alone diverges; leave the"
@@ -136,16 +132,14 @@ def learn_weights(
         w = softmax(alpha)
         logarithm = np.log(np.maximum(w, np.finfo(float).tiny) / target)
         value, by_w = w @ (alone + mu * logarithm), alone + mu * (logarithm + 1)
-        for m, weight in enumerate(times):
-            rows, thetas[m] = train(m, w, thetas[m])
-            part, slope = outer(m, thetas[m])
+        for m, (rows, held, price, times) in enumerate(models):
+            weighted, thetas[m] = train(rows, w, thetas[m])
+            part, slope = held.slope(thetas[m], price)
             # -(dG/dw)' H^-1 F': the gradient of a row's loss, times its change of theta.
-            v = cholesky_solve(rows.hessian(thetas[m], FREE)[1], slope)
+            v = cholesky_solve(weighted.hessian(thetas[m], FREE)[1], slope)
             z = rows.inputs @ thetas[m]
-            by_row = (
-                -rows.y * expit(-rows.y * z) * (rows.inputs @ v) * pairs[m][0].w / shares[owner]
-            )
-            value, by_w = value + weight * part, by_w - weight * np.bincount(owner, by_row, k)
+            by_row = -rows.y * expit(-rows.y * z) * (rows.inputs @ v) * rows.w / shares[owner]
+            value, by_w = value + times * part, by_w - times * np.bincount(owner, by_row, k)
         return float(value), w * (by_w - w @ by_w)
 
     options = {"maxiter": MAX_STEPS, "ftol": 1e-9}
