@@ -10,6 +10,7 @@ from own_tables import hospital
 
 import synthfair as sf
 from synthfair.data.draft import (
+    DECLARED,
     draft_column,
     draft_document,
     find_missing,
@@ -121,7 +122,6 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
         ("age", RNG.integers(17, 91, N), "numeric", "74 whole numbers"),
         ("age", RNG.normal(size=N), "numeric", "numbers"),
         ("won", RNG.integers(2, size=N), "categorical", "2 whole numbers"),
-        ("won", RNG.random(N) > 0.5, "categorical", "2 "),
         ("home", RNG.choice(["own", "rent", "?"], N), "categorical", "2 values"),
         (
             "visits",
@@ -233,6 +233,22 @@ def test_columns_are_drafted_by_what_they_hold(name, values, use, why, as_text):
     entry, cause = draft_column(column, ["", "?"])
     assert use_of(entry) == use
     assert why in cause
+
+
+def test_a_type_and_arguments_say_what_a_column_is():
+    won = pd.Series(RNG.random(N) > 0.5)
+    listed = pd.CategoricalDtype(list("abc"))
+    for column, given, values in [
+        (won, {}, ["False", "True"]),
+        (won.map({True: "b", False: "c"}).astype(listed), {}, list("abc")),
+        (won.astype(int), {"categories": [0, 1, 2]}, [0, 1, 2]),
+    ]:
+        found = draft_column(column, **given)
+        assert found == ({"kind": "categorical", "categories": values}, DECLARED)
+    visits = pd.Series(RNG.integers(7, size=N))
+    assert draft_column(visits, quantities=True)[0]["upper"] == 6
+    entry, cause = draft_column(visits.astype(str), bounds=(0, 10))
+    assert (entry["lower"], entry["upper"], cause) == (0, 10, DECLARED)
 
 
 @pytest.mark.parametrize("n_rows", [60, 500, None])

@@ -9,7 +9,7 @@ import pytest
 from synthfair.errors import InputError
 from synthfair.sklearn import Distiller, FairLogisticRegression
 from synthfair.sklearn.codebook import (
-    MOST_GROUPS,
+    MAX_GROUPS,
     encoded,
     encoder_of,
     read_arrays,
@@ -108,7 +108,7 @@ def test_names_that_are_no_text():
 
 
 REFUSED = [
-    (frame(np.nan), "X: column 'it': holds no number; drop the column"),
+    (frame(np.nan), "X: column 'it': holds no number; drop it"),
     (frame(column(1.0, np.inf)), "X: column 'it', row 2: inf is not allowed .* must be a finite"),
     (frame(column(1.0, -np.inf))[["it"]], "X: column 'it', row 2: -inf is not allowed"),
     (
@@ -177,7 +177,7 @@ def test_a_setting_is_named_with_its_estimator():
 
 @pytest.mark.parametrize("name", [None, "age"])
 def test_a_continuous_sensitive_feature_is_refused(name):
-    n = 8 * MOST_GROUPS
+    n = 8 * MAX_GROUPS
     x, y = pd.DataFrame({"income": np.arange(n) / n}), np.arange(n) % 2
     age = pd.Series(np.random.default_rng(0).normal(size=n), name=name)
     called = " 'age'" if name else ""
@@ -187,7 +187,7 @@ def test_a_continuous_sensitive_feature_is_refused(name):
     with pytest.raises(InputError, match="90 different values in 90 rows; .* bin numbers"):
         read(x[:90], y[:90], age[:90])
     assert len(read(x, y, pd.cut(age, 3)).groups) == 3
-    assert len(read(x, y, np.arange(n) % MOST_GROUPS).groups) == MOST_GROUPS
+    assert len(read(x, y, np.arange(n) % MAX_GROUPS).groups) == MAX_GROUPS
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from synthfair.client.from_table import distill_table
+from synthfair.data.batches import gather
 from synthfair.errors import InputError
 from synthfair.settings import DistillConfig
 from synthfair.sklearn.codebook import encoder_of, read_arrays, to_units
@@ -138,12 +139,13 @@ class Distiller(FairEstimator):
                 " categories= from a codebook"
             )
         with jax.enable_x64(True):
+            rows = (
+                fitted.rows
+                if fitted.count_alike
+                else gather(fitted.rows, n_groups=1, intercept=True, weight=fitted.weight)
+            )
             client = distill_table(
-                fitted.distilled,
-                fitted.schema,
-                config,
-                penalty=self._own_penalty,
-                source="X",
+                rows, fitted.schema, config, penalty=self._own_penalty, source="X"
             )
         release = self.release_ = client.release
         self.converged_ = client.converged
