@@ -238,12 +238,12 @@ def test_columns_are_drafted_by_what_they_hold(name, values, use, why, as_text):
 def test_a_type_and_arguments_say_what_a_column_is():
     won = pd.Series(RNG.random(N) > 0.5)
     listed = pd.CategoricalDtype(list("abc"))
-    for column, given, values in [
+    for column, settings, values in [
         (won, {}, ["False", "True"]),
         (won.map({True: "b", False: "c"}).astype(listed), {}, list("abc")),
         (won.astype(int), {"categories": [0, 1, 2]}, [0, 1, 2]),
     ]:
-        found = draft_column(column, **given)
+        found = draft_column(column, **settings)
         assert found == ({"kind": "categorical", "categories": values}, DECLARED)
     visits = pd.Series(RNG.integers(7, size=N))
     assert draft_column(visits, quantities=True)[0]["upper"] == 6

@@ -312,8 +312,11 @@ def _first_rule(
         number, rest = _numeric(numbers, additive=additive), int(min(numbers.min(), 0)) - 1
         unique = n >= 0.8 * rows and rows > MAX_CATEGORIES
         # Of numbers that are spread evenly, some ten pairs of rows would have one in common.
-        different = unique and n == rows and np.ptp(numbers) < rows**2 / 20
+        different = n == rows > MAX_CODES and np.ptp(numbers) < max(n, rows**2 / 20)
         identifier = different or (like_code and 2 * n > rows > MAX_CATEGORIES)
+        # Quantities have small values, or are dense, or all are multiples of some number.
+        sparse = numbers.min() >= 100 and np.ptp(numbers) > 10 * n and rows >= 2 * n
+        like_code |= bool(sparse and np.gcd.reduce(numbers.astype(np.int64)) == 1)
         few = n <= (MAX_CATEGORIES if like_code else MAX_CODES)
         question = f"{n} whole numbers: {CODES_QUESTION}"
         rules += [
