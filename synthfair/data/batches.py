@@ -53,13 +53,11 @@ class BatchesInOrder:
 
 
 def in_memory(rows: Encoded) -> BatchesInOrder:
-    """Batches of rows that are encoded already."""
-
-    def read() -> Iterator[Encoded]:
-        for begin in range(0, max(1, len(rows.y)), ROWS):
-            yield Encoded(*(field[begin : begin + ROWS] for field in rows))
-
-    return BatchesInOrder(read)
+    """Return batches of rows that are encoded already."""
+    begins = range(0, max(1, len(rows.y)), ROWS)
+    return BatchesInOrder(
+        lambda: (Encoded(*(field[i : i + ROWS] for field in rows)) for i in begins)
+    )
 
 
 def from_files(
@@ -78,13 +76,13 @@ def from_files(
     """
 
     def read() -> Iterator[Encoded]:
-        source, empty = str(path), True
+        source, n_rows = str(path), 0
         for before, part in with_starts(read_chunks(Path(path), schema), source):
             rows = encode(part, schema, source=source, rows_before=before, clipping=clipping)
+            n_rows += len(rows.y)
             if len(rows.y):
-                empty = False
                 yield rows
-        if empty:
+        if not n_rows:
             raise InputError(f"{path}: has no rows with a label")
 
     return BatchesInOrder(read)
@@ -125,11 +123,10 @@ class DaskBatches:
         from dask.delayed import delayed
 
         def of_part(part: pd.DataFrame, number: int) -> Sum | None:
-            """Returns None for a partition without rows, as filters leave some."""
-            if len(part) == 0:
-                return None
-            rows = encode(part, schema, source=f"partition {number}", rows_before=0)
-            return terms(rows) if len(rows.y) else None
+            """Return None for a partition without rows, as filters leave some."""
+            source = f"partition {number}"
+            rows = len(part) and encode(part, schema, source=source, rows_before=0)
+            return terms(rows) if rows and len(rows.y) else None
 
         def both(first: Sum | None, second: Sum | None) -> Sum | None:
             if first is None or second is None:

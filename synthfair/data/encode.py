@@ -63,9 +63,8 @@ class ClippedColumn(NamedTuple):
         return self.below + self.above
 
 
-MUCH = 0.05
+MAX_CLIPPED_SHARE = 0.05
 """Share of a column's values that may be clipped without a warning."""
-
 
 OWN_SCHEMA = "Correct the schema for all clients, from public knowledge, not from these rows"
 """What is to be done about a schema whose bounds clip much."""
@@ -128,7 +127,7 @@ class Clipping:
             f"column {name!r}: {column.share:.1%} of the values lie outside the schema's bounds,"
             f" {column.lower:g} to {column.upper:g} ({column.below:.1%} below, {column.above:.1%}"
             f" above), and were clipped to them. Are unit and bounds right? {remedy}"
-            for name, column in self.clipped(above=MUCH)
+            for name, column in self.clipped(above=MAX_CLIPPED_SHARE)
         ]
         return left_out * (self.unlabelled > 0) + unknown + clipped
 
@@ -180,8 +179,8 @@ def encode(
     rows = table[table[schema.label].notna()]
     if rows.empty and rows_before is None:
         raise InputError(f"{source}: no row has a label")
-    x, s = _inputs(rows, schema, source, rows_before, clipping)
     refuse = partial(_refuse, source, rows_before)
+    x, s = _inputs(rows, schema, refuse, clipping)
     position = _positions(rows[schema.label], schema.categorical(schema.label), refuse)
     y = np.where(np.isin(schema.label_values, schema.positives)[position], 1.0, -1.0)
     if clipping is not None:
@@ -256,7 +255,7 @@ def encode_inputs(
     """
     optional = {schema.label, *(() if groups else schema.attributes)}
     table = _tidied_rows(table, schema, source, optional=optional, others=others)
-    return _inputs(table, schema, source, rows_before, clipping, groups=groups)
+    return _inputs(table, schema, partial(_refuse, source, rows_before), clipping, groups=groups)
 
 
 def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
@@ -300,7 +299,7 @@ def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
         >>> expand(x, schema).shape[1] == len(schema.encoded_names)
         True
     """
-    plain, features, blocks = schema.plain, schema.features, {}
+    plain, blocks = schema.plain, {}
     if plain is schema:
         return x
     if x.shape[1] != len(plain.encoded_names):
@@ -309,7 +308,7 @@ def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
             " plain schema, as bases and interactions are computed from these"
         )
     for name, _, block in _blocks(x, plain):
-        blocks[name], column = block, features[name]
+        blocks[name], column = block, schema.columns[name]
         if isinstance(column, Numeric) and column.basis:
             # All are 0 at the lower bound, and so where the number is missing, which is 0 as well.
             functions = column.basis.functions(block[:, 0], column.lower, column.upper)
@@ -329,13 +328,12 @@ def records_table(
     Of a label with several positive or several negative values, the first. A missing value is NaN.
     """
     features = dict(zip(schema.features, records.T, strict=True))
-    groupings = schema.groupings
     out: dict[str, object] = {}
     for name, column in schema.columns.items():
         if name == schema.label:
             out[name] = np.where(y > 0, schema.positives[0], schema.negatives[0])
         elif name in schema.attributes:
-            out[name] = np.asarray(schema.groups_of(name))[np.asarray(groupings[name])[s]]
+            out[name] = np.asarray(schema.groups_of(name))[np.asarray(schema.groupings[name])[s]]
         elif isinstance(column, Numeric):
             out[name] = features[name]
         else:
@@ -351,35 +349,32 @@ _Refuse = Callable[[pd.Series, np.ndarray, str], None]
 def _inputs(
     table: pd.DataFrame,
     schema: Schema,
-    source: str,
-    rows_before: int | None,
-    clipping: Clipping | None = None,
+    refuse: _Refuse,
+    clipping: Clipping | None,
     *,
     groups: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return features and groups of a tidied table."""
     # Features side by side: numbers scaled to [0, 1], categories one-hot.
-    refuse, plain = partial(_refuse, source, rows_before), schema.plain
-    x, features = np.zeros((len(table), len(plain.encoded_names))), schema.features
-    for name, _, block in _blocks(x, plain):
-        column, values = features[name], table[name]
+    clipping = Clipping() if clipping is None else clipping
+    x = np.zeros((len(table), len(schema.plain.encoded_names)))
+    for name, _, block in _blocks(x, schema.plain):
+        column, values = schema.columns[name], table[name]
         if isinstance(column, Numeric):
             missing, numbers = _missing(values, column, refuse), as_numbers(values)
             refuse(values, ~missing & ~np.isfinite(numbers), "a finite number")
             if column.out_of_range == "refuse":
                 outside = (numbers < column.lower) | (numbers > column.upper)
                 refuse(values, outside, f"from {column.lower:g} to {column.upper:g}")
-            elif clipping is not None:
+            else:
                 clipping.add(name, column, numbers)
             _fill_scaled(block, numbers, column)
         else:
             position = _positions(values, column, refuse)
-            if clipping is not None and column.unknown and (n := int(np.sum(position < 0))):
+            if column.unknown and (n := int(np.sum(position < 0))):
                 clipping.unknown[name] += n
             _fill_one_hot(block, position, column)
-
-    if clipping is not None:
-        clipping.rows += len(table)
+    clipping.rows += len(table)
 
     # The groups; of several attributes, those of the last change first.
     s = np.zeros(len(table), int)
@@ -443,11 +438,10 @@ def _tidied_rows(
 ) -> pd.DataFrame:
     """Return a table tidied. Raises InputError: no rows, or other columns than the schema's."""
     table = tidied(table, schema.missing_values, schema.columns)
-    for name in schema.columns:
-        if name not in table.columns and name not in optional:
-            raise InputError(
-                f"{source}: column {name!r} is missing; schema {schema.name!r} needs it"
-            )
+    if lacking := [n for n in schema.columns if n not in table.columns and n not in optional]:
+        raise InputError(
+            f"{source}: column {lacking[0]!r} is missing; schema {schema.name!r} needs it"
+        )
     names = {*schema.columns, *schema.ignored}
     if not others and (extra := [name for name in table.columns if name not in names]):
         raise InputError(

@@ -341,9 +341,7 @@ class Schema(BaseModel):
             f" {self.positive!r}, sensitive {self.sensitive_name})"
         )
 
-    def __str__(self) -> str:
-        """Return the same."""
-        return repr(self)
+    __str__ = __repr__
 
     @property
     def features(self) -> dict[str, Numeric | Categorical]:
@@ -589,23 +587,29 @@ def encoded_as(name: str, column: Numeric | Categorical) -> list[str]:
 
 def differences(own: Schema, given: Schema) -> list[str]:
     """Return what differs between the schema of a release and the one given, by column."""
-    found, documents = [], [own.document, given.document]
-    columns = [document.pop("columns") for document in documents]
-    parts = {f"column {one!r}": [each.get(one, {}) for each in columns] for one in own.columns}
-    parts |= {f"column {one!r}": [each.get(one, {}) for each in columns] for one in given.columns}
-    for what, (here, there) in ({"schema": documents} | parts).items():
-        if not (here and there):
-            found.append(f"{what}: only in the {'release' if here else 'schema given'}")
+    lines, (mine, theirs) = [], (_parts(own), _parts(given))
+    for what in mine | theirs:
+        here, there = mine.get(what), theirs.get(what)
+        if here is None or there is None:
+            lines.append(f"{what}: only in the {'schema given' if here is None else 'release'}")
             continue
         for key in [key for key in here | there if here.get(key) != there.get(key)]:
             values, only = [here.get(key, ()), there.get(key, ())], ""
             if key == "categories" and set(values[0]) != set(values[1]):
                 values = [[v for v in values[i] if v not in values[1 - i]] for i in (0, 1)]
                 only = " alone"
-            one, other = ("none" if v in ((), []) else repr(v)[:200] for v in values)
-            where = f"{one} in the release{only}, {other} in the schema given{only}"
-            found.append(f"{what}: {key}: {where}")
-    return [line[:500] for line in found[:10]] + ["and more"] * (len(found) > 10)
+            first, second = ("none" if v in ((), []) else repr(v)[:200] for v in values)
+            lines.append(
+                f"{what}: {key}: {first} in the release{only}, {second} in the schema given{only}"
+            )
+    return [line[:500] for line in lines[:10]] + ["and more"] * (len(lines) > 10)
+
+
+def _parts(schema: Schema) -> dict[str, dict[str, Any]]:
+    """Return the keys of a schema, and those of each column."""
+    document = schema.document
+    columns = document.pop("columns")
+    return {"schema": document} | {f"column {name!r}": each for name, each in columns.items()}
 
 
 def is_within(own: Schema, given: Schema) -> bool:

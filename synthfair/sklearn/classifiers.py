@@ -12,12 +12,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from synthfair.client.comparable import check_rows
 from synthfair.data.schema import INTERCEPT
 from synthfair.errors import InputError
-from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.intervals import missed_gap
-from synthfair.fairness.metrics import METRIC_OF, Metric, Scored
+from synthfair.fairness.metrics import Metric
 from synthfair.fairness.penalties import named_penalty
 from synthfair.model import LinearModel
 from synthfair.server.pooling import compared_groupings, trained_model
@@ -132,16 +130,17 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             sensitive_features = x[sensitive_features]
         fitted = read_arrays(self, self._inputs(x), y, sensitive_features, sample_weight)
         schema, rows = fitted.schema, fitted.rows
-        n_groups = len(schema.groups)
         table, by = WeightedTable(*rows, fitted.weight), ()
-        if not free and len(schema.attributes) > 1:
+        if not free:
             by, _ = compared_groupings(table, schema, fairness)
-        elif not free:
-            check_rows(rows, schema, fairness, source="X")
         a = np.column_stack([rows.x, np.ones(len(rows.y))])
         ridge = ridge_of(fairness.C, fitted.weight.sum(), a.shape[1], intercept=True)
         penalty = named_penalty(
-            fairness.penalty, fairness.notion, fairness.temperature, n_groups=n_groups, by=by
+            fairness.penalty,
+            fairness.notion,
+            fairness.temperature,
+            n_groups=len(schema.groups),
+            by=by,
         )
         problem: Any = GlobalProblem(a, rows.s, rows.y, fitted.weight, penalty, ridge)
         if self._own_penalty:
@@ -150,16 +149,12 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             problem = CustomProblem(problem, LinearModel(), self._own_penalty)
         most = fairness.max_gap
         point = problem.solve(0.0 if free else fairness.rho) if most is None else problem.meet(most)
-        self.model_ = trained_model(point, schema, intercept=True)
-        scored = Scored(rows.y, self.model_.scores(rows.x, rows.s), rows.s, n_groups)
-        self.schema_ = schema
-        self._labels, self.classes_ = fitted.classes, np.sort(fitted.classes)
-        self._sign = 1.0 if self._labels[1] == self.classes_[1] else -1.0
-        self.groups_ = fitted.groups
+        self.model_, self.schema_ = trained_model(point, schema, intercept=True), schema
+        self.classes_, self.groups_ = np.sort(fitted.classes), fitted.groups
+        self._sign = 1.0 if fitted.classes[1] == self.classes_[1] else -1.0
         self.encoded_names_ = np.array(schema.encoded_names, dtype=object)
         coefficients = self.model_.coefficients
-        own = [coefficients[name] for name in self.encoded_names_]
-        self.coef_ = self._sign * np.array([own])
+        self.coef_ = self._sign * np.array([[coefficients[name] for name in self.encoded_names_]])
         self.intercept_ = self._sign * np.array([coefficients[INTERCEPT]])
         self.gap_, self.rho_ = point.gap, point.price.rho
 
@@ -168,16 +163,8 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
                 "training has not met its tolerance: ask for less fairness, or lower C",
                 ConvergenceWarning,
             )
-        if most is not None and self.gap_ > most:
-            gap = Metric(self.gap_, np.nan, np.nan)
-            if fitted.count_alike:  # intervals are of rows that count alike
-                measured = fairness.model_copy(update={"resamples": 1})
-                evaluation = evaluate_scores({"X": scored}, measured, schema=schema)
-                gap = evaluation.overall[METRIC_OF[fairness.notion]]
-            warn(
-                f"max_gap: {missed_gap(gap, most, 'rows of fit')}"
-                + "; no model that was tried reaches it"
-            )
+        if missed := missed_gap(Metric(self.gap_, np.nan, np.nan), most, "rows of fit"):
+            warn(f"max_gap: {missed}; no model that was tried reaches it")
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
