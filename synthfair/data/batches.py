@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from operator import add
 from os import PathLike
 from pathlib import Path
@@ -122,26 +123,24 @@ class DaskBatches:
         from dask.base import compute
         from dask.delayed import delayed
 
-        def of_part(part: pd.DataFrame, number: int) -> Sum | None:
-            """Return None for a partition without rows, as filters leave some."""
+        def of_part(part: pd.DataFrame, number: int) -> list[Sum]:
+            """Return a partition's sum, or none where it has no rows, as filters leave some."""
             source = f"partition {number}"
             rows = len(part) and encode(part, schema, source=source, rows_before=0)
-            return terms(rows) if rows and len(rows.y) else None
+            return [terms(rows)] if rows and len(rows.y) else []
 
-        def both(first: Sum | None, second: Sum | None) -> Sum | None:
-            if first is None or second is None:
-                return second if first is None else first
-            return first + second
+        def both(*sums: list[Sum]) -> list[Sum]:
+            pair = list(chain(*sums))
+            return [reduce(add, pair)] if pair else []
 
-        schema, one, two = self._schema, delayed(of_part), delayed(both)
-        sums = [one(part, i) for i, part in enumerate(self._parts)]
+        schema = self._schema
+        sums = [delayed(of_part)(part, i) for i, part in enumerate(self._parts)]
         while len(sums) > 1:
-            pairs = [two(*sums[i : i + 2]) for i in range(0, len(sums) - 1, 2)]
-            sums = pairs + sums[2 * len(pairs) :]
+            sums = [delayed(both)(*sums[i : i + 2]) for i in range(0, len(sums), 2)]
         (total,) = compute(*sums)
-        if total is None:
+        if not total:
             raise InputError("the Dask table has no rows")
-        return total
+        return total[0]
 
 
 class RealRows(NamedTuple):

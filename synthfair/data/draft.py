@@ -262,10 +262,9 @@ def draft_column(
     if _is_nested(values):
         return None, "holds lists, and no number or text"
     known = tidied(values.to_frame("x"), missing, ["x"])["x"].dropna()
-    if categories is None and pd.api.types.is_bool_dtype(values):
-        categories = [False, True]
-    elif categories is None and isinstance(values.dtype, pd.CategoricalDtype):
-        categories = values.dtype.categories
+    if categories is None:
+        is_bool = pd.api.types.is_bool_dtype(values)
+        categories = [False, True] if is_bool else getattr(values.dtype, "categories", None)
     if categories is not None:
         listed = pd.Index(np.atleast_1d(categories))
         if not pd.api.types.is_any_real_numeric_dtype(listed):

@@ -587,9 +587,12 @@ def encoded_as(name: str, column: Numeric | Categorical) -> list[str]:
 
 def differences(own: Schema, given: Schema) -> list[str]:
     """Return what differs between the schema of a release and the one given, by column."""
-    lines, (mine, theirs) = [], (_parts(own), _parts(given))
-    for what in mine | theirs:
-        here, there = mine.get(what), theirs.get(what)
+    lines, parts = [], []
+    for document in (own.document, given.document):
+        columns = document.pop("columns")
+        parts.append({"schema": document} | {f"column {n!r}": each for n, each in columns.items()})
+    for what in parts[0] | parts[1]:
+        here, there = (part.get(what) for part in parts)
         if here is None or there is None:
             lines.append(f"{what}: only in the {'schema given' if here is None else 'release'}")
             continue
@@ -599,17 +602,9 @@ def differences(own: Schema, given: Schema) -> list[str]:
                 values = [[v for v in values[i] if v not in values[1 - i]] for i in (0, 1)]
                 only = " alone"
             first, second = ("none" if v in ((), []) else repr(v)[:200] for v in values)
-            lines.append(
-                f"{what}: {key}: {first} in the release{only}, {second} in the schema given{only}"
-            )
+            where = f"{first} in the release{only}, {second} in the schema given{only}"
+            lines.append(f"{what}: {key}: {where}")
     return [line[:500] for line in lines[:10]] + ["and more"] * (len(lines) > 10)
-
-
-def _parts(schema: Schema) -> dict[str, dict[str, Any]]:
-    """Return the keys of a schema, and those of each column."""
-    document = schema.document
-    columns = document.pop("columns")
-    return {"schema": document} | {f"column {name!r}": each for name, each in columns.items()}
 
 
 def is_within(own: Schema, given: Schema) -> bool:

@@ -405,7 +405,7 @@ def take_names(
     return names.to_numpy(object), table.drop(columns=column)
 
 
-def write_csv(table: pd.DataFrame, path: Path) -> None:
-    """Writes a table as CSV, whole or not at all."""
+def write_csv(table: pd.DataFrame, path: Path, *, missing: str = "") -> None:
+    """Write a table as CSV, whole or not at all, with a word for what is missing."""
     with whole_file(path) as temporary:
-        table.to_csv(temporary, index=False)
+        table.to_csv(temporary, index=False, na_rep=missing)
