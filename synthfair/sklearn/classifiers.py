@@ -128,13 +128,14 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             if sensitive_features not in getattr(x, "columns", ()):
                 raise InputError(f"sensitive_features: X has no column {sensitive_features!r}")
             sensitive_features = x[sensitive_features]
-        fitted = read_arrays(self, self._inputs(x), y, sensitive_features, sample_weight)
-        schema, rows = fitted.schema, fitted.rows
-        table, by = WeightedTable(*rows, fitted.weight), ()
+        rows, weight, schema, _, labels, self.groups_ = read_arrays(
+            self, self._inputs(x), y, sensitive_features, sample_weight
+        )
+        self.schema_, self.classes_, by = schema, np.sort(labels), ()
         if not free:
-            by, _ = compared_groupings(table, schema, fairness)
+            by, _ = compared_groupings(WeightedTable(*rows, weight), schema, fairness)
         a = np.column_stack([rows.x, np.ones(len(rows.y))])
-        ridge = ridge_of(fairness.C, fitted.weight.sum(), a.shape[1], intercept=True)
+        ridge = ridge_of(fairness.C, weight.sum(), a.shape[1], intercept=True)
         penalty = named_penalty(
             fairness.penalty,
             fairness.notion,
@@ -142,16 +143,15 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             n_groups=len(schema.groups),
             by=by,
         )
-        problem: Any = GlobalProblem(a, rows.s, rows.y, fitted.weight, penalty, ridge)
+        problem: Any = GlobalProblem(a, rows.s, rows.y, weight, penalty, ridge)
         if self._own_penalty:
             from synthfair.surrogate.custom import CustomProblem  # loads JAX
 
             problem = CustomProblem(problem, LinearModel(), self._own_penalty)
         most = fairness.max_gap
         point = problem.solve(0.0 if free else fairness.rho) if most is None else problem.meet(most)
-        self.model_, self.schema_ = trained_model(point, schema, intercept=True), schema
-        self.classes_, self.groups_ = np.sort(fitted.classes), fitted.groups
-        self._sign = 1.0 if fitted.classes[1] == self.classes_[1] else -1.0
+        self.model_ = trained_model(point, schema, intercept=True)
+        self._sign = 1.0 if labels[1] == self.classes_[1] else -1.0
         self.encoded_names_ = np.array(schema.encoded_names, dtype=object)
         coefficients = self.model_.coefficients
         self.coef_ = self._sign * np.array([[coefficients[name] for name in self.encoded_names_]])

@@ -72,30 +72,25 @@ def _encoded_names(encoder: FunctionTransformer, _names: object) -> np.ndarray:
 
 
 class TrainingRows(NamedTuple):
-    """The rows that fit reads from its arguments, and what it learned of them.
+    """The rows that fit reads from its arguments, and the schema made of them.
 
     Attributes:
+        rows: encoded; without those that weigh 0.
+        weight: [N] of the rows, positive.
         schema: with y and the sensitive features as columns LABEL and GROUP; of several sensitive
             features see :func:`synthfair.sklearn.keywords.group_column`.
         learned: names of the columns whose bounds or categories are of the rows.
-        rows: encoded; without those that weigh 0.
-        weight: [N] of the rows, positive.
-        classes: the two labels; the second is y = +1, that of ``pos_label``.
+        labels: of y = -1 and of y = +1, which is that of ``pos_label``.
         groups: values of the sensitive features, or combinations of those of several columns;
             position is group index.
     """
 
-    schema: Schema
-    learned: list[str]
     rows: Encoded
     weight: np.ndarray
-    classes: np.ndarray
+    schema: Schema
+    learned: list[str]
+    labels: np.ndarray
     groups: np.ndarray
-
-    @property
-    def count_alike(self) -> bool:
-        """Whether all rows weigh the same."""
-        return np.ptp(self.weight) == 0
 
 
 def read_arrays(
@@ -143,10 +138,9 @@ def read_arrays(
     # the schema itself allows for later rows.
     table = table[counted]
     schema, learned = make_schema(table, classes, groups, estimator)
-    values = expand(encoded(table, schema.plain), schema)
-    rows = Encoded(values, s, 2.0 * labels - 1)
-    values = groups.get(GROUP, np.array(schema.groups))
-    return TrainingRows(schema, learned, rows, weight[counted], classes, values)
+    rows = Encoded(expand(encoded(table, schema.plain), schema), s, 2.0 * labels - 1)
+    names = groups.get(GROUP, np.array(schema.groups))
+    return TrainingRows(rows, weight[counted], schema, learned, classes, names)
 
 
 def _positive(estimator: FairEstimator, classes: np.ndarray) -> Any:

@@ -130,31 +130,28 @@ class Distiller(FairEstimator):
         }
         config = self._checked(DistillConfig, settings)
         table = as_pandas(X)
-        fitted = read_arrays(self, table, y, sensitive_features, sample_weight)
-        self.classes_, self.groups_ = np.sort(fitted.classes), fitted.groups
-        if fitted.learned:
+        rows, weight, schema, learned, labels, self.groups_ = read_arrays(
+            self, table, y, sensitive_features, sample_weight
+        )
+        self.schema_, self.classes_, penalty = schema, np.sort(labels), self._own_penalty
+        if learned:
             warn(
-                f"X: columns {fitted.learned}: bounds or categories are learned from the rows, and"
+                f"X: columns {learned}: bounds or categories are learned from the rows, and"
                 " so not public: what is made of the rows discloses them; give bounds= and"
                 " categories= from a codebook"
             )
+        real = rows
+        if np.ptp(weight):
+            real = gather(rows, n_groups=1, intercept=True, weight=weight)
         with jax.enable_x64(True):
-            rows = (
-                fitted.rows
-                if fitted.count_alike
-                else gather(fitted.rows, n_groups=1, intercept=True, weight=fitted.weight)
-            )
-            client = distill_table(
-                rows, fitted.schema, config, penalty=self._own_penalty, source="X"
-            )
-        release = self.release_ = client.release
-        self.converged_ = client.converged
+            client = distill_table(real, schema, config, penalty=penalty, source="X")
+        release, self.converged_ = client.release, client.converged
         if not self.converged_:
             warn("distillation has not converged: raise steps", ConvergenceWarning)
-        self.schema_, self.encoder_ = fitted.schema, encoder_of(table, fitted.schema)
-        x = to_units(release.x, fitted.schema)
+        self.release_, self.encoder_ = release, encoder_of(table, schema)
+        x = to_units(release.x, schema)
         n = x.shape[1] + 1  # features and the intercept
         self.sample_weight_ = np.full(len(x), n**2 / (config.lambda_theta * len(x)))
         if isinstance(table, pd.DataFrame):
-            x = pd.DataFrame(x, columns=list(self.schema_.encoded_names))
-        return x, fitted.classes[(release.y > 0).astype(int)]
+            x = pd.DataFrame(x, columns=list(schema.encoded_names))
+        return x, labels[(release.y > 0).astype(int)]
