@@ -381,7 +381,18 @@ def entries(document):
 
 def features_of_no_use(n=240):
     rng = np.random.default_rng(0)
-    words = ["advice", "after", "again", "change", "day", "findings", "no", "patient", "seen", "with"]
+    words = [
+        "advice",
+        "after",
+        "again",
+        "change",
+        "day",
+        "findings",
+        "no",
+        "patient",
+        "seen",
+        "with",
+    ]
     table = loans(n)
     names = {"f": ["Ann", "Eva", "Mia"], "m": ["Ben", "Leo", "Tom"]}
     return table.assign(

@@ -56,6 +56,8 @@ LEADING_ZEROS = r"0\d+"
 CODES_QUESTION, TELLS_GROUP = "codes, or a quantity?", "nearly determines"
 """The questions that come first in the list to review."""
 
+_FIRST = f"{re.escape(CODES_QUESTION)}|{TELLS_GROUP}"
+
 MIN_TOLD_SHARE, N_BINS = 0.8, 20
 """The share of the groups' entropy above which a column tells the group; numbers are binned."""
 
@@ -135,24 +137,22 @@ def draft_document(
     attributes = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     if twice := repeated([label, *attributes]):
         raise InputError(f"label, sensitive: {twice[0]!r} is given twice; name different columns")
-    names = list(table.columns)
-    for role, column in (("label", label), *(("sensitive", one) for one in attributes)):
+    names, roles = list(table.columns), {label: "label", **dict.fromkeys(attributes, "sensitive")}
+    for column, role in roles.items():
         if column not in names:
             raise InputError(f"{role} {column!r}: must be one of {shown(names, 100)}")
     plain = [one for one in names if not _is_nested(table[one])]
     words = find_missing(table[plain], missing)
     table = tidied(table, words, plain)
     drafts = {one: draft_column(table[one], additive=additive) for one in names}
-    features = [one for one in plain if drafts[one][0] and one not in (label, *attributes)]
-    for one, column in product(features, attributes):
-        entry, cause = drafts[one]
-        values = table[one]
+    features = [one for one in plain if drafts[one][0] and one not in roles]
+    for feature, column in product(features, attributes):
+        (entry, cause), values = drafts[feature], table[feature]
         if entry and entry["kind"] == "numeric":
             values = (pd.Series(as_numbers(values)).rank(pct=True) * N_BINS).round()
         if _told(values, table[column]) > MIN_TOLD_SHARE:
-            drafts[one] = entry, f"{cause}; {TELLS_GROUP} {column!r}: leave it out?"
-    drafts[label] = _draft_role("label", table[label])
-    drafts |= {column: _draft_role("sensitive", table[column]) for column in attributes}
+            drafts[feature] = entry, f"{cause}; {TELLS_GROUP} {column!r}: leave it out?"
+    drafts |= {column: _draft_role(role, table[column]) for column, role in roles.items()}
 
     columns = {column: entry for column, (entry, _) in drafts.items() if entry}
     values = columns[label]["categories"]
@@ -166,17 +166,15 @@ def draft_document(
         f"columns.{column}": cause if column in columns else f"ignored: {cause}"
         for column, (_, cause) in drafts.items()
     }
-    first = {
-        key: cause
-        for key, cause in asked.items()
-        if CODES_QUESTION in cause or TELLS_GROUP in cause
-    }
-    to_review = first | {
+    first = {k: cause for k, cause in asked.items() if re.search(_FIRST, cause)}
+    to_review = {
+        **first,
         "description": "say what the rows are, and where bounds and categories come from",
         "missing_values": "does each of them mean that a value is missing?",
+        **asked,
     }
     return {
-        "draft": {"warning": WARNING, "to_review": to_review | asked},
+        "draft": {"warning": WARNING, "to_review": to_review},
         "name": name,
         "description": "",
         "label": label,

@@ -116,7 +116,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         Raises:
             ValueError: arrays that do not fit, or settings that are not allowed.
         """
-        fairness = self._fairness()
+        fairness = self._fairness(C=self.C)
         free = fairness.rho == 0 and fairness.max_gap is None
         if sensitive_features is None and not free:
             raise InputError(

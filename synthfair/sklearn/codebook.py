@@ -233,17 +233,16 @@ def read_table(
         ValueError: as scikit-learn's checks do.
         InputError: no values at all, or columns of one name.
     """
-    x = as_pandas(x)
+    x = cast(Any, as_pandas(x))
     if isinstance(x, pd.DataFrame):
         table = _of_frame(x)
         validate_data(estimator, cast(Any, x), y, reset=reset, skip_check_array=True)
         return table, y
-    checked = validate_data(
-        estimator, cast(Any, x), y, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
-    )
+    how: Any = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+    checked = validate_data(estimator, x, y, reset=reset, **how)
     values, y = (checked, y) if isinstance(y, str) else checked
-    table = pd.DataFrame(values, columns=getattr(estimator, "feature_names_in_", None))
-    return table.set_axis(list(map(_name, table.columns)), axis=1), y
+    names = getattr(estimator, "feature_names_in_", None)
+    return _of_frame(pd.DataFrame(values, columns=names)), y
 
 
 def _of_frame(x: pd.DataFrame) -> pd.DataFrame:

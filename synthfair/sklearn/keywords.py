@@ -52,9 +52,9 @@ class FairEstimator(BaseEstimator):
     basis: Literal["spline"] | None = None
     interactions: Sequence[tuple[Any, Any]] = ()
 
-    def _fairness(self) -> ServerConfig:
-        """What is asked of a model. Raises InputError: a setting is not allowed."""
-        given = {name: getattr(self, name) for name in SHARED}
+    def _fairness(self, **more: float) -> ServerConfig:
+        """Return what is asked of a model. Raises InputError: a setting is not allowed."""
+        given = {name: getattr(self, name) for name in SHARED} | more
         if self.groups_by is not None:
             if isinstance(self.groups_by, str):
                 raise InputError(f"groups_by = {self.groups_by!r}: must be a list of columns")
@@ -63,8 +63,6 @@ class FairEstimator(BaseEstimator):
             )
         if self.max_gap is None:
             given["rho"] = self.rho
-        if "C" in self.get_params():
-            given |= {"C": self.get_params()["C"]}
         if self.penalty is None or self._own_penalty:
             del given["penalty"]
         if self._own_penalty and self.groups_by is not None:
