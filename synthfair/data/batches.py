@@ -49,7 +49,7 @@ class BatchesInOrder:
     read: Callable[[], Iterable[Encoded]]
 
     def sum(self, terms: Callable[[Encoded], Sum]) -> Sum:
-        """Adds up the terms of all batches, see :class:`Batches`."""
+        """Add up the terms of all batches, see :class:`Batches`."""
         return reduce(add, map(terms, self.read()))
 
 
@@ -64,7 +64,7 @@ def in_memory(rows: Encoded) -> BatchesInOrder:
 def from_files(
     path: str | PathLike[str], schema: Schema, *, clipping: Clipping | None = None
 ) -> BatchesInOrder:
-    """Batches of a CSV or Parquet file, or of all in a folder: a stream in constant memory.
+    """Return batches of a CSV or Parquet file, or of all in a folder: a stream in constant memory.
 
     Args:
         path: of the file or folder.
@@ -111,11 +111,11 @@ class DaskBatches:
     """
 
     def __init__(self, frame: dask.dataframe.DataFrame, schema: Schema) -> None:
-        """Makes batches of partitions; computes nothing yet."""
+        """Make batches of partitions; nothing is computed yet."""
         self._parts, self._schema = frame.to_delayed(), schema
 
     def sum(self, terms: Callable[[Encoded], Sum]) -> Sum:
-        """Adds up the terms of all batches, see :class:`Batches`.
+        """Add up the terms of all batches, see :class:`Batches`.
 
         Raises:
             InputError: a partition does not fit the schema, or there are no rows.
@@ -188,7 +188,7 @@ def gather(
 
 
 def other_inputs(s: np.ndarray, *, n_groups: int, intercept: bool) -> np.ndarray:
-    """The model inputs [n - d, N] that are no features, of rows in groups s [N].
+    """Return the model inputs [n - d, N] that are no features, of rows in groups s [N].
 
     Indicators of the groups 1 to n_groups - 1, which in the binary case are the column s of Wu et
     al. (2024), and ones where the model has an intercept. A blind model reads one group: none.

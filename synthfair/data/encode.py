@@ -92,13 +92,13 @@ class Clipping:
     """
 
     def __init__(self) -> None:
-        """Makes an empty count."""
+        """Begin with nothing counted."""
         self.rows = self.unlabelled = 0
         self._counts: dict[str, tuple[Numeric, np.ndarray]] = {}
         self.unknown: Counter[str] = Counter()
 
     def add(self, name: str, column: Numeric, numbers: np.ndarray) -> None:
-        """Counts a column of a part of the table; not-a-number where a value is missing."""
+        """Count a column of a part of the table; not-a-number where a value is missing."""
         beyond = np.array([np.sum(numbers < column.lower), np.sum(numbers > column.upper)])
         self._counts[name] = column, beyond + (self._counts[name][1] if name in self._counts else 0)
 
@@ -132,7 +132,7 @@ class Clipping:
         return left_out * (self.unlabelled > 0) + unknown + clipped
 
     def warn(self, source: str) -> None:
-        """A UserWarning of each of :meth:`warnings`, to the owner of the table ``source``."""
+        """Give a UserWarning of each of :meth:`warnings`, to the owner of the table ``source``."""
         for sentence in self.warnings():
             warnings.warn(f"{source}: {sentence}", UserWarning, stacklevel=3)
 
@@ -145,7 +145,7 @@ def encode(
     rows_before: int | None = None,
     clipping: Clipping | None = None,
 ) -> Encoded:
-    """Encodes a table by its public schema; no statistic of the rows enters.
+    """Encode a table by its public schema; no statistic of the rows enters.
 
     A number is (value - lower) / (upper - lower), clipped to [0, 1] where the schema says so, and 0
     where it is missing. A category is one-hot; of two categories only the second has a column.
@@ -189,7 +189,7 @@ def encode(
 
 
 def encode_own(table: pd.DataFrame, schema: Schema, *, source: str) -> Encoded:
-    """Encodes a table as :func:`encode`, with a warning of the columns that are clipped much.
+    """Encode a table as :func:`encode`, with a warning of the columns that are clipped much.
 
     For whoever trains on, or releases, a table of their own: the shares have no noise, and are for
     its owner alone.
@@ -201,7 +201,7 @@ def encode_own(table: pd.DataFrame, schema: Schema, *, source: str) -> Encoded:
 
 
 def content_order(columns: Iterable[np.ndarray]) -> np.ndarray:
-    """[N] an order of rows, given by column, that depends on their content alone.
+    """Return an order [N] of rows, given by column, that depends on their content alone.
 
     What leaves a site is computed from rows in this order, by a hash of each: so it cannot tell the
     order that they have in the site's table, not even by how floating-point sums are rounded.
@@ -210,7 +210,7 @@ def content_order(columns: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def content_digests(columns: Iterable[np.ndarray]) -> np.ndarray:
-    """[N] a hash of each row, given by column."""
+    """Return a hash of each row [N], given by column."""
     digest = np.uint64(0)
     for column in columns:
         digest = digest * np.uint64(0x9E3779B97F4A7C15) + pd.util.hash_array(np.asarray(column))
@@ -218,19 +218,19 @@ def content_digests(columns: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def in_content_order(rows: Encoded) -> Encoded:
-    """Sorts the rows in their :func:`content_order`."""
+    """Sort the rows in their :func:`content_order`."""
     order = content_order([*rows.x.T, rows.s, rows.y])
     return Encoded(*(field[order] for field in rows))
 
 
 def content_sums(rows: Encoded) -> np.ndarray:
-    """[3] uint64, that add up: a fingerprint of rows in whatever order, for those who have them."""
+    """Return uint64 [3] that add up: a fingerprint of rows in any order, for whoever has them."""
     digests = content_digests([*rows.x.T, rows.s, rows.y])
     return np.array([len(digests), digests.sum(), (digests * digests).sum()], dtype=np.uint64)
 
 
 def content_sha256(parts: Iterable[Encoded]) -> str:
-    """A fingerprint of rows that come in parts: their content alone, in whatever order."""
+    """Return a fingerprint of rows that come in parts: their content alone, in whatever order."""
     total = 0
     for part in parts:
         for row in np.column_stack(part):
@@ -259,7 +259,7 @@ def encode_inputs(
 
 
 def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
-    """X [N, d] of records [N, p], as a surrogate holds them: one column for each feature.
+    """Return X [N, d] of records [N, p], as a surrogate holds them: one column for each feature.
 
     A number is in its own unit, not-a-number where it is missing; a category is its position, and
     a missing one is one more than the last.
@@ -285,7 +285,7 @@ def _blocks(
 
 
 def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
-    """[N, d] rows of a schema from those [N, d'] of ``schema.plain``, by bases and products.
+    """Return a schema's rows [N, d] from those [N, d'] of ``schema.plain``, by bases and products.
 
     Raises:
         InputError: they are not rows of the plain schema.
@@ -323,7 +323,7 @@ def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
 def records_table(
     records: np.ndarray, s: np.ndarray, y: np.ndarray, schema: Schema
 ) -> pd.DataFrame:
-    """The table of records [N, p] with groups and labels, in the columns of the schema.
+    """Return the table of records [N, p] with groups and labels, in the columns of the schema.
 
     Of a label with several positive or several negative values, the first. A missing value is NaN.
     """
@@ -476,7 +476,7 @@ def _fill_one_hot(block: np.ndarray, position: np.ndarray, column: Categorical) 
 
 
 def _positions(values: pd.Series, column: Categorical, refuse: _Refuse) -> np.ndarray:
-    """[N] index of each value among the categories; missing is one more, where it has a column."""
+    """Return the category's index of each value [N]; missing is one more, where it has a column."""
     categories, missing = column.categories, _missing(values, column, refuse)
     position = np.where(missing, -1, find_categories(values, categories))
     if column.unlisted is not None:

@@ -44,7 +44,7 @@ def partition(
     schema: Schema | None = None,
     min_rows: int = 0,
 ) -> list[ClientTable]:
-    """Assigns rows to clients at random: alike clients, or unlike ones by ``skew``.
+    """Assign rows to clients at random: alike clients, or unlike ones by ``skew``.
 
     Without ``skew`` every client's rows are a sample of the whole table. Every client has
     floor((1 - test_fraction) floor(N / clients)) training rows, the same number for all, so that
@@ -110,7 +110,7 @@ def partition(
 def partition_by(
     table: pd.DataFrame, column: str, *, seed: int, test_fraction: float = 0.2, min_rows: int = 0
 ) -> dict[str, ClientTable]:
-    """Assigns rows to clients by a column, such as a region or a hospital: one client per value.
+    """Assign rows to clients by a column, such as a region or a hospital: one client per value.
 
     Of a client's n rows, floor((1 - test_fraction) n), drawn at random, are training rows. The
     column stays in the table.
@@ -190,7 +190,7 @@ class Split:
         return other if self.by is not None else {"clients": 2} | other
 
     def apply(self, table: pd.DataFrame, schema: Schema, *, seed: int) -> dict[str, ClientTable]:
-        """The rows of each client by its name. Raises as the functions named above."""
+        """Return the rows of each client by its name. Raises as the functions named above."""
         how = {"seed": seed, "test_fraction": self.test_fraction, "min_rows": self.min_rows}
         if self.by is not None:
             return partition_by(table, self.by, **how)
@@ -201,7 +201,7 @@ class Split:
     def left_out_warning(
         self, table: pd.DataFrame, clients: Mapping[str, ClientTable]
     ) -> str | None:
-        """Warns of the rows of clients that ``min_rows`` may have left out."""
+        """Return a warning of the rows of clients that ``min_rows`` may have left out."""
         if not self.min_rows:
             return None
         n_rows = sum(len(client.train) + len(client.test) for client in clients.values())
@@ -262,7 +262,7 @@ def write_clients(
     *,
     force: bool = False,
 ) -> list[Path]:
-    """Writes client_NAME_train.csv and client_NAME_test.csv for each client, and schema.json.
+    """Write client_NAME_train.csv and client_NAME_test.csv for each client, and schema.json.
 
     Args:
         clients: named by their number 0, 1, ..., or by name; other characters of a name than

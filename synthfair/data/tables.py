@@ -70,7 +70,7 @@ _VALUES = re.compile(r"(Expected \d+ columns, got \d+|invalid value).*", re.DOTA
 
 
 def read_table(path: str | PathLike[str], schema: Schema) -> pd.DataFrame:
-    """A table from a CSV or Parquet file, which are distinguished by their first bytes.
+    """Return a table from a CSV or Parquet file, which are distinguished by their first bytes.
 
     The columns of a CSV file are separated by whichever of comma, semicolon, tab and vertical bar
     its header holds most often outside quotes. Fields of the schema's columns stay text, so that
@@ -104,7 +104,7 @@ def read_table(path: str | PathLike[str], schema: Schema) -> pd.DataFrame:
 
 
 def read_raw_table(path: str | PathLike[str]) -> pd.DataFrame:
-    """Reads a table without a schema: a CSV file is text, in which nothing is missing yet."""
+    """Read a table without a schema: a CSV file is text, in which nothing is missing yet."""
     return _read(Path(path), None)
 
 
@@ -117,7 +117,7 @@ def _read(path: Path, schema: Schema | None) -> pd.DataFrame:
 
 
 def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
-    """The rows of a file, or of all files of a folder, some at a time: in constant memory.
+    """Return the rows of a file, or of all files of a folder, some at a time: in constant memory.
 
     Args:
         path: of the file or folder.
@@ -144,7 +144,7 @@ def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iter
 
 
 def files_of(path: Path) -> list[Path]:
-    """The tables of a folder and the folders in it, by name; of a file, the file alone.
+    """Return the tables of a folder and the folders in it, by name; of a file, the file alone.
 
     Raises:
         InputError: a folder without a CSV or Parquet file.
@@ -304,7 +304,7 @@ def _frame(rows: pa.Table) -> pd.DataFrame:
 
 
 def _is_parquet(file: IO[bytes]) -> bool:
-    """Whether a file begins as Parquet does; it is read from its start afterwards.
+    """Return whether a file begins as Parquet does; it is read from its start afterwards.
 
     Raises:
         ValueError: it begins as another format does that is neither Parquet nor CSV.

@@ -101,7 +101,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         sensitive_features: Any = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Trains.
+        """Train the model, and return the estimator.
 
         Args:
             X: [N, n_features] array or DataFrame. A column with missing values gets an indicator of
@@ -179,12 +179,12 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         return self._sign * self.model_.scores(x, np.zeros(len(x), int))
 
     def predict(self, X: Any) -> np.ndarray:
-        """[N] the class of each row. Raises as :meth:`decision_function`."""
+        """Return the class of each row [N]. Raises as :meth:`decision_function`."""
         positive = self.decision_function(X) > 0
         return self.classes_[positive.astype(int)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """[N, 2] probabilities of the classes, by the logistic function of the scores."""
+        """Return the classes' probabilities [N, 2], by the logistic function of the scores."""
         p = expit(self.decision_function(X))
         return np.column_stack([1 - p, p])
 
@@ -196,7 +196,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         return x.drop(columns=self._group_column, errors="ignore")
 
     def __sklearn_tags__(self) -> Any:
-        """Two classes only, and inputs that may be missing."""
+        """Return tags that say: two classes only, and inputs that may be missing."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.sparse = True
         tags.classifier_tags.multi_class = False

@@ -82,7 +82,7 @@ class Distiller(FairEstimator):
     random_state: Any = None
 
     def get_metadata_routing(self) -> Any:
-        """What is asked of a pipeline: in imbalanced-learn's, the groups of the rows."""
+        """Return what is asked of a pipeline: in imbalanced-learn's, the groups of the rows."""
         asked = super().get_metadata_routing()
         resampling = getattr(asked, "fit_resample", None)  # sklearn itself knows no such method
         if resampling and resampling.requests.get("sensitive_features") is None:
@@ -97,7 +97,7 @@ class Distiller(FairEstimator):
         sensitive_features: Any = None,
         sample_weight: Any = None,
     ) -> tuple[Any, np.ndarray]:
-        """Makes the synthetic rows.
+        """Return synthetic rows made of the given ones.
 
         Args:
             X: [N, n_features] array or DataFrame. A column with missing values gets an indicator of

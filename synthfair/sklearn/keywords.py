@@ -94,12 +94,12 @@ def as_pandas(x: Any) -> Any:
 
 
 def group_column(name: object) -> str:
-    """What a column of several sensitive features is called in the schema; X may have its name."""
+    """Return the schema's name of one of several sensitive features; X may have that name."""
     return f"{GROUP}: {name}"
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warns of the line of the user: the first that is not of this package."""
+    """Warn of the line of the user: the first that is not of this package."""
     level = 1
     while str(sys._getframe(level).f_globals.get("__name__")).startswith("synthfair."):
         level += 1
