@@ -92,7 +92,7 @@ class Spline(BaseModel):
             raise ValueError(f"basis: knots must begin with {lower:g} and end with {upper:g}")
 
     def names(self, column: str) -> list[str]:
-        """Return the names of the k functions of a column, by the mean of each one's inner knots."""
+        """Return the names of the k functions of a column, by the means of their inner knots."""
         t, degree = self._repeated(*self.knots[:: len(self.knots) - 1]), self.degree
         scaled = [t[i + 1 : i + 1 + degree].mean() for i in range(1, len(t) - degree - 1)]
         lower, upper = self.knots[0], self.knots[-1]

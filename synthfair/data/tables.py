@@ -25,7 +25,7 @@ from synthfair.files import open_file, whole_file
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
-CHUNK_ROWS, CHUNK_BYTES = 2**15, 2**22
+CHUNK_ROWS, CHUNK_BYTES = 2**14, 2**21
 """Rows of Parquet, and bytes of CSV, that are encoded together: few enough to be small compared to
 the table, and enough that encoding them costs little more than encoding all at once."""
 
