@@ -10,6 +10,7 @@ from own_tables import hospital
 
 import synthfair as sf
 from synthfair.data.draft import (
+    DECLARED,
     draft_column,
     draft_document,
     find_missing,
@@ -111,6 +112,7 @@ def test_a_value_that_is_given_twice_counts_once():
 RNG = np.random.default_rng(0)
 N = 1000
 DIAGNOSES = np.array([f"V{i}" if i % 3 else f"{i}.1" for i in range(700)])
+DAYS = pd.date_range("2020-01-01", periods=N)
 THOUSANDS = [f"{i:,.2f}" for i in range(1500, 2500)]
 OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
 
@@ -121,14 +123,8 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
         ("age", RNG.integers(17, 91, N), "numeric", "74 whole numbers"),
         ("age", RNG.normal(size=N), "numeric", "numbers"),
         ("won", RNG.integers(2, size=N), "categorical", "2 whole numbers"),
-        ("won", RNG.random(N) > 0.5, "categorical", "2 "),
         ("home", RNG.choice(["own", "rent", "?"], N), "categorical", "2 values"),
-        (
-            "visits",
-            RNG.integers(7, size=N),
-            "categorical",
-            "7 whole numbers: codes, or a quantity?",
-        ),
+        ("visits", RNG.integers(7, size=N), "categorical", "7 whole numbers: codes, or a"),
         ("source_id", RNG.integers(25, size=N), "categorical", "25 whole numbers: codes, or a"),
         ("stay", RNG.integers(14, size=N), "numeric", "14 whole numbers"),
         ("row", np.arange(N) + 5, None, "1000 values in 1000 rows: an identifier?"),
@@ -143,85 +139,17 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
         ("zip_code", RNG.integers(400, size=N), None, "values in 1000 rows: identifiers"),
         ("home_ZIP", RNG.integers(200, size=N) // 4, "grouped", "50 values; those of at least 1%"),
         ("zips", RNG.integers(200, size=N) // 4, "numeric", "50 whole"),  # a number of zips
-        (
-            "day",
-            pd.date_range("2020-01-01", periods=N).astype(str),
-            None,
-            "dates, times or durations",
-        ),
-        (
-            "day",
-            pd.date_range("2020-01-01", periods=N),
-            None,
-            "dates, times or durations",
-        ),
-        (
-            "age",
-            [*map(str, range(40)), "unknown"] * 9,
-            None,
-            "numbers, but for 'unknown': missing?",
-        ),
+        ("day", DAYS.astype(str), None, "dates, times or durations"),
+        ("day", DAYS, None, "dates, times or durations"),
+        ("age", [*map(str, range(40)), "unknown"] * 9, None, "numbers, but for 'unknown'"),
         ("id_student", RNG.integers(3000, size=N), None, "an identifier?"),
         ("idStudent", RNG.integers(3000, size=N), None, "an identifier?"),
         ("ID number", RNG.integers(3000, size=N), None, "an identifier?"),
         ("student", RNG.integers(2 * 10**5, size=N), "numeric", "a quantity, or an identifier?"),
         ("account", 10**18 + np.arange(N) // 2, None, "some above 2^53: an identifier?"),
         ("score", RNG.permutation(400)[:40], "numeric", "a quantity, or an identifier?"),
-        (
-            "income",
-            ["-"] * 5 + THOUSANDS,
-            None,
-            "numbers that are not plain: write 63606.07",
-        ),
-        (
-            "income",
-            [f"({one})" for one in THOUSANDS],
-            None,
-            "numbers that are not plain: write 63606.07",
-        ),
-        (
-            "income",
-            [f"€ {i:,}" for i in range(500, 1500)],
-            None,
-            "numbers that are not plain: write 63606.07",
-        ),
-        (
-            "income",
-            [f"EUR {i}.50" for i in range(1500, 2500)],
-            None,
-            "numbers that are not plain: write 63606.07",
-        ),
-        (
-            "income",
-            [f"-{one} GBP" for one in THOUSANDS],
-            None,
-            "numbers that are not plain: write 63606.07",
-        ),
-        (
-            "income",
-            [t.replace(",", "\u00a0") for t in THOUSANDS],
-            None,
-            "numbers that are not plain: write 63606.07",
-        ),
-        (
-            "income",
-            [f"1\u202f{i},50 €" for i in range(100, 999)],
-            None,
-            "numbers that are not plain: write 63606.07",
-        ),
         ("income", [*map(str, range(900)), "-"], None, "numbers, but for '-'"),
-        (
-            "rate",
-            [f"{i},5" for i in range(N)],
-            "numeric",
-            "numbers",
-        ),
-        (
-            "rate",
-            [f"{i / 10} %" for i in range(N)],
-            None,
-            "numbers that are not plain: write 63606.07",
-        ),
+        ("rate", [f"{i},5" for i in range(N)], "numeric", "numbers"),
         ("rate", ["unknown"] * N + [f"{i / 10}%" for i in range(N)], None, "free text?"),
         ("band", ["0-10%", "20-30%", "30-40%"] * 9, "categorical", "3 values"),
     ],
@@ -233,6 +161,41 @@ def test_columns_are_drafted_by_what_they_hold(name, values, use, why, as_text):
     entry, cause = draft_column(column, ["", "?"])
     assert use_of(entry) == use
     assert why in cause
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["-"] * 5 + THOUSANDS,
+        [f"({text})" for text in THOUSANDS],
+        [f"€ {i:,}" for i in range(500, 1500)],
+        [f"EUR {i}.50" for i in range(1500, 2500)],
+        [f"-{text} GBP" for text in THOUSANDS],
+        [text.replace(",", "\u00a0") for text in THOUSANDS],
+        [f"1\u202f{i},50 €" for i in range(100, 999)],
+        [f"{i / 10} %" for i in range(N)],
+    ],
+)
+def test_numbers_as_people_write_them_are_no_text(texts):
+    entry, cause = draft_column(pd.Series(texts))
+    assert entry is None
+    assert "numbers that are not plain: write 63606.07" in cause
+
+
+def test_a_type_and_arguments_say_what_a_column_is():
+    won = pd.Series(RNG.random(N) > 0.5)
+    listed = pd.CategoricalDtype(list("abc"))
+    for column, settings, values in [
+        (won, {}, ["False", "True"]),
+        (won.map({True: "b", False: "c"}).astype(listed), {}, list("abc")),
+        (won.astype(int), {"categories": [0, 1, 2]}, [0, 1, 2]),
+    ]:
+        found = draft_column(column, **settings)
+        assert found == ({"kind": "categorical", "categories": values}, DECLARED)
+    visits = pd.Series(RNG.integers(7, size=N))
+    assert draft_column(visits, quantities=True)[0]["upper"] == 6
+    entry, cause = draft_column(visits.astype(str), bounds=(0, 10))
+    assert (entry["lower"], entry["upper"], cause) == (0, 10, DECLARED)
 
 
 @pytest.mark.parametrize("n_rows", [60, 500, None])

@@ -302,7 +302,7 @@ def test_settings_that_are_not_allowed(change, expected):
         (Y, np.where(S == "a", None, S), "sensitive_features, row .*: missing"),
         (Y, np.full(N, "a"), "holds one group, 'a'; two are needed"),
         (np.full(N, "no"), S, "y: holds one class"),
-        (S, S, r"equal_opportunity by covariance needs 2"),
+        (S, S, "fewer than two have rows with the positive label; equal_opportunity cannot"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:pos_label")
@@ -337,8 +337,6 @@ def test_which_label_is_positive_is_said_or_warned_of():
         ({"y": 1.0}, "column 'y': y or sensitive features are called so; rename"),
         ({"sensitive_features": 1.0}, "column 'sensitive_features': y or sensitive"),
         ({"home": "own"}, "column 'home': holds only 'own'; list .*; drop it, or give categories="),
-        ({"day": pd.Timestamp("2020-01-01")}, "column 'day': holds only '2020-01-01'"),
-        ({"trend": np.nan, "home": ["own", "rent"] * 150}, "column 'trend': holds no number"),
     ],
 )
 def test_columns_that_do_not_fit(changes, complaint):
@@ -368,9 +366,9 @@ def test_rows_without_weight_say_nothing():
     outlier = X.copy()
     outlier[0] = 1e6
     model = FairLogisticRegression(rho=0)
-    fitted = read_arrays(model, outlier, Y, S, weight)
-    assert len(fitted.rows.y) == N - 1
-    assert fitted.schema.columns["x0"].upper < 1e3
+    found = read_arrays(model, outlier, Y, S, weight)
+    assert len(found.rows.y) == N - 1
+    assert found.schema.columns["x0"].upper < 1e3
 
 
 class OfTwoGroups(FairLogisticRegression):

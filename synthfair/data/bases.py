@@ -49,16 +49,16 @@ class Steps(BaseModel):
     edges: Places
 
     def require_between(self, lower: float, upper: float) -> None:
-        """Raises ValueError: an edge is none between these bounds."""
+        """Refuse edges that are not between these bounds, by a ValueError."""
         if not lower < self.edges[0] or not self.edges[-1] <= upper:
             raise ValueError(f"basis: edges must be above {lower:g}, and at most {upper:g}")
 
     def names(self, column: str) -> list[str]:
-        """Names of the k functions of a column."""
+        """Return the names of the k functions of a column."""
         return [f"{column}>={edge:.12g}" for edge in self.edges]
 
     def functions(self, z: np.ndarray, lower: float, upper: float) -> np.ndarray:
-        """[N, k] of scaled numbers [N], those of a column with these bounds."""
+        """Return the functions [N, k] of scaled numbers [N] of a column with these bounds."""
         edges = (np.array(self.edges) - lower) / (upper - lower)
         return (z[:, None] >= edges).astype(float)
 
@@ -87,26 +87,26 @@ class Spline(BaseModel):
     degree: int = Field(2, ge=1, le=3)
 
     def require_between(self, lower: float, upper: float) -> None:
-        """Raises ValueError: the knots do not reach from bound to bound."""
+        """Refuse knots that do not reach from bound to bound, by a ValueError."""
         if (self.knots[0], self.knots[-1]) != (lower, upper):
             raise ValueError(f"basis: knots must begin with {lower:g} and end with {upper:g}")
 
     def names(self, column: str) -> list[str]:
-        """Names of the k functions of a column, by the mean of the inner knots of each."""
+        """Return the names of the k functions of a column, by the means of their inner knots."""
         t, degree = self._repeated(*self.knots[:: len(self.knots) - 1]), self.degree
         scaled = [t[i + 1 : i + 1 + degree].mean() for i in range(1, len(t) - degree - 1)]
         lower, upper = self.knots[0], self.knots[-1]
         return [f"{column}~{lower + z * (upper - lower):.12g}" for z in scaled]
 
     def functions(self, z: np.ndarray, lower: float, upper: float) -> np.ndarray:
-        """[N, k] of scaled numbers [N], those of a column with these bounds."""
+        """Return the functions [N, k] of scaled numbers [N] of a column with these bounds."""
         from scipy.interpolate import BSpline  # takes a while
 
         t = self._repeated(lower, upper)
         return BSpline.design_matrix(z, t, self.degree).toarray()[:, 1:]
 
     def _repeated(self, lower: float, upper: float) -> np.ndarray:
-        """The knots, scaled, with the ends repeated."""
+        """Return the knots, scaled, with the ends repeated."""
         z = (np.array(self.knots) - lower) / (upper - lower)
         return np.concatenate([np.repeat(z[:1], self.degree), z, np.repeat(z[-1:], self.degree)])
 

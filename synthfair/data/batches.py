@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from operator import add
 from os import PathLike
 from pathlib import Path
@@ -48,24 +49,22 @@ class BatchesInOrder:
     read: Callable[[], Iterable[Encoded]]
 
     def sum(self, terms: Callable[[Encoded], Sum]) -> Sum:
-        """Adds up the terms of all batches, see :class:`Batches`."""
+        """Add up the terms of all batches, see :class:`Batches`."""
         return reduce(add, map(terms, self.read()))
 
 
 def in_memory(rows: Encoded) -> BatchesInOrder:
-    """Batches of rows that are encoded already."""
-
-    def read() -> Iterator[Encoded]:
-        for begin in range(0, max(1, len(rows.y)), ROWS):
-            yield Encoded(*(field[begin : begin + ROWS] for field in rows))
-
-    return BatchesInOrder(read)
+    """Return batches of rows that are encoded already."""
+    begins = range(0, max(1, len(rows.y)), ROWS)
+    return BatchesInOrder(
+        lambda: (Encoded(*(field[i : i + ROWS] for field in rows)) for i in begins)
+    )
 
 
 def from_files(
     path: str | PathLike[str], schema: Schema, *, clipping: Clipping | None = None
 ) -> BatchesInOrder:
-    """Batches of a CSV or Parquet file, or of all in a folder: a stream in constant memory.
+    """Return batches of a CSV or Parquet file, or of all in a folder: a stream in constant memory.
 
     Args:
         path: of the file or folder.
@@ -78,13 +77,13 @@ def from_files(
     """
 
     def read() -> Iterator[Encoded]:
-        source, empty = str(path), True
+        source, n_rows = str(path), 0
         for before, part in with_starts(read_chunks(Path(path), schema), source):
             rows = encode(part, schema, source=source, rows_before=before, clipping=clipping)
+            n_rows += len(rows.y)
             if len(rows.y):
-                empty = False
                 yield rows
-        if empty:
+        if not n_rows:
             raise InputError(f"{path}: has no rows with a label")
 
     return BatchesInOrder(read)
@@ -112,11 +111,11 @@ class DaskBatches:
     """
 
     def __init__(self, frame: dask.dataframe.DataFrame, schema: Schema) -> None:
-        """Makes batches of partitions; computes nothing yet."""
+        """Make batches of partitions; nothing is computed yet."""
         self._parts, self._schema = frame.to_delayed(), schema
 
     def sum(self, terms: Callable[[Encoded], Sum]) -> Sum:
-        """Adds up the terms of all batches, see :class:`Batches`.
+        """Add up the terms of all batches, see :class:`Batches`.
 
         Raises:
             InputError: a partition does not fit the schema, or there are no rows.
@@ -124,27 +123,24 @@ class DaskBatches:
         from dask.base import compute
         from dask.delayed import delayed
 
-        def of_part(part: pd.DataFrame, number: int) -> Sum | None:
-            """Returns None for a partition without rows, as filters leave some."""
-            if len(part) == 0:
-                return None
-            rows = encode(part, schema, source=f"partition {number}", rows_before=0)
-            return terms(rows) if len(rows.y) else None
+        def of_part(part: pd.DataFrame, number: int) -> list[Sum]:
+            """Return a partition's sum, or none where it has no rows, as filters leave some."""
+            source = f"partition {number}"
+            rows = len(part) and encode(part, schema, source=source, rows_before=0)
+            return [terms(rows)] if rows and len(rows.y) else []
 
-        def both(first: Sum | None, second: Sum | None) -> Sum | None:
-            if first is None or second is None:
-                return second if first is None else first
-            return first + second
+        def both(*sums: list[Sum]) -> list[Sum]:
+            pair = list(chain(*sums))
+            return [reduce(add, pair)] if pair else []
 
-        schema, one, two = self._schema, delayed(of_part), delayed(both)
-        sums = [one(part, i) for i, part in enumerate(self._parts)]
+        schema = self._schema
+        sums = [delayed(of_part)(part, i) for i, part in enumerate(self._parts)]
         while len(sums) > 1:
-            pairs = [two(*sums[i : i + 2]) for i in range(0, len(sums) - 1, 2)]
-            sums = pairs + sums[2 * len(pairs) :]
+            sums = [delayed(both)(*sums[i : i + 2]) for i in range(0, len(sums), 2)]
         (total,) = compute(*sums)
-        if total is None:
+        if not total:
             raise InputError("the Dask table has no rows")
-        return total
+        return total[0]
 
 
 class RealRows(NamedTuple):
@@ -192,7 +188,7 @@ def gather(
 
 
 def other_inputs(s: np.ndarray, *, n_groups: int, intercept: bool) -> np.ndarray:
-    """The model inputs [n - d, N] that are no features, of rows in groups s [N].
+    """Return the model inputs [n - d, N] that are no features, of rows in groups s [N].
 
     Indicators of the groups 1 to n_groups - 1, which in the binary case are the column s of Wu et
     al. (2024), and ones where the model has an intercept. A blind model reads one group: none.

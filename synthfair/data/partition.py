@@ -6,18 +6,16 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from synthfair.data.encode import encode, in_pandas, labelled
 from synthfair.data.schema import Schema
 from synthfair.data.tables import write_csv
 from synthfair.errors import InputError
 from synthfair.files import require_free, write_text
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MAX_SKEW = 1e6
 """The largest parameter of the Dirichlet distribution: clients are alike long before."""
@@ -46,7 +44,7 @@ def partition(
     schema: Schema | None = None,
     min_rows: int = 0,
 ) -> list[ClientTable]:
-    """Assigns rows to clients at random: alike clients, or unlike ones by ``skew``.
+    """Assign rows to clients at random: alike clients, or unlike ones by ``skew``.
 
     Without ``skew`` every client's rows are a sample of the whole table. Every client has
     floor((1 - test_fraction) floor(N / clients)) training rows, the same number for all, so that
@@ -112,7 +110,7 @@ def partition(
 def partition_by(
     table: pd.DataFrame, column: str, *, seed: int, test_fraction: float = 0.2, min_rows: int = 0
 ) -> dict[str, ClientTable]:
-    """Assigns rows to clients by a column, such as a region or a hospital: one client per value.
+    """Assign rows to clients by a column, such as a region or a hospital: one client per value.
 
     Of a client's n rows, floor((1 - test_fraction) n), drawn at random, are training rows. The
     column stays in the table.
@@ -192,7 +190,7 @@ class Split:
         return other if self.by is not None else {"clients": 2} | other
 
     def apply(self, table: pd.DataFrame, schema: Schema, *, seed: int) -> dict[str, ClientTable]:
-        """The rows of each client by its name. Raises as the functions named above."""
+        """Return the rows of each client by its name. Raises as the functions named above."""
         how = {"seed": seed, "test_fraction": self.test_fraction, "min_rows": self.min_rows}
         if self.by is not None:
             return partition_by(table, self.by, **how)
@@ -203,7 +201,7 @@ class Split:
     def left_out_warning(
         self, table: pd.DataFrame, clients: Mapping[str, ClientTable]
     ) -> str | None:
-        """Warns of the rows of clients that ``min_rows`` may have left out."""
+        """Return a warning of the rows of clients that ``min_rows`` may have left out."""
         if not self.min_rows:
             return None
         n_rows = sum(len(client.train) + len(client.test) for client in clients.values())
@@ -227,20 +225,20 @@ def _clients(
     *,
     alike: bool = False,
 ) -> dict[Any, ClientTable]:
-    """The first rows of each part for training, the others for tests; of all alike as many."""
+    """Return the parts, their first rows for training, the others for tests; alike: of as many."""
     if not 0 < test_fraction < 1:
         raise InputError(f"test fraction = {test_fraction}: must be above 0 and below 1")
-    sizes = {name: len(rows) for name, rows in parts.items() if len(rows) >= min_rows}
-    if not sizes:
-        most = max(map(len, parts.values()), default=0)
+    kept = {name: rows for name, rows in parts.items() if len(rows) >= min_rows}
+    least, most = (of(map(len, parts.values()), default=0) for of in (min, max))
+    if not kept:
         raise InputError(f"min_rows = {min_rows}: no client has as many; the largest has {most}")
-    least = min(map(len, parts.values()))
-    n_train = {
-        n: int((least if alike else size) * (1 - test_fraction)) for n, size in sizes.items()
-    }
-    small = [name for name, n in n_train.items() if not 0 < n < sizes[name]]
+    clients, small = {}, []
+    for name, rows in kept.items():
+        n_train = int((least if alike else len(rows)) * (1 - test_fraction))
+        clients[name] = ClientTable(table.iloc[rows[:n_train]], table.iloc[rows[n_train:]])
+        small += [name] * (not 0 < n_train < len(rows))
     if small:
-        n_rows = sizes[small[0]]
+        n_rows = len(kept[small[0]])
         raise InputError(
             f"client {small[0]!r}: {n_rows} {'row' if n_rows == 1 else 'rows'} cannot be split into"
             f" training and test rows at test fraction = {test_fraction}"
@@ -248,15 +246,13 @@ def _clients(
             " of more rows, or leave small ones out by min_rows",
             "min_rows",
         )
-    rows = {name: table.iloc[parts[name]] for name in sizes}
-    return {n: ClientTable(rows[n].iloc[:k], rows[n].iloc[k:]) for n, k in n_train.items()}
+    return clients
 
 
 def _rows_by(values: np.ndarray) -> dict[Any, np.ndarray]:
-    """The positions of each value, in the order of the values."""
-    names, position, counts = np.unique(values, return_inverse=True, return_counts=True)
-    rows = np.split(np.argsort(position, kind="stable"), np.cumsum(counts))[:-1]
-    return dict(zip(names.tolist(), rows, strict=True))
+    """Return the positions of each value, in the order of the values."""
+    positions = pd.Series(np.arange(len(values))).groupby(values)
+    return {value: rows.to_numpy() for value, rows in positions}
 
 
 def write_clients(
@@ -266,7 +262,7 @@ def write_clients(
     *,
     force: bool = False,
 ) -> list[Path]:
-    """Writes client_NAME_train.csv and client_NAME_test.csv for each client, and schema.json.
+    """Write client_NAME_train.csv and client_NAME_test.csv for each client, and schema.json.
 
     Args:
         clients: named by their number 0, 1, ..., or by name; other characters of a name than
@@ -293,9 +289,8 @@ def write_clients(
     require_free(*tables, schema_path, force=force)
     words = schema.missing_values
     for path, table in tables.items():
-        if words and "" not in words:  # an empty field would be a value
-            table = table.astype(object).where(table.notna(), words[0])  # noqa: PLW2901
-        write_csv(table, path)
+        # Where "" is no such word, an empty field would be a value.
+        write_csv(table, path, missing="" if not words or "" in words else words[0])
     write_text(schema_path, schema.to_json())
     return [*tables, schema_path]
 

@@ -167,7 +167,7 @@ class GroupNames(NamedTuple):
     names: tuple[str, ...]
 
     def with_rows(self, rows: np.ndarray, least: float) -> GroupNames:
-        """Those of the groups that have ``least`` rows, of numbers of rows [G] by index s."""
+        """Return the groups that have ``least`` rows, of numbers of rows [G] by index s."""
         grouping = np.array(self.grouping)
         some = grouping >= 0
         size = np.bincount(grouping[some], rows[some], minlength=len(self.names))
@@ -341,9 +341,7 @@ class Schema(BaseModel):
             f" {self.positive!r}, sensitive {self.sensitive_name})"
         )
 
-    def __str__(self) -> str:
-        """Return the same."""
-        return repr(self)
+    __str__ = __repr__
 
     @property
     def features(self) -> dict[str, Numeric | Categorical]:
@@ -390,7 +388,7 @@ class Schema(BaseModel):
         return dict(by_attribute) | {self.sensitive_name: tuple(range(len(index)))}
 
     def groups_of(self, grouping: str) -> tuple[Value, ...]:
-        """The names of a grouping's groups; of :attr:`groupings`."""
+        """Return the names of a grouping's groups; of :attr:`groupings`."""
         return (
             self.groups
             if grouping == self.sensitive_name
@@ -398,7 +396,7 @@ class Schema(BaseModel):
         )
 
     def group_names(self, grouping: str) -> list[str]:
-        """Names of a grouping's groups for people: labels, or as in "sex=Female".
+        """Return the names of a grouping's groups for people: labels, or as in "sex=Female".
 
         >>> from synthfair.data.datasets import dataset_schema
         >>> dataset_schema("loanapp").group_names("white")
@@ -415,7 +413,7 @@ class Schema(BaseModel):
         return [TIMES.join(each) for each in product(*parts)]
 
     def groupings_by(self, names: Sequence[str] | None) -> tuple[tuple[int, ...], ...]:
-        """The groupings of these names; none if None: each index s is a group then.
+        """Return the groupings of these names; none if None: each index s is a group then.
 
         Raises:
             InputError: one is not in :attr:`groupings`.
@@ -429,7 +427,7 @@ class Schema(BaseModel):
     def compared(
         self, by: Sequence[str] | None, rows: Sequence[float] | np.ndarray, least: float
     ) -> dict[str, GroupNames]:
-        """The groups that are compared, by name of the grouping.
+        """Return the groups that are compared, by name of the grouping.
 
         Combinations of several attributes with few rows are one group, called "other", with the
         others of the same first attribute that have few.
@@ -497,12 +495,12 @@ class Schema(BaseModel):
         return (no, yes) if type(no) is type(yes) else (str(no), str(yes))
 
     def pair(self, group: int, label: float) -> str:
-        """Names a group (by its index) and a label (-1 or +1) for people."""
+        """Return the name of a group (by its index) and a label (-1 or +1) for people."""
         decision = self.decisions[int(label > 0)]
         return f"{self.group_names(self.sensitive_name)[group]} with {self.label}={decision}"
 
     def categorical(self, name: str) -> Categorical:
-        """A column that is categorical, as the label and the sensitive attribute are.
+        """Return a column that is categorical, as the label and the sensitive attribute are.
 
         Raises:
             InputError: it is a column of numbers.
@@ -559,7 +557,7 @@ class Schema(BaseModel):
         return self.model_dump(mode="json", exclude_none=True, exclude=labels)
 
     def with_sensitive(self, sensitive: str | Sequence[str]) -> Schema:
-        """Makes another attribute the sensitive one, or several; others become features.
+        """Make another attribute the sensitive one, or several; others become features.
 
         Raises:
             InputError: no categorical column has that name, or it may miss values; one is given
@@ -578,7 +576,7 @@ class Schema(BaseModel):
 
 
 def encoded_as(name: str, column: Numeric | Categorical) -> list[str]:
-    """Names of the encoded columns of one feature."""
+    """Return the names of the encoded columns of one feature."""
     if isinstance(column, Categorical):
         first = 1 if len(column.categories) == 2 else 0
         names = [f"{name}={value}" for value in column.categories[first:]]
@@ -589,23 +587,24 @@ def encoded_as(name: str, column: Numeric | Categorical) -> list[str]:
 
 def differences(own: Schema, given: Schema) -> list[str]:
     """Return what differs between the schema of a release and the one given, by column."""
-    found, documents = [], [own.document, given.document]
-    columns = [document.pop("columns") for document in documents]
-    parts = {f"column {one!r}": [each.get(one, {}) for each in columns] for one in own.columns}
-    parts |= {f"column {one!r}": [each.get(one, {}) for each in columns] for one in given.columns}
-    for what, (here, there) in ({"schema": documents} | parts).items():
-        if not (here and there):
-            found.append(f"{what}: only in the {'release' if here else 'schema given'}")
+    lines, parts = [], []
+    for document in (own.document, given.document):
+        columns = document.pop("columns")
+        parts.append({"schema": document} | {f"column {n!r}": each for n, each in columns.items()})
+    for what in parts[0] | parts[1]:
+        here, there = (part.get(what) for part in parts)
+        if here is None or there is None:
+            lines.append(f"{what}: only in the {'schema given' if here is None else 'release'}")
             continue
         for key in [key for key in here | there if here.get(key) != there.get(key)]:
             values, only = [here.get(key, ()), there.get(key, ())], ""
             if key == "categories" and set(values[0]) != set(values[1]):
                 values = [[v for v in values[i] if v not in values[1 - i]] for i in (0, 1)]
                 only = " alone"
-            one, other = ("none" if v in ((), []) else repr(v)[:200] for v in values)
-            where = f"{one} in the release{only}, {other} in the schema given{only}"
-            found.append(f"{what}: {key}: {where}")
-    return [line[:500] for line in found[:10]] + ["and more"] * (len(found) > 10)
+            first, second = ("none" if v in ((), []) else repr(v)[:200] for v in values)
+            where = f"{first} in the release{only}, {second} in the schema given{only}"
+            lines.append(f"{what}: {key}: {where}")
+    return [line[:500] for line in lines[:10]] + ["and more"] * (len(lines) > 10)
 
 
 def is_within(own: Schema, given: Schema) -> bool:
@@ -639,18 +638,18 @@ def _is_column_within(own: Numeric | Categorical, given: Numeric | Categorical) 
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """The names that occur more than once, sorted."""
+    """Return the names that occur more than once, sorted."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def shown(values: Sequence[Value], most: int = 20) -> str:
-    """Values for an error: the first of them, and how many there are."""
+    """Return values for an error: the first of them, and how many there are."""
     text = ", ".join(map(str, values[:most]))
     return text if len(values) <= most else f"{text}, ... ({len(values)} in all)"
 
 
 def parse_schema(text: str | bytes, *, source: str) -> Schema:
-    """A schema from JSON text, which is hostile until validated.
+    """Return a schema from JSON text, which is hostile until validated.
 
     Args:
         text: JSON.
@@ -663,7 +662,7 @@ def parse_schema(text: str | bytes, *, source: str) -> Schema:
 
 
 def read_schema(path: str | PathLike[str]) -> Schema:
-    """A reviewed schema from a JSON file.
+    """Return a reviewed schema from a JSON file.
 
     Args:
         path: of the file, such as ``synthfair schema`` drafts and a person completes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from itertools import islice
@@ -25,11 +25,11 @@ from synthfair.files import open_file, whole_file
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
-CHUNK_ROWS = 2**13
-"""Rows that are encoded together: few enough to be small compared to the table, and enough that
-encoding them costs little more than encoding all at once."""
+CHUNK_ROWS, CHUNK_BYTES = 2**14, 2**21
+"""Rows of Parquet, and bytes of CSV, that are encoded together: few enough to be small compared to
+the table, and enough that encoding them costs little more than encoding all at once."""
 
-LONGEST_HEADER = 2**20
+MAX_HEADER_BYTES = 2**20
 """The most bytes of a header."""
 
 _SEPARATORS = {b",": "comma", b";": "semicolon", b"\t": "tab", b"|": "vertical bar"}
@@ -62,19 +62,15 @@ _NOT_CSV = {
 _ENDINGS = (".csv", ".csv.gz", ".csv.zip", ".tsv", ".parquet")
 """Endings of the names of tables in a folder."""
 
-_Choice = Callable[[list[str]], list[str]]
-"""Picks some of a file's columns."""
-
-_ROW, _COLUMN = re.compile(r"Row #(\d+)"), re.compile(r"In CSV column #(\d+)")
-"""Patterns of Arrow's errors, which count columns from 0. Row 1 is the first after the header; a
-row may have several lines, and empty lines are none."""
+_COLUMN = re.compile(r"In CSV column #(\d+)")
+"""A pattern of Arrow's errors, which count columns from 0."""
 
 _VALUES = re.compile(r"(Expected \d+ columns, got \d+|invalid value).*", re.DOTALL)
 """The values of a private row, which Arrow quotes behind what it says of the row."""
 
 
 def read_table(path: str | PathLike[str], schema: Schema) -> pd.DataFrame:
-    """A table from a CSV or Parquet file, which are distinguished by their first bytes.
+    """Return a table from a CSV or Parquet file, which are distinguished by their first bytes.
 
     The columns of a CSV file are separated by whichever of comma, semicolon, tab and vertical bar
     its header holds most often outside quotes. Fields of the schema's columns stay text, so that
@@ -104,25 +100,24 @@ def read_table(path: str | PathLike[str], schema: Schema) -> pd.DataFrame:
         >>> back["loanamt"].tolist()
         ['89', '128', '128']
     """
-    table = _read(Path(path), lambda _: list(schema.columns), schema)
-    return tidied(table, schema.missing_values, schema.columns)
+    return tidied(_read(Path(path), schema), schema.missing_values, schema.columns)
 
 
 def read_raw_table(path: str | PathLike[str]) -> pd.DataFrame:
-    """Reads a table without a schema: a CSV file is text, in which nothing is missing yet."""
-    return _read(Path(path), lambda names: names)
+    """Read a table without a schema: a CSV file is text, in which nothing is missing yet."""
+    return _read(Path(path), None)
 
 
-def _read(path: Path, text: _Choice, schema: Schema | None = None) -> pd.DataFrame:
+def _read(path: Path, schema: Schema | None) -> pd.DataFrame:
     with _errors_of(path), open_file(path) as file:
         if _is_parquet(file):
             return _frame(_with_texts(_parquet(file, schema).read(), schema))
-        rows, options = _open_rows(path, text, schema)
+        rows, options = _open_rows(path, schema)
         return _frame(csv.read_csv(rows, **options))
 
 
 def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
-    """The rows of a file, or of all files of a folder, some at a time: in constant memory.
+    """Return the rows of a file, or of all files of a folder, some at a time: in constant memory.
 
     Args:
         path: of the file or folder.
@@ -132,34 +127,24 @@ def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iter
     Raises:
         InputError: as :func:`read_table` does, or a folder holds no table; when it gets there.
     """
+    ignored = set(schema.ignored) - set(text)
     for name in files_of(path):
         with _errors_of(name), open_file(name) as file:
             if _is_parquet(file):
                 parquet = _parquet(file, schema)
-                columns = _used_columns(schema, text)(parquet.schema_arrow.names)
+                names = parquet.schema_arrow.names
+                columns = [column for column in names if column.strip() not in ignored]
                 batches = parquet.iter_batches(batch_size=CHUNK_ROWS, columns=columns)
             else:
-                rows, options = _open_rows(name, _used_columns(schema, text), schema, alone=True)
+                rows, options = _open_rows(name, schema, ignored)
                 batches = csv.open_csv(rows, **options)
-            for chunk in _chunks(batches):
-                yield _frame(_with_texts(chunk, schema))
+            for batch in batches:
+                yield _frame(_with_texts(pa.Table.from_batches([batch]), schema))
             pa.default_memory_pool().release_unused()
 
 
-def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches together, until they have CHUNK_ROWS rows; the last may have fewer."""
-    some: list[pa.RecordBatch] = []
-    for batch in batches:
-        some.append(batch)
-        if sum(part.num_rows for part in some) >= CHUNK_ROWS:
-            yield pa.Table.from_batches(some)
-            some = []
-    if some:
-        yield pa.Table.from_batches(some)
-
-
 def files_of(path: Path) -> list[Path]:
-    """The tables of a folder and the folders in it, by name; of a file, the file alone.
+    """Return the tables of a folder and the folders in it, by name; of a file, the file alone.
 
     Raises:
         InputError: a folder without a CSV or Parquet file.
@@ -196,17 +181,45 @@ def _open_text(path: Path) -> pa.NativeFile:
 
 
 def _open_rows(
-    path: Path, columns: _Choice, schema: Schema | None, *, alone: bool = False
+    path: Path, schema: Schema | None, ignored: Collection[str] | None = None
 ) -> tuple[pa.NativeFile, dict[str, Any]]:
-    """Return a file of CSV text behind its header, and the options of :func:`_csv_options`."""
+    """Return a file of CSV text behind its header, and options by which Arrow reads the rows.
+
+    Arrow's guesses at types may fail after a block.
+
+    Args:
+        path: of the file.
+        schema: its columns are read as text, and the texts that it says are missing; without one,
+            all columns are text, in which nothing is missing.
+        ignored: columns that are not read; if given, all others are text. If None, all are read.
+
+    Raises:
+        ValueError: the header is none; the message says what it holds.
+    """
     with _open_text(path) as file:
-        end, options = _csv_options(file.read(LONGEST_HEADER), columns, schema, alone=alone)
+        begin = file.read(MAX_HEADER_BYTES)
+    end, separator, names = _header(begin)
+    texts = list(schema.columns) if schema else names
+    if ignored is not None:
+        texts = [name for name in names if name not in ignored]
     file = _open_text(path)
     file.read(end)
-    return file, options
+    return file, {
+        # With threads, errors do not name rows.
+        "read_options": csv.ReadOptions(
+            use_threads=False, column_names=names, block_size=CHUNK_BYTES
+        ),
+        "parse_options": csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+        "convert_options": csv.ConvertOptions(
+            column_types=dict.fromkeys(texts, pa.string()),
+            include_columns=None if ignored is None else texts,
+            null_values=schema.missing_values if schema else (),
+            strings_can_be_null=True,
+        ),
+    }
 
 
-def _header(begin: bytes) -> tuple[int, int, bytes | None]:
+def _first_record(begin: bytes) -> tuple[int, int, bytes | None]:
     """Return where the first record begins and ends, and the separator that a line before names.
 
     Lines before that begin with # are comments, unless they have as many fields as the line below,
@@ -231,6 +244,51 @@ def _record(text: bytes) -> bytes:
     return re.split(rb"[\r\n]", _unquoted(text), maxsplit=1)[0]
 
 
+def _header(begin: bytes) -> tuple[int, str, list[str]]:
+    """Return where the header of CSV text ends, what separates its columns, and their names.
+
+    Raises:
+        ValueError: the header is none; the message says what it holds.
+    """
+    start, end, separator = _first_record(begin)
+    header = begin[start:end]
+    if not header:
+        raise ValueError("it is empty")
+    if len(header) >= MAX_HEADER_BYTES:
+        raise ValueError(f"its first line is longer than {MAX_HEADER_BYTES} bytes, as no header is")
+
+    # What stands most often in the header, outside quotes, separates the columns.
+    allowed = [separator] if separator else _SEPARATORS
+    counts = {mark: _unquoted(header).count(mark) for mark in allowed}
+    most = max(counts.values())
+    separator, *others = (mark for mark, count in counts.items() if count == most)
+    if most == 0:
+        text = header.decode(errors="replace")
+        blanks = ", not blanks; save the table with one of them" if " " in text.strip() else ""
+        raise ValueError(
+            f"its header {text if len(text) <= 60 else text[:57] + '...'!r} holds no"
+            f" {', '.join(_SEPARATORS.values())}; one of them must separate the columns{blanks}"
+        )
+    if most >= MOST:
+        raise ValueError(f"it has {most + 1} columns; at most {MOST} are allowed")
+    if others:
+        words = " and ".join(f"a {_SEPARATORS[mark]}" for mark in (separator, *others))
+        raise ValueError(
+            f"its header holds {words} {most} times each, and only one of them can separate the"
+            " columns; quote the names that hold one"
+        )
+
+    parse_options = csv.ParseOptions(delimiter=separator.decode(), newlines_in_values=True)
+    names = csv.read_csv(BytesIO(header + b"\n"), parse_options=parse_options).column_names
+    names = [name.strip() for name in names]
+    row = _record(begin[end:].lstrip(b"\r\n")).rstrip(b" ")
+    if row.endswith(separator) and row.count(separator) == len(names):
+        names.append("")
+    names[-1] = names[-1] or _TRAILING
+    _check_names(names)
+    return end, separator.decode(), names
+
+
 def _frame(rows: pa.Table) -> pd.DataFrame:
     """Return rows in pandas, without the column behind a trailing separator.
 
@@ -245,79 +303,8 @@ def _frame(rows: pa.Table) -> pd.DataFrame:
     return table
 
 
-def _csv_options(
-    begin: bytes, columns: _Choice, schema: Schema | None, *, alone: bool
-) -> tuple[int, dict[str, Any]]:
-    """Return where a header ends, and options by which Arrow reads the rows behind it.
-
-    Its own guesses at types may fail after a block.
-
-    Args:
-        begin: of the text, up to LONGEST_HEADER bytes.
-        columns: those that are read as text, of all.
-        schema: says which texts are missing.
-        alone: whether no other columns are read.
-
-    Raises:
-        ValueError: the header is none; the message says what it holds.
-    """
-    start, end, separator = _header(begin)
-    header = begin[start:end]
-    if not header:
-        raise ValueError("it is empty")
-    if len(header) >= LONGEST_HEADER:
-        raise ValueError(f"its first line is longer than {LONGEST_HEADER} bytes, as no header is")
-
-    # What stands most often in the header, outside quotes, separates the columns.
-    allowed = [separator] if separator else _SEPARATORS
-    counts = {one: _unquoted(header).count(one) for one in allowed}
-    most = max(counts.values())
-    separators = [separator for separator, count in counts.items() if count == most]
-    if most == 0:
-        text = header.decode(errors="replace")
-        blanks = ", not blanks; save the table with one of them" if " " in text.strip() else ""
-        raise ValueError(
-            f"its header {text if len(text) <= 60 else text[:57] + '...'!r} holds no"
-            f" {', '.join(_SEPARATORS.values())}; one of them must separate the columns{blanks}"
-        )
-    if most >= MOST:
-        raise ValueError(f"it has {most + 1} columns; at most {MOST} are allowed")
-    if len(separators) > 1:
-        words = " and ".join(f"a {_SEPARATORS[separator]}" for separator in separators)
-        raise ValueError(
-            f"its header holds {words} {most} times each, and only one of them can separate the"
-            " columns; quote the names that hold one"
-        )
-
-    parse_options = csv.ParseOptions(delimiter=separators[0].decode(), newlines_in_values=True)
-    names = csv.read_csv(BytesIO(header + b"\n"), parse_options=parse_options).column_names
-    names = [name.strip() for name in names]
-    row = _record(begin[end:].lstrip(b"\r\n")).rstrip(b" ")
-    if row.endswith(separators[0]) and row.count(separators[0]) == len(names):
-        names.append("")
-    names = [*names[:-1], names[-1] or _TRAILING]
-    _check_names(names)
-    texts = columns(names)
-    return end, {
-        "read_options": csv.ReadOptions(use_threads=False, column_names=names),  # errors name rows
-        "parse_options": parse_options,
-        "convert_options": csv.ConvertOptions(
-            column_types=dict.fromkeys(texts, pa.string()),
-            include_columns=texts if alone else None,
-            null_values=schema.missing_values if schema else (),
-            strings_can_be_null=True,
-        ),
-    }
-
-
-def _used_columns(schema: Schema, text: Sequence[str]) -> _Choice:
-    """The columns that the schema does not ignore; encoding refuses those it does not know."""
-    ignored = set(schema.ignored) - set(text)
-    return lambda names: [n for n in names if n == _TRAILING or n.strip() not in ignored]
-
-
 def _is_parquet(file: IO[bytes]) -> bool:
-    """Whether a file begins as Parquet does; it is read from its start afterwards.
+    """Return whether a file begins as Parquet does; it is read from its start afterwards.
 
     Raises:
         ValueError: it begins as another format does that is neither Parquet nor CSV.
@@ -367,12 +354,12 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 @contextmanager
-def _errors_of(source: Path | str, rows_before: int = 0) -> Iterator[None]:
-    """Turn errors of the libraries into one that names the file, and the row in the whole of it."""
+def _errors_of(source: Path) -> Iterator[None]:
+    """Turn errors of the libraries into one that names the file; row 1 follows the header."""
     try:
         yield
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
-        message = _ROW.sub(lambda row: f"row {rows_before + int(row[1])}", reason(error))
+        message = reason(error).replace("Row #", "row ")
         message = _COLUMN.sub(lambda column: f"column {int(column[1]) + 1}", message)
         message = _VALUES.sub(r"\1", message)
         if "utf-8" in message.lower().replace("utf8", "utf-8") and message not in _NOT_CSV.values():
@@ -418,7 +405,7 @@ def take_names(
     return names.to_numpy(object), table.drop(columns=column)
 
 
-def write_csv(table: pd.DataFrame, path: Path) -> None:
-    """Writes a table as CSV, whole or not at all."""
+def write_csv(table: pd.DataFrame, path: Path, *, missing: str = "") -> None:
+    """Write a table as CSV, whole or not at all, with a word for what is missing."""
     with whole_file(path) as temporary:
-        table.to_csv(temporary, index=False)
+        table.to_csv(temporary, index=False, na_rep=missing)

@@ -12,12 +12,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from synthfair.client.comparable import check_rows
 from synthfair.data.schema import INTERCEPT
 from synthfair.errors import InputError
-from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.intervals import missed_gap
-from synthfair.fairness.metrics import METRIC_OF, Metric, Scored
+from synthfair.fairness.metrics import Metric
 from synthfair.fairness.penalties import named_penalty
 from synthfair.model import LinearModel
 from synthfair.server.pooling import compared_groupings, trained_model
@@ -103,7 +101,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         sensitive_features: Any = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Trains.
+        """Train the model, and return the estimator.
 
         Args:
             X: [N, n_features] array or DataFrame. A column with missing values gets an indicator of
@@ -118,7 +116,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         Raises:
             ValueError: arrays that do not fit, or settings that are not allowed.
         """
-        fairness = self._fairness()
+        fairness = self._fairness(C=self.C)
         free = fairness.rho == 0 and fairness.max_gap is None
         if sensitive_features is None and not free:
             raise InputError(
@@ -130,20 +128,22 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             if sensitive_features not in getattr(x, "columns", ()):
                 raise InputError(f"sensitive_features: X has no column {sensitive_features!r}")
             sensitive_features = x[sensitive_features]
-        fitted = read_arrays(self, self._inputs(x), y, sensitive_features, sample_weight)
-        schema, rows = fitted.schema, fitted.rows
-        n_groups = len(schema.groups)
-        table, by = WeightedTable(*rows, fitted.weight), ()
-        if not free and len(schema.attributes) > 1:
-            by, _ = compared_groupings(table, schema, fairness)
-        elif not free:
-            check_rows(rows, schema, fairness, source="X")
-        a = np.column_stack([rows.x, np.ones(len(rows.y))])
-        ridge = ridge_of(fairness.C, fitted.weight.sum(), a.shape[1], intercept=True)
-        penalty = named_penalty(
-            fairness.penalty, fairness.notion, fairness.temperature, n_groups=n_groups, by=by
+        rows, weight, schema, _, labels, self.groups_ = read_arrays(
+            self, self._inputs(x), y, sensitive_features, sample_weight
         )
-        problem: Any = GlobalProblem(a, rows.s, rows.y, fitted.weight, penalty, ridge)
+        self.schema_, self.classes_, by = schema, np.sort(labels), ()
+        if not free:
+            by, _ = compared_groupings(WeightedTable(*rows, weight), schema, fairness)
+        a = np.column_stack([rows.x, np.ones(len(rows.y))])
+        ridge = ridge_of(fairness.C, weight.sum(), a.shape[1], intercept=True)
+        penalty = named_penalty(
+            fairness.penalty,
+            fairness.notion,
+            fairness.temperature,
+            n_groups=len(schema.groups),
+            by=by,
+        )
+        problem: Any = GlobalProblem(a, rows.s, rows.y, weight, penalty, ridge)
         if self._own_penalty:
             from synthfair.surrogate.custom import CustomProblem  # loads JAX
 
@@ -151,15 +151,10 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         most = fairness.max_gap
         point = problem.solve(0.0 if free else fairness.rho) if most is None else problem.meet(most)
         self.model_ = trained_model(point, schema, intercept=True)
-        scored = Scored(rows.y, self.model_.scores(rows.x, rows.s), rows.s, n_groups)
-        self.schema_ = schema
-        self._labels, self.classes_ = fitted.classes, np.sort(fitted.classes)
-        self._sign = 1.0 if self._labels[1] == self.classes_[1] else -1.0
-        self.groups_ = fitted.groups
+        self._sign = 1.0 if labels[1] == self.classes_[1] else -1.0
         self.encoded_names_ = np.array(schema.encoded_names, dtype=object)
         coefficients = self.model_.coefficients
-        own = [coefficients[name] for name in self.encoded_names_]
-        self.coef_ = self._sign * np.array([own])
+        self.coef_ = self._sign * np.array([[coefficients[name] for name in self.encoded_names_]])
         self.intercept_ = self._sign * np.array([coefficients[INTERCEPT]])
         self.gap_, self.rho_ = point.gap, point.price.rho
 
@@ -168,16 +163,8 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
                 "training has not met its tolerance: ask for less fairness, or lower C",
                 ConvergenceWarning,
             )
-        if most is not None and self.gap_ > most:
-            gap = Metric(self.gap_, np.nan, np.nan)
-            if fitted.count_alike:  # intervals are of rows that count alike
-                measured = fairness.model_copy(update={"resamples": 1})
-                evaluation = evaluate_scores({"X": scored}, measured, schema=schema)
-                gap = evaluation.overall[METRIC_OF[fairness.notion]]
-            warn(
-                f"max_gap: {missed_gap(gap, most, 'rows of fit')}"
-                + "; no model that was tried reaches it"
-            )
+        if missed := missed_gap(Metric(self.gap_, np.nan, np.nan), most, "rows of fit"):
+            warn(f"max_gap: {missed}; no model that was tried reaches it")
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -192,12 +179,12 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         return self._sign * self.model_.scores(x, np.zeros(len(x), int))
 
     def predict(self, X: Any) -> np.ndarray:
-        """[N] the class of each row. Raises as :meth:`decision_function`."""
+        """Return the class of each row [N]. Raises as :meth:`decision_function`."""
         positive = self.decision_function(X) > 0
         return self.classes_[positive.astype(int)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """[N, 2] probabilities of the classes, by the logistic function of the scores."""
+        """Return the classes' probabilities [N, 2], by the logistic function of the scores."""
         p = expit(self.decision_function(X))
         return np.column_stack([1 - p, p])
 
@@ -209,7 +196,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         return x.drop(columns=self._group_column, errors="ignore")
 
     def __sklearn_tags__(self) -> Any:
-        """Two classes only, and inputs that may be missing."""
+        """Return tags that say: two classes only, and inputs that may be missing."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.sparse = True
         tags.classifier_tags.multi_class = False

@@ -12,18 +12,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
-from synthfair.data.batches import RealRows, gather
-from synthfair.data.draft import draft_column, draft_number
-from synthfair.data.encode import (
-    Clipping,
-    Encoded,
-    as_numbers,
-    encode,
-    encode_inputs,
-    expand,
-    find_categories,
-    tidied,
-)
+from synthfair.data.draft import DECLARED, draft_column
+from synthfair.data.encode import Clipping, Encoded, encode_inputs, expand, find_categories, tidied
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.errors import InputError, refusal
 from synthfair.sklearn.keywords import GROUP, Bounds, FairEstimator, as_pandas, group_column, warn
@@ -31,7 +21,7 @@ from synthfair.sklearn.keywords import GROUP, Bounds, FairEstimator, as_pandas, 
 LABEL = "y"
 """Column of y in the schema."""
 
-MOST_GROUPS = 100
+MAX_GROUPS = 100
 """Values of the sensitive features; of more, each has too few rows to be compared."""
 
 NO_GROUPS = np.array(["all", "none"])
@@ -47,7 +37,8 @@ def encoded(table: pd.DataFrame, schema: Schema) -> np.ndarray:
     clipping = Clipping()
     given: Any = {"source": "X", "clipping": clipping, "others": False, "groups": False}
     values, _ = encode_inputs(table, schema, **given)
-    warn_of(clipping)
+    for sentence in clipping.warnings("Correct bounds="):
+        warn(f"X: {sentence}")
     return values
 
 
@@ -81,37 +72,25 @@ def _encoded_names(encoder: FunctionTransformer, _names: object) -> np.ndarray:
 
 
 class TrainingRows(NamedTuple):
-    """What fit reads from its arguments.
+    """The rows that fit reads from its arguments, and the schema made of them.
 
     Attributes:
+        rows: encoded; without those that weigh 0.
+        weight: [N] of the rows, positive.
         schema: with y and the sensitive features as columns LABEL and GROUP; of several sensitive
             features see :func:`synthfair.sklearn.keywords.group_column`.
         learned: names of the columns whose bounds or categories are of the rows.
-        rows: encoded; without those that weigh 0.
-        weight: [N] of the rows, positive.
-        classes: the two labels; the second is y = +1, that of ``pos_label``.
+        labels: of y = -1 and of y = +1, which is that of ``pos_label``.
         groups: values of the sensitive features, or combinations of those of several columns;
             position is group index.
     """
 
-    schema: Schema
-    learned: list[str]
     rows: Encoded
     weight: np.ndarray
-    classes: np.ndarray
+    schema: Schema
+    learned: list[str]
+    labels: np.ndarray
     groups: np.ndarray
-
-    @property
-    def count_alike(self) -> bool:
-        """Whether all rows weigh the same."""
-        return np.ptp(self.weight) == 0
-
-    @property
-    def distilled(self) -> Encoded | RealRows:
-        """The rows with their weights, as they are distilled."""
-        if self.count_alike:
-            return self.rows
-        return gather(self.rows, n_groups=1, intercept=True, weight=self.weight)
 
 
 def read_arrays(
@@ -141,41 +120,27 @@ def read_arrays(
         )
 
     # One group for each row, and few enough that they can be compared.
-    attributes = {GROUP: (NO_GROUPS, np.zeros(len(labels), int))}
+    groups, s = {GROUP: NO_GROUPS}, np.zeros(len(labels), int)
     if sensitive_features is not None:
-        attributes = {
-            name: np.unique(_bare(_one_each(column, name, x)[counted]), return_inverse=True)
-            for name, column in _attributes(sensitive_features).items()
-        }
-    for name, (groups, s) in attributes.items():
-        if len(groups) > min(MOST_GROUPS, max(2, len(s) / 2)):
-            own = getattr(sensitive_features, "name", None)
-            raise InputError(
-                f"{name}{f' {own!r}' if own else ''}: {len(groups)} different values in"
-                f" {len(s)} rows; at most {MOST_GROUPS} groups are compared, of two rows or more on"
-                " average: bin numbers, such as by pandas.cut, or merge values"
+        groups = {}
+        for name, column in _attributes(sensitive_features).items():
+            groups[name], codes = np.unique(
+                _one_each(column, name, x, bare=True)[counted], return_inverse=True
             )
+            _require_few(groups[name], len(s), name, sensitive_features)
+            s = s * len(groups[name]) + codes
     if len(classes) < 2:
         raise InputError(f"y: holds one class, {classes.tolist()[0]!r}; two are needed")
     if _positive(estimator, classes) == classes[0]:
         classes, labels = classes[::-1], 1 - labels
-    for name, (groups, _) in attributes.items():
-        if len(groups) < 2:
-            raise InputError(f"{name}: holds one group, {groups.tolist()[0]!r}; two are needed")
 
-    # The schema of these columns, and the rows by it.
+    # The schema of these columns, and the rows by it. A value that is not listed is refused, which
+    # the schema itself allows for later rows.
     table = table[counted]
-    listed = {name: groups for name, (groups, _) in attributes.items()}
-    schema, learned = make_schema(table, classes, listed, estimator)
-    roles = {name: groups.astype(str)[s] for name, (groups, s) in attributes.items()}
-    roles[LABEL] = classes.astype(str)[labels]
-    clipping = Clipping()
-    # A value that is not listed is refused, which the schema itself allows for later rows.
-    plain = encode(table.assign(**roles), schema.plain, source="X", clipping=clipping)
-    rows = plain._replace(x=expand(plain.x, schema))
-    warn_of(clipping)
-    groups = listed[GROUP] if GROUP in listed else np.array(schema.groups)
-    return TrainingRows(schema, learned, rows, weight[counted], classes, groups)
+    schema, learned = make_schema(table, classes, groups, estimator)
+    rows = Encoded(expand(encoded(table, schema.plain), schema), s, 2.0 * labels - 1)
+    names = groups.get(GROUP, np.array(schema.groups))
+    return TrainingRows(rows, weight[counted], schema, learned, classes, names)
 
 
 def _positive(estimator: FairEstimator, classes: np.ndarray) -> Any:
@@ -192,14 +157,8 @@ def _positive(estimator: FairEstimator, classes: np.ndarray) -> Any:
     return estimator.pos_label
 
 
-def warn_of(clipping: Clipping) -> None:
-    """Warn of columns with unknown values, or of which more than a twentieth was clipped."""
-    for sentence in clipping.warnings("Correct bounds="):
-        warn(f"X: {sentence}")
-
-
 def _attributes(sensitive_features: Any) -> dict[str, Any]:
-    """One column, or several by the names that they have in the schema."""
+    """Return one column, or several by the names that they have in the schema."""
     if isinstance(sensitive_features, pd.DataFrame):
         columns = dict(sensitive_features.items())
     else:
@@ -210,22 +169,43 @@ def _attributes(sensitive_features: Any) -> dict[str, Any]:
     return {group_column(name): column for name, column in columns.items()}
 
 
-def _one_each(values: Any, name: str, x: Any) -> np.ndarray:
-    """[N] values, one for each row of X, by position; warns where indexes say otherwise.
+def _require_few(groups: np.ndarray, n_rows: int, name: str, sensitive_features: Any) -> None:
+    """Refuse groups that cannot be compared: a single one, or too many for the rows."""
+    if len(groups) > min(MAX_GROUPS, max(2, n_rows / 2)):
+        title = getattr(sensitive_features, "name", None)
+        raise InputError(
+            f"{name}{f' {title!r}' if title else ''}: {len(groups)} different values in {n_rows}"
+            f" rows; at most {MAX_GROUPS} groups are compared, of two rows or more on average: bin"
+            " numbers, such as by pandas.cut, or merge values"
+        )
+    if len(groups) < 2:
+        raise InputError(f"{name}: holds one group, {groups.tolist()[0]!r}; two are needed")
+
+
+def _one_each(values: Any, name: str, x: Any, *, bare: bool = False) -> np.ndarray:
+    """Return values [N], one for each row of X by position; warn where indexes say otherwise.
+
+    Args:
+        values: of labels or groups.
+        name: of the argument, for messages.
+        x: the rows.
+        bare: without the blanks round texts.
 
     Raises:
         InputError: more or fewer of them, one that is missing, or kinds that have no order.
     """
     _warn_of_index(values, name, x)
     array, n_rows = np.asarray(values), _num_samples(x)
-    if array.dtype == object and array.ndim == 1:
-        array = pd.Series(array).infer_objects().to_numpy()  # such as of nullable integers
     if array.shape == (n_rows, 1):
         array = array[:, 0]
     if array.shape != (n_rows,):
         raise InputError(
             f"{name}: of shape {array.shape}; must be one value for each of the {n_rows} rows of X"
         )
+    if array.dtype.kind in "OU":
+        column = pd.Series(array, dtype=object)
+        column = column.map(lambda v: v.strip() if isinstance(v, str) else v) if bare else column
+        array = column.infer_objects().to_numpy()  # such as of nullable integers
     if (missing := pd.isna(array)).any():
         raise InputError(f"{name}, row {np.argmax(missing) + 1}: missing; each row needs a value")
     try:
@@ -253,17 +233,16 @@ def read_table(
         ValueError: as scikit-learn's checks do.
         InputError: no values at all, or columns of one name.
     """
-    x = as_pandas(x)
+    x = cast(Any, as_pandas(x))
     if isinstance(x, pd.DataFrame):
         table = _of_frame(x)
         validate_data(estimator, cast(Any, x), y, reset=reset, skip_check_array=True)
         return table, y
-    checked = validate_data(
-        estimator, cast(Any, x), y, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
-    )
+    how: Any = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+    checked = validate_data(estimator, x, y, reset=reset, **how)
     values, y = (checked, y) if isinstance(y, str) else checked
-    table = pd.DataFrame(values, columns=getattr(estimator, "feature_names_in_", None))
-    return table.set_axis(list(map(_name, table.columns)), axis=1), y
+    names = getattr(estimator, "feature_names_in_", None)
+    return _of_frame(pd.DataFrame(values, columns=names)), y
 
 
 def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
@@ -277,25 +256,18 @@ def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
     return tidied(x.set_axis(list(map(_name, x.columns)), axis=1), ()).infer_objects()
 
 
-def _bare(values: np.ndarray) -> np.ndarray:
-    """Return values without the blanks round texts."""
-    if values.dtype.kind not in "OU":
-        return values
-    return np.array([each.strip() if isinstance(each, str) else each for each in values.tolist()])
-
-
 def _name(column: Any) -> str:
-    """As scikit-learn calls columns without names: x0, x1, ..."""
+    """Return what scikit-learn calls a column, which without a name is x0, x1, ..."""
     return column.strip() if isinstance(column, str) else f"x{column}"
 
 
 def make_schema(
     table: pd.DataFrame,
     classes: np.ndarray,
-    attributes: Mapping[str, np.ndarray],
+    groups: Mapping[str, np.ndarray],
     estimator: FairEstimator,
 ) -> tuple[Schema, list[str]]:
-    """Return the schema of a table, and what of it was learned from the rows.
+    """Return the schema of a table, and the names of the columns that were learned from the rows.
 
     Columns are as the arguments say, or else as they are drafted; those of numbers stay numbers,
     and those with ``categories``, by argument or dtype, are these. A value that is none of them has
@@ -305,104 +277,84 @@ def make_schema(
         InputError: bounds or categories of a column that there is not, or that are not allowed; or
             another basis or other interactions than there are.
     """
-    bounds, categories = estimator.bounds, estimator.categories
     if estimator.basis not in (None, "spline"):
         raise InputError(f"basis: {estimator.basis!r}; must be 'spline' or None")
-    if taken := {LABEL, *attributes} & set(table.columns):
+    roles = {**groups, LABEL: classes}
+    if taken := set(roles) & set(table.columns):
         raise InputError(
             f"X: column {min(taken)!r}: y or sensitive features are called so; rename the column"
         )
-    if not isinstance(categories, Mapping | None):
-        raise InputError(f"categories: {categories!r}; must be lists of values by column")
-    given = _bounds(table, bounds)
-    listed = _by_name("categories", categories or {}, table)
-
-    columns: dict[str, Numeric | Categorical] = {}
-    learned = []
+    if not isinstance(estimator.categories, Mapping | None):
+        raise InputError(f"categories: {estimator.categories!r}; must be lists of values by column")
+    bounds = _bounds(table, estimator.bounds)
+    categories = _by_name("categories", estimator.categories or {}, table)
+    columns, learned = {}, []
     for name in map(str, table.columns):
-        try:
-            columns[name] = _make_column(table[name], listed.get(name), given.get(name), estimator)
-        except ValidationError as error:
-            raise refusal(f"X: column {name!r}", error) from error
-        is_text = isinstance(columns[name], Categorical)
-        said = _listed(table[name], listed.get(name)) if is_text else given.get(name)
-        if said is None:
+        pair, listed = bounds.get(name), categories.get(name)
+        columns[name], cause = _column(table[name], pair, listed, estimator)
+        if cause != DECLARED:
             learned.append(name)
 
-    pairs = tuple((_name(one), _name(other)) for one, other in estimator.interactions)
-    labels = tuple(map(str, classes))
-    roles = {**attributes, LABEL: classes}
-    columns |= {name: Categorical(categories=tuple(map(str, roles[name]))) for name in roles}
+    texts = {name: tuple(map(str, values)) for name, values in roles.items()}
+    columns |= {name: Categorical(categories=values) for name, values in texts.items()}
     try:
         schema = Schema(
             name="arrays",
             label=LABEL,
-            positive=labels[1],
-            sensitive=GROUP if len(attributes) == 1 else tuple(attributes),
+            positive=texts[LABEL][1],
+            sensitive=GROUP if len(groups) == 1 else tuple(groups),
             columns=columns,
             ignored=(),
             missing_values=(),
-            interactions=pairs or None,
+            interactions=tuple((_name(a), _name(b)) for a, b in estimator.interactions) or None,
         )
     except ValidationError as error:
         raise refusal("X, y and sensitive_features", error) from error
     return schema, learned
 
 
+def _column(
+    values: pd.Series, pair: Any, categories: Any, estimator: FairEstimator
+) -> tuple[Numeric | Categorical, str]:
+    """Return a column as it is drafted, and why so; later values that are not listed are unknown.
+
+    A pair of bounds for all columns is for those of numbers alone.
+    """
+    is_number = pd.api.types.is_any_real_numeric_dtype(values)
+    entry, cause = draft_column(
+        values,
+        additive=estimator.basis is not None,
+        categories=categories,
+        bounds=pair if is_number or isinstance(estimator.bounds, Mapping) else None,
+        quantities=True,
+    )
+    source = f"X: column {values.name!r}"
+    if entry is None:
+        raise InputError(f"{source}: {cause}; drop it, or give categories=")
+    if "unlisted" in entry:
+        warn(f"{source}: {cause}; drop it, merge values, or give categories=")
+    try:
+        if entry["kind"] == "numeric":
+            return Numeric.model_validate(entry), cause
+        unknown = None if "unlisted" in entry else "ignore"
+        column = Categorical.model_validate(entry | {"unknown": unknown})
+    except ValidationError as error:
+        raise refusal(source, error) from error
+    if unknown and estimator.keeps_shares:
+        tidy = tidied(values.to_frame("x"), (), ["x"])["x"]
+        position = find_categories(tidy, column.categories)
+        counts = np.bincount(position[position >= 0], minlength=len(column.categories))
+        shares = counts / max(1, counts.sum())
+        column = column.model_copy(update={"shares": tuple(shares.tolist())})
+    return column, cause
+
+
 def _by_name(argument: str, given: Mapping[Any, Any], table: pd.DataFrame) -> dict[str, Any]:
-    """What is given by name or index of a column. Raises InputError: X has no such column."""
+    """Return what is given, by the column's name. Raises InputError: X has no such column."""
     named = {_name(column): value for column, value in given.items()}
     if unknown := set(named) - set(table.columns):
         raise InputError(f"{argument}: X has no column {min(unknown)!r}")
     return named
-
-
-def _listed(values: pd.Series, categories: Any) -> list[Any] | None:
-    """Return the categories that the argument or the dtype lists, None where neither does."""
-    if categories is None and pd.api.types.is_bool_dtype(values):
-        categories = [False, True]
-    elif categories is None and isinstance(values.dtype, pd.CategoricalDtype):
-        categories = values.dtype.categories
-    elif categories is None:
-        return None
-    listed = pd.Index(np.atleast_1d(categories))
-    if not pd.api.types.is_any_real_numeric_dtype(listed):
-        listed = listed.astype("string").str.strip()
-    return listed.tolist()
-
-
-def _make_column(
-    values: pd.Series, categories: Any, pair: Any, estimator: FairEstimator
-) -> Numeric | Categorical:
-    """Return a column as the arguments or its dtype say, and else as it is drafted."""
-    name, entry = str(values.name), {"categories": _listed(values, categories)}
-    by_name = isinstance(estimator.bounds, Mapping) and pair is not None  # such a column is numbers
-    is_number = by_name or pd.api.types.is_any_real_numeric_dtype(values)
-    if entry["categories"] is None and not is_number:
-        entry, cause = draft_column(values)
-        if entry is None:
-            raise InputError(f"X: column {name!r}: {cause}; drop it, or give categories=")
-        if "unlisted" in entry:
-            warn(f"X: column {name!r}: {cause}; drop it, merge values, or give categories=")
-
-    known = tidied(values.to_frame(), (), [name])[name].dropna()
-    missing = "category" if len(known) < len(values) else "refuse"
-    if entry.get("categories") is None:
-        numbers = as_numbers(known)
-        numbers = numbers[np.isfinite(numbers)]  # encoding refuses the others
-        if not len(numbers):
-            raise InputError(f"X: column {name!r}: holds no number; drop the column")
-        if np.ptp(numbers) == 0:  # bounds have a width
-            numbers = numbers[0] + np.array([0, max(1.0, abs(numbers[0]))])
-        entry = draft_number(numbers, pair, additive=estimator.basis is not None)
-        return Numeric.model_validate(entry | {"missing": missing})
-    unknown = None if "unlisted" in entry else "ignore"
-    column = Categorical.model_validate(entry | {"missing": missing, "unknown": unknown})
-    if unknown is None or not estimator.keeps_shares:
-        return column
-    position = find_categories(known, column.categories)
-    counts = np.bincount(position[position >= 0], minlength=len(column.categories))
-    return column.model_copy(update={"shares": tuple((counts / max(1, counts.sum())).tolist())})
 
 
 def _bounds(table: pd.DataFrame, bounds: Bounds | None) -> dict[str, tuple[float, float]]:

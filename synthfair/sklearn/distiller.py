@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from synthfair.client.from_table import distill_table
+from synthfair.data.batches import gather
 from synthfair.errors import InputError
 from synthfair.settings import DistillConfig
 from synthfair.sklearn.codebook import encoder_of, read_arrays, to_units
@@ -81,7 +82,7 @@ class Distiller(FairEstimator):
     random_state: Any = None
 
     def get_metadata_routing(self) -> Any:
-        """What is asked of a pipeline: in imbalanced-learn's, the groups of the rows."""
+        """Return what is asked of a pipeline: in imbalanced-learn's, the groups of the rows."""
         asked = super().get_metadata_routing()
         resampling = getattr(asked, "fit_resample", None)  # sklearn itself knows no such method
         if resampling and resampling.requests.get("sensitive_features") is None:
@@ -96,7 +97,7 @@ class Distiller(FairEstimator):
         sensitive_features: Any = None,
         sample_weight: Any = None,
     ) -> tuple[Any, np.ndarray]:
-        """Makes the synthetic rows.
+        """Return synthetic rows made of the given ones.
 
         Args:
             X: [N, n_features] array or DataFrame. A column with missing values gets an indicator of
@@ -129,30 +130,28 @@ class Distiller(FairEstimator):
         }
         config = self._checked(DistillConfig, settings)
         table = as_pandas(X)
-        fitted = read_arrays(self, table, y, sensitive_features, sample_weight)
-        self.classes_, self.groups_ = np.sort(fitted.classes), fitted.groups
-        if fitted.learned:
+        rows, weight, schema, learned, labels, self.groups_ = read_arrays(
+            self, table, y, sensitive_features, sample_weight
+        )
+        self.schema_, self.classes_, penalty = schema, np.sort(labels), self._own_penalty
+        if learned:
             warn(
-                f"X: columns {fitted.learned}: bounds or categories are learned from the rows, and"
+                f"X: columns {learned}: bounds or categories are learned from the rows, and"
                 " so not public: what is made of the rows discloses them; give bounds= and"
                 " categories= from a codebook"
             )
+        real = rows
+        if np.ptp(weight):
+            real = gather(rows, n_groups=1, intercept=True, weight=weight)
         with jax.enable_x64(True):
-            client = distill_table(
-                fitted.distilled,
-                fitted.schema,
-                config,
-                penalty=self._own_penalty,
-                source="X",
-            )
-        release = self.release_ = client.release
-        self.converged_ = client.converged
+            client = distill_table(real, schema, config, penalty=penalty, source="X")
+        release, self.converged_ = client.release, client.converged
         if not self.converged_:
             warn("distillation has not converged: raise steps", ConvergenceWarning)
-        self.schema_, self.encoder_ = fitted.schema, encoder_of(table, fitted.schema)
-        x = to_units(release.x, fitted.schema)
+        self.release_, self.encoder_ = release, encoder_of(table, schema)
+        x = to_units(release.x, schema)
         n = x.shape[1] + 1  # features and the intercept
         self.sample_weight_ = np.full(len(x), n**2 / (config.lambda_theta * len(x)))
         if isinstance(table, pd.DataFrame):
-            x = pd.DataFrame(x, columns=list(self.schema_.encoded_names))
-        return x, fitted.classes[(release.y > 0).astype(int)]
+            x = pd.DataFrame(x, columns=list(schema.encoded_names))
+        return x, labels[(release.y > 0).astype(int)]

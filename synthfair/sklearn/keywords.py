@@ -52,9 +52,9 @@ class FairEstimator(BaseEstimator):
     basis: Literal["spline"] | None = None
     interactions: Sequence[tuple[Any, Any]] = ()
 
-    def _fairness(self) -> ServerConfig:
-        """What is asked of a model. Raises InputError: a setting is not allowed."""
-        given = {name: getattr(self, name) for name in SHARED}
+    def _fairness(self, **more: float) -> ServerConfig:
+        """Return what is asked of a model. Raises InputError: a setting is not allowed."""
+        given = {name: getattr(self, name) for name in SHARED} | more
         if self.groups_by is not None:
             if isinstance(self.groups_by, str):
                 raise InputError(f"groups_by = {self.groups_by!r}: must be a list of columns")
@@ -63,8 +63,6 @@ class FairEstimator(BaseEstimator):
             )
         if self.max_gap is None:
             given["rho"] = self.rho
-        if "C" in self.get_params():
-            given |= {"C": self.get_params()["C"]}
         if self.penalty is None or self._own_penalty:
             del given["penalty"]
         if self._own_penalty and self.groups_by is not None:
@@ -96,12 +94,12 @@ def as_pandas(x: Any) -> Any:
 
 
 def group_column(name: object) -> str:
-    """What a column of several sensitive features is called in the schema; X may have its name."""
+    """Return the schema's name of one of several sensitive features; X may have that name."""
     return f"{GROUP}: {name}"
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warns of the line of the user: the first that is not of this package."""
+    """Warn of the line of the user: the first that is not of this package."""
     level = 1
     while str(sys._getframe(level).f_globals.get("__name__")).startswith("synthfair."):
         level += 1
