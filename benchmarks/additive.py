@@ -163,7 +163,7 @@ def ours(setting: AdditiveSetting, seed: int) -> tuple[np.ndarray, dict[str, Any
     model, price = trained(setting, seed)
     if setting.asked == "thresholds":
         releases, _ = upload((setting.table, seed), setting.learner, KINDS[setting.rows])
-        histogram = sf.server.surrogate_histogram(releases, model)
+        histogram = sf.postprocess.surrogate_histogram(releases, model)
         choice = sf.postprocess.choose_decision(histogram, "statistical_parity", GAP)
         model = model.model_copy(update={"decision": choice.decision})
     chance = model.probabilities(model.scores(test.x, test.s), test.s)

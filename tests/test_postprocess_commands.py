@@ -156,7 +156,7 @@ def test_thresholds_of_surrogates_are_those_of_their_records_by_weight(folder, c
         share = np.floor(101 * expit(model.rows(rows.x, rows.s) @ np.array(model.theta)))
         for key in zip(rows.s, (rows.y > 0).astype(int), share, weight, strict=True):
             cells[key[:3]] = cells.get(key[:3], 0.0) + key[3]
-    found = sf.server.surrogate_histogram(files, model)
+    found = sf.postprocess.surrogate_histogram(files, model)
     expected = np.zeros((2, 2, 101))
     for (s, y, share), weight in cells.items():
         expected[s, y, int(share)] = weight

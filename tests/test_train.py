@@ -10,7 +10,6 @@ import pytest
 from conftest import make_schema, make_table
 
 from synthfair import read_model
-from synthfair.checkpoint import Checkpoint, CheckpointFile
 from synthfair.data.encode import encode
 from synthfair.data.schema import Categorical
 from synthfair.errors import InputError
@@ -24,6 +23,7 @@ from synthfair.federated import (
     train_rounds,
     train_table,
 )
+from synthfair.federated.checkpoint import Checkpoint, CheckpointFile
 from synthfair.federated.training import make_model, rounds_csv
 from synthfair.federated.user_data import other_groups
 from synthfair.privacy.ledger import Ledger

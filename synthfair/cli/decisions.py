@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from synthfair import postprocess, server
+from synthfair import postprocess
 from synthfair.cli.parameters import Force
 from synthfair.cli.show import say, warn
 from synthfair.errors import InputError
@@ -82,7 +82,7 @@ def thresholds(
         raise InputError("flags: give --notion and --model, or one file of counts and --weights")
     trained_model = read_model(model)
     if others or first.suffix == ".parquet":
-        histogram = server.surrogate_histogram(counts, trained_model)
+        histogram = postprocess.surrogate_histogram(counts, trained_model)
     else:
         histogram = postprocess.read_histogram(first)
     trained_model.require_counted(histogram)

@@ -33,7 +33,7 @@ from synthfair.settings import Checked, ServerConfig
 from synthfair.task.job_sites import JobSites, Query
 
 if TYPE_CHECKING:
-    from synthfair.checkpoint import CheckpointFile
+    from synthfair.federated.checkpoint import CheckpointFile
     from synthfair.federated.engine import RunProgress
     from synthfair.metrics_file import Evaluation
     from synthfair.secure.summands import ClippedVectors
@@ -195,7 +195,7 @@ def _begin(
         InputError: with an epsilon, what is there cannot go on: begun anew, every site would book
             the training once more.
     """
-    from synthfair.checkpoint import CheckpointFile
+    from synthfair.federated.checkpoint import CheckpointFile
     from synthfair.federated.training import first_progress, read_progress
 
     data, plan = setup

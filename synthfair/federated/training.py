@@ -15,13 +15,13 @@ import jax
 import numpy as np
 
 import synthfair
-from synthfair.checkpoint import Checkpoint, CheckpointFile
 from synthfair.data.encode import encode_own
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.evaluation import evaluate
 from synthfair.federated import engine
 from synthfair.federated.algorithm import RoundRecord, ServerState
+from synthfair.federated.checkpoint import Checkpoint, CheckpointFile
 from synthfair.federated.engine import RunProgress
 from synthfair.federated.method_settings import TrainConfig, TrainingPlan
 from synthfair.federated.privfairfl import counts_bytes

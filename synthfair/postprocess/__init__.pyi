@@ -6,6 +6,7 @@ from .histogram import (
     score_bins,
     write_histogram,
 )
+from .surrogates import surrogate_histogram
 from .thresholds import DecisionChoice, choose_decision
 from .weights import RowWeights, make_weights, read_weights, write_weights
 
@@ -21,6 +22,7 @@ __all__ = [
     "read_histogram",
     "read_weights",
     "score_bins",
+    "surrogate_histogram",
     "write_histogram",
     "write_weights",
 ]

@@ -9,7 +9,6 @@ from .pooling import (
     read_releases,
     train_pool,
 )
-from .surrogate_scores import surrogate_histogram
 
 __all__ = [
     "Influence",
@@ -24,6 +23,5 @@ __all__ = [
     "pool_records",
     "read_releases",
     "serve",
-    "surrogate_histogram",
     "train_pool",
 ]

@@ -35,7 +35,7 @@ def surrogate_histogram(releases: Releases, model: TrainedModel) -> ScoreHistogr
         >>> table, schema = sf.load_dataset("loanapp")
         >>> releases = [sf.distill_table(table, schema, sf.SurrogateConfig(k_min=10))]
         >>> model = sf.pool_and_train(releases, schema, sf.ServerConfig(rho=0.0))
-        >>> histogram = sf.server.surrogate_histogram(releases, model)
+        >>> histogram = sf.postprocess.surrogate_histogram(releases, model)
         >>> chosen = sf.postprocess.choose_decision(histogram, "statistical_parity", alpha=0.03)
         >>> round(chosen.accuracy.value, 1)
         0.9
