@@ -118,6 +118,8 @@ def read_arrays(
         raise ValueError(
             f"Only binary classification is supported. The type of the target is {kind}."
         )
+    if len(classes) < 2:
+        raise InputError(f"y: holds one class, {classes.tolist()[0]!r}; two are needed")
 
     # One group for each row, and few enough that they can be compared.
     groups, s = {GROUP: NO_GROUPS}, np.zeros(len(labels), int)
@@ -129,8 +131,6 @@ def read_arrays(
             )
             _require_few(groups[name], len(s), name, sensitive_features)
             s = s * len(groups[name]) + codes
-    if len(classes) < 2:
-        raise InputError(f"y: holds one class, {classes.tolist()[0]!r}; two are needed")
     if _positive(estimator, classes) == classes[0]:
         classes, labels = classes[::-1], 1 - labels
 
