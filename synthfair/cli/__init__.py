@@ -79,7 +79,7 @@ GROUPS = {title: Group.create_ordered(title) for title in COMMANDS}
 
 
 def make_app(*, overview: bool = False) -> App:
-    """Makes the application. Purposes in an overview would replace each command's own text."""
+    """Make the application. Purposes in an overview would replace each command's own text."""
     app = App(
         name="python -m synthfair",
         version=__version__,
@@ -134,7 +134,7 @@ def _flush() -> None:
 
 
 def _drop_output() -> None:
-    """Drops output not written yet: it would fail again at the end, with Python's exit code."""
+    """Drop output not written yet: it would fail again at the end, with Python's exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -107,7 +107,7 @@ def compare(
 
 
 def _report(runs: list[Path], output: Path) -> None:
-    """Writes the report of all runs, and says what they have come to."""
+    """Write the report of all runs, and say what they have come to."""
     from synthfair.fairness.intervals import FEW_ROWS
     from synthfair.report.answer import answer
     from synthfair.report.overview import overviews

@@ -20,17 +20,17 @@ class PlainHelp:
     """A formatter of cyclopts. Its own ones draw boxes, which takes longer, or do not wrap."""
 
     def render_usage(self, console: Console, _options: ConsoleOptions, usage: Any) -> None:
-        """Prints the usage line."""
+        """Print the usage line."""
         _print(console, _fill(f"Usage: {str(usage).strip()}", console, "", " " * 8) + "\n")
 
     def render_description(self, console: Console, _options: ConsoleOptions, text: Any) -> None:
-        """Prints the docstring, whose indented paragraphs are examples."""
+        """Print the docstring, whose indented paragraphs are examples."""
         for paragraph in text.primary_renderable.plain.split("\n\n"):
             example = paragraph.startswith("    ")
             _print(console, (paragraph if example else _fill(paragraph, console)) + "\n")
 
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:  # noqa: ARG002
-        """Prints commands, or parameters with their choices and defaults."""
+        """Print commands, or parameters with their choices and defaults."""
         if not panel.entries:
             return
         labels = ["  " + " ".join(entry.display_labels_with_metavar) for entry in panel.entries]

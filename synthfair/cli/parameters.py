@@ -18,14 +18,14 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 
 
 def shown_default(default: object) -> str | None:
-    """The default as help shows it; nothing where a parameter need not be given at all."""
+    """Return the default as help shows it; nothing where a parameter need not be given at all."""
     if default is None or default is False or default == ():
         return None
     return " ".join(map(str, default)) if isinstance(default, list | tuple) else str(default)
 
 
 def _whole(_type: object, tokens: Sequence[Token]) -> int:
-    """A whole number as it is written; cyclopts itself would round 2.7 to 3."""
+    """Return a whole number as it is written; cyclopts itself would round 2.7 to 3."""
     try:
         return int(tokens[0].value)
     except ValueError:
@@ -102,7 +102,7 @@ def with_settings(*groups: tuple[str, type[BaseModel], Iterable[str]]) -> Callab
 
 
 def check_inputs(schema: Path, *files: Path) -> None:
-    """Refuses a bad schema and what cannot be read, before JAX is imported, which takes longer.
+    """Refuse a bad schema and what cannot be read, before JAX is imported, which takes longer.
 
     Raises:
         InputError: as :func:`synthfair.data.schema.read_schema`; or a file or folder is missing, or

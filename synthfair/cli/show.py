@@ -24,20 +24,20 @@ class _Output(Console):
 
 
 def say(what: RenderableType) -> None:
-    """Prints a result; a sentence is not broken, as it may hold a path."""
+    """Print a result; a sentence is not broken, as it may hold a path."""
     what = printable(what) if isinstance(what, str) else what
     _Output().print(what, highlight=False, markup=False, soft_wrap=isinstance(what, str))
 
 
 def warn(*messages: str | None) -> None:
-    """Prints warnings on standard error, of those that there are."""
+    """Print warnings on standard error, of those that there are."""
     for message in filter(None, messages):
         text = f"warning: {printable(message)}"
         Console(stderr=True).print(text, highlight=False, markup=False, style="yellow")
 
 
 def conclude(sentence: str | None, files: Iterable[object], following: str) -> None:
-    """Says how a command ends: the report's sentence, the files written, and the next command."""
+    """Say how a command ends: the report's sentence, the files written, and the next command."""
     if sentence:
         say(Text(printable(sentence)))  # broken between words
     if names := ", ".join(map(str, files)):
@@ -46,18 +46,18 @@ def conclude(sentence: str | None, files: Iterable[object], following: str) -> N
 
 
 def command(*words: object) -> str:
-    """A command of this package, as it is typed."""
+    """Return a command of this package, as it is typed."""
     return shlex.join(["python", "-m", "synthfair", *map(str, words)])
 
 
 def opening(page: Path) -> str:
-    """The command that opens a page on this system."""
+    """Return the command that opens a page on this system."""
     program = {"darwin": "open", "win32": "start"}.get(sys.platform, "xdg-open")
     return shlex.join([program, str(page)])
 
 
 def terminal() -> Console:
-    """Standard error for bars, which are drawn on a terminal alone: a log holds messages only."""
+    """Return standard error for bars, which are drawn on a terminal alone, never in a log."""
     console = Console(stderr=True)
     console.quiet = not console.is_interactive
     return console
@@ -65,9 +65,9 @@ def terminal() -> Console:
 
 @contextmanager
 def distilling_bar() -> Iterator[Callable[..., None]]:
-    """Shows step, outer objective, covariance and inner gradient norm; fits 80 columns.
+    """Show step, outer objective, covariance and inner gradient norm; fits 80 columns.
 
-    Yields a function of records, step and steps, or of the name of the stage that begins, of at
+    It yields a function of records, step and steps, or of the name of the stage that begins, of at
     most 13 letters.
     """
     title = "distilling"
@@ -90,7 +90,7 @@ def distilling_bar() -> Iterator[Callable[..., None]]:
 
 @contextmanager
 def stage_bar() -> Iterator[Callable[[str], None]]:
-    """Shows what is done now, and for how long already; Ctrl-C ends it at once."""
+    """Show what is done now, and for how long already; Ctrl-C ends it at once."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
@@ -101,7 +101,7 @@ def stage_bar() -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def counting_bar(title: str) -> Iterator[Callable[..., None]]:
-    """Yields a function of done, total and a few words, which shows them.
+    """Yield a function of done, total and a few words, which shows them.
 
     Another title may follow, from which on it is the bar's.
 

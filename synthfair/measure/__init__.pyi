@@ -5,7 +5,7 @@ from .estimate import Estimate, Gap, estimate_gaps
 from .mechanisms import LaplaceValue, LocalMechanism, RandomizedValue
 from .plan import GapPlan, best_split, plan_gap
 from .reports import Report, perturb_rates, perturb_records
-from .tally import Tally, tally
+from .tally import Tally
 
 __all__ = [
     "NO_VALUE",
@@ -29,6 +29,5 @@ __all__ = [
     "perturb_records",
     "plan_gap",
     "read_collection",
-    "tally",
     "write_collection",
 ]

@@ -86,7 +86,7 @@ that are numbers; and of lines with too few columns, or too many, the number and
 def aggregate_reports(
     paths: Sequence[Path | IO[bytes]], collection: Collection, ids: SeenIds | None
 ) -> ReportSums:
-    r"""Reads reports in batches and adds them up; memory does not grow with their number.
+    r"""Read reports in batches and return their sums; memory does not grow with their number.
 
     Files are CSV or Parquet, recognised by their first bytes; a stream is CSV. CSV without a header
     has the columns of a report, in their order. A pipe is read until whoever writes to it closes
@@ -126,7 +126,7 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection, name: str) -> N
     valid = np.ones(len(rows), bool)
 
     def reject(cause: str, wrong: np.ndarray, column: str, detail: str) -> None:
-        """Rejects rows that had passed and are wrong [N]; describes the first of them."""
+        """Reject rows that had passed and are wrong [N]; describe the first of them."""
         wrong = valid & wrong
         if not wrong.any():
             return
@@ -171,7 +171,7 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection, name: str) -> N
 
 
 def _text_of(cell: pa.Scalar) -> str:
-    """The cell as messages show it; a text of Parquet need not be UTF-8."""
+    """Return the cell as messages show it; a text of Parquet need not be UTF-8."""
     try:
         return repr(cell.as_py())[:60]
     except UnicodeDecodeError:
@@ -179,14 +179,14 @@ def _text_of(cell: pa.Scalar) -> str:
 
 
 def _indices(column: pa.Array, names: tuple[str, ...]) -> np.ndarray:
-    """Positions of texts among the names; -1 for any other text."""
+    """Return the positions of texts among the names; -1 for any other text."""
     options = compute.SetLookupOptions(pa.array(names, pa.string()))
     places = call("index_in", [column], options)
     return places.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _numbers(column: pa.Array) -> np.ndarray:
-    """The cells as floats; not-a-number for a text that is no number."""
+    """Return the cells as floats; not-a-number for a text that is no number."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         column = call("if_else", [_matches(column, NUMBER), column, pa.scalar(None, column.type)])
     return column.cast(pa.float64()).fill_null(math.nan).to_numpy(zero_copy_only=False)
@@ -321,7 +321,7 @@ class SeenIds:
     """
 
     def __init__(self, size: int = FILTER_BYTES, source: RandomBytes = system_entropy) -> None:
-        """Makes an empty filter.
+        """Make an empty filter.
 
         Args:
             size: bytes of memory, a power of two.
@@ -332,7 +332,7 @@ class SeenIds:
         self.accepted = 0
 
     def add_new(self, ids: np.ndarray) -> np.ndarray:
-        """Adds ids [N, 32] of bytes; returns which of them [N] are new."""
+        """Add ids [N, 32] of bytes, and return the mask [N] of those that are new."""
         from pandas import Index
 
         # [N] hashes of 64 bits, each half (k_0 + sum of k_i times part i) mod 2^64 >> 32, which is

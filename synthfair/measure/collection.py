@@ -94,27 +94,27 @@ class Collection(Checked):
         return self
 
     def make_mechanism(self) -> LocalMechanism:
-        """The mechanism with these groups and budgets."""
+        """Return the mechanism with these groups and budgets."""
         return MECHANISMS[self.mechanism](len(self.groups), self.epsilon1, self.epsilon2)
 
     @property
     def fingerprint(self) -> str:
-        """Eight hexadecimal digits of a hash; every report carries them."""
+        """Return eight hexadecimal digits of a hash; every report carries them."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     @property
     def compared(self) -> tuple[int, ...]:
-        """Indices of the groups that have a value: those other than :data:`NO_VALUE`."""
+        """Return the indices of the groups that have a value: those other than :data:`NO_VALUE`."""
         return tuple(i for i, name in enumerate(self.groups) if name != NO_VALUE)
 
     @property
     def unit(self) -> float:
-        """Half of the range: what a difference of 1 in v is in the value's own unit."""
+        """Return half of the range: what a difference of 1 in v is in the value's own unit."""
         return (self.upper - self.lower) / 2
 
     def scaled(self, values: np.ndarray) -> np.ndarray:
-        """Values [N] from [lower, upper] as v in [-1, 1]."""
+        """Return values [N] from [lower, upper] as v in [-1, 1]."""
         # Clipped, as epsilon does not hold for a v that rounding moves outside.
         return np.clip((values - self.lower) / self.unit - 1.0, -1.0, 1.0)
 
@@ -122,7 +122,7 @@ class Collection(Checked):
 def make_collection(
     groups: tuple[str, ...], mechanism: LocalMechanism, *, lower: float = 0.0, upper: float = 1.0
 ) -> Collection:
-    """The public file for a mechanism.
+    """Return the public file for a mechanism.
 
     Args:
         groups: [d] their names, as many as the mechanism has.
@@ -152,12 +152,12 @@ def make_collection(
 
 
 def write_collection(collection: Collection, path: Path) -> None:
-    """Writes the public file as JSON, completely or not at all."""
+    """Write the public file as JSON, completely or not at all."""
     write_json(path, collection.model_dump(mode="json"))
 
 
 def read_collection(path: Path) -> Collection:
-    """Reads a public file; its epsilon is checked against the exact one of its mechanism.
+    """Return what a public file holds; its epsilon is checked against its mechanism's.
 
     Raises:
         InputError: unreadable, not what :func:`write_collection` writes, or too small an epsilon.

@@ -22,7 +22,7 @@ DEVIATIONS = 4.0
 def diagnose_reports(
     tally: Tally, collection: Collection, shares: Sequence[float] | None = None
 ) -> list[str]:
-    """Lists contradictions between reports and the public file, one a line; none if they fit.
+    """Return contradictions between reports and the public file, one a line; none if they fit.
 
     Args:
         tally: of at least one report.

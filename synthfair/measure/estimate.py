@@ -108,7 +108,7 @@ class Means(NamedTuple):
     beta: float
 
     def gap_variance(self, i: int, j: int) -> float:
-        """The variance of the difference of two means."""
+        """Return the variance of the difference of two means."""
         covariance = self.covariance
         return float(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
 
@@ -120,7 +120,7 @@ def estimate_gaps(
     confidence: float = 0.95,
     shares: Sequence[float] | None = None,
 ) -> Estimate:
-    """Means of the groups, and the gap of every two.
+    """Return the means of the groups, and the gap of every two.
 
     Args:
         tally: of at least two reports of all d groups.
@@ -166,13 +166,13 @@ def estimate_gaps(
 
 
 def require_confidence(confidence: float) -> None:
-    """Raises InputError unless it is above 0 and below 1."""
+    """Raise InputError unless it is above 0 and below 1."""
     if not 0 < confidence < 1:
         raise InputError(f"confidence = {confidence:g}: must be above 0 and below 1")
 
 
 def require_shares(shares: Sequence[float], groups: int) -> np.ndarray:
-    """Shares of clients as an array.
+    """Return shares of clients as an array.
 
     Raises:
         InputError: not one for each group, one that is not positive, or a sum other than 1.
@@ -186,7 +186,7 @@ def require_shares(shares: Sequence[float], groups: int) -> np.ndarray:
 def estimate_means(
     tally: Tally, mechanism: LocalMechanism, shares: Sequence[float] | None = None
 ) -> Means:
-    """Shares, estimated unless they are given, and means, with errors to first order."""
+    """Return shares, estimated unless given, and means, with errors to first order."""
     clients, scale = tally.clients, mechanism.keep * mechanism.gain
     pi, t, u = tally.counts / clients, tally.totals / clients, tally.squares / clients
 
@@ -214,7 +214,7 @@ def estimate_means(
 def limits_of_means(
     tally: Tally, mechanism: LocalMechanism, means: Means, deviations: float
 ) -> np.ndarray:
-    """[2, d] smallest and largest means that the score test with z deviations does not reject.
+    """Return the smallest and largest means [2, d] that the score test does not reject.
 
     They may be outside [-1, 1], and are infinite where a share may be 0. The module has the test.
     """
@@ -224,7 +224,7 @@ def limits_of_means(
     alpha, beta = 1 / (mechanism.keep * mechanism.gain), means.beta
 
     def square_of(values: np.ndarray) -> np.ndarray:
-        """Expected sum of v'^2 over K, for mean squares of v."""
+        """Return the expected sum of v'^2 over K, for mean squares of v."""
         true_group = mechanism.keep * p * mechanism.noisy_square(values)
         return true_group + mechanism.change * (1 - p) * mechanism.changed_square
 
@@ -269,7 +269,7 @@ def limits_of_means(
 
 
 def _gap_interval(i: int, j: int, means: Means, limits: np.ndarray) -> Interval:
-    """Interval of the difference of two means with limits [2, d], within [-2, 2].
+    """Return the interval of the difference of two means with limits [2, d], within [-2, 2].
 
     Zou and Donner (2008), equation (11): as the normal interval of a difference, with the distances
     from the estimates to their limits in place of z times the standard errors.

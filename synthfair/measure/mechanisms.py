@@ -53,7 +53,7 @@ class RandomizedGroup(ABC):
     kind: ClassVar[Kind]
 
     def __post_init__(self) -> None:
-        """Raises InputError for a parameter out of range."""
+        """Raise InputError for a parameter out of range."""
         if self.groups < 2:
             raise InputError(f"groups = {self.groups}: must be at least 2")
         for name, budget in (("epsilon1", self.epsilon1), ("epsilon2", self.epsilon2)):
@@ -64,27 +64,27 @@ class RandomizedGroup(ABC):
 
     @property
     def keep(self) -> float:
-        """The probability a = e^epsilon1 / (e^epsilon1 + d - 1) that the group is kept."""
+        """Return the probability a = e^epsilon1 / (e^epsilon1 + d - 1) that the group is kept."""
         return 1.0 / (1.0 + (self.groups - 1) * math.exp(-self.epsilon1))
 
     @property
     def change(self) -> float:
-        """The probability q = 1 / (e^epsilon1 + d - 1) of each other group."""
+        """Return the probability q = 1 / (e^epsilon1 + d - 1) of each other group."""
         return math.exp(-self.epsilon1) * self.keep
 
     def respond(self, group: np.ndarray, source: RandomBytes) -> np.ndarray:
-        """[N] noisy groups of the groups [N]."""
+        """Return the noisy groups [N] of the groups [N]."""
         chance = uniform(len(group), source)
         # The part of [0, 1] above a is divided evenly among the other groups.
         step = np.ceil((chance - self.keep) / self.change).clip(0, self.groups - 1)
         return (group + step.astype(group.dtype)) % self.groups
 
     def shares(self, reported: np.ndarray) -> np.ndarray:
-        """[d] (pi_j - q) / (a - q): unbiased shares of clients, pi being those of reports."""
+        """Return unbiased shares [d] of clients, (pi_j - q) / (a - q), of shares pi of reports."""
         return (reported - self.change) / (self.keep - self.change)
 
     def share_variance(self, shares: np.ndarray, clients: float) -> np.ndarray:
-        """[d] their variance pi_j (1 - pi_j) / (K (a - q)^2), with pi_j = q + (a - q) p_j.
+        """Return their variance [d], pi_j (1 - pi_j) / (K (a - q)^2), with pi_j = q + (a - q) p_j.
 
         The K clients are drawn at random from groups with these shares p.
         """
@@ -94,21 +94,21 @@ class RandomizedGroup(ABC):
 
     @abstractmethod
     def noisy_square(self, square: np.ndarray) -> np.ndarray:
-        """E[v'^2] if the group was kept, for means of v^2."""
+        """Return E[v'^2] if the group was kept, for means of v^2."""
 
     @property
     def changed_square(self) -> float:
-        """E[v'^2] if the group changed, so that v was set to 0."""
+        """Return E[v'^2] if the group changed, so that v was set to 0."""
         return float(self.noisy_square(np.zeros(())))
 
     @abstractmethod
     def add_noise(self, value: np.ndarray, source: RandomBytes) -> np.ndarray:
-        """Noisy values [N] of the values [N]."""
+        """Return the noisy values [N] of the values [N]."""
 
     def perturb(
         self, group: np.ndarray, value: np.ndarray, source: RandomBytes
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy groups [N] and noisy values [N] of N clients; each pair is epsilon-LDP."""
+        """Return noisy groups [N] and noisy values [N] of N clients; each pair is epsilon-LDP."""
         reported = self.respond(group, source)
         return reported, self.add_noise(np.where(reported == group, value, 0.0), source)
 
@@ -149,12 +149,12 @@ class RandomizedValue(RandomizedGroup):
 
     @property
     def gain(self) -> float:
-        """The factor 2 b - 1 by which reports shrink values."""
+        """Return the factor 2 b - 1 by which reports shrink values."""
         return math.tanh(self.epsilon2 / 2)
 
     @property
     def epsilon(self) -> float:
-        """Exact: max {epsilon2, epsilon1 + ln(2 b), ln((1 + e^epsilon2) / 2) - epsilon1}.
+        """Return exactly max {epsilon2, epsilon1 + ln(2 b), ln((1 + e^epsilon2) / 2) - epsilon1}.
 
         An output's largest probability over all inputs is a b (group kept, value at the end of the
         range that the bit names) or q / 2 (group changed); its smallest is a (1 - b) or q / 2.
@@ -167,19 +167,19 @@ class RandomizedValue(RandomizedGroup):
         return max(kept_high, log_change) - min(kept_low, log_change)
 
     def noisy_square(self, square: np.ndarray) -> np.ndarray:
-        """Returns 1, whatever the means of v^2."""
+        """Return 1, whatever the means of v^2."""
         return np.ones_like(square)
 
     def noisy_cube(self, mean: np.ndarray, square: np.ndarray) -> np.ndarray:  # noqa: ARG002
-        """E[v'^3] if the group was kept and every v has the same v^2: here E[v']."""
+        """Return E[v'^3] if the group was kept and every v has the same v^2: here E[v']."""
         return self.gain * mean
 
     def possible(self, values: np.ndarray) -> np.ndarray:
-        """Whether values [N] are outputs: -1 or 1."""
+        """Return the mask [N] of the values that are outputs: -1 or 1."""
         return np.abs(values) == 1.0
 
     def add_noise(self, value: np.ndarray, source: RandomBytes) -> np.ndarray:
-        """Values [N], each -1 or 1, of mean ``gain`` times those given."""
+        """Return values [N], each -1 or 1, of mean ``gain`` times those given."""
         bit = 2.0 * uniform(len(value), source) <= 1.0 + self.gain * value
         return np.where(bit, 1.0, -1.0)
 
@@ -215,24 +215,24 @@ class LaplaceValue(RandomizedGroup):
     gain: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        """Raises InputError for a parameter out of range."""
+        """Raise InputError for a parameter out of range."""
         super().__post_init__()
         if self.steps < 1:
             raise InputError(f"epsilon2 = {self.epsilon2:g}: must be at least 2^-29")
 
     @property
     def steps(self) -> int:
-        """m, the steps of the grid from 0 to 1."""
+        """Return m, the steps of the grid from 0 to 1."""
         return math.floor(self.epsilon2 * (LAPLACE_STEPS / 2))
 
     @property
     def scale(self) -> float:
-        """Scale of the noise: 2^30 / m, which is 2 / epsilon2 or a little more."""
+        """Return the scale of the noise: 2^30 / m, which is 2 / epsilon2 or a little more."""
         return LAPLACE_STEPS / self.steps
 
     @property
     def epsilon(self) -> float:
-        """Exact: max {2 / scale, epsilon1 + 1 / scale}, theorem 4.3 with k = 2.
+        """Return exactly max {2 / scale, epsilon1 + 1 / scale}, theorem 4.3 with k = 2.
 
         The largest log-ratio of two inputs' probabilities of an output: both groups kept, and
         values 2 apart; or one kept and one changed, and values 1 apart, which adds ln(a / q).
@@ -242,28 +242,28 @@ class LaplaceValue(RandomizedGroup):
 
     @property
     def square_variance(self) -> float:
-        """20 s^4 + 8 s^2 + 1/4 with s the scale: of (v + noise)^2 with v^2 = 1, and of v^2."""
+        """Return 20 s^4 + 8 s^2 + 1/4, s the scale: of (v + noise)^2 with v^2 = 1, and of v^2."""
         return 20 * self.scale**4 + 8 * self.scale**2 + 0.25
 
     @property
     def limit(self) -> float:
-        """1 plus the largest noise."""
+        """Return 1 plus the largest noise."""
         return (self.steps + LARGEST_NOISE * LAPLACE_STEPS) / self.steps
 
     def noisy_square(self, square: np.ndarray) -> np.ndarray:
-        """The mean of a squared report, v^2 + 2 scale^2."""
+        """Return the mean of a squared report, v^2 + 2 scale^2."""
         return square + 2 * self.scale**2
 
     def noisy_cube(self, mean: np.ndarray, square: np.ndarray) -> np.ndarray:
-        """v^3 + 6 scale^2 v."""
+        """Return v^3 + 6 scale^2 v."""
         return mean * square + 6 * self.scale**2 * mean
 
     def possible(self, values: np.ndarray) -> np.ndarray:
-        """Whether values [N] are within the limit; a file may have rounded what was on the grid."""
+        """Return the mask [N] of values within the limit; files may have rounded off the grid."""
         return np.abs(values) <= self.limit
 
     def add_noise(self, value: np.ndarray, source: RandomBytes) -> np.ndarray:
-        """Values [N], rounded to the grid at random, plus discrete Laplace noise."""
+        """Return values [N], rounded to the grid at random, plus discrete Laplace noise."""
         m, largest = self.steps, LARGEST_NOISE * LAPLACE_STEPS
         low = np.floor(m * value)
         # uniform is never 0: a value on the grid stays where it is, and so within the range.
@@ -275,7 +275,4 @@ class LaplaceValue(RandomizedGroup):
 LocalMechanism = RandomizedValue | LaplaceValue
 """One of the two mechanisms."""
 
-MECHANISMS: dict[Kind, type[LocalMechanism]] = {
-    "randomized": RandomizedValue,
-    "laplace": LaplaceValue,
-}
+MECHANISMS: dict[Kind, type[LocalMechanism]] = {m.kind: m for m in (RandomizedValue, LaplaceValue)}

@@ -46,7 +46,7 @@ def expected_tally(
     means: np.ndarray,
     squares: np.ndarray | float = 1.0,
 ) -> Tally:
-    """The mean of the tally of so many clients' reports.
+    """Return the mean of the tally of so many clients' reports.
 
     Args:
         mechanism: of all clients.
@@ -63,7 +63,7 @@ def expected_tally(
 
 
 def gap_variance(mechanism: LocalMechanism, clients: float, *groups: np.ndarray) -> float:
-    """Variance of the estimated gap of two groups to first order.
+    """Return the variance of the estimated gap of two groups to first order.
 
     Clients are drawn at random, and sizes are estimated. Arguments: see :func:`expected_tally`.
     """
@@ -72,7 +72,7 @@ def gap_variance(mechanism: LocalMechanism, clients: float, *groups: np.ndarray)
 
 
 def hardest_means(mechanism: LocalMechanism, shares: np.ndarray) -> list[np.ndarray]:
-    """Candidates [2] among which the variance of two groups' gap is largest over all values.
+    """Return means [2] among which the variance of two groups' gap is largest over all values.
 
     It grows with the mean squares, so values are -1 or 1. It is quadratic in the two means, so it
     is largest where both are 0, both are at an end of the range, or one is at an end and the other
@@ -80,7 +80,7 @@ def hardest_means(mechanism: LocalMechanism, shares: np.ndarray) -> list[np.ndar
     """
 
     def vertex(place: int) -> np.ndarray:
-        """Moves that mean to its vertex in [-1, 1], or to 0 if the parabola is convex."""
+        """Return means with that one at its vertex in [-1, 1], or at 0 on a convex parabola."""
         means = np.ones(2)
 
         def variance(mean: float) -> float:
@@ -96,13 +96,13 @@ def hardest_means(mechanism: LocalMechanism, shares: np.ndarray) -> list[np.ndar
 
 
 def largest_variance(mechanism: LocalMechanism, shares: np.ndarray, clients: float) -> float:
-    """Variance of the gap of two groups with shares [2], the largest over all values of clients."""
+    """Return the largest variance, over all values, of the gap of groups with shares [2]."""
     values = hardest_means(mechanism, shares)
     return max(gap_variance(mechanism, clients, shares, means) for means in values)
 
 
 def mechanism_at(kind: Kind, groups: int, epsilon: float, part: float) -> LocalMechanism:
-    """The mechanism with epsilon2 = part * epsilon and the largest epsilon1 that epsilon allows.
+    """Return the mechanism with epsilon2 = part * epsilon and the largest epsilon1 allowed.
 
     A larger epsilon1 or epsilon2 lowers the error, so the best split uses all of epsilon: epsilon1
     is epsilon - ln(2 b) for M_R, where the paper has epsilon, and epsilon - epsilon2 / 2 for M_L.
@@ -119,7 +119,7 @@ def best_split(
     epsilon: float,
     loss: Callable[[LocalMechanism], float] | None = None,
 ) -> LocalMechanism:
-    """The mechanism with the smallest error whose exact epsilon is at most the given one.
+    """Return the mechanism with the smallest error of those within epsilon, which is exact.
 
     Args:
         kind: "randomized" for M_R, "laplace" for M_L.

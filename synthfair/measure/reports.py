@@ -49,7 +49,7 @@ def perturb_records(
     values: Sequence[float],
     source: RandomBytes = system_entropy,
 ) -> list[Report]:
-    """Makes one noisy report for each of N clients.
+    """Return one noisy report for each of N clients.
 
     Guarantee: ``collection.epsilon``-local differential privacy, by M_R or M_L. Unit: one client's
     report. Relation: local, any two pairs of group and value. The epsilons of several reports of a
@@ -100,7 +100,7 @@ def perturb_rates(
     together: bool = False,
     source: RandomBytes = system_entropy,
 ) -> list[Report]:
-    """Makes one noisy report of a model's rate for each row, or one for all rows; in random order.
+    """Return one noisy report of a model's rate a row, or one for all rows; in random order.
 
     A row whose label does not count for the rate has none. That is private as well: such a row
     belongs to the group "(no value)", which is perturbed like any other.
@@ -159,7 +159,9 @@ def perturb_rates(
 
 
 def rate_of(name: Rate, rows: Scored, device: np.ndarray, devices: int) -> np.ndarray:
-    """[K] share of the rows with the rate's label that the model selects, on each device [N].
+    """Return the share [K] of a device's rows with the rate's label that the model selects.
+
+    A row [N] is on a device from 0 to K - 1.
 
     It is the mean share of decisions that are drawn, and not-a-number for a device without such
     rows.

@@ -24,7 +24,7 @@ class Tally(NamedTuple):
 
     @property
     def reports(self) -> int:
-        """The number of reports K as an integer."""
+        """Return the number of reports K as an integer."""
         return round(self.clients)
 
     def plus(self, other: Tally) -> Tally:

@@ -14,7 +14,7 @@ N_BINS = 101
 
 
 def surrogate_histogram(releases: Releases, model: TrainedModel) -> ScoreHistogram:
-    """Weights of surrogates' records in B = 101 equal bins of the predicted probability.
+    """Return the weights of surrogates' records in B = 101 equal bins of the probability.
 
         C(s, y, b) = sum of w_i over records i with group s, label y and floor(B sigma(z_i)) = b,
 

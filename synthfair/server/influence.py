@@ -170,7 +170,7 @@ UNLIKE = "An honest client that is unlike the others can do this, too"
 def refuse_influence(
     influences: Influences, most: float, most_spd: float = 2.0, *, remedy: str = ""
 ) -> None:
-    """Refuses a pool in which one release moves the scores, or SPD, further than is allowed.
+    """Refuse a pool in which one release moves the scores, or SPD, further than is allowed.
 
     A release that alone has some pair of group and label must move the model, and is let pass.
 

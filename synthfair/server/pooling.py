@@ -66,7 +66,7 @@ def pool_and_train(
     penalty: Penalty | PenaltyName | None = None,
     trusted: pd.DataFrame | Encoded | None = None,
 ) -> TrainedModel:
-    """Trains one model on the rows of all releases.
+    """Return one model, trained on the rows of all releases.
 
     On fair releases, with N pooled rows and n parameters, an ordinary logistic model, Wu et
     al. (2024) eq. (15):
@@ -132,7 +132,7 @@ def pool_and_train(
 def read_releases(
     paths: Sequence[str | PathLike[str]], schema: Schema, *, keys: Keys | None = None
 ) -> dict[str, Release]:
-    """Reads release files, by path.
+    """Return the releases of files, by path.
 
     Args:
         paths: of the files, one a client.
@@ -169,7 +169,7 @@ def read_releases(
 
 
 def named_releases(releases: Releases, schema: Schema) -> dict[str, Release]:
-    """Releases by name; those of a list are client 0, client 1 and so on, and files their paths.
+    """Return releases by name: of a list client 0, client 1 and so on, of files their paths.
 
     Raises:
         InputError: there are none, one is no release or does not fit the schema, or a file is
@@ -194,12 +194,12 @@ def named_releases(releases: Releases, schema: Schema) -> dict[str, Release]:
 
 
 def signer(release: Release, keys: Keys) -> str:
-    """The client that signed a release, which was read with these keys."""
+    """Return the client that signed a release, which was read with these keys."""
     return keys[(release.signature and release.signature.public_key) or ""]
 
 
 def pool(releases: Mapping[str, Release]) -> Encoded:
-    """The rows of all releases, one after the other.
+    """Return the rows of all releases, one after the other.
 
     Args:
         releases: by name; of one schema, at least one.
@@ -211,7 +211,7 @@ def pool(releases: Mapping[str, Release]) -> Encoded:
 def pool_records(
     releases: Releases, schema: Schema, *, max_rows: float | None = None
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """The records of surrogates as a table, with weights, on which any learner can be trained.
+    """Return the records of surrogates as a table, with weights, to train any learner on.
 
     Args:
         releases: surrogates, as :func:`pool_and_train` takes them.
@@ -253,7 +253,7 @@ def pool_records(
 
 
 class Pool(NamedTuple):
-    """The rows of all releases, and what is trained on them.
+    """Return the rows of all releases, and what is trained on them.
 
     Attributes:
         rows: as the model sees them; of surrogates with weights.
@@ -333,12 +333,12 @@ class Pool(NamedTuple):
 
     @property
     def weight(self) -> np.ndarray:
-        """How much each row [N] counts."""
+        """Return how much each row [N] counts."""
         return np.asarray(self.rows.weight)
 
     @property
     def owner(self) -> np.ndarray:
-        """The index [N] of the release of each row."""
+        """Return the index [N] of the release of each row."""
         sizes = [part.stop - part.start for part in self.parts.values()]
         return np.repeat(np.arange(len(sizes)), sizes)
 
@@ -351,7 +351,7 @@ def make_pool(
     penalty: Penalty | PenaltyName | None = None,
     trusted: pd.DataFrame | Encoded | None = None,
 ) -> Pool:
-    """Puts releases together, all fair or all surrogates. See :func:`pool_and_train`.
+    """Return the pool of releases, all fair or all surrogates. See :func:`pool_and_train`.
 
     Raises:
         InputError: no release; some fair and some surrogates; fair ones that were made for
@@ -593,7 +593,7 @@ def compared_groupings(
 def train_pool(
     pooled: Pool, schema: Schema, *, model: LinearModel | None = None
 ) -> tuple[TrainedModel, FrontierPoint | None]:
-    """The model, and, of surrogates, the point of the frontier that it is. See pool_and_train."""
+    """Return the model, and of surrogates its point of the frontier. See pool_and_train."""
     model = model or LinearModel()
     if pooled.penalty is None and name_of(model) != pooled.model:
         raise InputError(
@@ -642,7 +642,7 @@ def trained_model(
 
 
 def _require_linear(model: Model, n_inputs: int) -> None:
-    """Refuses a model that a trained model, which scores a'theta, would not be."""
+    """Refuse a model that a trained model, which scores a'theta, would not be."""
     params = model.init(n_inputs)
     if not hasattr(params, "shape") or params.shape != (n_inputs,):
         raise InputError(
