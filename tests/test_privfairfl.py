@@ -27,8 +27,8 @@ from synthfair.federated import (
     TrainFiles,
     UserAssignment,
     assign_users,
+    method,
     make_user_data,
-    method_settings,
     train_rounds,
     train_table,
 )
@@ -141,9 +141,9 @@ def test_pre_trains_with_the_weights_of_its_counts():
 
 def test_pre_searches_for_its_noise_once(tmp_path, monkeypatch):
     """The weights that follow from the counts change no guarantee, nor its noise."""
-    searched, search = [], method_settings.training_guarantee
+    searched, search = [], method.training_guarantee
     monkeypatch.setattr(
-        method_settings,
+        averaging,
         "training_guarantee",
         lambda *a, **k: searched.append(a) or search(*a, **k),
     )

@@ -192,7 +192,7 @@ def train(
     start_jax()
     from synthfair.fairness.intervals import near_constant
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
-    from synthfair.federated.methods import TrainConfig
+    from synthfair.federated.method import TrainConfig
     from synthfair.federated.refine import read_start
     from synthfair.postprocess import read_weights
     from synthfair.privacy.ledger import ENDING, Ledger
@@ -234,15 +234,7 @@ def train(
     say(training_table(training, private=files.noise_seed is None))
     say(evaluation_tables(evaluation))
     if training.model.converged is False:
-        warn(
-            "fedavg did not settle: more rounds, or another learning rate"
-            if method_config.method == "fedavg"
-            else "refine has not come to the optimum: more rounds"
-            if method_config.method == "refine"
-            else "no round met the constraint on what the server saw of its cohorts, or they had"
-            " too few rows of a group: the fairest model is taken, or the most accurate. Try more"
-            " rounds, larger cohorts, or a larger alpha"
-        )
+        warn(method_config.unsettled)
     warn(
         *small_group_warnings(evaluation, table_schema),
         near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -345,17 +344,17 @@ def federated_averaging(federation: Federation, config: DistillConfig, **_: Any)
     """
     clients = _users(federation, config)
     rows, n_inputs = len(federation.user), clients.a.shape[1]
-    algorithm = federated.FedAvg(
-        federated.LogisticRegression(n_inputs),
+    method = federated.FedAvg(
+        model=federated.LogisticRegression(n_inputs),
         penalty=_penalty(federation, config),
         rho=config.rho_o,
         lambda_theta=n_inputs**2 / (server_config(config).C * rows),
         momentum=MOMENTUM,
     )
-    algorithm = replace(algorithm, learning_rate=float(safe_rate(algorithm, clients)))
+    method = method.bound(learning_rate=float(safe_rate(method, clients)))
     everyone = federated.Cohorts.everyone(len(clients))
-    run = engine.run(algorithm, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
-    upload = engine.report_size(algorithm, clients)[1]
+    run = engine.run(method, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
+    upload = engine.report_size(method, clients)[1]
     cost = Communication(len(clients), FEDAVG_ROUNDS, upload * len(clients) * FEDAVG_ROUNDS)
     thetas = [np.asarray(run.state.params)] * len(federation.test)
     return _linear(thetas, run.history.settled, cost, federation, config)

@@ -20,7 +20,6 @@ from synthfair.deploy.agreement import (
     LeastRows,
     TrainingSetup,
     TrainSettings,
-    counts_by_rows,
     make_setup,
     pack,
     require_rows,
@@ -76,7 +75,7 @@ class TrainJob(Checked):
     def _is_whole(self) -> TrainJob:
         config = train_config(self.train)
         require_rows(config, self.least_rows)
-        if self.most_rows is None and counts_by_rows(config):
+        if self.most_rows is None and config.counts_by_rows:
             raise ValueError(
                 f"most_rows: {config.method} counts sites by their rows, and needs those of the"
                 " largest site"
@@ -257,8 +256,8 @@ class _Sites:
 
     def _report(self, content: bytes, like: Any) -> np.ndarray:
         """Read a site's report [k]. Raises ValueError: a wrong length, size or weight."""
+        from synthfair.federated.averaging import Movement
         from synthfair.federated.exchange import Sums, require_counts
-        from synthfair.federated.fedavg import Movement
         from synthfair.federated.fpfl import Statistics
 
         report, clip, job = unpack(content, like), self.setup.plan.protection.clip, self.job

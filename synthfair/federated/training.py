@@ -7,9 +7,9 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ from synthfair.evaluation import evaluate
 from synthfair.federated import engine
 from synthfair.federated.algorithm import RoundRecord, ServerState
 from synthfair.federated.engine import RunProgress
-from synthfair.federated.method_settings import TrainConfig, TrainingPlan
+from synthfair.federated.method import TrainConfig, TrainingPlan
 from synthfair.federated.privfairfl import counts_bytes
 from synthfair.federated.user_data import AssignedTable, make_user_data, other_groups
 from synthfair.federated.users import UserData
@@ -257,7 +257,7 @@ def train_rounds(
     data, counts = config.count_first(data, noise_seed)
     plan = plan or config.plan(data)
     if counts is not None:  # weights of rows change neither guarantee nor noise
-        weighted = replace(cast(Any, plan.algorithm), row_weights=data.row_weights)
+        weighted = plan.algorithm.bound(row_weights=data.row_weights)
         plan = plan._replace(algorithm=weighted)
     if plan.secure and noise_seed is not None:
         plan = plan._replace(protection=plan.secure._replace(seed=noise_seed))

@@ -22,7 +22,7 @@ from synthfair.postprocess.weights import RowWeights
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synthfair.federated.method_settings import TrainConfig
+    from synthfair.federated.method import TrainConfig
 
 TEST_SHARE = 0.2
 """The share of the rows that are tested, where no test table is given."""
@@ -207,7 +207,7 @@ def make_user_data(
     if len(others) != len(also):
         raise InputError(f"also = {list(also)}: needs the groups of each; {len(others)} given")
     if weights is not None:
-        if not config.row_weights:
+        if not config.takes_weights:
             raise InputError(f"weights: not read by {config.method}; take fedavg or dp_sgd")
         if weights.schema_hash != schema.hash or weights.groups != tuple(map(str, schema.groups)):
             raise InputError(
