@@ -27,8 +27,8 @@ from synthfair.federated import (
     TrainFiles,
     UserAssignment,
     assign_users,
-    method,
     make_user_data,
+    method,
     train_rounds,
     train_table,
 )
@@ -143,7 +143,7 @@ def test_pre_searches_for_its_noise_once(tmp_path, monkeypatch):
     """The weights that follow from the counts change no guarantee, nor its noise."""
     searched, search = [], method.training_guarantee
     monkeypatch.setattr(
-        averaging,
+        method,
         "training_guarantee",
         lambda *a, **k: searched.append(a) or search(*a, **k),
     )
