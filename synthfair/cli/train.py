@@ -154,7 +154,7 @@ def train(
         tests = read_tests(test, table_schema) if test else None
     start_jax()
     from synthfair.fairness.intervals import near_constant
-    from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
+    from synthfair.federated import TrainFiles, assign_users, train_table
     from synthfair.federated.method import TrainConfig
     from synthfair.federated.refine import read_start
     from synthfair.postprocess import read_weights
@@ -173,9 +173,8 @@ def train(
             " epsilon: prefer poisson, unless everybody knows who takes part"
         )
     users = {"clients": clients, "rows_per_user": rows_per_user, "user_column": user_column}
-    is_given = any(value is not None for value in users.values())
-    assignment = UserAssignment(**users) if is_given else UserAssignment(clients=2)
-    table_of_users = assign_users(rows, assignment, seed=method_config.seed, tests=tests)
+    rule = {name: value for name, value in users.items() if value is not None} or {"clients": 2}
+    table_of_users = assign_users(rows, seed=method_config.seed, tests=tests, **rule)
 
     # The training, with a bar.
     if ledger is None:

@@ -61,7 +61,8 @@ class RoundOptions(NamedTuple):
         given: settings by their keys, of which each method takes those that it reads; method,
             notion, alpha, group_input and seed are those of the comparison. If None, some that suit
             the method.
-        assignment: how training rows become users; if None, the clients are the users.
+        rule: of :func:`synthfair.federated.draw_users`, by which training rows become users; if
+            None, the clients are the users.
 
     Example:
         >>> import synthfair as sf
@@ -71,7 +72,7 @@ class RoundOptions(NamedTuple):
     """
 
     given: Mapping[str, Any] | None = None
-    assignment: federated.UserAssignment | None = None
+    rule: Mapping[str, Any] | None = None
 
     def settings(self, method: str, config: DistillConfig) -> federated.TrainConfig:
         """Those of one run.
@@ -375,8 +376,8 @@ def in_rounds(
     """
     settings, rows = rounds.settings(method, config), pooled(federation.train)
     user = federation.user
-    if rounds.assignment is not None:
-        user = rounds.assignment.row_users(len(rows.y), seed=config.seed)
+    if rounds.rule is not None:
+        user = federated.draw_users(len(rows.y), seed=config.seed, **rounds.rule)
     data = federated.make_user_data(rows, user, federation.schema, settings)
     training = federated.train_rounds(data, settings)
     asked = _tolerance(config) if federated.METHODS[method].reads("alpha") else settings.asked

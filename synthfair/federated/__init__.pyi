@@ -15,9 +15,9 @@ from .secure_sums import SecureSums, make_secure_sums
 from .training import Communication, TrainFiles, Training, train_rounds, train_table
 from .two_phase import TwoPhase
 from .user_data import (
-    AssignedTable,
-    UserAssignment,
+    UserTable,
     assign_users,
+    draw_users,
     make_user_data,
     poisson_users,
 )
@@ -26,7 +26,6 @@ from .users import Cohorts, UserData, Users, make_users
 __all__ = [
     "METHODS",
     "Algorithm",
-    "AssignedTable",
     "Cohorts",
     "Communication",
     "DpSgd",
@@ -48,10 +47,11 @@ __all__ = [
     "Training",
     "TrainingPlan",
     "TwoPhase",
-    "UserAssignment",
     "UserData",
+    "UserTable",
     "Users",
     "assign_users",
+    "draw_users",
     "engine",
     "make_secure_sums",
     "make_user_data",

@@ -25,7 +25,7 @@ from synthfair.federated.algorithm import RoundRecord, ServerState
 from synthfair.federated.engine import RunProgress
 from synthfair.federated.method import TrainConfig, TrainingPlan
 from synthfair.federated.privfairfl import counts_bytes
-from synthfair.federated.user_data import AssignedTable, make_user_data, other_groups
+from synthfair.federated.user_data import UserTable, make_user_data, other_groups
 from synthfair.federated.users import UserData
 from synthfair.files import claimed, whole_file, write_text
 from synthfair.postprocess.histogram import ScoreHistogram
@@ -112,7 +112,7 @@ class TrainFiles:
 
 
 def train_table(
-    table: AssignedTable,
+    table: UserTable,
     schema: Schema,
     config: TrainConfig,
     files: TrainFiles,
@@ -145,7 +145,7 @@ def train_table(
     with claimed(*files.paths, force=files.force):
         # Who trains on what, and how.
         start = time.perf_counter()
-        settings = RoundSettings(**config.model_dump() | table.assignment.arguments)
+        settings = RoundSettings(**config.model_dump() | dict(table.rule))
         rows = encode_own(table.train, schema, source=source)
         others = other_groups(table.train, schema, config, source=source)
         data = make_user_data(rows, table.user, schema, config, others=others, weights=weights)
@@ -247,7 +247,7 @@ def train_rounds(
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
         >>> config = sf.TrainConfig(method="fedsgd", rounds=20)
-        >>> user = sf.federated.UserAssignment(clients=3).row_users(len(table), seed=0)
+        >>> user = sf.federated.draw_users(len(table), clients=3, seed=0)
         >>> data = sf.federated.make_user_data(sf.encode(table, schema), user, schema, config)
         >>> training = sf.federated.train_rounds(data, config)
         >>> training.cost.rounds, training.model.loss
