@@ -11,15 +11,7 @@ from synthfair.federated.privfairfl import PrivFairFLPost, PrivFairFLPre
 from synthfair.federated.refine import Refine
 from synthfair.federated.two_phase import TwoPhase
 
-METHODS: dict[str, type[TrainConfig]] = {
-    "fedavg": FedAvg,
-    "fedsgd": FedSgd,
-    "fpfl": Fpfl,
-    "mmdm": Mmdm,
-    "dp_sgd": DpSgd,
-    "fair_sgd": FairSgd,
-    "two_phase": TwoPhase,
-    "privfairfl_pre": PrivFairFLPre,
-    "privfairfl_post": PrivFairFLPost,
-    "refine": Refine,
-}
+_ALL = [FedAvg, FedSgd, Fpfl, Mmdm, DpSgd, FairSgd, TwoPhase]
+_ALL += [PrivFairFLPre, PrivFairFLPost, Refine]
+
+METHODS: dict[str, type[TrainConfig]] = {kind.model_fields["method"].default: kind for kind in _ALL}

@@ -257,8 +257,7 @@ def train_rounds(
     data, counts = config.count_first(data, noise_seed)
     plan = plan or config.plan(data)
     if counts is not None:  # weights of rows change neither guarantee nor noise
-        weighted = plan.algorithm.bound(row_weights=data.row_weights)
-        plan = plan._replace(algorithm=weighted)
+        plan = plan._replace(algorithm=plan.algorithm.bound(row_weights=data.row_weights))
     if plan.secure and noise_seed is not None:
         plan = plan._replace(protection=plan.secure._replace(seed=noise_seed))
     first = progress = progress or first_progress(plan, data, config, noise_seed)
