@@ -49,7 +49,7 @@ def examples(text):
 
 
 def parsed(words):
-    return APP.parse_args(words, exit_on_error=False, print_error=False)
+    return make_app(words).parse_args(words, exit_on_error=False, print_error=False)
 
 
 @each
