@@ -42,22 +42,21 @@ def command(argv: Sequence[str]) -> Callable[..., None]:
         return train
     from synthfair.federated.methods import METHODS
 
-    def keys(kind: type[TrainConfig], seen: Iterable[str] = ()) -> list[str]:
+    def flags(kind: type[TrainConfig], seen: Iterable[str] = ()) -> tuple[str, Any, list[str]]:
         hidden = {"method", "start", *seen}
-        return [key for key in kind.model_fields if kind.reads(key) and key not in hidden]
+        keys = [key for key in kind.model_fields if kind.reads(key) and key not in hidden]
+        return f"Settings of {method}" if method else "Settings", kind, keys
 
     if is_help and method:
-        kind = METHODS[method]
 
         def page(**settings: Any) -> None:
             del settings
 
-        page.__doc__ = (inspect.getdoc(kind) or "").split("\n\n")[0]
-        return with_settings((f"Settings of {method}", kind, keys(kind)))(page)
-    groups, seen = [], set()
+        page.__doc__ = (inspect.getdoc(METHODS[method]) or "").split("\n\n")[0]
+        return with_settings(flags(METHODS[method]))(page)
+    groups: list[tuple[str, Any, list[str]]] = []
     for kind in METHODS.values():
-        groups.append(("Settings", kind, keys(kind, seen)))
-        seen |= kind.model_fields.keys()
+        groups.append(flags(kind, [key for *_, keys in groups for key in keys]))
 
     @with_settings(*groups)
     @wraps(train)
