@@ -203,7 +203,7 @@ def server_config(config: DistillConfig) -> ServerConfig:
 def _uploaded(
     model: TrainedModel, releases: Mapping[str, Release], federation: Federation, asked: Target
 ) -> Fitted:
-    """A model of one release of each client."""
+    """Return a model of one release of each client."""
     cost = Communication(
         len(releases), 1, sum(len(release_bytes(release)) for release in releases.values())
     )
@@ -224,7 +224,7 @@ def _fitted(
 
 
 def central(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
-    """The server's problem on all clients' real rows in one place: the ceiling."""
+    """Solve the server's problem on all clients' real rows in one place: the ceiling."""
     theta, converged = _trained(pooled(federation.train), federation, config)
     cost = _all_rows(federation, config)
     return _linear([theta] * len(federation.test), converged, cost, federation, config)
@@ -240,7 +240,7 @@ def local(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
 
 
 def constant(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:  # noqa: ARG001
-    """The more frequent label for everybody: no gap, and what any other method must beat."""
+    """Predict the more frequent label for everybody: no gap, and what any other method must beat."""
     label = 1.0 if pooled(federation.train).y.mean() > 0 else -1.0
     scores = tuple(np.full(len(part.y), label) for part in federation.test)
     cost = Communication(len(scores), 1, 16 * len(scores))  # two counts each
@@ -296,7 +296,7 @@ def _trained(
 
 
 def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
-    """The penalty of the settings; small combinations of several attributes are merged."""
+    """Return the penalty of the settings; small combinations of several attributes are merged."""
     rows = pooled(federation.train)
     table = WeightedTable(*rows, np.ones(len(rows.y)))
     by, _ = compared_groupings(table, federation.schema, server_config(config))
@@ -326,7 +326,7 @@ def _inputs(part: Encoded, federation: Federation, config: DistillConfig) -> np.
 
 
 def _users(federation: Federation, config: DistillConfig) -> federated.Users:
-    """The clients with their training rows."""
+    """Return the clients with their training rows."""
     rows = pooled(federation.train)
     return federated.make_users(_inputs(rows, federation, config), rows.s, rows.y, federation.user)
 
@@ -369,7 +369,7 @@ def in_rounds(
     rounds: RoundOptions = DEFAULT_ROUNDS,
     **_: Any,
 ) -> Fitted:
-    """A method of ``synthfair.federated``, with the notion of the other methods.
+    """Train by a method of ``synthfair.federated``, with the notion of the other methods.
 
     Raises:
         InputError: the settings do not fit the clients.
@@ -448,7 +448,7 @@ def run_method(
     rounds: RoundOptions = DEFAULT_ROUNDS,
     shared: SurrogateCache | None = None,
 ) -> tuple[Outcome, Fitted]:
-    """Runs one method and evaluates it.
+    """Run one method and evaluate it.
 
     Args:
         method: its name.

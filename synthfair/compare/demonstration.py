@@ -85,7 +85,7 @@ def demonstrate(
     federation, stages = federate(list(lenders.values()), schema), count()
 
     def begin(stage: str) -> Progress:
-        """Shows the next stage, and gives what shows the steps within it."""
+        """Show the next stage, and return what shows the steps within it."""
         before = next(stages)
         show(before, N_STAGES, stage)
         return lambda _, step, steps: show(before, N_STAGES, f"{stage}, step {step} of {steps}")

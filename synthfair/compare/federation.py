@@ -47,7 +47,7 @@ class Federation(NamedTuple):
 def federate(
     clients: Sequence[ClientTable] | Mapping[str, ClientTable], schema: Schema
 ) -> Federation:
-    """Encodes the clients' tables, which are named by their number or as given.
+    """Encode the clients' tables, which are named by their number or as given.
 
     Raises:
         InputError: a table does not fit the schema.
@@ -69,7 +69,7 @@ def federate(
 
 
 def pooled(parts: Sequence[Encoded]) -> Encoded:
-    """The rows of all parts, one after the other."""
+    """Return the rows of all parts, one after the other."""
     return Encoded(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 

@@ -76,7 +76,7 @@ class GridPoint(NamedTuple):
         return self.folder / METRICS
 
     def settings(self, config: DistillConfig) -> DistillConfig:
-        """The configuration of this run."""
+        """Return the configuration of this run."""
         return config.model_copy(update={"rho_o": self.rho_o, "seed": self.seed})
 
 
@@ -145,7 +145,7 @@ def run_point(
     *,
     shared: compared_methods.SurrogateCache | None = None,
 ) -> None:
-    """Splits, runs, evaluates, and writes metrics.json.
+    """Split, run, evaluate, and write metrics.json.
 
     Args:
         point: what to run.

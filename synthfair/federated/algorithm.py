@@ -55,17 +55,17 @@ class Algorithm(Protocol):
     additive: ClassVar[bool]
 
     def init(self, key: jax.Array) -> ServerState:
-        """Returns the server's first state."""
+        """Return the server's first state."""
         ...
 
     def report(self, state: ServerState, rows: UserRows, key: jax.Array) -> UserReport:
-        """Computes a user's report on the device. Rows of weight 0 must not enter it."""
+        """Compute a user's report on the device. Rows of weight 0 must not enter it."""
         ...
 
     def update(
         self, state: ServerState, total: UserReport, cohort: float
     ) -> tuple[ServerState, RoundRecord]:
-        """Computes the next state from the sum of the reports, which may be noisy, on the server.
+        """Compute the next state from the sum of the reports, which may be noisy, on the server.
 
         Args:
             state: the last one.
@@ -75,5 +75,5 @@ class Algorithm(Protocol):
         ...
 
     def params(self, state: ServerState) -> Params:
-        """The model to use if this state is the last one."""
+        """Return the model to use if this state is the last one."""
         ...

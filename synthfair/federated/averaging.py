@@ -28,7 +28,7 @@ class Movement(NamedTuple):
 
 
 def movement(old: Any, new: Any, rows: UserRows) -> Movement:
-    """A user's movement, weighted by its number of rows. No row is repeated to make users equal."""
+    """Return a user's movement times its number of rows; none is repeated to make users equal."""
     weight = jnp.sum(rows.weight)
     return Movement(jax.tree.map(lambda n, o: weight * (n - o), new, old), weight)
 
@@ -81,7 +81,7 @@ class Averaging(TrainConfig):
         return self.batch
 
     def progress(self, history: RoundRecord) -> str:
-        """Shows how far the mean of the clients' movements moved the server."""
+        """Show how far the mean of the clients' movements moved the server."""
         return f"moved by {history.moved[-1]:.2f}"
 
     def train(self, state: Any, rows: UserRows, key: jax.Array) -> Any:
@@ -89,11 +89,11 @@ class Averaging(TrainConfig):
         raise NotImplementedError
 
     def report(self, state: Any, rows: UserRows, key: jax.Array) -> Movement:
-        """Computes the movement of the state by the user's training."""
+        """Compute the movement of the state by the user's training."""
         return movement(state, self.train(state, rows, key), rows)
 
     def update(self, state: Any, total: Movement, cohort: float) -> tuple[Any, AverageRecord]:
-        """Adds the users' mean change: sum_k n_k w_k / sum_k n_k, if all took part."""
+        """Add the users' mean change: sum_k n_k w_k / sum_k n_k, if all took part."""
         del cohort  # users count by their rows
         count = jnp.maximum(total.weight, 1.0)
         mean = jax.tree.map(lambda change: change / count, total.change)
@@ -101,5 +101,5 @@ class Averaging(TrainConfig):
         return jax.tree.map(jnp.add, state, mean), AverageRecord(distance)
 
     def params(self, state: Any) -> Params:
-        """Returns the last params."""
+        """Return the last params."""
         return state

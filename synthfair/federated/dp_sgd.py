@@ -48,7 +48,7 @@ class NoisySteps(Averaging, Private):
         return self
 
     def plan(self, data: UserData) -> TrainingPlan:
-        """The least noise that the budget needs is in each client's steps."""
+        """Return the plan, with the least noise that the budget needs in each client's steps."""
         users, clip, batch = data.users, self.clip or math.inf, self.batch_of(data.users)
         steps = users.steps(batch=batch, epochs=self.local_epochs)
         method = self.bound(
@@ -63,7 +63,7 @@ class NoisySteps(Averaging, Private):
     # Server, before the first round
 
     def init(self, key: jax.Array) -> Params:
-        """The model's first params are the state."""
+        """Return the model's first params, which are the state."""
         return self.model.init(key)
 
     # User; the server takes the mean, see Averaging
@@ -78,7 +78,7 @@ class NoisySteps(Averaging, Private):
         return jax.lax.scan(step, state, jax.random.split(key, self.local_steps))[0]
 
     def noisy_gradient(self, params: Params, rows: UserRows, key: jax.Array) -> Params:
-        """The g of one step."""
+        """Return the g of one step."""
         clip = math.inf if self.clip is None else self.clip
         batch_key, noise_key = jax.random.split(key)
 
@@ -95,7 +95,7 @@ class NoisySteps(Averaging, Private):
     # What it costs
 
     def sums(self, users: Users, rounds: int) -> SampledSums:
-        """The sums released of the rows of the smallest user, whose rows are sampled most."""
+        """Return the sums released of the rows of the smallest user, which are sampled most."""
         return SampledSums(users.smallest, self.batch_of(users), rounds * self.local_steps)
 
 

@@ -113,7 +113,7 @@ class FairSgd(FairPasses):
     # Server, before the first round
 
     def init(self, key: jax.Array) -> FairState:
-        """The model's first params, and the first kappa."""
+        """Return the model's first params, and the first kappa."""
         params = self.model.init(key)
         dtype = jnp.result_type(*jax.tree.leaves(params))
         return FairState(params, jnp.asarray(self.kappa, dtype))
@@ -148,5 +148,5 @@ class FairSgd(FairPasses):
         return loss + state.kappa * unfair, unfair
 
     def params(self, state: FairState) -> Params:
-        """Returns the last params."""
+        """Return the last params."""
         return state.params

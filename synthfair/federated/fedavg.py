@@ -101,7 +101,7 @@ class FedAvg(UsersPrivate):
         return self.in_cohorts(bound, data)
 
     def progress(self, history: FedAvgRecord) -> str:
-        """Shows the last drift."""
+        """Show the last drift."""
         return f"drift {history.drift[-1]:.1e}"
 
     def converged(self, plan: TrainingPlan, history: FedAvgRecord) -> bool | None:
@@ -112,14 +112,14 @@ class FedAvg(UsersPrivate):
     # Server, before the first round
 
     def init(self, key: jax.Array) -> FedAvgState:
-        """The model's first params, at rest."""
+        """Return the model's first params, at rest."""
         params = self.model.init(key)
         return FedAvgState(params, jax.tree.map(jnp.zeros_like, params))
 
     # User
 
     def report(self, state: FedAvgState, rows: UserRows, key: jax.Array) -> Movement:  # noqa: ARG002
-        """Takes local steps on all of the user's rows."""
+        """Return the movement by local steps on all of the user's rows."""
 
         def step(params: Params, _: None) -> tuple[Params, None]:
             slope = jax.grad(self.objective)(params, rows)
@@ -132,7 +132,7 @@ class FedAvg(UsersPrivate):
         return Movement(change, jnp.zeros(0, rows.weight.dtype))
 
     def objective(self, params: Params, rows: UserRows) -> jax.Array:
-        """The objective that a user minimises."""
+        """Return the objective that a user minimises."""
         rows = self._weigh(rows)
         flat = Rows(rows.a, rows.s[:, 0], rows.y, rows.weight)
         loss = regularized_loss(self.model, params, flat, self.lambda_theta)
@@ -148,7 +148,7 @@ class FedAvg(UsersPrivate):
     def update(
         self, state: FedAvgState, total: Movement, cohort: float
     ) -> tuple[FedAvgState, FedAvgRecord]:
-        """Moves the params by the users' mean change, with momentum."""
+        """Move the params by the users' mean change, with momentum."""
         count = jnp.maximum(total.weight, 1.0) if self.counts_by_rows else cohort
         mean = jax.tree.map(lambda change: change / count, total.change)
         drift = jnp.linalg.norm(ravel_pytree(mean)[0]) / (self.learning_rate * self.local_steps)
@@ -157,7 +157,7 @@ class FedAvg(UsersPrivate):
         return FedAvgState(params, velocity), FedAvgRecord(drift)
 
     def params(self, state: FedAvgState) -> Params:
-        """Returns the last params."""
+        """Return the last params."""
         return state.params
 
 

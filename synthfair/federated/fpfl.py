@@ -122,7 +122,7 @@ class Steps(InCohorts):
         return plan._replace(algorithm=known)
 
     def progress(self, history: FpflRecord) -> str:
-        """The quality of the last params."""
+        """Return the quality of the last params."""
         quality = float(history.quality[-1])
         if quality <= -1:
             return "too few rows of a group"
@@ -131,7 +131,7 @@ class Steps(InCohorts):
     # Server, before the first round
 
     def init(self, key: jax.Array) -> FpflState:
-        """The model's first params, and multipliers of 0."""
+        """Return the model's first params, and multipliers of 0."""
         params = self.model.init(key)
         dtype = jnp.result_type(*jax.tree.leaves(params))
         shape = (0, 0) if self.parity is None else self.parity.shape
@@ -142,7 +142,7 @@ class Steps(InCohorts):
     # User
 
     def report(self, state: FpflState, rows: UserRows, key: jax.Array) -> Statistics:  # noqa: ARG002
-        """Sums over a user's rows, and their derivatives; see :class:`Statistics`."""
+        """Return sums over a user's rows, and their derivatives; see :class:`Statistics`."""
 
         def sums(params: Params) -> tuple[tuple[jax.Array, jax.Array], CohortSums]:
             scores = self.model.scores(params, rows.a)
@@ -215,14 +215,14 @@ class Steps(InCohorts):
         rates: RateSums,  # noqa: ARG002
         weight: jax.Array,  # noqa: ARG002
     ) -> tuple[jax.Array, Params]:
-        """New multipliers, and the constraints' part of the step; without any, none."""
+        """Return new multipliers, and the constraints' part of the step; without any, none."""
         return state.multipliers, jax.tree.map(jnp.zeros_like, state.params)
 
     def _quality(self, sums: CohortSums) -> jax.Array:
         return jnp.clip(sums.right / jnp.maximum(sums.rows, 1.0), 0.0, 1.0)
 
     def params(self, state: FpflState) -> Params:
-        """The best by the cohorts' sums: most accurate among the fair, or the fairest."""
+        """Return the best by the cohorts' sums: most accurate among the fair, or the fairest."""
         return state.best
 
 
@@ -262,7 +262,7 @@ class Constrained(Steps):
     def _multipliers(
         self, state: FpflState, total: Statistics, rates: RateSums, weight: jax.Array
     ) -> tuple[jax.Array, Params]:
-        """New multipliers, and the constraints' part of the step.
+        """Return new multipliers, and the constraints' part of the step.
 
         With d = F/n' - F_a/n'_a, a constraint is g_a = max(|d_a| - alpha, 0), and its gradient is
         sign(d_a) grad d_a where g_a > 0, 0 elsewhere, (11).

@@ -125,7 +125,7 @@ class TrainConfig(Settings):
     # The settings of which method
 
     def __new__(cls, **settings: Any) -> TrainConfig:
-        """An instance of the method's own class, which takes the settings."""
+        """Return an instance of the method's own class, which takes the settings."""
         from synthfair.federated.methods import METHODS
 
         method = settings.get("method", "fpfl")
@@ -172,7 +172,7 @@ class TrainConfig(Settings):
         return key in cls.model_fields and not cls.model_fields[key].exclude
 
     def get(self, key: str, default: Any = None) -> Any:
-        """A setting, or a default where the method has no such setting."""
+        """Return a setting, or a default where the method has no such setting."""
         return getattr(self, key) if self.reads(key) else default
 
     @property
@@ -193,7 +193,7 @@ class TrainConfig(Settings):
         data: UserData,
         noise_seed: int | None,  # noqa: ARG002
     ) -> tuple[UserData, ScoreHistogram | None]:
-        """Returns the users with weights of rows, and the counts behind these, before planning."""
+        """Return the users with weights of rows, and the counts behind these, before planning."""
         return data, None
 
     def plan(self, data: UserData) -> TrainingPlan:
@@ -205,7 +205,7 @@ class TrainConfig(Settings):
         raise NotImplementedError
 
     def progress(self, history: RoundRecord) -> str:
-        """Describes the last round in a few words."""
+        """Describe the last round in a few words."""
         raise NotImplementedError
 
     def converged(self, plan: TrainingPlan, history: RoundRecord) -> bool | None:  # noqa: ARG002
@@ -219,13 +219,13 @@ class TrainConfig(Settings):
         data: UserData,  # noqa: ARG002
         noise_seed: int | None,  # noqa: ARG002
     ) -> tuple[TrainedModel, ScoreHistogram | None]:
-        """Returns the model with decisions by group, and the counts behind these."""
+        """Return the model with decisions by group, and the counts behind these."""
         return model, None
 
     # What plans are made of
 
     def trainable(self, data: UserData) -> Trainable:
-        """A linear model, or a network."""
+        """Return a linear model, or a network."""
         n = data.users.a.shape[1]
         return Perceptron(n, self.hidden) if self.hidden else LogisticRegression(n)
 
@@ -253,7 +253,7 @@ class InCohorts(TrainConfig):
     three to four times the noise at equal epsilon, as the bound known for it is loose."""
 
     def in_cohorts(self, algorithm: Algorithm, data: UserData) -> TrainingPlan:
-        """Returns the plan without protection."""
+        """Return the plan without protection."""
         n = len(data.users)
         return TrainingPlan(algorithm, Cohorts(n, self.cohort or n, self.sampling))
 
@@ -316,7 +316,7 @@ class UsersPrivate(InCohorts, Private):
         return self
 
     def in_cohorts(self, algorithm: Algorithm, data: UserData) -> TrainingPlan:
-        """The plan with clipping and noise as the settings ask for; by shares, if they say so."""
+        """Return the plan with the clipping and noise of the settings; by shares, if they say so."""
         plan, clip, n = super().in_cohorts(algorithm, data), self.clip, len(data.users)
         if clip is None:
             return plan

@@ -55,7 +55,7 @@ class Counting(NoisySteps):
         return self
 
     def plan(self, data: UserData) -> TrainingPlan:
-        """Returns the plan of DP-SGD, whose guarantee includes the counts."""
+        """Return the plan of DP-SGD, whose guarantee includes the counts."""
         plan = super().plan(data)
         if plan.guarantee and self.counts_epsilon:
             return plan._replace(guarantee=plan.guarantee.with_counts(self.counts_epsilon))
@@ -117,7 +117,7 @@ class PrivFairFLPost(Counting):
     def decide(
         self, model: TrainedModel, params: Params, data: UserData, noise_seed: int | None
     ) -> tuple[TrainedModel, ScoreHistogram]:
-        """The model with decisions by group, and the histogram they were chosen from.
+        """Return the model with decisions by group, and the histogram they were chosen from.
 
         Raises:
             InputError: a group whose rows do not stand out from the noise.
@@ -190,5 +190,5 @@ def sum_counts(
 
 
 def counts_bytes(counts: ScoreHistogram) -> int:
-    """The bytes of one user: a share to each aggregator, or a seed that is padded to its length."""
+    """Return the bytes of one user: a share to each aggregator, or a seed padded to its length."""
     return AGGREGATORS * max(counts.array().nbytes, SEED_BYTES)

@@ -117,7 +117,7 @@ class Refine(UsersPrivate):
         return self.clip is None
 
     def plan(self, data: UserData) -> TrainingPlan:
-        """Raises InputError: the start is of another number of inputs."""
+        """Return the plan. Raises InputError: the start is of another number of inputs."""
         n_inputs = data.users.a.shape[1]
         if self.start and len(self.start) != n_inputs:
             raise InputError(f"start: {len(self.start)} numbers; must be {n_inputs}, one an input")
@@ -127,7 +127,7 @@ class Refine(UsersPrivate):
         return self.in_cohorts(self.bound(model=self.trainable(data), gap=gap), data)
 
     def progress(self, history: RefineRecord) -> str:
-        """Shows the objective and its gradient."""
+        """Show the objective and its gradient."""
         return f"objective {history.objective[-1]:.6f}, gradient {history.gradient_norm[-1]:.0e}"
 
     def converged(self, plan: TrainingPlan, history: RefineRecord) -> bool:  # noqa: ARG002
@@ -140,7 +140,7 @@ class Refine(UsersPrivate):
         return exchange.first_state(start)
 
     def report(self, state: ExchangeState, rows: UserRows, key: jax.Array) -> Sums:  # noqa: ARG002
-        """The sums at all candidates."""
+        """Return the sums at all candidates."""
         return exchange.sums_of(self.gap, state.candidates, rows)
 
     def weights(self, state: ExchangeState, rows: UserRows) -> RowWeights:
@@ -150,14 +150,14 @@ class Refine(UsersPrivate):
     def update(
         self, state: ExchangeState, total: Sums, cohort: float
     ) -> tuple[ExchangeState, RefineRecord]:
-        """Takes the best candidate, and asks for those of the next step."""
+        """Take the best candidate, and ask for those of the next step."""
         del cohort  # clients count by their rows
         problem = exchange.Problem(self.gap, Price(self.rho), self.C)
         after, step = exchange.next_state(problem, state, total)
         return after, RefineRecord(after.objective, after.gradient_norm, after.decrement, step)
 
     def params(self, state: ExchangeState) -> jax.Array:
-        """The best of all candidates so far."""
+        """Return the best of all candidates so far."""
         return state.theta
 
 
@@ -173,7 +173,7 @@ def refine_model(
     c: float,
     exchanges: int,
 ) -> tuple[TrainedModel, int]:
-    """A linear model after exchanges with users in memory, and the bytes that they send in all."""
+    """Return a linear model after exchanges with users in memory, and the bytes they send."""
     linear = LogisticRegression(len(model.theta))
     refine = Refine(start=model.theta, model=linear, gap=penalty, rho=rho, C=c)
     end = run(refine, users, Cohorts.everyone(len(users)), rounds=exchanges, seed=0)

@@ -317,19 +317,19 @@ def train_rounds(
 def first_progress(
     plan: TrainingPlan, data: UserData, config: TrainConfig, noise_seed: int | None = None
 ) -> RunProgress:
-    """A run before its first round, with a seed of its own where noise protects."""
+    """Return a run before its first round, with a seed of its own where noise protects."""
     seed = config.seed if plan.guarantee is None else secrets.randbits(SECRET_BITS)
     return engine.start(plan.algorithm, data.users, seed if noise_seed is None else noise_seed)
 
 
 def to_save(progress: RunProgress) -> Checkpoint:
-    """A run as a checkpoint holds it, for :func:`read_progress`."""
+    """Return a run as a checkpoint holds it, for :func:`read_progress`."""
     words = np.frombuffer(progress.seed.to_bytes(SECRET_BITS // 8, "little"), np.uint32)
     return Checkpoint((np.int32(progress.rounds), words, progress.state), progress.history)
 
 
 def read_progress(plan: TrainingPlan, data: UserData, file: CheckpointFile) -> RunProgress | None:
-    """The interrupted run that a checkpoint holds, if there is one of this very run."""
+    """Return the interrupted run that a checkpoint holds, if there is one of this very run."""
     checkpoint = file.load(to_save(engine.start(plan.algorithm, data.users, 0)))
     if checkpoint is None:
         return None
@@ -346,7 +346,7 @@ def make_model(
     *,
     converged: bool | None = None,
 ) -> TrainedModel:
-    """The model of a server's state, as it is written to a file.
+    """Return the model of a server's state, as it is written to a file.
 
     Raises:
         InputError: its parameters are not finite.
@@ -379,7 +379,7 @@ def make_model(
 
 
 def rounds_csv(history: RoundRecord) -> str:
-    """The records of all rounds, one line each, every number of them in a column of its own."""
+    """Return the records of all rounds, one line each, every number in a column of its own."""
     columns: dict[str, np.ndarray] = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(history)[0]:
         name = jax.tree_util.keystr(path, simple=True, separator=".")

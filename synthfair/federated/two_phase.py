@@ -115,7 +115,7 @@ class PrivateFairSgd(FairSgd):
     def noisy_sums(
         self, state: FairState, recent: RateSums, rows: UserRows, key: jax.Array
     ) -> tuple[Params, RateSums]:
-        """The noisy sums of one batch, in which a row's part has norm SENSITIVITY at most.
+        """Return the noisy sums of one batch, in which a row's part has norm SENSITIVITY at most.
 
         Args:
             state: where, with kappa.
@@ -145,7 +145,7 @@ class PrivateFairSgd(FairSgd):
         return add_noise(total, noise_of(self.noise, SENSITIVITY), noise_key)
 
     def sums(self, users: Users) -> SampledSums:
-        """The sums that training releases of the rows of the smallest user, sampled most."""
+        """Return the sums that training releases of the rows of the smallest user, sampled most."""
         return SampledSums(users.smallest, self.rows, self.local_steps)
 
 
@@ -156,7 +156,7 @@ def cell_weights(sums: RateSums, slack: jax.Array | float) -> jax.Array:
 
 
 def _trust(sums: RateSums) -> RateSums:
-    """Sets counts that say nothing to 0: such cells do not count."""
+    """Set counts that say nothing to 0: such cells do not count."""
     return sums._replace(counts=jnp.where(sums.counts >= LEAST_COUNT, sums.counts, 0.0))
 
 
@@ -209,37 +209,30 @@ class TwoPhase(FairPasses, NoisySteps):
         return self
 
     def about(self, users: Users, model: Trainable, parity: Parity) -> TwoPhase:
-        """The method with passes over the users' rows turned into steps, without noise yet.
+        """Return the method with passes over the users' rows turned into steps, without noise yet.
 
         Raises:
             InputError: a batch that is larger than the smallest user, or a notion that the method
                 does not have.
         """
         batch = self.batch_of(users)
-        steps = [
+        local, before = (
             users.steps(batch=batch, epochs=n) for n in (self.local_epochs, self.teacher_epochs)
-        ]
-        lagrange: dict[str, Any] = {
-            "model": model,
-            "parity": parity,
-            "alpha": self.alpha,
-            "kappa": self.kappa,
-            "kappa_rate": self.kappa_rate,
-            "batch": batch,
-            "local_steps": steps[1],
-        }
-        teacher = FairSgd(**lagrange)
-        if self.end_to_end and self.clip:
-            teacher = PrivateFairSgd(**lagrange, clip=self.clip)
-        return self.bound(model=model, batch=batch, local_steps=steps[0], teacher=teacher)
+        )
+        shared: dict[str, Any] = self.model_dump(include={"alpha", "kappa", "kappa_rate"})
+        shared |= {"model": model, "parity": parity, "batch": batch, "local_steps": before}
+        if self.end_to_end:
+            shared["clip"] = self.clip
+        teacher = PrivateFairSgd(**shared) if self.end_to_end else FairSgd(**shared)
+        return self.bound(model=model, batch=batch, local_steps=local, teacher=teacher)
 
     def with_noise(self, noise: float) -> TwoPhase:
-        """The same method with noise in all that is private, in units of the sensitivity."""
+        """Return the same method with noise in all that is private, in units of the sensitivity."""
         teacher = self.teacher.bound(noise=noise) if self.end_to_end else self.teacher
         return self.bound(noise=noise, teacher=teacher)
 
     def phases(self, users: Users) -> tuple[SampledSums, ...]:
-        """The sums over the rows of the smallest user that are released, phase by phase.
+        """Return the sums over the rows of the smallest user that are released, phase by phase.
 
         Their common epsilon is that of :meth:`synthfair.privacy.accounting.Composition.of`.
         """
@@ -247,7 +240,7 @@ class TwoPhase(FairPasses, NoisySteps):
         return (teacher.sums(users), student) if isinstance(teacher, PrivateFairSgd) else (student,)
 
     def plan(self, data: UserData) -> TrainingPlan:
-        """The rounds are the students'; teachers are trained before them."""
+        """Return the plan of the students' rounds; teachers are trained before them."""
         users, clip = data.users, self.clip or math.inf
         method = self.about(users, self.trainable(data), Parity(self.notion, data.groups))
         *teacher, student = method.phases(users)

@@ -119,7 +119,7 @@ def assign_users(
     user_column: str | None = None,
     **rule: Any,
 ) -> UserTable:
-    """Assigns rows to users, and holds rows out for testing where no test tables are given.
+    """Assign rows to users, and hold rows out for testing where no test tables are given.
 
     Clients test on rows of their own; of many users, a fifth of the rows, or of the users where
     the table names them, is held out.
@@ -178,7 +178,7 @@ def make_user_data(
     weights: RowWeights | None = None,
     all_groups: bool = True,
 ) -> UserData:
-    """Gives encoded rows to users, with the inputs that the model of a configuration sees.
+    """Return users with encoded rows, and the inputs that the model of a configuration sees.
 
     These are the features, the group where it reads that, and a 1 for linear models; networks have
     intercepts of their own.
