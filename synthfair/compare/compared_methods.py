@@ -240,7 +240,7 @@ def local(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
 
 
 def constant(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:  # noqa: ARG001
-    """Predict the more frequent label for everybody: no gap, and what any other method must beat."""
+    """Predict the more frequent label for everybody: no gap, and what others must beat."""
     label = 1.0 if pooled(federation.train).y.mean() > 0 else -1.0
     scores = tuple(np.full(len(part.y), label) for part in federation.test)
     cost = Communication(len(scores), 1, 16 * len(scores))  # two counts each

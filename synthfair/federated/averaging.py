@@ -33,6 +33,12 @@ def movement(old: Any, new: Any, rows: UserRows) -> Movement:
     return Movement(jax.tree.map(lambda n, o: weight * (n - o), new, old), weight)
 
 
+def check_weight(report: Movement, least_rows: int, most_rows: float) -> None:
+    """Refuse the weight of a number of rows that no user has. Raises ValueError."""
+    if report.weight.size and not least_rows <= float(report.weight) <= most_rows:
+        raise ValueError("its weight is not that of a number of rows that a site may have")
+
+
 class AverageRecord(NamedTuple):
     """The record of a round in which the mean of the users' movements is taken."""
 
@@ -83,6 +89,10 @@ class Averaging(TrainConfig):
     def progress(self, history: RoundRecord) -> str:
         """Show how far the mean of the clients' movements moved the server."""
         return f"moved by {history.moved[-1]:.2f}"
+
+    def check(self, report: Movement, least_rows: int, most_rows: float) -> None:
+        """Refuse a weight that no user has. Raises ValueError."""
+        check_weight(report, least_rows, most_rows)
 
     def train(self, state: Any, rows: UserRows, key: jax.Array) -> Any:
         """Trains on a user's rows from the server's state, on the user's side."""

@@ -18,7 +18,7 @@ from jax.flatten_util import ravel_pytree
 from synthfair.distill.losses import regularized_loss
 from synthfair.fairness.penalties import Penalty
 from synthfair.federated.algorithm import AtLeast0, Count, Share
-from synthfair.federated.averaging import Movement, movement
+from synthfair.federated.averaging import Movement, check_weight, movement
 from synthfair.federated.method import Given, TrainingPlan, UsersPrivate, given
 from synthfair.federated.user_rows import UserRows
 from synthfair.federated.users import UserData, Users
@@ -99,6 +99,10 @@ class FedAvg(UsersPrivate):
         """Plans a training on these users."""
         bound = self.bound(model=self.trainable(data), row_weights=data.row_weights)
         return self.in_cohorts(bound, data)
+
+    def check(self, report: Movement, least_rows: int, most_rows: float) -> None:
+        """Refuse a weight that no user has. Raises ValueError."""
+        check_weight(report, least_rows, most_rows)
 
     def progress(self, history: FedAvgRecord) -> str:
         """Show the last drift."""

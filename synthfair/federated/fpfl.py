@@ -121,6 +121,11 @@ class Steps(InCohorts):
         known = plan.algorithm.bound(least_count=max(1.0, SURE * noise))
         return plan._replace(algorithm=known)
 
+    def check(self, report: Statistics, least_rows: int, most_rows: float) -> None:  # noqa: ARG002
+        """Refuse counts that no rows have. Raises ValueError."""
+        if not 0 <= report.sums.right <= report.sums.rows:
+            raise ValueError("its counts of rows are negative, or more are right than there are")
+
     def progress(self, history: FpflRecord) -> str:
         """Return the quality of the last params."""
         quality = float(history.quality[-1])

@@ -13,7 +13,7 @@ import jax
 from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, SkipValidation, model_validator
 
 from synthfair.errors import InputError
-from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord
+from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord, UserReport
 from synthfair.federated.engine import UNPROTECTED, Protection, report_size
 from synthfair.federated.networks import LogisticRegression, Perceptron, Trainable
 from synthfair.federated.secure_sums import SecureSums, make_secure_sums
@@ -204,6 +204,9 @@ class TrainConfig(Settings):
         """
         raise NotImplementedError
 
+    def check(self, report: UserReport, least_rows: int, most_rows: float) -> None:
+        """Refuse a report that no user of so many rows can have. Raises ValueError."""
+
     def progress(self, history: RoundRecord) -> str:
         """Describe the last round in a few words."""
         raise NotImplementedError
@@ -316,7 +319,7 @@ class UsersPrivate(InCohorts, Private):
         return self
 
     def in_cohorts(self, algorithm: Algorithm, data: UserData) -> TrainingPlan:
-        """Return the plan with the clipping and noise of the settings; by shares, if they say so."""
+        """Return the plan with the clipping and noise of the settings; by shares, if they say."""
         plan, clip, n = super().in_cohorts(algorithm, data), self.clip, len(data.users)
         if clip is None:
             return plan

@@ -126,6 +126,10 @@ class Refine(UsersPrivate):
         )
         return self.in_cohorts(self.bound(model=self.trainable(data), gap=gap), data)
 
+    def check(self, report: Sums, least_rows: int, most_rows: float) -> None:  # noqa: ARG002
+        """Refuse counts that no client has. Raises ValueError."""
+        exchange.require_counts(report, most_rows)
+
     def progress(self, history: RefineRecord) -> str:
         """Show the objective and its gradient."""
         return f"objective {history.objective[-1]:.6f}, gradient {history.gradient_norm[-1]:.0e}"
