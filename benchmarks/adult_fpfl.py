@@ -31,7 +31,7 @@ from synthfair.data.datasets import SOURCES, published_split
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Numeric
 from synthfair.federated.engine import UNPROTECTED, Protection, run
-from synthfair.federated.fpfl import Fpfl
+from synthfair.federated.fpfl import FedSgd, Fpfl, Steps
 from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity
 from synthfair.federated.user_data import poisson_users
@@ -229,8 +229,12 @@ def trained(
     train, test = load()
     network, values = Perceptron(train.x.shape[1], HIDDEN[row.model]), asdict(settings)
     rounds, clip = values.pop("rounds"), values.pop("clip")
-    parity = Parity("equal_opportunity", (2,)) if row.algorithm in FAIR else None
-    algorithm = Fpfl(network, parity, **values)
+    if row.algorithm in FAIR:
+        parity = Parity("equal_opportunity", (2,))
+        algorithm: Steps = Fpfl(model=network, parity=parity, **values)
+    else:
+        free = {name: value for name, value in values.items() if FedSgd.reads(name)}
+        algorithm = FedSgd(model=network, **free)
     # Rows are assigned to users; for central training, each row is a user.
     n, central = len(train.y), row.algorithm in CENTRAL
     user = np.arange(n) if central else poisson_users(n, mean=ROWS_PER_USER, seed=seed)

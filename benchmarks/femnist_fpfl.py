@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from benchmarks.harness import Experiment, main, parsed
 from benchmarks.runs import Runs
 from benchmarks.showing import page, published
 from synthfair.federated.engine import Protection, run
-from synthfair.federated.fpfl import Fpfl
+from synthfair.federated.fpfl import FedSgd, Fpfl, Steps
 from synthfair.federated.networks import draw_layer
 from synthfair.federated.parity import Parity
 from synthfair.federated.users import Cohorts, Users, make_users
@@ -193,9 +193,13 @@ def trained(row: DigitRow, settings: DigitSettings, seed: int) -> DigitValues:
     digits, network, settings = load(seed), DigitNetwork(), settings.of(row)
     users = writers_of(digits, settings.images, seed)
     rounds, cohort, _, *rates = settings
-    parity = Parity("accuracy_parity", (3,)) if row.algorithm in FAIR else None
-    given = dict(zip(DigitSettings._fields[3:], rates, strict=True))
-    algorithm = Fpfl(network, parity, alpha=0.04, **given)  # the published alpha
+    given: dict[str, Any] = dict(zip(DigitSettings._fields[3:], rates, strict=True))
+    if row.algorithm in FAIR:
+        parity = Parity("accuracy_parity", (3,))
+        algorithm: Steps = Fpfl(model=network, parity=parity, alpha=0.04, **given)  # as published
+    else:
+        free = {name: value for name, value in given.items() if FedSgd.reads(name)}
+        algorithm = FedSgd(model=network, **free)
     cohorts = Cohorts(len(users), cohort, "poisson")
     shield = protection(row, settings, len(users))
     end = run(algorithm, users, cohorts, rounds=rounds, seed=seed, protection=shield)

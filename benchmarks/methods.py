@@ -24,7 +24,6 @@ from benchmarks.runs import Runs
 from benchmarks.showing import COLORS, accuracy_text, as_svg, legend, page, panels
 from synthfair import compare
 from synthfair.data.datasets import SOURCES
-from synthfair.federated import UserAssignment
 
 TABLES = {"law_school": "race", "dutch": "sex", "adult": "sex"}
 EPSILON = 1.0
@@ -97,7 +96,7 @@ def run_method(setting: MethodSetting, seed: int, *, smoke: bool) -> MethodValue
     more: dict[str, Any] = {}
     if method in ("fpfl", "two_phase"):
         small = {"rounds": 5} if smoke and method == "fpfl" else {}
-        each = {"assignment": UserAssignment(each_row=True)} if "cohort" in changes else {}
+        each = {"rule": {"each_row": True}} if "cohort" in changes else {}
         more["rounds"] = compare.RoundOptions(changes | small, **each)
     else:
         config |= changes

@@ -42,8 +42,8 @@ from benchmarks.unlike.training import MAIN, METHODS, Scores, from_fair_releases
 from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES
 from synthfair.federated import Cohorts, LogisticRegression, engine, make_users
-from synthfair.federated.algorithm import algorithm
 from synthfair.federated.dp_sgd import DpSgd
+from synthfair.federated.method import given
 from synthfair.federated.user_rows import UserRows
 from synthfair.model import Params
 from synthfair.privacy.accounting import mu_for
@@ -145,14 +145,13 @@ MOMENT = 0.1
 """The share of mu^2 that the covariance's moment takes; the gradients have the rest."""
 
 
-@algorithm
 class FairDpSgd(DpSgd):
     """DP-SGD in which each step is followed by the proximal step of the covariance penalty.
 
     The penalty is rho/2 (m'theta)^2. Once m is released with noise, it is a public function.
     """
 
-    moment: jax.Array | None = None
+    moment: jax.Array | None = given()
 
     def noisy_gradient(self, params: Params, rows: UserRows, key: jax.Array) -> Params:
         """The gradient by which both steps are one."""
@@ -180,7 +179,7 @@ def dp_sgd(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
     by_group += longest * of_moment * noise
     share = by_group[1, -1] / by_group[:, -1].sum()
     method = FairDpSgd(
-        LogisticRegression(a.shape[1]), batch=len(y), local_steps=1 if smoke else SGD_STEPS,
+        model=LogisticRegression(a.shape[1]), batch=len(y), local_steps=1 if smoke else SGD_STEPS,
         noise=of_gradient, learning_rate=SGD_RATE, clip=SGD_CLIP,
         moment=jnp.asarray((by_group[1] - share * by_group.sum(0)) / len(y)),
     )  # fmt: skip

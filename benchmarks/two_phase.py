@@ -38,7 +38,7 @@ from synthfair.federated.engine import run
 from synthfair.federated.fair_sgd import FairSgd
 from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity, ParityNotion
-from synthfair.federated.two_phase import TwoPhaseSettings, make_two_phase
+from synthfair.federated.two_phase import TwoPhase
 from synthfair.federated.users import Cohorts, Users, make_users
 from synthfair.model import Params
 from synthfair.privacy.accounting import common_noise
@@ -166,6 +166,10 @@ def run_phases(setting: PhaseSetting, seed: int, *, smoke: bool, wide: bool = Fa
     return PhaseValues(*accuracy_and_gap(notion, scores, test.y, test.s), noise)
 
 
+RECORDED_NOISE = 1.3
+"""The noise, in units of the clip, behind the recorded results of the method ``noiseless``."""
+
+
 def _trained(
     problem: ParityProblem, setting: PhaseSetting, seed: int, *, smoke: bool
 ) -> tuple[Params, float]:
@@ -183,20 +187,20 @@ def _trained(
         # B1 has a kappa of 0 that stays there: then one compiled code serves both.
         fair = setting.method == "B2"
         algorithm = FairSgd(
-            model, problem.parity, kappa=kappa * fair, kappa_rate=kappa_rate * fair,
-            local_steps=users.steps(batch=500, epochs=epochs),
+            model=model, parity=problem.parity, kappa=kappa * fair, kappa_rate=kappa_rate * fair,
+            batch=500, local_steps=users.steps(batch=500, epochs=epochs),
         )  # fmt: skip
         return in_four_rounds(algorithm, users), 0.0
-    settings = TwoPhaseSettings(
+    settings = TwoPhase(
         clip=1.5, end_to_end=end_to_end, local_epochs=epochs, learning_rate=RATE,
         teacher_epochs=1.0 if smoke else 10.0, kappa=kappa, kappa_rate=kappa_rate,
     )  # fmt: skip
-    method = make_two_phase(model, problem.parity, users, settings)
+    method, noise = settings.about(users, model, problem.parity), RECORDED_NOISE
     if setting.method != "noiseless":
-        method = method.with_noise(common_noise(method.sums(users, 4), setting.epsilon, DELTA))
-    # The student by itself is the same algorithm, and one compiled code for both variants.
-    params = in_four_rounds(method.student, method.teach(users, seed))
-    return params, float(method.student.noise)
+        noise = common_noise(method.phases(users), setting.epsilon, DELTA)
+    method = method.with_noise(noise)
+    # One compiled code serves both variants.
+    return in_four_rounds(method, method.teach(users, seed)), noise
 
 
 def run_wide(setting: PhaseSetting, seed: int, *, smoke: bool) -> PhaseValues:
@@ -252,11 +256,11 @@ def run_teachers(setting: Teachers, seed: int, *, smoke: bool) -> TeacherValues:
     """All clients' teachers, each on its own training rows."""
     seed += FIRST_SEED
     problem = make_parity_problem(setting.table, setting.notion, seed)
-    settings = TwoPhaseSettings(
+    settings = TwoPhase(
         end_to_end=setting.end_to_end, teacher_epochs=1.0 if smoke else 10.0, clip=1.5,
         kappa=setting.kappa, kappa_rate=setting.kappa_rate,
     )  # fmt: skip
-    method = make_two_phase(problem.model, problem.parity, problem.users, settings, noise=NOISE)
+    method = settings.about(problem.users, problem.model, problem.parity).with_noise(NOISE)
     decided = method.teach(problem.users, seed).y
     y, s = np.asarray(problem.users.y), np.asarray(problem.users.s).reshape(-1)
     positive = float(np.mean(y > 0))

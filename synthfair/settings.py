@@ -195,7 +195,8 @@ class Settings(Checked):
         """Settings that make the same: those that are no defaults, or not those of the others."""
         given = self.model_dump(exclude_defaults=True)
         made = dict(type(self).model_validate(given))
-        return given | {name: value for name, value in self if value != made[name]}
+        own = {n for n, field in type(self).model_fields.items() if not field.exclude}
+        return given | {n: value for n, value in self if n in own and value != made[n]}
 
     def replace(self, **values: Any) -> Self:
         """Return the settings with other values, validated; defaults that others led to stay."""

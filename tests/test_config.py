@@ -1,11 +1,11 @@
 import re
-from typing import get_args, get_type_hints
+from typing import get_args
 
 import pytest
 
 import synthfair as sf
-from synthfair.cli import make_app
-from synthfair.cli.train import Settings
+from synthfair.cli import main, make_app
+from synthfair.cli.train import Method
 from synthfair.data.datasets import configs_folder
 from synthfair.errors import InputError
 from synthfair.federated import METHODS, TrainConfig
@@ -97,12 +97,25 @@ def test_a_method_is_its_settings(method):
 
 
 def test_every_method_has_a_flag():
-    assert set(get_args(get_type_hints(Settings)["method"])) == set(METHODS)
-    words = "--method privfairfl_pre --epsilon 1 --no-group-input --hidden 3 2"
-    _, given, _ = make_app().parse_args(f"train loanapp --output o {words}")
-    assert given.arguments["settings"] == {
-        "method": "privfairfl_pre", "epsilon": 1.0, "group_input": False, "hidden": (3, 2),
-    }  # fmt: skip
+    assert get_args(Method) == tuple(METHODS)
+    words = "train loanapp --output o --method privfairfl_pre --epsilon 1 --no-group-input"
+    argv = [*words.split(), "--hidden", "3", "2"]
+    _, given, _ = make_app(argv).parse_args(argv)
+    assert given.arguments["method"] == "privfairfl_pre"
+    found = {"epsilon": 1.0, "group_input": False, "hidden": (3, 2)}
+    assert given.arguments["settings"] == found
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_help_with_a_method_shows_its_settings_and_no_others(method, capsys):
+    assert main(["train", "--method", method, "--help"]) == 0
+    said = capsys.readouterr().out
+    shown = re.findall(r"^  --([a-z-]+)", said.replace("C ", "c "), re.MULTILINE)
+    fields = {name for name in METHODS[method].model_fields if METHODS[method].reads(name)}
+    assert {name.replace("-", "_") for name in shown} == {
+        n.lower() for n in fields - {"method", "start"}
+    }
+    assert len(shown) <= 20
 
 
 @pytest.mark.parametrize("method", [3, ["fpfl"], "fed"])

@@ -1,7 +1,5 @@
 """Federated averaging, where its answer is known."""
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -43,9 +41,9 @@ def users_of(clients):
 
 def average(clients, *, rounds, protection=UNPROTECTED, **settings):
     users = users_of(clients)
-    algorithm = FedAvg(LogisticRegression(N_INPUTS), lambda_theta=1.0, **settings)
-    curved = replace(algorithm, local_steps=1, by_rows=True)  # which do not matter to it
-    algorithm = replace(algorithm, learning_rate=float(safe_rate(curved, users)))
+    algorithm = FedAvg(model=LogisticRegression(N_INPUTS), lambda_theta=1.0, **settings)
+    curved = algorithm.bound(local_steps=1, clip=None)  # which do not matter to it
+    algorithm = algorithm.bound(learning_rate=float(safe_rate(curved, users)))
     everyone = Cohorts.everyone(len(users))
     return run(algorithm, users, everyone, rounds=rounds, seed=0, protection=protection)
 
@@ -99,23 +97,28 @@ def test_users_who_differ_end_elsewhere_with_local_steps_and_settle():
     assert many.history.drift[-1] == pytest.approx(0, abs=1e-4)
 
 
-@pytest.mark.parametrize(("by_rows", "weights"), [(True, [150, 40]), (False, [1, 1])])
-def test_users_count_by_their_rows_or_alike(by_rows, weights):
+@pytest.mark.parametrize(("clip", "weights"), [(None, [150, 40]), (1.0, [1, 1])])
+def test_users_count_by_their_rows_or_alike(clip, weights):
     """After one step from zeros, and however the smaller user's rows are padded."""
     algorithm = FedAvg(
-        LogisticRegression(N_INPUTS), 0.1, 1, lambda_theta=1.0, penalty=PENALTY, rho=5.0
+        model=LogisticRegression(N_INPUTS),
+        learning_rate=0.1,
+        local_steps=1,
+        lambda_theta=1.0,
+        penalty=PENALTY,
+        rho=5.0,
     )
     slope = jax.jit(jax.grad(algorithm.objective))
     rows = [UserRows(c.a, c.s[:, None], c.y, jnp.ones(len(c.y))) for c in CLIENTS]
     alone = [slope(jnp.zeros(N_INPUTS), own) for own in rows]
-    users, algorithm = users_of(CLIENTS), replace(algorithm, by_rows=by_rows)
+    users, algorithm = users_of(CLIENTS), algorithm.bound(clip=clip)
     found = run(algorithm, users, Cohorts.everyone(2), rounds=1, seed=0).state.params
     np.testing.assert_allclose(found, -0.1 * np.average(alone, axis=0, weights=weights), rtol=1e-9)
 
 
 def test_no_user_moves_the_model_further_than_the_clip_allows():
     protection = Protection(clip=1e-3)
-    done = average(CLIENTS, rounds=1, local_steps=1, by_rows=False, protection=protection)
+    done = average(CLIENTS, rounds=1, local_steps=1, clip=1e-3, protection=protection)
     moved = float(jnp.linalg.norm(done.state.params))
     assert 0.5e-3 < moved <= 1e-3 * (1 + 1e-9)  # nothing but the change is clipped
 
@@ -132,4 +135,4 @@ def test_no_user_moves_the_model_further_than_the_clip_allows():
 )
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
-        FedAvg(LogisticRegression(3), **wrong)
+        FedAvg(**wrong)

@@ -125,7 +125,7 @@ def test_a_notion_has_fairlearns_name_too_and_an_unknown_one_is_a_line(make):
 )
 def test_the_command_line_takes_that_name(words):
     words = [*words.split(), "--notion", "demographic_parity"]
-    _, found, _ = make_app().parse_args(words, exit_on_error=False, print_error=False)
+    _, found, _ = make_app(words).parse_args(words, exit_on_error=False, print_error=False)
     assert "demographic_parity" in (found.kwargs.get("notion"), *found.kwargs.values())
 
 

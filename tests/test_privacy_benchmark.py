@@ -35,7 +35,7 @@ def test_without_noise_dp_sgd_ends_at_the_optimum_of_loss_and_penalty():
     moment = jnp.asarray(rng.normal(size=3))
     rows = UserRows(a, s[:, None], y, jnp.ones(80))
     method = FairDpSgd(
-        LogisticRegression(3), noise=0.0, clip=np.inf, batch=80, local_steps=3000, moment=moment,
+        model=LogisticRegression(3), batch=80, local_steps=3000, moment=moment,
         learning_rate=2.0,
     )  # fmt: skip
     theta = method.train(jnp.zeros(3), rows, jax.random.key(0))

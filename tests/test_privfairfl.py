@@ -25,10 +25,10 @@ from synthfair.errors import InputError
 from synthfair.federated import (
     METHODS,
     TrainFiles,
-    UserAssignment,
     assign_users,
+    draw_users,
     make_user_data,
-    method_settings,
+    method,
     train_rounds,
     train_table,
 )
@@ -47,7 +47,7 @@ PRIVATE = {"clip": 1.0, "epsilon": 4.0, "delta": 1e-4}
 
 def some_data(config, n=3000, clients=10):
     rows, schema = sf.encode(make_table(n), make_schema()), make_schema()
-    user = UserAssignment(clients=clients).row_users(n, seed=0)
+    user = draw_users(n, clients=clients, seed=0)
     return rows, make_user_data(rows, user, schema, config)
 
 
@@ -71,7 +71,7 @@ def test_rows_that_are_held_out_are_counted_and_not_trained_on():
     """A model of the other rows alone is the same; the histogram has only those held out."""
     config = configured("privfairfl_post", counts_share=0.25)
     rows, data = some_data(config)
-    out = held_out_rows(UserAssignment(clients=10).row_users(3000, seed=0), 0.25, seed=config.seed)
+    out = held_out_rows(draw_users(3000, clients=10, seed=0), 0.25, seed=config.seed)
     assert out.sum() == 750
     assert (data.users.size == 225).all()
     assert (data.held_out.size == 75).all()
@@ -80,7 +80,7 @@ def test_rows_that_are_held_out_are_counted_and_not_trained_on():
     wanted = count_scores(bins[out], rows.s[out], rows.y[out], 2, 21)
     np.testing.assert_array_equal(found.counts.array(), wanted)
     kept = sf.Encoded(*(part[~out] for part in rows))
-    user = UserAssignment(clients=10).row_users(3000, seed=0)[~out]
+    user = draw_users(3000, clients=10, seed=0)[~out]
     alone = configured("dp_sgd")
     alone = train_rounds(make_user_data(kept, user, make_schema(), alone), alone)
     np.testing.assert_allclose(found.model.theta, alone.model.theta, rtol=1e-9)
@@ -141,15 +141,15 @@ def test_pre_trains_with_the_weights_of_its_counts():
 
 def test_pre_searches_for_its_noise_once(tmp_path, monkeypatch):
     """The weights that follow from the counts change no guarantee, nor its noise."""
-    searched, search = [], method_settings.training_guarantee
+    searched, search = [], method.training_guarantee
     monkeypatch.setattr(
-        method_settings,
+        method,
         "training_guarantee",
         lambda *a, **k: searched.append(a) or search(*a, **k),
     )
     config = configured("privfairfl_pre", counts_epsilon=1.0, **PRIVATE, batch=480)
     files = TrainFiles(tmp_path, tmp_path / "ledger.jsonl")
-    assigned = assign_users(make_table(3000), UserAssignment(clients=5), seed=0)
+    assigned = assign_users(make_table(3000), clients=5, seed=0)
     training, _ = train_table(assigned, make_schema(), config, files, source="small")
     assert len(searched) == 1
     weights = sf.postprocess.make_weights(training.counts, "kamiran_calders").array()
@@ -170,7 +170,7 @@ def test_the_cost_includes_the_counts(method):
 def test_epsilons_add_up_and_the_ledger_books_both(tmp_path):
     config = configured("privfairfl_post", counts_epsilon=1.0, **PRIVATE, batch=480)
     files = TrainFiles(tmp_path, Ledger.for_table(tmp_path / "rows.csv").path)
-    assigned = assign_users(make_table(3000), UserAssignment(clients=5), seed=0)
+    assigned = assign_users(make_table(3000), clients=5, seed=0)
     training, _ = train_table(assigned, make_schema(), config, files, source="small")
     said = plain_text(training_table(training, private=True))
     words = " ".join(said.split())

@@ -21,6 +21,7 @@ from synthfair.distill.losses import mean_loss
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.federated.engine import run
 from synthfair.federated.exchange import DAMPING, Problem, Sums, derivatives
+from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.refine import Refine
 from synthfair.federated.user_rows import UserRows
 from synthfair.federated.users import Cohorts, make_users
@@ -47,9 +48,8 @@ def some_rows(n_groups, n=240, seed=0):
 
 
 def refine(rows, penalty, start=None, **settings):
-    zeros = np.zeros(rows.a.shape[1])
-    start = jnp.asarray(zeros if start is None else start)
-    return Refine(start, penalty, **{"rho": RHO, "C": C, **settings})
+    model, start = LogisticRegression(rows.a.shape[1]), () if start is None else tuple(start)
+    return Refine(start=start, model=model, gap=penalty, **{"rho": RHO, "C": C, **settings})
 
 
 def central_of(rows, penalty, rho, c=C):

@@ -19,7 +19,7 @@ from synthfair.deploy.agreement import pack
 from synthfair.federated import TrainConfig
 from synthfair.federated.engine import run
 from synthfair.federated.exchange import DAMPING
-from synthfair.federated.refine import Refine, RefineSettings
+from synthfair.federated.refine import Refine
 from synthfair.federated.refine_files import Question, answer_question
 from synthfair.federated.single_rows import LEAST_ROWS, require_alike
 from synthfair.federated.user_data import make_user_data
@@ -79,7 +79,7 @@ def of_table(
     table, schema, penalty: Any = "selection_rate", notion: Any = "statistical_parity"
 ) -> tuple[Any, Any, UserRows]:
     """Refinement, its state and the rows of one site."""
-    config = RefineSettings(penalty=penalty, notion=notion)
+    config = Refine(penalty=penalty, notion=notion)
     rows = sf.encode(table, schema)
     data = make_user_data(rows, np.zeros(len(rows.y), int), schema, config, all_groups=False)
     algorithm = config.plan(data).algorithm
@@ -367,7 +367,7 @@ def test_honest_refinements_of_public_tables_are_answered(name):
     client = np.random.default_rng(0).permutation(len(table)) % 4
     order = np.argsort(client, kind="stable")
     rows = sf.Encoded(*(part[order] for part in sf.encode(table, schema)))
-    config = RefineSettings(penalty="selection_rate")
+    config = Refine(penalty="selection_rate")
     data = make_user_data(rows, client[order], schema, config)
     algorithm, progress = config.plan(data).algorithm, None
     assert isinstance(algorithm, Refine)

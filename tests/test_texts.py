@@ -21,6 +21,7 @@ from benchmarks.two_phase import WIDE
 from synthfair.cli import main
 from synthfair.data.datasets import configs_folder
 from synthfair.data.schema import parse_schema
+from synthfair.federated import METHODS
 from synthfair.report.release_tables import COSTS
 
 ROOT = configs_folder().parent
@@ -70,7 +71,7 @@ def test_commands_parse(page):
 
 
 def test_flags_in_the_text_exist(capsys):
-    for command in ALL:
+    for command in (*ALL, *(f"train --method {method}" for method in METHODS)):
         assert main([*command.split(), "--help"]) == 0
     known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) | {"--help", "--version"}
     code = [span for page in (README, *DOCS) for span in re.findall(r"`([^`]+)`", prose(page))]

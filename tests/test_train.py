@@ -17,7 +17,6 @@ from synthfair.evaluation import evaluate
 from synthfair.federated import (
     TrainConfig,
     TrainFiles,
-    UserAssignment,
     assign_users,
     make_user_data,
     train_rounds,
@@ -46,7 +45,7 @@ def files(tmp_path, **options):
 
 
 def assigned(n=300, **how):
-    return assign_users(make_table(n), UserAssignment(**(how or {"rows_per_user": 3.0})), seed=0)
+    return assign_users(make_table(n), **(how or {"rows_per_user": 3.0}), seed=0)
 
 
 def run(tmp_path, config=QUICK, on_rounds=None, **options):
@@ -375,7 +374,7 @@ class TestAssignment:
 
     def test_named_users_are_tested_or_trained_on_never_both(self):
         table = make_table(100).assign(who=[f"p{i % 20}" for i in range(100)])
-        found = assign_users(table, UserAssignment(user_column="who"), seed=0)
+        found = assign_users(table, user_column="who", seed=0)
         assert "who" not in found.train
         tested = {f"p{i % 20}" for i in found.tests["test"].index}
         assert len(tested) == 4
@@ -386,6 +385,7 @@ class TestAssignment:
         [
             ({}, "give one of"),
             ({"clients": 2, "rows_per_user": 2.0}, "give one of"),
+            ({"clients": 2, "user_column": "age"}, "give one of"),
             ({"clients": 0}, "clients = 0"),
             ({"rows_per_user": -1.0}, "rows_per_user = -1"),
             ({"user_column": "who"}, "no such column"),
@@ -393,9 +393,9 @@ class TestAssignment:
     )
     def test_what_cannot_be_assigned_is_refused(self, how, complaint):
         with pytest.raises(InputError, match=complaint):
-            assign_users(make_table(), UserAssignment(**how), seed=0)
+            assign_users(make_table(), **how, seed=0)
 
     def test_rows_without_a_user_are_refused(self):
         table = make_table(10).assign(who=["a", None, *"bcdefghi"])
         with pytest.raises(InputError, match="row 2: missing"):
-            assign_users(table, UserAssignment(user_column="who"), seed=0)
+            assign_users(table, user_column="who", seed=0)

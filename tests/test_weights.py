@@ -117,16 +117,21 @@ class TestTraining:
     @pytest.mark.parametrize("local_steps", [1, 5])
     def test_fedavg_with_weights_is_that_of_repeated_rows(self, local_steps):
         """With users who count by their rows, and whole weights."""
-        plain = FedAvg(LogisticRegression(3), 0.3, local_steps, lambda_theta=1.0)
+        plain = FedAvg(
+            model=LogisticRegression(3),
+            learning_rate=0.3,
+            local_steps=local_steps,
+            lambda_theta=1.0,
+        )
         expected = self.params(plain, repeated(*self.rows), rounds=7)
-        found = self.params(replace(plain, row_weights=TWICE), self.rows, rounds=7)
+        found = self.params(plain.bound(row_weights=TWICE), self.rows, rounds=7)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
         assert np.abs(found - self.params(plain, self.rows, rounds=7)).max() > 0.01
 
     def test_a_safe_rate_knows_the_weights(self):
-        plain = FedAvg(LogisticRegression(3))
+        plain = FedAvg(model=LogisticRegression(3))
         expected = safe_rate(plain, make_users(*repeated(*self.rows)))
-        found = safe_rate(replace(plain, row_weights=TWICE), make_users(*self.rows))
+        found = safe_rate(plain.bound(row_weights=TWICE), make_users(*self.rows))
         assert float(found) == pytest.approx(float(expected))
 
     def test_dp_sgd_with_weights_is_that_of_repeated_rows(self):
@@ -134,11 +139,11 @@ class TestTraining:
         a, s, y, _ = self.rows
         many = repeated(a, s, y, np.zeros(80, int))
         n = len(many[0])
-        settings = {"clip": float("inf"), "noise": 0.0, "local_steps": 3}
+        settings = {"noise": 0.0, "local_steps": 3}
         one = DpSgd(
-            LogisticRegression(3), learning_rate=0.1, batch=80, row_weights=TWICE, **settings
+            model=LogisticRegression(3), learning_rate=0.1, batch=80, row_weights=TWICE, **settings
         )
-        all_ = DpSgd(LogisticRegression(3), learning_rate=0.1 * n / 80, batch=n, **settings)
+        all_ = DpSgd(model=LogisticRegression(3), learning_rate=0.1 * n / 80, batch=n, **settings)
         found, expected = (
             run(dp, make_users(*rows), Cohorts.everyone(1), rounds=2, seed=0).state
             for dp, rows in ((one, (a, s, y, np.zeros(80, int))), (all_, many))
@@ -152,7 +157,7 @@ class TestTraining:
             rows_of(),
             jax.tree.map(lambda leaf: leaf + 0.3, model.init(jax.random.key(1))),
         )
-        heavy = DpSgd(model, clip=0.5, noise=0.0, batch=60, row_weights=1e6 * TWICE)
+        heavy = DpSgd(model=model, clip=0.5, noise=0.0, batch=60, row_weights=1e6 * TWICE)
         gradient = jax.jit(heavy.noisy_gradient)
         whole = gradient(params, rows, jax.random.key(0))
         without = gradient(
@@ -168,9 +173,9 @@ class TestTraining:
 
     def test_how_much_a_client_counts_says_nothing_of_its_labels_with_dp_sgd(self):
         rows = rows_of()
-        found = DpSgd(LogisticRegression(3), batch=60, noise=0.0, row_weights=5 * TWICE).report(
-            jnp.zeros(3), rows, jax.random.key(0)
-        )
+        found = DpSgd(
+            model=LogisticRegression(3), batch=60, noise=0.0, row_weights=5 * TWICE
+        ).report(jnp.zeros(3), rows, jax.random.key(0))
         assert float(found.weight) == 60
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
@@ -78,8 +79,12 @@ GROUPS = {title: Group.create_ordered(title) for title in COMMANDS}
 """Made once: an application that is a module's own keeps the group of the first that holds it."""
 
 
-def make_app(*, overview: bool = False) -> App:
-    """Make the application. Purposes in an overview would replace each command's own text."""
+def make_app(argv: Sequence[str] = (), *, overview: bool = False) -> App:
+    """Make the application for some words.
+
+    The flags of ``train`` depend on them. Purposes in an overview would replace each command's own
+    text.
+    """
     app = App(
         name="python -m synthfair",
         version=__version__,
@@ -97,14 +102,19 @@ def make_app(*, overview: bool = False) -> App:
     for title, commands in COMMANDS.items():
         for path, purpose in commands.items():
             name, text = path.split(":")[1], purpose if overview else None
-            app.command(f"synthfair.cli.{path}", name=name, help=text, group=GROUPS[title])
+            command: Any = f"synthfair.cli.{path}"
+            if name == "train" == "".join(argv[:1]):
+                from synthfair.cli import train
+
+                command = train.command(argv)
+            app.command(command, name=name, help=text, group=GROUPS[title])
     return app
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    app = make_app(overview=not argv or argv[0].startswith("-"))
+    app = make_app(argv, overview=not argv or argv[0].startswith("-"))
     try:
         run, bound, _ = app.parse_args(argv, exit_on_error=False, print_error=False)
         if run.__name__ == "help_print" and not {"-h", "--help"} & {*argv}:

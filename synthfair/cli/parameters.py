@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, Unpack, get_args, get_origin
 
 from cyclopts import Group, Parameter, Token
 
@@ -79,23 +79,27 @@ def with_settings(*groups: tuple[str, type[BaseModel], Iterable[str]]) -> Callab
     are those of the configuration. ``**settings`` of the command holds what is given, by key.
     """
     flags: dict[str, Any] = {}
+    panels = {title: Group.create_ordered(title) for title, *_ in groups}
     for title, config, keys in groups:
-        group = Group.create_ordered(title)
         for key in keys:
             field = config.model_fields[key]
-            whole = int in (field.annotation, *get_args(field.annotation))
+            kinds: Any = field.annotation, *get_args(field.annotation)
+            many = get_origin(kinds[0]) is tuple
+            whole = any(int in (kind, *get_args(kind)) for kind in kinds)
             parameter = Parameter(
-                group=group,
+                group=panels[title],
                 help=" ".join((field.description or "").split()),
                 show_default=shown_default(field.default) or False,
                 negative=None if field.annotation is bool else (),
-                converter=_whole if whole else None,
+                converter=_whole if whole and not many else None,
             )
-            flags[key] = Annotated[field.annotation, parameter]
+            kind = tuple[Int, ...] if whole and many else field.annotation
+            flags[key] = Annotated[kind, parameter]
     settings = TypedDict("Settings", flags, total=False)  # type: ignore[misc]
 
     def decorated(command: _Command) -> _Command:
-        command.__annotations__["settings"] = Unpack[settings]  # type: ignore[valid-type]
+        unpacked = Unpack[settings]  # type: ignore[valid-type]
+        command.__annotations__ = {**command.__annotations__, "settings": unpacked}
         return command
 
     return decorated

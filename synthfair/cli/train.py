@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+from cyclopts import Parameter
 
 from synthfair.cli.first_steps import Sensitive, Table, labelled_table
 from synthfair.cli.parameters import (
@@ -14,110 +19,58 @@ from synthfair.cli.parameters import (
     LedgerFile,
     NoiseSeed,
     SchemaFile,
-    Switch,
+    with_settings,
 )
 from synthfair.errors import InputError
-from synthfair.settings import ParityNotion, load_settings
+from synthfair.settings import load_settings
+
+if TYPE_CHECKING:
+    from synthfair.federated.method import TrainConfig
 
 
-class Settings(TypedDict, total=False):
-    """Settings of methods in rounds, each of which reads some.
+Method = Literal[
+    "fedavg", "fedsgd", "fpfl", "mmdm", "dp_sgd", "fair_sgd", "two_phase",
+    "privfairfl_pre", "privfairfl_post", "refine",
+]  # fmt: skip
 
-    Attributes:
-        method: fedavg: local steps, then averaging. fedsgd: one gradient step a round. fpfl: the
-            same under fairness constraints. mmdm: that with all rows in one place. dp_sgd: noisy
-            steps on each client's rows, averaged. fair_sgd: fair training on each client, averaged.
-            two_phase: the same once, for a teacher, and a student of it by noisy steps, averaged.
-            privfairfl_pre: dp_sgd with rows weighed by counts of group and label. privfairfl_post:
-            dp_sgd, then decisions by group from a histogram of scores. refine: Newton's method on
-            exact sums. Default: fpfl.
-        rounds: Rounds in all. Default: 500; 4 from dp_sgd on; 5 of refine.
-        cohort: Users of a round, or, drawn by Poisson sampling, on average. Default: all.
-        sampling: Cohorts user by user, which hides whether a user is there; or of a fixed number,
-            which hides what its rows are, and takes 3 to 4 times the noise. Default: poisson.
-        learning_rate: Of a step. Default: 0.5; 2 from dp_sgd on; 0.01 of fair_sgd.
-        local_steps: fedavg: steps of a user in a round. Default: 5.
-        momentum: fedavg: share of its last movement that the server adds. Default: 0.
-        hidden: Widths of a network's hidden layers; none for a linear model.
-        group_input: Whether the model reads the sensitive attribute. Default: false.
-        notion: Rates that must not differ by group. Default: statistical_parity.
-        alpha: Most by which rates may differ. Default: 0.02; 0.01 of fair_sgd, two_phase.
-        also: fpfl, mmdm: further attributes, by column, that are constrained likewise.
-        memory: fedsgd, fpfl, mmdm: share that earlier cohorts' sums keep. Default: 0.9.
-        rho: refine: weight of the penalty. Default: 10.
-        penalty: refine: of covariance of group and score, or of the smooth selection-rate gap.
-            Default: covariance.
-        kappa: fair_sgd, two_phase: initial weight of unfairness. Default: 1.
-        kappa_rate: fair_sgd, two_phase: kappa grows in a step by this times the unfairness.
-            Default: 0.
-        batch: From dp_sgd on: rows of a batch. Default: 500, or as many as a client has.
-        local_epochs: From dp_sgd on: passes over the smallest client's rows in a round. Default: 5.
-        clip: Norm to which a user's report, or a row's gradient, is cut; with epsilon.
-        epsilon: Differential privacy of a user with all its rows, or of a client's row.
-        delta: With epsilon: less than 1 / (number of users, or of a client's rows).
-        secure: fedavg, fedsgd, fpfl, refine: sums what users send by shares of two aggregators, so
-            that nobody sees a user's; each adds discrete noise where epsilon asks for it. Needs
-            clip.
-        end_to_end: two_phase: whether the teachers are private, too. If not, epsilon is conditional
-            on them, and nothing is guaranteed from end to end.
-        counts_epsilon: privfairfl_*: budget of the counts over all clients, for one row, on top of
-            epsilon; without it counts are exact.
-        counts_share: privfairfl_post: share of a client's rows that are counted and not trained on;
-            with 0 all are both, as published, so that estimates flatter. Default: 0.
-        weight_method: privfairfl_pre: how weights follow from counts, see thresholds. Default:
-            kamiran_calders.
-        bins: privfairfl_post: score bins; 21 for counts_epsilon up to 0.1. Default: 101.
-        randomized: privfairfl_post: whether decisions may be drawn by coins.
-        seed: Seed of everything random; the same seed gives the same bytes. Default: 0.
-    """
 
-    method: Literal[
-        "fedavg",
-        "fedsgd",
-        "fpfl",
-        "mmdm",
-        "dp_sgd",
-        "fair_sgd",
-        "two_phase",
-        "privfairfl_pre",
-        "privfairfl_post",
-        "refine",
-    ]
-    rounds: Int
-    cohort: Int
-    sampling: Literal["poisson", "fixed"]
-    learning_rate: float
-    local_steps: Int
-    momentum: float
-    hidden: tuple[Int, ...]
-    group_input: Switch
-    notion: ParityNotion
-    alpha: float
-    also: tuple[str, ...]
-    memory: float
-    rho: float
-    penalty: Literal["covariance", "selection_rate"]
-    kappa: float
-    kappa_rate: float
-    batch: Int
-    local_epochs: float
-    clip: float
-    epsilon: float
-    delta: float
-    secure: Switch
-    end_to_end: Switch
-    counts_epsilon: float
-    counts_share: float
-    weight_method: Literal["published", "kamiran_calders"]
-    bins: Int
-    randomized: Switch
-    seed: Int
+def command(argv: Sequence[str]) -> Callable[..., None]:
+    """Return the command with flags for settings; for help with a method, its settings alone."""
+    is_help, word = bool({"-h", "--help"} & {*argv}), "--method"
+    method = argv[argv.index(word) + 1] if word in argv[:-1] else None
+    if is_help and method not in get_args(Method):
+        return train
+    from synthfair.federated.methods import METHODS
+
+    def flags(kind: type[TrainConfig], seen: Iterable[str] = ()) -> tuple[str, Any, list[str]]:
+        hidden = {"method", "start", *seen}
+        keys = [key for key in kind.model_fields if kind.reads(key) and key not in hidden]
+        return f"Settings of {method}" if method else "Settings", kind, keys
+
+    if is_help and method:
+
+        def page(**settings: Any) -> None:
+            del settings
+
+        page.__doc__ = (inspect.getdoc(METHODS[method]) or "").split("\n\n")[0]
+        return with_settings(flags(METHODS[method]))(page)
+    groups: list[tuple[str, Any, list[str]]] = []
+    for kind in METHODS.values():
+        groups.append(flags(kind, [key for *_, keys in groups for key in keys]))
+
+    @with_settings(*groups)
+    @wraps(train)
+    def run(*args: Any, **given: Any) -> None:
+        train(*args, **given)
+
+    return run
 
 
 def train(
     table: Table,
     /,
     *,
+    method: Method | None = None,
     schema: SchemaFile | None = None,
     sensitive: Sensitive | None = None,
     config: Config | None = None,
@@ -133,7 +86,7 @@ def train(
     insecure_noise_seed: NoiseSeed | None = None,
     weights: Path | None = None,
     start: Path | None = None,
-    **settings: Unpack[Settings],
+    **settings: Annotated[Any, Parameter(show=False)],
 ) -> None:
     r"""Train in many rounds between a server and its users, in this process.
 
@@ -158,10 +111,19 @@ def train(
     cover the counts behind --weights, which have one of their own; those of privfairfl_pre and
     privfairfl_post have --counts-epsilon, which is added.
 
-    Settings are keys of the configuration file, which flags override; the file can have further
-    keys, which docs/rounds.md lists.
+    Each method has settings of its own, which are flags and keys of the configuration file; flags
+    override the file's. They are shown with the name of a method:
+
+        python -m synthfair train --method fpfl --help
 
     Args:
+        method: fedavg: local steps, then averaging. fedsgd: one gradient step a round. fpfl: the
+            same under fairness constraints. mmdm: that with all rows in one place. dp_sgd: noisy
+            steps on each client's rows, averaged. fair_sgd: fair training on each client, averaged.
+            two_phase: the same once, for a teacher, and a student of it by noisy steps, averaged.
+            privfairfl_pre: dp_sgd with rows weighed by counts of group and label. privfairfl_post:
+            dp_sgd, then decisions by group from a histogram of scores. refine: Newton's method on
+            exact sums. Default: fpfl.
         output: Folder to write to.
         clients: Number of clients, all with equally many rows.
         rows_per_user: Many users, of this many rows on average.
@@ -191,8 +153,8 @@ def train(
         tests = read_tests(test, table_schema) if test else None
     start_jax()
     from synthfair.fairness.intervals import near_constant
-    from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
-    from synthfair.federated.methods import TrainConfig
+    from synthfair.federated import TrainFiles, assign_users, train_table
+    from synthfair.federated.method import TrainConfig
     from synthfair.federated.refine import read_start
     from synthfair.postprocess import read_weights
     from synthfair.privacy.ledger import ENDING, Ledger
@@ -200,8 +162,9 @@ def train(
     from synthfair.report.result_tables import evaluation_tables, training_table
 
     # The settings, and whose a row is.
-    found = {"start": read_start(start, table_schema)} if start else {}
-    method_config = load_settings(TrainConfig, config, settings | found)
+    if start:
+        settings["start"] = read_start(start, table_schema)
+    method_config = load_settings(TrainConfig, config, {"method": method} | settings)
     private = all(method_config.get(key) is not None for key in ("epsilon", "cohort"))
     if private and method_config.get("sampling") == "fixed":
         warn(
@@ -209,9 +172,8 @@ def train(
             " epsilon: prefer poisson, unless everybody knows who takes part"
         )
     users = {"clients": clients, "rows_per_user": rows_per_user, "user_column": user_column}
-    is_given = any(value is not None for value in users.values())
-    assignment = UserAssignment(**users) if is_given else UserAssignment(clients=2)
-    table_of_users = assign_users(rows, assignment, seed=method_config.seed, tests=tests)
+    rule = {name: value for name, value in users.items() if value is not None} or {"clients": 2}
+    table_of_users = assign_users(rows, seed=method_config.seed, tests=tests, **rule)
 
     # The training, with a bar.
     if ledger is None:
@@ -234,15 +196,7 @@ def train(
     say(training_table(training, private=files.noise_seed is None))
     say(evaluation_tables(evaluation))
     if training.model.converged is False:
-        warn(
-            "fedavg did not settle: more rounds, or another learning rate"
-            if method_config.method == "fedavg"
-            else "refine has not come to the optimum: more rounds"
-            if method_config.method == "refine"
-            else "no round met the constraint on what the server saw of its cohorts, or they had"
-            " too few rows of a group: the fairest model is taken, or the most accurate. Try more"
-            " rounds, larger cohorts, or a larger alpha"
-        )
+        warn(method_config.unsettled)
     warn(
         *small_group_warnings(evaluation, table_schema),
         near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -61,7 +60,8 @@ class RoundOptions(NamedTuple):
         given: settings by their keys, of which each method takes those that it reads; method,
             notion, alpha, group_input and seed are those of the comparison. If None, some that suit
             the method.
-        assignment: how training rows become users; if None, the clients are the users.
+        rule: of :func:`synthfair.federated.draw_users`, by which training rows become users; if
+            None, the clients are the users.
 
     Example:
         >>> import synthfair as sf
@@ -71,7 +71,7 @@ class RoundOptions(NamedTuple):
     """
 
     given: Mapping[str, Any] | None = None
-    assignment: federated.UserAssignment | None = None
+    rule: Mapping[str, Any] | None = None
 
     def settings(self, method: str, config: DistillConfig) -> federated.TrainConfig:
         """Return the settings of one run.
@@ -337,17 +337,17 @@ def federated_averaging(federation: Federation, config: DistillConfig, **_: Any)
     """
     clients = _users(federation, config)
     rows, n_inputs = len(federation.user), clients.a.shape[1]
-    algorithm = federated.FedAvg(
-        federated.LogisticRegression(n_inputs),
+    method = federated.FedAvg(
+        model=federated.LogisticRegression(n_inputs),
         penalty=_penalty(federation, config),
         rho=config.rho_o,
         lambda_theta=n_inputs**2 / (server_config(config).C * rows),
         momentum=MOMENTUM,
     )
-    algorithm = replace(algorithm, learning_rate=float(safe_rate(algorithm, clients)))
+    method = method.bound(learning_rate=float(safe_rate(method, clients)))
     everyone = federated.Cohorts.everyone(len(clients))
-    run = engine.run(algorithm, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
-    upload = engine.report_size(algorithm, clients)[1]
+    run = engine.run(method, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
+    upload = engine.report_size(method, clients)[1]
     cost = Cost(len(clients), FEDAVG_ROUNDS, upload * len(clients) * FEDAVG_ROUNDS)
     thetas = [np.asarray(run.state.params)] * len(federation.test)
     return _linear(thetas, run.history.settled, cost, federation, config)
@@ -368,8 +368,8 @@ def in_rounds(
     """
     settings, rows = rounds.settings(method, config), pooled(federation.train)
     user = federation.user
-    if rounds.assignment is not None:
-        user = rounds.assignment.row_users(len(rows.y), seed=config.seed)
+    if rounds.rule is not None:
+        user = federated.draw_users(len(rows.y), seed=config.seed, **rounds.rule)
     data = federated.make_user_data(rows, user, federation.schema, settings)
     training = federated.train_rounds(data, settings)
     asked = _tolerance(config) if federated.METHODS[method].reads("alpha") else settings.asked

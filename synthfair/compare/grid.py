@@ -145,7 +145,7 @@ def run_point(
     *,
     shared: compared_methods.SurrogateCache | None = None,
 ) -> None:
-    """Split, run and evaluate, and write metrics.json.
+    """Split, run, evaluate, and write metrics.json.
 
     Args:
         point: what to run.

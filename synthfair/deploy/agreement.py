@@ -19,11 +19,8 @@ from synthfair.task.messages import Name, sha256
 
 if TYPE_CHECKING:
     from synthfair.data.schema import Schema
-    from synthfair.federated.method_settings import TrainConfig, TrainingPlan
+    from synthfair.federated.method import TrainConfig, TrainingPlan
     from synthfair.federated.users import UserData
-
-IN_ROUNDS = ("fedavg", "fedsgd", "fpfl", "dp_sgd", "fair_sgd", "two_phase", "refine")
-"""Methods that a job can ask for."""
 
 
 def train_config(settings: dict[str, Any]) -> TrainConfig:
@@ -32,13 +29,13 @@ def train_config(settings: dict[str, Any]) -> TrainConfig:
     Raises:
         ValueError: an unknown key, a value that is not allowed, or what a job cannot do.
     """
-    from synthfair.federated.methods import TrainConfig
+    from synthfair.federated.method import TrainConfig
+    from synthfair.federated.methods import METHODS
 
     config = validated(TrainConfig, settings)
-    if config.method not in IN_ROUNDS:
-        raise ValueError(
-            f"method: {config.method!r} is not a job; must be one of {', '.join(IN_ROUNDS)}"
-        )
+    if not config.is_job:
+        jobs = ", ".join(name for name, method in METHODS.items() if method.is_job)
+        raise ValueError(f"method: {config.method!r} is not a job; must be one of {jobs}")
     if config.get("cohort") is not None or config.get("also", ()):
         raise ValueError(
             "cohort and also are not read by a job: all sites take part, and one attribute counts"
@@ -98,13 +95,6 @@ def require_rows(config: TrainConfig, least_rows: int | None) -> None:
     """Refuses methods of passes over rows without a number of rows. Raises ValueError."""
     if config.local_passes and least_rows is None:
         raise ValueError(f"least_rows: {config.method} needs the rows of the smallest site")
-
-
-def counts_by_rows(config: TrainConfig) -> bool:
-    """Whether a site weighs as much as the rows that it says it has."""
-    return config.local_passes or (
-        config.method in ("fedavg", "refine") and config.get("clip") is None
-    )
 
 
 def has_guarantee(config: TrainConfig) -> bool:

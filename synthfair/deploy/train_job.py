@@ -20,7 +20,6 @@ from synthfair.deploy.agreement import (
     LeastRows,
     TrainingSetup,
     TrainSettings,
-    counts_by_rows,
     make_setup,
     pack,
     require_rows,
@@ -76,7 +75,7 @@ class TrainJob(Checked):
     def _is_whole(self) -> TrainJob:
         config = train_config(self.train)
         require_rows(config, self.least_rows)
-        if self.most_rows is None and counts_by_rows(config):
+        if self.most_rows is None and config.counts_by_rows:
             raise ValueError(
                 f"most_rows: {config.method} counts sites by their rows, and needs those of the"
                 " largest site"
@@ -256,22 +255,12 @@ class _Sites:
 
     def _report(self, content: bytes, like: Any) -> np.ndarray:
         """Read a site's report [k]. Raises ValueError: a wrong length, size or weight."""
-        from synthfair.federated.exchange import Sums, require_counts
-        from synthfair.federated.fedavg import Movement
-        from synthfair.federated.fpfl import Statistics
-
         report, clip, job = unpack(content, like), self.setup.plan.protection.clip, self.job
         numbers = np.frombuffer(content, "<f8")
         norm, most = np.linalg.norm(numbers), np.inf if clip is None else float(clip)
         if not np.isfinite(norm) or norm > most * (1 + ROUNDING):
             raise ValueError("its numbers are not finite, or larger than the clip allows")
-        if isinstance(report, Movement) and report.weight.size:  # else sites count alike
-            if not (job.least_rows or 0) <= float(report.weight) <= (job.most_rows or 0):
-                raise ValueError("its weight is not that of a number of rows that a site may have")
-        elif isinstance(report, Statistics) and not 0 <= report.sums.right <= report.sums.rows:
-            raise ValueError("its counts of rows are negative, or more are right than there are")
-        elif isinstance(report, Sums):
-            require_counts(report, job.most_rows or np.inf)
+        self.setup.plan.algorithm.check(report, job.least_rows or 0, job.most_rows or np.inf)
         return numbers
 
     def _by_shares(self, query: Query, what: ClippedVectors) -> tuple[np.ndarray, int]:

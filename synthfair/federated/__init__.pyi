@@ -1,23 +1,23 @@
 from . import engine
 from .algorithm import Algorithm
-from .dp_sgd import DpSgd, DpSgdSettings
+from .dp_sgd import DpSgd
 from .engine import Protection
-from .fair_sgd import FairSgd, FairSgdSettings
-from .fedavg import FedAvg, FedAvgSettings
-from .fpfl import FedSgdSettings, Fpfl, FpflSettings, MmdmSettings
-from .method_settings import TrainingPlan
-from .methods import METHODS, TrainConfig
+from .fair_sgd import FairSgd
+from .fedavg import FedAvg
+from .fpfl import FedSgd, Fpfl, Mmdm
+from .method import TrainConfig, TrainingPlan
+from .methods import METHODS
 from .networks import LogisticRegression, Perceptron
 from .parity import Parity
-from .privfairfl import PrivFairFLPostSettings, PrivFairFLPreSettings
-from .refine import Refine, RefineSettings
+from .privfairfl import PrivFairFLPost, PrivFairFLPre
+from .refine import Refine
 from .secure_sums import SecureSums, make_secure_sums
 from .training import Cost, TrainFiles, Training, train_rounds, train_table
-from .two_phase import TwoPhase, TwoPhaseSettings, make_two_phase
+from .two_phase import TwoPhase
 from .user_data import (
-    AssignedTable,
-    UserAssignment,
+    UserTable,
     assign_users,
+    draw_users,
     make_user_data,
     poisson_users,
 )
@@ -26,41 +26,34 @@ from .users import Cohorts, UserData, Users, make_users
 __all__ = [
     "METHODS",
     "Algorithm",
-    "AssignedTable",
     "Cohorts",
     "Cost",
     "DpSgd",
-    "DpSgdSettings",
     "FairSgd",
-    "FairSgdSettings",
     "FedAvg",
-    "FedAvgSettings",
-    "FedSgdSettings",
+    "FedSgd",
     "Fpfl",
-    "FpflSettings",
     "LogisticRegression",
-    "MmdmSettings",
+    "Mmdm",
     "Parity",
     "Perceptron",
-    "PrivFairFLPostSettings",
-    "PrivFairFLPreSettings",
+    "PrivFairFLPost",
+    "PrivFairFLPre",
     "Protection",
     "Refine",
-    "RefineSettings",
     "SecureSums",
     "TrainConfig",
     "TrainFiles",
     "Training",
     "TrainingPlan",
     "TwoPhase",
-    "TwoPhaseSettings",
-    "UserAssignment",
     "UserData",
+    "UserTable",
     "Users",
     "assign_users",
+    "draw_users",
     "engine",
     "make_secure_sums",
-    "make_two_phase",
     "make_user_data",
     "make_users",
     "poisson_users",

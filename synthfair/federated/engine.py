@@ -70,7 +70,7 @@ class RunProgress(NamedTuple):
 
 
 def start(algorithm: Algorithm, users: Users, seed: int) -> RunProgress:
-    """Returns the progress of a run before its first round."""
+    """Return the progress of a run before its first round."""
     state = algorithm.init(key_from(seed, 0))
     report = report_shapes(algorithm, users, state)
     record = jax.eval_shape(algorithm.update, state, report, 1.0)[1]
@@ -90,7 +90,7 @@ def run(
     progress: RunProgress | None = None,
     on_round: Callable[[RunProgress], None] | None = None,
 ) -> RunProgress:
-    """Runs an algorithm for some rounds.
+    """Run an algorithm for some rounds.
 
     Args:
         algorithm: what the server and the users do.
@@ -197,7 +197,7 @@ def _sum_of_reports(run: _Run, state: ServerState, block: Block, t: int) -> jax.
 def _update(
     run: _Run, state: ServerState, total: jax.Array | np.ndarray | int, size: float, t: int
 ) -> tuple[ServerState, RoundRecord]:
-    """Updates the state, with the noise that the server adds, if any."""
+    """Update the state, with the noise that the server adds, if any."""
     shapes = report_shapes(run.algorithm, run.users, state)
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     zero, unravel = ravel_pytree(zeros)
@@ -221,7 +221,7 @@ def require_bounded(protection: Protection | SecureSums) -> None:
 
 
 def clip_report(report: UserReport, clip: jax.Array | float | None) -> UserReport:
-    """A report v as v min(1, clip / |v|); one without a finite norm becomes 0."""
+    """Return a report v as v min(1, clip / |v|); one without a finite norm becomes 0."""
     if clip is None:
         return report
     flat, unravel = ravel_pytree(report)
@@ -234,18 +234,18 @@ def clip_report(report: UserReport, clip: jax.Array | float | None) -> UserRepor
 def report_of(
     algorithm: Algorithm, clip: float | None, state: ServerState, users: Users, key: jax.Array
 ) -> UserReport:
-    """The clipped report of the first user, as one who is somewhere else by itself sends it."""
+    """Return the clipped report of the first user, as one who is somewhere else sends it."""
     return clip_report(algorithm.report(state, users.rows_of(0), key), clip)
 
 
 def add_noise(total: UserReport, noise: jax.Array | float, key: jax.Array) -> UserReport:
-    """The sum with Gaussian noise in every entry."""
+    """Return the sum with Gaussian noise in every entry."""
     flat, unravel = ravel_pytree(total)
     return unravel(flat + noise * jax.random.normal(key, flat.shape, flat.dtype))
 
 
 def key_from(seed: int, purpose: int) -> jax.Array:
-    """Derives one of the independent keys of a seed of up to 128 bits.
+    """Derive one of the independent keys of a seed of up to 128 bits.
 
     Key 0 is for first params, 1 for users, 2 for noise, 3 for cohorts (see ``Cohorts``), 4 for what
     users do before the rounds and 5 for secure sums in tests (see ``SecureSums``).
@@ -262,7 +262,7 @@ def report_shapes(algorithm: Algorithm, users: Users, state: ServerState | None 
 
 
 def report_size(algorithm: Algorithm, users: Users) -> tuple[int, int]:
-    """Counts the numbers that one user sends in a round, and their bytes."""
+    """Count the numbers that one user sends in a round, and their bytes."""
     leaves = jax.tree.leaves(report_shapes(algorithm, users))
     return sum(leaf.size for leaf in leaves), sum(
         leaf.size * leaf.dtype.itemsize for leaf in leaves

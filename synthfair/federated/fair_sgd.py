@@ -14,13 +14,11 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 
-from synthfair.errors import InputError
-from synthfair.federated.algorithm import AtLeast0, Count, Positive, Share, algorithm, static
-from synthfair.federated.fedavg import Averaging
-from synthfair.federated.method_settings import BATCH, PassSettings, TrainingPlan
-from synthfair.federated.networks import Trainable
+from synthfair.federated.algorithm import AtLeast0, Positive, Share
+from synthfair.federated.averaging import Averaging
+from synthfair.federated.method import Given, TrainingPlan, given
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.row_sums import cross_entropy, random_rows
 from synthfair.federated.user_rows import UserRows
@@ -29,49 +27,26 @@ from synthfair.model import Params
 from synthfair.settings import notion_of
 
 
-class FairPassSettings(PassSettings):
-    """Settings of methods that train fairly on each client's rows.
-
-    Attributes:
-        notion: rates that must not differ between groups.
-        alpha: most by which a group's rate may differ from another's.
-        kappa: initial weight of unfairness in the loss; 0 leaves it out, unless kappa_rate lets it
-            grow.
-        kappa_rate: kappa grows in each step by this times the unfairness; 0: it is constant. In the
-            paper it grows, at a rate that is not known.
-    """
+class FairPasses(Averaging):
+    """Settings of methods that train fairly on each client's rows."""
 
     notion: Annotated[
         Literal["statistical_parity", "demographic_parity", "equalized_odds"],
         AfterValidator(notion_of),
     ] = "statistical_parity"
+    """Rates that must not differ between groups."""
+
     alpha: Share = 0.01
+    """Most by which a group's rate may differ from another's."""
+
     kappa: AtLeast0 = 1.0
+    """Initial weight of unfairness in the loss; 0 leaves it out, unless kappa_rate lets it grow."""
+
     kappa_rate: AtLeast0 = 0.0
+    """Kappa grows in each step by this times the unfairness; 0: it is constant. In the paper it
+    grows, at a rate that is not known."""
 
     unconstrained: ClassVar[Mapping[str, str | float]] = {"kappa": 0.0, "kappa_rate": 0.0}
-
-
-class FairSgdSettings(FairPassSettings):
-    """Settings of ``fair_sgd``: fair training on each client, averaged; it is never private.
-
-    Attributes:
-        learning_rate: of Adam.
-        batch: rows of a batch, drawn with replacement, so that no client has too few; 500, if not
-            given.
-    """
-
-    method: Literal["fair_sgd"] = "fair_sgd"
-    learning_rate: Positive = 0.01
-
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Plans a training in which all clients take part in every round."""
-        batch = self.batch or BATCH
-        steps = data.users.steps(batch=batch, epochs=self.local_epochs)
-        numbers = self.numbers(FairSgd) | {"batch": batch, "local_steps": steps}
-        parity = Parity(self.notion, data.groups)
-        algorithm = FairSgd(self.trainable(data), parity, slack=self.alpha, **numbers)
-        return TrainingPlan(algorithm, Cohorts.everyone(len(data.users)))
 
 
 class FairState(NamedTuple):
@@ -98,49 +73,47 @@ def fair_loss(sums: RateSums, slack: jax.Array | float) -> jax.Array:
     return jnp.maximum(jnp.max(gaps) - slack, 0.0)
 
 
-@algorithm
-class FairSgd(Averaging):
+class FairSgd(FairPasses):
     """In each round every user trains by Fair-SGD from the server's state; the mean is sent back.
 
-    Nothing is private. Batches are drawn with replacement. Adam's moments start anew each round;
-    kappa is averaged as the parameters are.
+    Nothing is private. Batches are drawn with replacement, so that no client has too few rows; of
+    500, if not given. Adam's moments start anew each round; kappa is averaged as the parameters
+    are.
 
     Attributes:
-        model: what is trained; of one score.
         parity: the notion, of one attribute: statistical parity or equalized odds.
-        slack: see :func:`fair_loss`.
-        learning_rate: of Adam, positive.
-        kappa: the multiplier's first value, at least 0.
-        kappa_rate: its step, at least 0: kappa grows by it times l_fair.
-        batch: number of rows in a batch, at least 1.
-        local_steps: of a user in a round, at least 1.
 
     Raises:
         InputError: a value out of range, or a notion or attributes that the method does not have.
     """
 
-    model: Trainable = static()
-    parity: Parity = static()
-    slack: Share = 0.01
+    method: Literal["fair_sgd"] = "fair_sgd"
     learning_rate: Positive = 0.01
-    kappa: AtLeast0 = 1.0
-    kappa_rate: AtLeast0 = 0.1
-    batch: Count = static(default=BATCH)
-    local_steps: Count = static(default=1)
+    """Learning rate of Adam."""
 
-    def __post_init__(self) -> None:
-        """Refuses notions and attributes that the method does not have."""
+    parity: Given[Parity] = given()
+
+    @model_validator(mode="after")
+    def _has_the_notion(self) -> FairSgd:
         notions, parity = ("statistical_parity", "equalized_odds"), self.parity
-        if parity.notion not in notions or len(parity.groups) != 1:
-            raise InputError(
+        if parity and (parity.notion not in notions or len(parity.groups) != 1):
+            raise ValueError(
                 f"parity {parity.notion!r} of {len(parity.groups)} attributes: must be one of"
                 f" {', '.join(notions)}, of one attribute"
             )
+        return self
+
+    def plan(self, data: UserData) -> TrainingPlan:
+        """Plans a training in which all clients take part in every round."""
+        steps = data.users.steps(batch=self.rows, epochs=self.local_epochs)
+        parity = Parity(self.notion, data.groups)
+        method = self.bound(model=self.trainable(data), parity=parity, local_steps=steps)
+        return TrainingPlan(method, Cohorts.everyone(len(data.users)))
 
     # Server, before the first round
 
     def init(self, key: jax.Array) -> FairState:
-        """The model's first params, and the first kappa."""
+        """Return the model's first params, and the first kappa."""
         params = self.model.init(key)
         dtype = jnp.result_type(*jax.tree.leaves(params))
         return FairState(params, jnp.asarray(self.kappa, dtype))
@@ -155,7 +128,7 @@ class FairSgd(Averaging):
             carry: tuple[FairState, Any], step_key: jax.Array
         ) -> tuple[tuple[FairState, Any], None]:
             state, moments = carry
-            some = random_rows(rows, self.batch, step_key)
+            some = random_rows(rows, self.rows, step_key)
             slope, unfair = jax.grad(
                 lambda params: self.objective(state._replace(params=params), some), has_aux=True
             )(state.params)
@@ -171,9 +144,9 @@ class FairSgd(Averaging):
         scores = self.model.scores(state.params, rows.a)
         losses = rows.weight * cross_entropy(scores, rows)
         loss = jnp.sum(losses) / jnp.maximum(jnp.sum(rows.weight), 1.0)
-        unfair = fair_loss(self.parity.sums(scores, rows), self.slack)
+        unfair = fair_loss(self.parity.sums(scores, rows), self.alpha)
         return loss + state.kappa * unfair, unfair
 
     def params(self, state: FairState) -> Params:
-        """Returns the last params."""
+        """Return the last params."""
         return state.params

@@ -8,7 +8,7 @@ it is DP-FedAvg with the fixed denominator of McMahan et al. (2018), eq. (1).
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,9 @@ from jax.flatten_util import ravel_pytree
 
 from synthfair.distill.losses import regularized_loss
 from synthfair.fairness.penalties import Penalty
-from synthfair.federated.algorithm import AtLeast0, Count, Positive, Share, algorithm, static
-from synthfair.federated.method_settings import TrainingPlan, UserPrivacySettings
-from synthfair.federated.networks import Trainable
+from synthfair.federated.algorithm import AtLeast0, Count, Share
+from synthfair.federated.averaging import Movement, check_weight, movement
+from synthfair.federated.method import Given, TrainingPlan, UsersPrivate, given
 from synthfair.federated.user_rows import UserRows
 from synthfair.federated.users import UserData, Users
 from synthfair.model import Params, Rows
@@ -28,51 +28,11 @@ SETTLED = 1e-3
 """Drift below which the rounds have settled, if it stays there."""
 
 
-class FedAvgSettings(UserPrivacySettings):
-    """Settings of ``fedavg``: local steps, then averaging.
-
-    Attributes:
-        learning_rate: of a local step.
-        local_steps: steps of a user in a round.
-        momentum: share of its last movement that the server adds to the next; 0 as first published.
-            It is computed of what the server has, and costs no privacy.
-    """
-
-    method: Literal["fedavg"] = "fedavg"
-    local_steps: Count = 5
-    momentum: Share = 0.0
-
-    row_weights: ClassVar[bool] = True
-
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Users count by their rows, unless what they send is clipped."""
-        weights = {"by_rows": self.clip is None, "row_weights": data.row_weights}
-        return self.in_cohorts(
-            FedAvg(self.trainable(data), **weights, **self.numbers(FedAvg)), data
-        )
-
-    def progress(self, history: FedAvgRecord) -> str:
-        """Shows the last drift."""
-        return f"drift {history.drift[-1]:.1e}"
-
-    def converged(self, plan: TrainingPlan, history: FedAvgRecord) -> bool | None:
-        """Whether the rounds have settled, as they do with all users and without noise."""
-        everyone = plan.cohorts.size == plan.cohorts.population
-        return history.settled if everyone and plan.protection.noise == 0 else None
-
-
 class FedAvgState(NamedTuple):
     """The state of the server."""
 
     params: Params
     velocity: Params  # by how much they moved last
-
-
-class Movement(NamedTuple):
-    """The report of a user."""
-
-    change: Params  # times the user's weight
-    weight: jax.Array  # empty where all count alike: it would only take up room below the clip
 
 
 class FedAvgRecord(NamedTuple):
@@ -94,69 +54,89 @@ class FedAvgRecord(NamedTuple):
         return bool(np.max(self.drift[-last:]) <= SETTLED)
 
 
-@algorithm
-class FedAvg:
+class FedAvg(UsersPrivate):
     """Minimises the users' mean of loss + ridge + rho penalty, each on its own rows.
 
+    Users count by their rows, unless what they send is clipped: then they count alike, and the sum
+    of their changes is divided by the expected number of users, which no single user changes.
+
     Attributes:
-        model: what is trained.
-        learning_rate: see :class:`FedAvgSettings`, and :func:`safe_rate`.
-        local_steps: likewise.
-        momentum: likewise.
         penalty: none if not given; each user can compute it of its own rows alone.
         rho: its weight, at least 0.
         lambda_theta: at least 0, see :func:`synthfair.distill.losses.regularized_loss`.
-        by_rows: whether users count by their rows. If not, they count alike, and the sum of their
-            changes is divided by the expected number of users, which no single user changes: take
-            that where reports are clipped and noised.
         row_weights: [G, 2] by which the loss of a row counts, by its group and label -1 or +1: a
             row of weight 2 is as good as two rows. If None, all count alike.
-
-    Raises:
-        InputError: a value out of range.
 
     Example:
         >>> import synthfair as sf
         >>> model = sf.federated.LogisticRegression(n_inputs=5)
-        >>> algorithm = sf.federated.FedAvg(model, learning_rate=0.5, local_steps=10)
+        >>> method = sf.federated.FedAvg(model=model, learning_rate=0.5, local_steps=10)
     """
 
-    model: Trainable = static()
-    learning_rate: Positive = 0.1
-    local_steps: Count = static(default=5)
+    method: Literal["fedavg"] = "fedavg"
+    local_steps: Count = 5
+    """Steps of a user in a round."""
+
     momentum: Share = 0.0
-    penalty: Penalty | None = static(default=None)
-    rho: AtLeast0 = 0.0
-    lambda_theta: AtLeast0 = 0.0
-    by_rows: bool = static(default=True)
-    row_weights: jax.Array | None = None
+    """Share of its last movement that the server adds to the next; 0 as first published. It is
+    computed of what the server has, and costs no privacy."""
+
+    penalty: Given[Penalty | None] = given()
+    rho: AtLeast0 = given(0.0)
+    lambda_theta: AtLeast0 = given(0.0)
+    row_weights: jax.Array | None = given()
 
     additive: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = True
+    unsettled: ClassVar[str] = "fedavg did not settle: more rounds, or another learning rate"
+
+    @property
+    def counts_by_rows(self) -> bool:
+        """Whether a user weighs as much as the rows that it says it has."""
+        return self.clip is None
+
+    def plan(self, data: UserData) -> TrainingPlan:
+        """Plans a training on these users."""
+        bound = self.bound(model=self.trainable(data), row_weights=data.row_weights)
+        return self.in_cohorts(bound, data)
+
+    def check(self, report: Movement, least_rows: int, most_rows: float) -> None:
+        """Refuse a weight that no user has. Raises ValueError."""
+        check_weight(report, least_rows, most_rows)
+
+    def progress(self, history: FedAvgRecord) -> str:
+        """Show the last drift."""
+        return f"drift {history.drift[-1]:.1e}"
+
+    def converged(self, plan: TrainingPlan, history: FedAvgRecord) -> bool | None:
+        """Whether the rounds have settled, as they do with all users and without noise."""
+        everyone = plan.cohorts.size == plan.cohorts.population
+        return history.settled if everyone and plan.protection.noise == 0 else None
 
     # Server, before the first round
 
     def init(self, key: jax.Array) -> FedAvgState:
-        """The model's first params, at rest."""
+        """Return the model's first params, at rest."""
         params = self.model.init(key)
         return FedAvgState(params, jax.tree.map(jnp.zeros_like, params))
 
     # User
 
     def report(self, state: FedAvgState, rows: UserRows, key: jax.Array) -> Movement:  # noqa: ARG002
-        """Takes local steps on all of the user's rows."""
+        """Return the movement by local steps on all of the user's rows."""
 
         def step(params: Params, _: None) -> tuple[Params, None]:
             slope = jax.grad(self.objective)(params, rows)
             return jax.tree.map(lambda p, g: p - self.learning_rate * g, params, slope), None
 
         end = jax.lax.scan(step, state.params, None, length=self.local_steps)[0]
-        if self.by_rows:
+        if self.counts_by_rows:
             return movement(state.params, end, self._weigh(rows))
         change = jax.tree.map(jnp.subtract, end, state.params)
         return Movement(change, jnp.zeros(0, rows.weight.dtype))
 
     def objective(self, params: Params, rows: UserRows) -> jax.Array:
-        """The objective that a user minimises."""
+        """Return the objective that a user minimises."""
         rows = self._weigh(rows)
         flat = Rows(rows.a, rows.s[:, 0], rows.y, rows.weight)
         loss = regularized_loss(self.model, params, flat, self.lambda_theta)
@@ -172,8 +152,8 @@ class FedAvg:
     def update(
         self, state: FedAvgState, total: Movement, cohort: float
     ) -> tuple[FedAvgState, FedAvgRecord]:
-        """Moves the params by the users' mean change, with momentum."""
-        count = jnp.maximum(total.weight, 1.0) if self.by_rows else cohort
+        """Move the params by the users' mean change, with momentum."""
+        count = jnp.maximum(total.weight, 1.0) if self.counts_by_rows else cohort
         mean = jax.tree.map(lambda change: change / count, total.change)
         drift = jnp.linalg.norm(ravel_pytree(mean)[0]) / (self.learning_rate * self.local_steps)
         velocity = jax.tree.map(lambda v, m: self.momentum * v + m, state.velocity, mean)
@@ -181,42 +161,8 @@ class FedAvg:
         return FedAvgState(params, velocity), FedAvgRecord(drift)
 
     def params(self, state: FedAvgState) -> Params:
-        """Returns the last params."""
+        """Return the last params."""
         return state.params
-
-
-def movement(old: Any, new: Any, rows: UserRows) -> Movement:
-    """A user's movement, weighted by its number of rows. No row is repeated to make users equal."""
-    weight = jnp.sum(rows.weight)
-    return Movement(jax.tree.map(lambda n, o: weight * (n - o), new, old), weight)
-
-
-class AverageRecord(NamedTuple):
-    """The record of a round in which the mean of the users' movements is taken."""
-
-    moved: jax.Array  # Euclidean norm of the change of the server's state
-
-
-class Averaging:
-    """An algorithm whose users train by themselves, and are averaged by their numbers of rows."""
-
-    additive: ClassVar[bool] = False
-
-    def train(self, state: Any, rows: UserRows, key: jax.Array) -> Any:
-        """Trains on a user's rows from the server's state, on the user's side."""
-        raise NotImplementedError
-
-    def report(self, state: Any, rows: UserRows, key: jax.Array) -> Movement:
-        """Computes the movement of the state by the user's training."""
-        return movement(state, self.train(state, rows, key), rows)
-
-    def update(self, state: Any, total: Movement, cohort: float) -> tuple[Any, AverageRecord]:
-        """Adds the users' mean change: sum_k n_k w_k / sum_k n_k, if all took part."""
-        del cohort  # users count by their rows
-        count = jnp.maximum(total.weight, 1.0)
-        mean = jax.tree.map(lambda change: change / count, total.change)
-        distance = jnp.linalg.norm(ravel_pytree(mean)[0])
-        return jax.tree.map(jnp.add, state, mean), AverageRecord(distance)
 
 
 @jax.jit

@@ -13,7 +13,6 @@ without a constraint it is FederatedSGD (McMahan et al. 2017), private or not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
@@ -21,9 +20,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from pydantic import Field
 
-from synthfair.federated.algorithm import AtLeast0, Positive, Share, algorithm, static
-from synthfair.federated.method_settings import CohortSettings, TrainingPlan, UserPrivacySettings
-from synthfair.federated.networks import Trainable
+from synthfair.federated.algorithm import AtLeast0, Positive, Share
+from synthfair.federated.method import Given, InCohorts, TrainingPlan, UsersPrivate, given
 from synthfair.federated.parity import Parity, ParityNotion, RateSums, is_right
 from synthfair.federated.single_rows import RowWeights
 from synthfair.federated.user_rows import UserRows
@@ -37,93 +35,6 @@ params are chosen: multipliers reach it from outside, and without noise never qu
 
 UNKNOWN = -2.0
 """Added to the accuracy where a group's rate is not known: less than any violation."""
-
-
-# Settings of three methods
-
-
-class StepSettings(CohortSettings):
-    """Settings of methods that take one gradient step a round.
-
-    Attributes:
-        memory: share that sums of earlier cohorts keep in each round, in what is compared with the
-            constraint and in the choice of the best params, which are then averages over the same
-            rounds, with the same weights; 0, as published, takes each cohort by itself. The server
-            computes it from what it has, at no cost in privacy.
-        count_scale: the two counts of which accuracy is made are sent times this, so that they take
-            less of the norm to which a report is clipped, and get more noise. 1, as published,
-            treats all entries alike.
-    """
-
-    memory: Share = 0.9
-    count_scale: Positive = 1.0
-
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Plans a training; groups are known only where counts stand out from the noise."""
-        notion: ParityNotion | None = self.get("notion")
-        parity = notion and Parity(notion, data.groups)
-        algorithm = Fpfl(self.trainable(data), parity, **self.numbers(Fpfl))
-        plan = self.in_cohorts(algorithm, data)
-        # Standard deviation, in rows, of a group's noisy count in the recent cohorts:
-        noise = float(plan.protection.noise) / algorithm.rate_scale
-        noise *= (1 / (1 - self.memory**2)) ** 0.5
-        return plan._replace(algorithm=replace(algorithm, least_count=max(1.0, SURE * noise)))
-
-    def progress(self, history: FpflRecord) -> str:
-        """The quality of the last params."""
-        quality = float(history.quality[-1])
-        if quality <= -1:
-            return "too few rows of a group"
-        return f"accuracy {quality:.3f}" if quality >= 0 else f"violation {-quality:.3f}"
-
-
-class FedSgdSettings(StepSettings, UserPrivacySettings):
-    """Settings of ``fedsgd``: one gradient step a round."""
-
-    method: Literal["fedsgd"] = "fedsgd"
-
-
-class ConstraintSettings(StepSettings):
-    """Settings of methods with constraints. Symbols of Rodríguez-Gálvez et al. (2021).
-
-    Attributes:
-        notion: rates that must not differ between groups: of true positives; of positive decisions;
-            of true and of false positives; of right decisions.
-        also: further attributes, by column, whose groups are constrained likewise.
-        alpha: most by which a group's rate may differ from all's.
-        multiplier_rate: gamma, of the multipliers.
-        damping: c, of violated constraints.
-        rate_scale: the same for the sums of the constraint and their gradients. Where few rows meet
-            its condition, these are divided by a small number: above 1 they get less noise.
-    """
-
-    notion: ParityNotion = "statistical_parity"
-    also: tuple[str, ...] = Field(default=(), strict=False, max_length=20)
-    alpha: Share = 0.02
-    multiplier_rate: AtLeast0 = 0.1
-    damping: AtLeast0 = 2.0
-    rate_scale: Positive = 1.0
-
-    def converged(self, plan: TrainingPlan, history: FpflRecord) -> bool:  # noqa: ARG002
-        """Whether some params met the constraint on what the server saw of their cohorts."""
-        return bool(history.quality.max() >= 0)
-
-
-class FpflSettings(ConstraintSettings, UserPrivacySettings):
-    """Settings of ``fpfl``: one gradient step a round under fairness constraints."""
-
-    method: Literal["fpfl"] = "fpfl"
-
-    unconstrained: ClassVar[Mapping[str, str | float]] = {"method": "fedsgd"}
-
-
-class MmdmSettings(ConstraintSettings):
-    """Settings of ``mmdm``: the same with all rows in one place; it is never private."""
-
-    method: Literal["mmdm"] = "mmdm"
-
-    one_place: ClassVar[bool] = True
-    unconstrained: ClassVar[Mapping[str, str | float]] = {"multiplier_rate": 0.0, "damping": 0.0}
 
 
 # What users send, and what the server keeps
@@ -168,46 +79,64 @@ class FpflRecord(NamedTuple):
 # The method
 
 
-@algorithm
-class Fpfl:
-    """Modified method of differential multipliers on cohorts.
+class Steps(InCohorts):
+    """One gradient step a round, with or without a constraint.
 
     Attributes:
-        model: what is trained.
         parity: the constraint; None for FederatedSGD.
         least_count: rows of a group in the recent cohorts, older ones weighing less, below which it
             is left out of the constraint, and no params count as meeting it; positive. With noise
             take a few of its standard deviations: of a count near 0 a rate means nothing.
-
-    The others are those of :class:`FpflSettings`; the defaults are as published.
-
-    Raises:
-        InputError: a value out of range.
-
-    Example:
-        >>> import synthfair as sf
-        >>> model = sf.federated.LogisticRegression(n_inputs=5)
-        >>> parity = sf.federated.Parity("equal_opportunity", groups=(2,))
-        >>> algorithm = sf.federated.Fpfl(model, parity, alpha=0.05, multiplier_rate=0.1)
     """
 
-    model: Trainable = static()
-    parity: Parity | None = static(default=None)
-    alpha: Share = 0.02
-    learning_rate: Positive = 0.1
-    multiplier_rate: AtLeast0 = 0.01
-    damping: AtLeast0 = 2.0
-    memory: Share = 0.0
+    memory: Share = 0.9
+    """Share that sums of earlier cohorts keep in each round, in what is compared with the
+    constraint and in the choice of the best params, which are then averages over the same rounds,
+    with the same weights; 0, as published, takes each cohort by itself. The server computes it from
+    what it has, at no cost in privacy."""
+
     count_scale: Positive = 1.0
-    rate_scale: Positive = 1.0
-    least_count: Positive = 1.0
+    """The two counts of which accuracy is made are sent times this, so that they take less of the
+    norm to which a report is clipped, and get more noise. 1, as published, treats all entries
+    alike."""
+
+    parity: Given[Parity] = given()
+    least_count: float = given(1.0)
 
     additive: ClassVar[bool] = True
+    unsettled: ClassVar[str] = (
+        "no round met the constraint on what the server saw of its cohorts, or they had too few"
+        " rows of a group: the fairest model is taken, or the most accurate. Try more rounds,"
+        " larger cohorts, or a larger alpha"
+    )
+
+    def plan(self, data: UserData) -> TrainingPlan:
+        """Plans a training; groups are known only where counts stand out from the noise."""
+        notion: ParityNotion | None = self.get("notion")
+        parity = notion and Parity(notion, data.groups)
+        plan = self.in_cohorts(self.bound(model=self.trainable(data), parity=parity), data)
+        # Standard deviation, in rows, of a group's noisy count in the recent cohorts:
+        noise = float(plan.protection.noise) / self.get("rate_scale", 1.0)
+        noise *= (1 / (1 - self.memory**2)) ** 0.5
+        known = plan.algorithm.bound(least_count=max(1.0, SURE * noise))
+        return plan._replace(algorithm=known)
+
+    def check(self, report: Statistics, least_rows: int, most_rows: float) -> None:  # noqa: ARG002
+        """Refuse counts that no rows have. Raises ValueError."""
+        if not 0 <= report.sums.right <= report.sums.rows:
+            raise ValueError("its counts of rows are negative, or more are right than there are")
+
+    def progress(self, history: FpflRecord) -> str:
+        """Return the quality of the last params."""
+        quality = float(history.quality[-1])
+        if quality <= -1:
+            return "too few rows of a group"
+        return f"accuracy {quality:.3f}" if quality >= 0 else f"violation {-quality:.3f}"
 
     # Server, before the first round
 
     def init(self, key: jax.Array) -> FpflState:
-        """The model's first params, and multipliers of 0."""
+        """Return the model's first params, and multipliers of 0."""
         params = self.model.init(key)
         dtype = jnp.result_type(*jax.tree.leaves(params))
         shape = (0, 0) if self.parity is None else self.parity.shape
@@ -218,7 +147,7 @@ class Fpfl:
     # User
 
     def report(self, state: FpflState, rows: UserRows, key: jax.Array) -> Statistics:  # noqa: ARG002
-        """Sums over a user's rows, and their derivatives; see :class:`Statistics`."""
+        """Return sums over a user's rows, and their derivatives; see :class:`Statistics`."""
 
         def sums(params: Params) -> tuple[tuple[jax.Array, jax.Array], CohortSums]:
             scores = self.model.scores(params, rows.a)
@@ -248,7 +177,7 @@ class Fpfl:
 
     def _scale(self, statistics: Statistics, power: int) -> Statistics:
         """Scales all but the gradient of the loss, for sending (1) or as received (-1)."""
-        rate, count = self.rate_scale**power, self.count_scale**power
+        rate, count = self.get("rate_scale", 1.0) ** power, self.count_scale**power
         rates, right, rows = statistics.sums
         sums = CohortSums(_times(rate, rates), count * right, count * rows)
         return Statistics(statistics.loss_gradient, _times(rate, statistics.rate_gradients), sums)
@@ -285,15 +214,64 @@ class Fpfl:
         return state, FpflRecord(total.sums, multipliers, quality)
 
     def _multipliers(
+        self,
+        state: FpflState,
+        total: Statistics,  # noqa: ARG002
+        rates: RateSums,  # noqa: ARG002
+        weight: jax.Array,  # noqa: ARG002
+    ) -> tuple[jax.Array, Params]:
+        """Return new multipliers, and the constraints' part of the step; without any, none."""
+        return state.multipliers, jax.tree.map(jnp.zeros_like, state.params)
+
+    def _quality(self, sums: CohortSums) -> jax.Array:
+        return jnp.clip(sums.right / jnp.maximum(sums.rows, 1.0), 0.0, 1.0)
+
+    def params(self, state: FpflState) -> Params:
+        """Return the best by the cohorts' sums: most accurate among the fair, or the fairest."""
+        return state.best
+
+
+class FedSgd(Steps, UsersPrivate):
+    """FederatedSGD: one gradient step a round."""
+
+    method: Literal["fedsgd"] = "fedsgd"
+
+
+class Constrained(Steps):
+    """One gradient step a round under fairness constraints."""
+
+    notion: ParityNotion = "statistical_parity"
+    """Rates that must not differ between groups: of true positives; of positive decisions; of true
+    and of false positives; of right decisions."""
+
+    also: tuple[str, ...] = Field(default=(), strict=False, max_length=20)
+    """Further attributes, by column, whose groups are constrained likewise."""
+
+    alpha: Share = 0.02
+    """Most by which a group's rate may differ from all's."""
+
+    multiplier_rate: AtLeast0 = 0.1
+    """Step gamma of the multipliers."""
+
+    damping: AtLeast0 = 2.0
+    """Weight c of violated constraints."""
+
+    rate_scale: Positive = 1.0
+    """The same for the sums of the constraint and their gradients. Where few rows meet its
+    condition, these are divided by a small number: above 1 they get less noise."""
+
+    def converged(self, plan: TrainingPlan, history: FpflRecord) -> bool:  # noqa: ARG002
+        """Whether some params met the constraint on what the server saw of their cohorts."""
+        return bool(history.quality.max() >= 0)
+
+    def _multipliers(
         self, state: FpflState, total: Statistics, rates: RateSums, weight: jax.Array
     ) -> tuple[jax.Array, Params]:
-        """New multipliers, and the constraints' part of the step.
+        """Return new multipliers, and the constraints' part of the step.
 
         With d = F/n' - F_a/n'_a, a constraint is g_a = max(|d_a| - alpha, 0), and its gradient is
         sign(d_a) grad d_a where g_a > 0, 0 elsewhere, (11).
         """
-        if self.parity is None:
-            return state.multipliers, jax.tree.map(jnp.zeros_like, state.params)
         d = self.parity.differences(rates, self.least_count)
         violation = jnp.maximum(jnp.abs(d.values) - self.alpha, 0.0)
         multipliers = state.multipliers + self.multiplier_rate * violation
@@ -304,17 +282,40 @@ class Fpfl:
         return multipliers, pull
 
     def _quality(self, sums: CohortSums) -> jax.Array:
-        accuracy = jnp.clip(sums.right / jnp.maximum(sums.rows, 1.0), 0.0, 1.0)
-        if self.parity is None:
-            return accuracy
+        accuracy = super()._quality(sums)
         d = self.parity.differences(sums.rates, self.least_count)
         worst = jnp.max(jnp.abs(d.values)) - self.alpha
         quality = jnp.where(worst > SLACK * self.alpha + LEAST_SLACK, -worst, accuracy)
         return jnp.where(jnp.all(d.is_known), quality, UNKNOWN + accuracy)
 
-    def params(self, state: FpflState) -> Params:
-        """The best by the cohorts' sums: most accurate among the fair, or the fairest."""
-        return state.best
+
+class Fpfl(Constrained, UsersPrivate):
+    """Modified method of differential multipliers on cohorts.
+
+    Example:
+        >>> import synthfair as sf
+        >>> method = sf.federated.Fpfl(
+        ...     model=sf.federated.LogisticRegression(n_inputs=5),
+        ...     parity=sf.federated.Parity("equal_opportunity", groups=(2,)),
+        ...     alpha=0.05,
+        ... )
+        >>> method.memory, method.multiplier_rate
+        (0.9, 0.1)
+    """
+
+    method: Literal["fpfl"] = "fpfl"
+
+    unconstrained: ClassVar[Mapping[str, str | float]] = {"method": "fedsgd"}
+
+
+class Mmdm(Constrained):
+    """The same with all rows in one place; it is never private."""
+
+    method: Literal["mmdm"] = "mmdm"
+
+    one_place: ClassVar[bool] = True
+    is_job: ClassVar[bool] = False
+    unconstrained: ClassVar[Mapping[str, str | float]] = {"multiplier_rate": 0.0, "damping": 0.0}
 
 
 def _times(factor: float | jax.Array, tree: Any) -> Any:

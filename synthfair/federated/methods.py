@@ -1,27 +1,17 @@
-"""The methods that train in rounds, by name, with their settings."""
+"""The methods that train in rounds, by name."""
 
 from __future__ import annotations
 
-from synthfair.federated.dp_sgd import DpSgdSettings
-from synthfair.federated.fair_sgd import FairSgdSettings
-from synthfair.federated.fedavg import FedAvgSettings
-from synthfair.federated.fpfl import FedSgdSettings, FpflSettings, MmdmSettings
-from synthfair.federated.method_settings import METHODS, TrainConfig
-from synthfair.federated.privfairfl import PrivFairFLPostSettings, PrivFairFLPreSettings
-from synthfair.federated.refine import RefineSettings
-from synthfair.federated.two_phase import TwoPhaseSettings
+from synthfair.federated.dp_sgd import DpSgd
+from synthfair.federated.fair_sgd import FairSgd
+from synthfair.federated.fedavg import FedAvg
+from synthfair.federated.fpfl import FedSgd, Fpfl, Mmdm
+from synthfair.federated.method import TrainConfig
+from synthfair.federated.privfairfl import PrivFairFLPost, PrivFairFLPre
+from synthfair.federated.refine import Refine
+from synthfair.federated.two_phase import TwoPhase
 
-__all__ = ["METHODS", "TrainConfig"]
+_ALL = [FedAvg, FedSgd, Fpfl, Mmdm, DpSgd, FairSgd, TwoPhase]
+_ALL += [PrivFairFLPre, PrivFairFLPost, Refine]
 
-METHODS.update(
-    fedavg=FedAvgSettings,
-    fedsgd=FedSgdSettings,
-    fpfl=FpflSettings,
-    mmdm=MmdmSettings,
-    dp_sgd=DpSgdSettings,
-    fair_sgd=FairSgdSettings,
-    two_phase=TwoPhaseSettings,
-    privfairfl_pre=PrivFairFLPreSettings,
-    privfairfl_post=PrivFairFLPostSettings,
-    refine=RefineSettings,
-)
+METHODS: dict[str, type[TrainConfig]] = {kind.model_fields["method"].default: kind for kind in _ALL}

@@ -69,7 +69,7 @@ class Parity:
         return (2 if self.notion == "equalized_odds" else 1, sum(self.groups))
 
     def sums(self, scores: jax.Array, rows: UserRows) -> RateSums:
-        """The sums over some rows, with probabilities for decisions: differentiable in the scores.
+        """Return the sums over rows, of probabilities for decisions: differentiable in the scores.
 
         Args:
             scores: [R] log-odds of y = +1, or [R, C] log-probabilities of C classes, up to a
@@ -122,7 +122,7 @@ class Parity:
         )
 
     def _functions(self, scores: jax.Array, y: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
-        """Returns f and the condition, [R] each, for each rate."""
+        """Return f and the condition, [R] each, for each rate."""
         if self.notion == "accuracy_parity":  # the probability of the label, (14)
             if scores.ndim == 1:
                 right = jax.nn.sigmoid(y * scores)

@@ -16,8 +16,8 @@ from pydantic import Field, model_validator
 
 from synthfair.data.schema import Schema
 from synthfair.federated.algorithm import Share
-from synthfair.federated.dp_sgd import NoisyPassSettings
-from synthfair.federated.method_settings import Epsilon, TrainingPlan
+from synthfair.federated.dp_sgd import NoisySteps
+from synthfair.federated.method import Epsilon, TrainingPlan
 from synthfair.federated.users import UserData, Users
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram, count_scores, score_bins
@@ -35,20 +35,18 @@ AGGREGATORS = 2
 # Settings, and what is done with the counts
 
 
-class CountSettings(NoisyPassSettings):
-    """Settings of methods that count rows over all clients.
-
-    Attributes:
-        counts_epsilon: privacy budget of the counts over all clients, for one row; on top of the
-            training's epsilon. Without it counts are exact.
-    """
+class Counting(NoisySteps):
+    """DP-SGD with counts of rows over all clients."""
 
     counts_epsilon: Epsilon | None = None
+    """Privacy budget of the counts over all clients, for one row; on top of the training's epsilon.
+    Without it counts are exact."""
 
     counts_rows: ClassVar[bool] = True
+    is_job: ClassVar[bool] = False
 
     @model_validator(mode="after")
-    def _adds_up(self) -> CountSettings:
+    def _adds_up(self) -> Counting:
         if self.epsilon is not None:
             if self.counts_epsilon is None:
                 raise ValueError("epsilon needs counts_epsilon: exact counts have no guarantee")
@@ -57,7 +55,7 @@ class CountSettings(NoisyPassSettings):
         return self
 
     def plan(self, data: UserData) -> TrainingPlan:
-        """Returns the plan of DP-SGD, whose guarantee includes the counts."""
+        """Return the plan of DP-SGD, whose guarantee includes the counts."""
         plan = super().plan(data)
         if plan.guarantee and self.counts_epsilon:
             own, counts = plan.guarantee, self.counts_epsilon
@@ -66,15 +64,13 @@ class CountSettings(NoisyPassSettings):
         return plan
 
 
-class PrivFairFLPreSettings(CountSettings):
-    """Settings of ``privfairfl_pre``: dp_sgd with rows weighed by counts of group and label.
-
-    Attributes:
-        weight_method: how weights follow from counts, see ``thresholds --weights``.
-    """
+class PrivFairFLPre(Counting):
+    """DP-SGD with rows weighed by counts of group and label."""
 
     method: Literal["privfairfl_pre"] = "privfairfl_pre"
     weight_method: WeightMethod = "kamiran_calders"
+    """How weights follow from counts: pairs of group and label weigh the same (``published``), or
+    the two become independent."""
 
     resumes: ClassVar[bool] = False
 
@@ -97,32 +93,33 @@ class PrivFairFLPreSettings(CountSettings):
         return data._replace(row_weights=jnp.asarray(weights, data.users.a.dtype)), counts
 
 
-class PrivFairFLPostSettings(CountSettings):
-    """Settings of ``privfairfl_post``: dp_sgd, then decisions by group from a histogram of scores.
-
-    Attributes:
-        notion: rates that must not differ between groups.
-        alpha: most by which a group's rate may differ from another's.
-        bins: number of score bins; 21 where counts_epsilon is 0.1 or less.
-        randomized: whether decisions may be drawn by coins.
-        counts_share: share of each client's rows that are counted and not trained on; 0: all are
-            trained on, and counted, as published, so that estimates flatter.
-    """
+class PrivFairFLPost(Counting):
+    """DP-SGD, then decisions by group from a histogram of scores."""
 
     method: Literal["privfairfl_post"] = "privfairfl_post"
     notion: Notion = "statistical_parity"
-    alpha: Share = 0.02
-    bins: Annotated[int, Field(ge=2, le=2**11)] = 101
-    randomized: bool = False
-    counts_share: Share = 0.0
+    """Rates that must not differ between groups."""
 
-    row_weights: ClassVar[bool] = True
+    alpha: Share = 0.02
+    """Most by which a group's rate may differ from another's."""
+
+    bins: Annotated[int, Field(ge=2, le=2**11)] = 101
+    """Number of score bins; take 21 where counts_epsilon is 0.1 or less."""
+
+    randomized: bool = False
+    """Whether decisions may be drawn by coins."""
+
+    counts_share: Share = 0.0
+    """Share of each client's rows that are counted and not trained on; 0: all are trained on, and
+    counted, as published, so that estimates flatter."""
+
+    takes_weights: ClassVar[bool] = True
     unconstrained: ClassVar[Mapping[str, str | float]] = {"method": "dp_sgd"}
 
     def decide(
         self, model: TrainedModel, params: Params, data: UserData, noise_seed: int | None
     ) -> tuple[TrainedModel, ScoreHistogram]:
-        """The model with decisions by group, and the histogram they were chosen from.
+        """Return the model with decisions by group, and the histogram they were chosen from.
 
         Raises:
             InputError: a group whose rows do not stand out from the noise.
@@ -195,5 +192,5 @@ def sum_counts(
 
 
 def counts_bytes(counts: ScoreHistogram) -> int:
-    """The bytes of one user: a share to each aggregator, or a seed that is padded to its length."""
+    """Return the bytes of one user: a share to each aggregator, or a seed padded to its length."""
     return AGGREGATORS * max(counts.array().nbytes, SEED_BYTES)

@@ -17,17 +17,17 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from pydantic import Field
 
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.federated import exchange
-from synthfair.federated.algorithm import AtLeast0, Count, Positive, algorithm, static
+from synthfair.federated.algorithm import Count, Positive
 from synthfair.federated.engine import report_size, run
 from synthfair.federated.exchange import ExchangeState, Sums
-from synthfair.federated.method_settings import TrainingPlan, UserPrivacySettings
+from synthfair.federated.method import Given, TrainingPlan, UsersPrivate, given
+from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.single_rows import RowWeights
 from synthfair.federated.user_rows import UserRows
 from synthfair.federated.users import Cohorts, UserData, Users
@@ -36,30 +36,69 @@ from synthfair.surrogate.objective import Price
 from synthfair.trained import TrainedModel, read_model
 
 
-class RefineSettings(UserPrivacySettings):
-    """Settings of ``refine``: Newton's method on the problem that the server solves on surrogates.
+class RefineRecord(NamedTuple):
+    """The record of an exchange, after it."""
+
+    objective: jax.Array
+    gradient_norm: jax.Array
+    decrement: jax.Array  # of Newton's method
+    step: jax.Array  # Euclidean norm of the change of params
+
+
+class Refine(UsersPrivate):
+    """Minimises loss + rho penalty + ridge over all clients' rows together.
+
+        F(theta) = 1/N sum_i l(y_i a_i'theta) + rho/2 sum_kg gap_kg^2 + 1/(2 C N) ||theta||^2
+
+    The last input is 1, and its parameter is not in the last term. The gaps are linear in the
+    groups' sums, see :mod:`synthfair.fairness.penalties`; so are their derivatives. Where no client
+    has a row of a group that a selection rate compares, F is no number, and theta stays the start.
 
     No exchange is private: whoever chooses the params can choose them so that the exact sums, of
     each client or with ``secure`` of all together, tell what single rows hold. A ``clip`` scales a
     client's sums to a norm, so that it counts as fewer rows.
 
     Attributes:
-        start: params of the model to start from, one an input; zeros if not given.
-        rho: weight of the penalty.
-        penalty: ``covariance`` of group and score, or the smooth ``selection_rate`` gap.
-        notion: rows in which groups are compared.
-        temperature: steepness of the smooth selection rate.
-        C: inverse strength of the ridge, as in scikit-learn; the intercept has none.
+        gap: the penalty, of the scores.
+
+    Example:
+        >>> import synthfair as sf
+        >>> method = sf.federated.Refine(
+        ...     model=sf.federated.LogisticRegression(5),
+        ...     gap=sf.SelectionRatePenalty(n_groups=2),
+        ...     rho=20.0,
+        ... )
     """
 
     method: Literal["refine"] = "refine"
     start: tuple[float, ...] = Field(default=(), strict=False, max_length=10_000)
+    """Params of the model to start from, one an input; zeros if not given."""
+
     rounds: Count = 5
     rho: Annotated[float, Field(ge=0, le=1e9)] = 10.0
+    """Weight of the penalty."""
+
     penalty: Literal["covariance", "selection_rate"] = "covariance"
+    """The penalised quantity: covariance of group and score, or the smooth selection-rate gap."""
+
     notion: Notion = "statistical_parity"
+    """Rows in which groups are compared."""
+
     temperature: Positive = 4.0
+    """Steepness of the smooth selection rate."""
+
     C: Positive = 1.0
+    """Inverse strength of the ridge, as in scikit-learn; the intercept has none."""
+
+    gap: Given[SumPenalty] = given()
+
+    additive: ClassVar[bool] = True
+    unsettled: ClassVar[str] = "refine has not come to the optimum: more rounds"
+    not_compiled: ClassVar[frozenset[str]] = UsersPrivate.not_compiled | {
+        "start",
+        "penalty",
+        "temperature",
+    }
 
     @classmethod
     def reads(cls, key: str) -> bool:
@@ -72,91 +111,57 @@ class RefineSettings(UserPrivacySettings):
         """Fairness is asked for by the weight of the penalty."""
         return Target(by="weight", amounts=(self.rho,))
 
+    @property
+    def counts_by_rows(self) -> bool:
+        """Whether a client weighs as much as the rows that it says it has."""
+        return self.clip is None
+
     def plan(self, data: UserData) -> TrainingPlan:
-        """Raises InputError: the start is of another number of inputs."""
+        """Return the plan. Raises InputError: the start is of another number of inputs."""
         n_inputs = data.users.a.shape[1]
         if self.start and len(self.start) != n_inputs:
             raise InputError(f"start: {len(self.start)} numbers; must be {n_inputs}, one an input")
-        penalty = named_penalty(
+        gap = named_penalty(
             self.penalty, self.notion, self.temperature, n_groups=len(data.schema.groups)
         )
-        start = jnp.asarray(self.start or np.zeros(n_inputs), data.users.a.dtype)
-        return self.in_cohorts(Refine(start, penalty, self.rho, self.C), data)
+        return self.in_cohorts(self.bound(model=self.trainable(data), gap=gap), data)
+
+    def check(self, report: Sums, least_rows: int, most_rows: float) -> None:  # noqa: ARG002
+        """Refuse counts that no client has. Raises ValueError."""
+        exchange.require_counts(report, most_rows)
 
     def progress(self, history: RefineRecord) -> str:
-        """Shows the objective and its gradient."""
+        """Show the objective and its gradient."""
         return f"objective {history.objective[-1]:.6f}, gradient {history.gradient_norm[-1]:.0e}"
 
     def converged(self, plan: TrainingPlan, history: RefineRecord) -> bool:  # noqa: ARG002
         """Whether the params are those of the optimum."""
         return bool(history.decrement[-1] <= exchange.TOLERANCE)
 
-
-class RefineRecord(NamedTuple):
-    """The record of an exchange, after it."""
-
-    objective: jax.Array
-    gradient_norm: jax.Array
-    decrement: jax.Array  # of Newton's method
-    step: jax.Array  # Euclidean norm of the change of params
-
-
-@algorithm
-class Refine:
-    """Minimises loss + rho penalty + ridge over all clients' rows together.
-
-        F(theta) = 1/N sum_i l(y_i a_i'theta) + rho/2 sum_kg gap_kg^2 + 1/(2 C N) ||theta||^2
-
-    The last input is 1, and its parameter is not in the last term. The gaps are linear in the
-    groups' sums, see :mod:`synthfair.fairness.penalties`; so are their derivatives. Where no client
-    has a row of a group that a selection rate compares, F is no number, and theta stays the start.
-
-    Attributes:
-        start: [p] params, float.
-        penalty: of the scores.
-        rho: its weight, at least 0.
-        C: inverse strength of the ridge, positive.
-
-    Raises:
-        InputError: a value out of range.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> import synthfair as sf
-        >>> penalty = sf.SelectionRatePenalty(n_groups=2)
-        >>> algorithm = sf.federated.Refine(jnp.zeros(5), penalty, rho=10.0)
-    """
-
-    start: jax.Array
-    penalty: SumPenalty = static()
-    rho: AtLeast0 = 10.0
-    C: Positive = 1.0
-
-    additive: ClassVar[bool] = True
-
-    def init(self, key: jax.Array) -> ExchangeState:  # noqa: ARG002
+    def init(self, key: jax.Array) -> ExchangeState:
         """Asks for the start alone."""
-        return exchange.first_state(self.start)
+        start = jnp.asarray(self.start) if self.start else self.model.init(key)
+        return exchange.first_state(start)
 
     def report(self, state: ExchangeState, rows: UserRows, key: jax.Array) -> Sums:  # noqa: ARG002
-        """The sums at all candidates."""
-        return exchange.sums_of(self.penalty, state.candidates, rows)
+        """Return the sums at all candidates."""
+        return exchange.sums_of(self.gap, state.candidates, rows)
 
     def weights(self, state: ExchangeState, rows: UserRows) -> RowWeights:
         """Return the weights of rows in the sums of a report."""
-        return exchange.row_weights(self.penalty, state.candidates, rows)
+        return exchange.row_weights(self.gap, state.candidates, rows)
 
     def update(
         self, state: ExchangeState, total: Sums, cohort: float
     ) -> tuple[ExchangeState, RefineRecord]:
-        """Takes the best candidate, and asks for those of the next step."""
+        """Take the best candidate, and ask for those of the next step."""
         del cohort  # clients count by their rows
-        problem = exchange.Problem(self.penalty, Price(self.rho), self.C)
+        problem = exchange.Problem(self.gap, Price(self.rho), self.C)
         after, step = exchange.next_state(problem, state, total)
         return after, RefineRecord(after.objective, after.gradient_norm, after.decrement, step)
 
     def params(self, state: ExchangeState) -> jax.Array:
-        """The best of all candidates so far."""
+        """Return the best of all candidates so far."""
         return state.theta
 
 
@@ -172,8 +177,9 @@ def refine_model(
     c: float,
     exchanges: int,
 ) -> tuple[TrainedModel, int]:
-    """A linear model after exchanges with users in memory, and the bytes that they send in all."""
-    refine = Refine(jnp.asarray(model.theta), penalty, rho, c)
+    """Return a linear model after exchanges with users in memory, and the bytes they send."""
+    linear = LogisticRegression(len(model.theta))
+    refine = Refine(start=model.theta, model=linear, gap=penalty, rho=rho, C=c)
     end = run(refine, users, Cohorts.everyone(len(users)), rounds=exchanges, seed=0)
     sent = report_size(refine, users)[1] * len(users) * exchanges
     return exchange.refined(model, end.state), sent

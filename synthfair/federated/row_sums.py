@@ -29,12 +29,12 @@ RowSum = TypeVar("RowSum")
 
 
 def cross_entropy(scores: jax.Array, rows: UserRows) -> jax.Array:
-    """The cross-entropy [R] of labels -1 and +1."""
+    """Return the cross-entropy [R] of labels -1 and +1."""
     return logistic(rows.y * scores)
 
 
 def noise_of(noise: jax.Array | float, sensitivity: jax.Array | float) -> jax.Array:
-    """Standard deviation; 0 without noise even where nothing bounds the sum."""
+    """Return the standard deviation; 0 without noise even where nothing bounds the sum."""
     return jnp.where(jnp.asarray(noise) > 0, noise * jnp.asarray(sensitivity), 0.0)
 
 
@@ -53,7 +53,7 @@ def poisson_sum(
     *,
     room: int | None = None,
 ) -> RowSum:
-    """A sum over a batch into which each row comes by itself with the same chance.
+    """Return a sum over a batch into which each row comes by itself with the same chance.
 
     The chance is ``expected`` divided by the number of rows, which is taken as public. No row of a
     large batch is left out: what does not fit into one pass takes another, so that the sampling is
@@ -128,7 +128,7 @@ def clipped_gradients(
 
 
 def _factor(norm: jax.Array, clip: jax.Array | float) -> jax.Array:
-    """The factors [R] of rows' gradients; 0 where one has no finite norm."""
+    """Return the factors [R] of rows' gradients; 0 where one has no finite norm."""
     least = jnp.finfo(norm.dtype).tiny
     return jnp.where(jnp.isfinite(norm), jnp.minimum(1.0, clip / jnp.maximum(norm, least)), 0.0)
 
@@ -136,7 +136,7 @@ def _factor(norm: jax.Array, clip: jax.Array | float) -> jax.Array:
 def _dense_layers(
     params: Params, a: jax.Array, slope: jax.Array, clip: jax.Array | float
 ) -> Params:
-    """Sums clipped gradients, see the head of the module; a bias weighs one more input, 1."""
+    """Sum clipped gradients, see the head of the module; a bias weighs one more input, 1."""
 
     def forward(probes: list[jax.Array]) -> tuple[jax.Array, list[jax.Array]]:
         """Scores [R] and each layer's inputs; a probe is added to a layer's outputs."""

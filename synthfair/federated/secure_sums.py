@@ -94,7 +94,7 @@ class SecureSums(NamedTuple):
 def make_secure_sums(
     length: int, *, clip: float, relation: Relation, multiplier: float | None
 ) -> SecureSums:
-    """Sums by shares on a grid that is fine next to the noise, or to the clip where there is none.
+    """Return sums by shares on a grid that is fine next to the noise, or to the clip without any.
 
     Args:
         length: of a report.

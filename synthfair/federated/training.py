@@ -7,9 +7,9 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -23,9 +23,9 @@ from synthfair.federated import engine
 from synthfair.federated.algorithm import RoundRecord, ServerState
 from synthfair.federated.checkpoint import Checkpoint, CheckpointFile
 from synthfair.federated.engine import RunProgress
-from synthfair.federated.method_settings import TrainConfig, TrainingPlan
+from synthfair.federated.method import TrainConfig, TrainingPlan
 from synthfair.federated.privfairfl import counts_bytes
-from synthfair.federated.user_data import AssignedTable, make_user_data, other_groups
+from synthfair.federated.user_data import UserTable, make_user_data, other_groups
 from synthfair.federated.users import UserData
 from synthfair.files import claimed, whole_file, write_text
 from synthfair.metrics_file import METRICS, Cost, MetricsFile, RoundSettings, write_metrics
@@ -106,7 +106,7 @@ class TrainFiles:
 
 
 def train_table(
-    table: AssignedTable,
+    table: UserTable,
     schema: Schema,
     config: TrainConfig,
     files: TrainFiles,
@@ -139,7 +139,7 @@ def train_table(
     with claimed(*files.paths, force=files.force):
         # Who trains on what, and how.
         start = time.perf_counter()
-        settings = RoundSettings(**config.model_dump() | table.assignment.arguments)
+        settings = RoundSettings(**config.model_dump() | dict(table.rule))
         rows = encode_own(table.train, schema, source=source)
         others = other_groups(table.train, schema, config, source=source)
         data = make_user_data(rows, table.user, schema, config, others=others, weights=weights)
@@ -241,7 +241,7 @@ def train_rounds(
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
         >>> config = sf.TrainConfig(method="fedsgd", rounds=20)
-        >>> user = sf.federated.UserAssignment(clients=3).row_users(len(table), seed=0)
+        >>> user = sf.federated.draw_users(len(table), clients=3, seed=0)
         >>> data = sf.federated.make_user_data(sf.encode(table, schema), user, schema, config)
         >>> training = sf.federated.train_rounds(data, config)
         >>> training.cost.rounds, training.model.loss
@@ -251,8 +251,7 @@ def train_rounds(
     data, counts = config.count_first(data, noise_seed)
     plan = plan or config.plan(data)
     if counts is not None:  # weights of rows change neither guarantee nor noise
-        weighted = replace(cast(Any, plan.algorithm), row_weights=data.row_weights)
-        plan = plan._replace(algorithm=weighted)
+        plan = plan._replace(algorithm=plan.algorithm.bound(row_weights=data.row_weights))
     if plan.secure and noise_seed is not None:
         plan = plan._replace(protection=plan.secure._replace(seed=noise_seed))
     first = progress = progress or first_progress(plan, data, config, noise_seed)
@@ -312,19 +311,19 @@ def train_rounds(
 def first_progress(
     plan: TrainingPlan, data: UserData, config: TrainConfig, noise_seed: int | None = None
 ) -> RunProgress:
-    """A run before its first round, with a seed of its own where noise protects."""
+    """Return a run before its first round, with a seed of its own where noise protects."""
     seed = config.seed if plan.guarantee is None else secrets.randbits(SECRET_BITS)
     return engine.start(plan.algorithm, data.users, seed if noise_seed is None else noise_seed)
 
 
 def to_save(progress: RunProgress) -> Checkpoint:
-    """A run as a checkpoint holds it, for :func:`read_progress`."""
+    """Return a run as a checkpoint holds it, for :func:`read_progress`."""
     words = np.frombuffer(progress.seed.to_bytes(SECRET_BITS // 8, "little"), np.uint32)
     return Checkpoint((np.int32(progress.rounds), words, progress.state), progress.history)
 
 
 def read_progress(plan: TrainingPlan, data: UserData, file: CheckpointFile) -> RunProgress | None:
-    """The interrupted run that a checkpoint holds, if there is one of this very run."""
+    """Return the interrupted run that a checkpoint holds, if there is one of this very run."""
     checkpoint = file.load(to_save(engine.start(plan.algorithm, data.users, 0)))
     if checkpoint is None:
         return None
@@ -341,7 +340,7 @@ def make_model(
     *,
     converged: bool | None = None,
 ) -> TrainedModel:
-    """The model of a server's state, as it is written to a file.
+    """Return the model of a server's state, as it is written to a file.
 
     Raises:
         InputError: its parameters are not finite.
@@ -374,7 +373,7 @@ def make_model(
 
 
 def rounds_csv(history: RoundRecord) -> str:
-    """The records of all rounds, one line each, every number of them in a column of its own."""
+    """Return the records of all rounds, one line each, every number in a column of its own."""
     columns: dict[str, np.ndarray] = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(history)[0]:
         name = jax.tree_util.keystr(path, simple=True, separator=".")

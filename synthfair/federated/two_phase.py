@@ -5,28 +5,28 @@ phase 2 the students are averaged in rounds. The teacher is either as published,
 :class:`synthfair.federated.fair_sgd.FairSgd`, which no guarantee covers, or
 :class:`PrivateFairSgd`, with which one holds end to end::
 
-    method = make_two_phase(model, parity, users, TwoPhaseSettings(clip=1.5))
+    method = TwoPhase(clip=1.5).about(users, model, parity)
     labelled = method.teach(users, seed)
-    done = run(method.student, labelled, Cohorts.everyone(len(users)), rounds=4, seed=seed)
+    done = run(method, labelled, Cohorts.everyone(len(users)), rounds=4, seed=seed)
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from pydantic import model_validator
 
-from synthfair.federated.algorithm import AtLeast0, Positive, Share, algorithm
-from synthfair.federated.dp_sgd import DpSgd
+from synthfair.federated.algorithm import AtLeast0, Positive, Share
+from synthfair.federated.dp_sgd import NoisySteps
 from synthfair.federated.engine import add_noise, key_from
-from synthfair.federated.fair_sgd import FairPassSettings, FairSgd, FairState, fair_loss
-from synthfair.federated.method_settings import ROWS, PrivacySettings, TrainingPlan
+from synthfair.federated.fair_sgd import FairPasses, FairSgd, FairState, fair_loss
+from synthfair.federated.method import ROWS, Given, TrainingPlan, given
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.row_sums import clipped_gradients, cross_entropy, noise_of, poisson_sum
@@ -35,45 +35,6 @@ from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.model import Params
 from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.guarantee import Summed
-
-
-class TwoPhaseSettings(FairPassSettings, PrivacySettings):
-    """Settings of ``two_phase``: a fair teacher once, and a student of it by noisy steps, averaged.
-
-    Attributes:
-        learning_rate: of the student; the teacher's is 0.01, of Adam, or end to end 2.
-        end_to_end: whether the teachers are private, too. If not, epsilon is conditional on them,
-            and nothing is guaranteed from end to end.
-        teacher_epochs: passes of the teacher over the smallest client's rows; the paper's number is
-            lost.
-    """
-
-    method: Literal["two_phase"] = "two_phase"
-    end_to_end: bool = False
-    teacher_epochs: Positive = 10.0
-
-    @model_validator(mode="after")
-    def _bounds_the_teacher(self) -> TwoPhaseSettings:
-        if self.end_to_end and self.clip is None:
-            raise ValueError("end_to_end needs clip: what a row may add to a sum must be bounded")
-        return self
-
-    def plan(self, data: UserData) -> TrainingPlan:
-        """The rounds are the students'; teachers are trained before them."""
-        users, clip, parity = data.users, self.clip or math.inf, Parity(self.notion, data.groups)
-        method = make_two_phase(self.trainable(data), parity, users, self, noise=0.0)
-        *teacher, student = method.sums(users, self.rounds)
-        sums: dict[Summed, tuple[SampledSums, float]] = {}
-        if teacher:
-            sums["teacher_gradients"] = teacher[0], clip * SENSITIVITY
-        sums["student_gradients"] = student, clip
-        condition = None if self.end_to_end else "teacher"
-        guarantee = self.guarantee(users.smallest, ROWS, sums, condition=condition)
-        if guarantee:
-            method = method.with_noise(guarantee.samples[-1].noise / clip)
-        everyone = Cohorts.everyone(len(users))
-        return TrainingPlan(method.student, everyone, guarantee=guarantee, prepare=method.teach)
-
 
 # A private teacher
 
@@ -90,7 +51,6 @@ LEAST_COUNT = 5.0
 """Rows of a batch below which a noisy cell says nothing of its rate, and is left out."""
 
 
-@algorithm
 class PrivateFairSgd(FairSgd):
     """Trains one user's network fairly and privately.
 
@@ -115,21 +75,16 @@ class PrivateFairSgd(FairSgd):
         memory: share that earlier batches keep in the sums of the cells, 0 to below 1.
         clip: Euclidean norm that no row's gradient exceeds, positive and finite.
         noise: standard deviation of the noise, in units of the sensitivity; at least 0.
-
-    The others are those of :class:`~synthfair.federated.fair_sgd.FairSgd`.
-
-    Raises:
-        InputError: a value out of range, or a notion or attributes that the method does not have.
     """
 
     learning_rate: Positive = 2.0
     memory: Share = 0.95
     clip: Positive = 1.5
-    noise: AtLeast0 = 1.3
+    noise: AtLeast0 = 0.0
 
     def train(self, state: FairState, rows: UserRows, key: jax.Array) -> FairState:
         """Local steps down in phi and up in kappa, of noisy sums alone."""
-        rate = self.learning_rate * self.clip / self.batch
+        rate = self.learning_rate * self.clip / self.rows
 
         def step(carry: tuple[FairState, RateSums, jax.Array], key: jax.Array) -> tuple[Any, None]:
             # What a batch releases joins the mean over the last batches, older ones weighing less.
@@ -141,7 +96,7 @@ class PrivateFairSgd(FairSgd):
             )
             # Phi goes down, kappa up.
             params = jax.tree.map(lambda p, g: p - rate * g, state.params, gradients)
-            unfair = fair_loss(_trust(recent), self.slack)
+            unfair = fair_loss(_trust(recent), self.alpha)
             state = FairState(params, state.kappa + self.kappa_rate * unfair)
             return (state, recent, weight), None
 
@@ -152,7 +107,7 @@ class PrivateFairSgd(FairSgd):
     def noisy_sums(
         self, state: FairState, recent: RateSums, rows: UserRows, key: jax.Array
     ) -> tuple[Params, RateSums]:
-        """The noisy sums of one batch, in which a row's part has norm SENSITIVITY at most.
+        """Return the noisy sums of one batch, in which a row's part has norm SENSITIVITY at most.
 
         Args:
             state: where, with kappa.
@@ -165,7 +120,7 @@ class PrivateFairSgd(FairSgd):
             COUNT_SCALE.
         """
         batch_key, noise_key = jax.random.split(key)
-        weights = state.kappa * self.batch * cell_weights(recent, self.slack)
+        weights = state.kappa * self.rows * cell_weights(recent, self.alpha)
 
         def loss(scores: jax.Array, some: UserRows) -> jax.Array:
             return cross_entropy(scores, some) + self.parity.of_rows(scores, some, weights)
@@ -178,12 +133,12 @@ class PrivateFairSgd(FairSgd):
             gradients = jax.tree.map(lambda leaf: leaf / self.clip, gradients)
             return gradients, jax.tree.map(lambda count: COUNT_SCALE * count, cells)
 
-        total = poisson_sum(of_batch, rows, self.batch, batch_key)
+        total = poisson_sum(of_batch, rows, self.rows, batch_key)
         return add_noise(total, noise_of(self.noise, SENSITIVITY), noise_key)
 
     def sums(self, users: Users) -> SampledSums:
-        """The sums that training releases of the rows of the smallest user, sampled most."""
-        return SampledSums(users.smallest, self.batch, self.local_steps)
+        """Return the sums that training releases of the rows of the smallest user, sampled most."""
+        return SampledSums(users.smallest, self.rows, self.local_steps)
 
 
 def cell_weights(sums: RateSums, slack: jax.Array | float) -> jax.Array:
@@ -193,30 +148,104 @@ def cell_weights(sums: RateSums, slack: jax.Array | float) -> jax.Array:
 
 
 def _trust(sums: RateSums) -> RateSums:
-    """Sets counts that say nothing to 0: such cells do not count."""
+    """Set counts that say nothing to 0: such cells do not count."""
     return sums._replace(counts=jnp.where(sums.counts >= LEAST_COUNT, sums.counts, 0.0))
 
 
 # Both phases
 
 
-@dataclass(frozen=True)
-class TwoPhase:
-    """The student, an algorithm in rounds, of users whose labels :meth:`teach` has replaced.
+class TwoPhase(FairPasses, NoisySteps):
+    """A fair teacher once, and a student of it by noisy steps, averaged.
 
-    Guarantee: :meth:`sums` with the student's noise, for what each user sends in all rounds
-    together; without a private teacher conditional on it, see
-    :data:`synthfair.privacy.guarantee.Condition`. Unit: one row of one user. Neighbouring
-    relation: add or remove one row. The seed must come from the operating system's entropy, and
-    stay secret, where this is claimed.
+    The student is trained in rounds, of users whose labels :meth:`teach` has replaced.
 
-    Args:
+    Guarantee: :meth:`phases` with the noise, for what each user sends in all rounds together;
+    without a private teacher conditional on it. Unit: one row of one
+    user. Neighbouring relation: add or remove one row. The seed must come from the operating
+    system's entropy, and stay secret, where this is claimed. The learning rate is the student's;
+    the teacher's is 0.01, of Adam, or end to end 2. The authors' clip is 1.5, their rate 0.25.
+
+    Attributes:
         teacher: phase 1, trained by each user for itself.
-        student: phase 2.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> a, s, y = np.ones((40, 2)), np.arange(40) % 2, np.ones(40)
+        >>> users = sf.federated.make_users(a, s, y, user=np.arange(40) // 20)
+        >>> model = sf.federated.LogisticRegression(2)
+        >>> parity = sf.federated.Parity("statistical_parity")
+        >>> settings = sf.federated.TwoPhase(batch=5, clip=1.5, end_to_end=True)
+        >>> method = settings.about(users, model, parity)
+        >>> [sums.times for sums in method.phases(users)]  # the teacher's, the student's
+        [40, 80]
     """
 
-    teacher: FairSgd
-    student: DpSgd
+    method: Literal["two_phase"] = "two_phase"
+    end_to_end: bool = False
+    """Whether the teachers are private, too. If not, epsilon is conditional on them, and nothing is
+    guaranteed from end to end."""
+
+    teacher_epochs: Positive = 10.0
+    """Passes of the teacher over the smallest client's rows; the paper's number is lost."""
+
+    teacher: Given[FairSgd] = given()
+
+    not_compiled: ClassVar[frozenset[str]] = FairPasses.not_compiled | {"teacher"}
+
+    @model_validator(mode="after")
+    def _bounds_the_teacher(self) -> TwoPhase:
+        if self.end_to_end and self.clip is None:
+            raise ValueError("end_to_end needs clip: what a row may add to a sum must be bounded")
+        return self
+
+    def about(self, users: Users, model: Trainable, parity: Parity) -> TwoPhase:
+        """Return the method with passes over the users' rows turned into steps, without noise yet.
+
+        Raises:
+            InputError: a batch that is larger than the smallest user, or a notion that the method
+                does not have.
+        """
+        batch = self.batch_of(users)
+        local, before = (
+            users.steps(batch=batch, epochs=n) for n in (self.local_epochs, self.teacher_epochs)
+        )
+        shared: dict[str, Any] = self.model_dump(include={"alpha", "kappa", "kappa_rate"})
+        shared |= {"model": model, "parity": parity, "batch": batch, "local_steps": before}
+        if self.end_to_end:
+            shared["clip"] = self.clip
+        teacher = PrivateFairSgd(**shared) if self.end_to_end else FairSgd(**shared)
+        return self.bound(model=model, batch=batch, local_steps=local, teacher=teacher)
+
+    def with_noise(self, noise: float) -> TwoPhase:
+        """Return the same method with noise in all that is private, in units of the sensitivity."""
+        teacher = self.teacher.bound(noise=noise) if self.end_to_end else self.teacher
+        return self.bound(noise=noise, teacher=teacher)
+
+    def phases(self, users: Users) -> tuple[SampledSums, ...]:
+        """Return the sums over the rows of the smallest user that are released, phase by phase.
+
+        Their common epsilon is that of :meth:`synthfair.privacy.accounting.Composition.of`.
+        """
+        teacher, student = self.teacher, self.sums(users, self.rounds)
+        return (teacher.sums(users), student) if isinstance(teacher, PrivateFairSgd) else (student,)
+
+    def plan(self, data: UserData) -> TrainingPlan:
+        """Return the plan of the students' rounds; teachers are trained before them."""
+        users, clip = data.users, self.clip or math.inf
+        method = self.about(users, self.trainable(data), Parity(self.notion, data.groups))
+        *teacher, student = method.phases(users)
+        sums: dict[Summed, tuple[SampledSums, float]] = {}
+        if teacher:
+            sums["teacher_gradients"] = teacher[0], clip * SENSITIVITY
+        sums["student_gradients"] = student, clip
+        condition = None if self.end_to_end else "teacher"
+        guarantee = self.guarantee(users.smallest, ROWS, sums, condition=condition)
+        if guarantee:
+            method = method.with_noise(guarantee.samples[-1].noise / clip)
+        everyone = Cohorts.everyone(len(users))
+        return TrainingPlan(method, everyone, guarantee=guarantee, prepare=method.teach)
 
     def teach(self, users: Users, seed: int, numbers: Sequence[int] | None = None) -> Users:
         """Phase 1: the users, with their teachers' decisions for labels.
@@ -233,23 +262,6 @@ class TwoPhase:
         place = np.arange(len(owner)) - np.asarray(users.first)[owner]
         return replace(users, y=jnp.asarray(decisions[owner, place], users.y.dtype))
 
-    def sums(self, users: Users, rounds: int) -> tuple[SampledSums, ...]:
-        """The sums over the rows of the smallest user that are released, phase by phase.
-
-        Their common epsilon is that of :meth:`synthfair.privacy.accounting.Composition.of`.
-        """
-        student = self.student.sums(users, rounds)
-        if isinstance(self.teacher, PrivateFairSgd):
-            return (self.teacher.sums(users), student)
-        return (student,)
-
-    def with_noise(self, noise: float) -> TwoPhase:
-        """Returns the same method with another noise in all that is private."""
-        teacher = self.teacher
-        if isinstance(teacher, PrivateFairSgd):
-            teacher = replace(teacher, noise=noise)
-        return TwoPhase(teacher, replace(self.student, noise=noise))
-
 
 @jax.jit
 def _decisions(teacher: FairSgd, users: Users, numbers: jax.Array, key: jax.Array) -> jax.Array:
@@ -263,52 +275,3 @@ def _decisions(teacher: FairSgd, users: Users, numbers: jax.Array, key: jax.Arra
         return jnp.where(teacher.model.scores(end.params, rows.a) > 0, 1.0, -1.0)
 
     return jax.lax.map(of_user, (jnp.arange(len(users)), numbers))
-
-
-def make_two_phase(
-    model: Trainable,
-    parity: Parity,
-    users: Users,
-    settings: TwoPhaseSettings,
-    *,
-    noise: float = 1.3,
-) -> TwoPhase:
-    """The method with passes over the rows turned into steps.
-
-    Args:
-        model: of one score; teachers and students have it in common.
-        parity: the notion, of one attribute: statistical parity or equalized odds.
-        users: of whose sizes the numbers of steps follow.
-        settings: all but the notion count; the authors' clip is 1.5, their learning rate 0.25.
-        noise: standard deviation, in units of the sensitivity, in phase 2 and, end to end, 1.
-
-    Raises:
-        InputError: a batch that is larger than the smallest user, noise without a clip, or a notion
-            that the method does not have.
-
-    Example:
-        >>> import numpy as np
-        >>> import synthfair as sf
-        >>> a, s, y = np.ones((40, 2)), np.arange(40) % 2, np.ones(40)
-        >>> users = sf.federated.make_users(a, s, y, user=np.arange(40) // 20)
-        >>> model = sf.federated.LogisticRegression(2)
-        >>> parity = sf.federated.Parity("statistical_parity")
-        >>> settings = sf.federated.TwoPhaseSettings(batch=5, clip=1.5, end_to_end=True)
-        >>> method = sf.federated.make_two_phase(model, parity, users, settings)
-        >>> [sums.times for sums in method.sums(users, rounds=4)]  # the teacher's, the student's
-        [40, 80]
-    """
-    clip, batch = settings.clip or math.inf, settings.batch_of(users)
-    lagrange: dict[str, Any] = {
-        "slack": settings.alpha,
-        "kappa": settings.kappa,
-        "kappa_rate": settings.kappa_rate,
-        "batch": batch,
-        "local_steps": users.steps(batch=batch, epochs=settings.teacher_epochs),
-    }
-    if settings.end_to_end:
-        teacher = PrivateFairSgd(model, parity, clip=clip, noise=noise, **lagrange)
-    else:
-        teacher = FairSgd(model, parity, **lagrange)
-    steps = users.steps(batch=batch, epochs=settings.local_epochs)
-    return TwoPhase(teacher, DpSgd(model, settings.learning_rate, clip, noise, batch, steps))

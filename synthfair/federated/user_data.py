@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -22,60 +21,48 @@ from synthfair.postprocess.weights import RowWeights
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synthfair.federated.method_settings import TrainConfig
+    from synthfair.federated.method import TrainConfig
 
 TEST_SHARE = 0.2
 """The share of the rows that are tested, where no test table is given."""
 
+ONE_RULE = "users: give one of clients, rows_per_user, each_row and user_column"
 
-@dataclass(frozen=True)
-class UserAssignment:
-    """A rule that assigns rows to users: exactly one of four ways.
 
-    Attributes:
+def draw_users(
+    n_rows: int,
+    *,
+    seed: int,
+    clients: int | None = None,
+    rows_per_user: float | None = None,
+    each_row: bool = False,
+) -> np.ndarray:
+    """Return the user [N] of each row, at random, by one of three rules.
+
+    Args:
+        n_rows: N, at least 1.
+        seed: the same gives the same users.
         clients: so many users with equally many rows.
         rows_per_user: many users, with so many rows on average.
         each_row: every row is a user by itself.
-        user_column: the table says whose each row is.
 
     Raises:
-        InputError: none of them, or several.
+        InputError: no rule or several, or numbers out of range.
 
     Example:
         >>> import synthfair as sf
-        >>> sf.federated.UserAssignment(clients=2).row_users(4, seed=0).tolist()
+        >>> sf.federated.draw_users(4, seed=0, clients=2).tolist()
         [0, 0, 1, 1]
     """
-
-    clients: int | None = None
-    rows_per_user: float | None = None
-    each_row: bool | None = None
-    user_column: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuses rules with none or several of the ways."""
-        if len(self.arguments) != 1:
-            raise InputError("users: give one of clients, rows_per_user, each_row and user_column")
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The attributes that are given, by name."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
-    def row_users(self, n_rows: int, *, seed: int) -> np.ndarray:
-        """[N] the user of each row, where no column says so; at random.
-
-        Raises:
-            InputError: numbers out of range.
-        """
-        if self.each_row:
-            return np.arange(n_rows)
-        if self.rows_per_user is not None:
-            return poisson_users(n_rows, mean=self.rows_per_user, seed=seed)
-        clients = self.clients or 0
-        if not 1 <= clients <= n_rows:
-            raise InputError(f"clients = {clients}: must be 1 to {n_rows}, the number of rows")
-        return np.random.default_rng(seed).permutation(n_rows) % clients
+    if [clients is None, rows_per_user is None, not each_row].count(False) != 1:
+        raise InputError(ONE_RULE)
+    if rows_per_user is not None:
+        return poisson_users(n_rows, mean=rows_per_user, seed=seed)
+    if clients is None:
+        return np.arange(n_rows)
+    if not 1 <= clients <= n_rows:
+        raise InputError(f"clients = {clients}: must be 1 to {n_rows}, the number of rows")
+    return np.random.default_rng(seed).permutation(n_rows) % clients
 
 
 def poisson_users(n_rows: int, *, mean: float, seed: int) -> np.ndarray:
@@ -108,33 +95,41 @@ def poisson_users(n_rows: int, *, mean: float, seed: int) -> np.ndarray:
     return rng.permutation(np.repeat(np.arange(len(sizes)), sizes)[:n_rows])
 
 
-class AssignedTable(NamedTuple):
+class UserTable(NamedTuple):
     """A table whose rows are assigned to users, and test tables.
 
     Attributes:
         train: rows to train on.
         user: [N] whose each of them is.
         tests: test tables by name.
-        assignment: how it was done.
+        rule: how it was done, as metrics.json has it.
     """
 
     train: pd.DataFrame
     user: np.ndarray
     tests: Mapping[str, pd.DataFrame]
-    assignment: UserAssignment
+    rule: Mapping[str, Any]
 
 
 def assign_users(
     table: pd.DataFrame,
-    assignment: UserAssignment,
     *,
     seed: int,
     tests: Mapping[str, pd.DataFrame] | None = None,
-) -> AssignedTable:
-    """Assigns rows to users, and holds rows out for testing where no test tables are given.
+    user_column: str | None = None,
+    **rule: Any,
+) -> UserTable:
+    """Assign rows to users, and hold rows out for testing where no test tables are given.
 
     Clients test on rows of their own; of many users, a fifth of the rows, or of the users where
     the table names them, is held out.
+
+    Args:
+        table: the rows.
+        seed: of the users and of the rows held out.
+        tests: test tables by name.
+        user_column: the column that says whose each row is.
+        rule: else, of :func:`draw_users`.
 
     Raises:
         InputError: there are too few rows, no such column, or numbers out of range.
@@ -143,32 +138,34 @@ def assign_users(
         >>> import pandas as pd
         >>> import synthfair as sf
         >>> table = pd.DataFrame({"income": range(10), "person": list("aabbccddee")})
-        >>> by_person = sf.federated.UserAssignment(user_column="person")
-        >>> found = sf.federated.assign_users(table, by_person, seed=0)
+        >>> found = sf.federated.assign_users(table, user_column="person", seed=0)
         >>> len(set(found.user)), len(found.tests["test"]), list(found.train)
         (4, 2, ['income'])
     """
-    if assignment.clients is not None and tests is None:
+    if user_column and rule:
+        raise InputError(ONE_RULE)
+    if user_column is None:
+        user = draw_users(len(table), seed=seed, **rule)
+        units = np.arange(len(table))
+    else:
+        user, table = take_names(table, user_column, source="user column")
+        units = user  # a user's rows are all tested, or none
+        rule = {"user_column": user_column}
+    if tests is not None:
+        return UserTable(table, user, tests, rule)
+    if "clients" in rule:
         import pandas as pd
 
-        parts = partition(table, clients=assignment.clients, seed=seed)
+        parts = partition(table, clients=rule["clients"], seed=seed)
         user = np.repeat(np.arange(len(parts)), [len(part.train) for part in parts])
         tables = {f"client_{i}": part.test for i, part in enumerate(parts)}
-        return AssignedTable(pd.concat([part.train for part in parts]), user, tables, assignment)
-    if assignment.user_column is not None:
-        user, table = take_names(table, assignment.user_column, source="user column")
-        units = user  # a user's rows are all tested, or none
-    else:
-        user = assignment.row_users(len(table), seed=seed)
-        units = np.arange(len(table))
-    if tests is not None:
-        return AssignedTable(table, user, tests, assignment)
+        return UserTable(pd.concat([part.train for part in parts]), user, tables, rule)
     names = np.unique(units)
     held_out = np.random.default_rng(seed).permutation(names)[: int(len(names) * TEST_SHARE)]
     is_test = np.isin(units, held_out)
     if not is_test.any() or is_test.all():
         raise InputError(f"{len(table)} rows of {len(np.unique(user))} users: too few to test on")
-    return AssignedTable(table[~is_test], user[~is_test], {"test": table[is_test]}, assignment)
+    return UserTable(table[~is_test], user[~is_test], {"test": table[is_test]}, rule)
 
 
 def make_user_data(
@@ -181,7 +178,7 @@ def make_user_data(
     weights: RowWeights | None = None,
     all_groups: bool = True,
 ) -> UserData:
-    """Gives encoded rows to users, with the inputs that the model of a configuration sees.
+    """Return users with encoded rows, and the inputs that the model of a configuration sees.
 
     These are the features, the group where it reads that, and a 1 for linear models; networks have
     intercepts of their own.
@@ -207,7 +204,7 @@ def make_user_data(
     if len(others) != len(also):
         raise InputError(f"also = {list(also)}: needs the groups of each; {len(others)} given")
     if weights is not None:
-        if not config.row_weights:
+        if not config.takes_weights:
             raise InputError(f"weights: not read by {config.method}; take fedavg or dp_sgd")
         if weights.schema_hash != schema.hash or weights.groups != tuple(map(str, schema.groups)):
             raise InputError(

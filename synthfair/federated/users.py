@@ -43,7 +43,7 @@ class Users:
     largest: int = field(metadata={"static": True})
 
     def __len__(self) -> int:
-        """Returns the number of users K."""
+        """Return the number of users K."""
         return len(self.size)
 
     @property
@@ -57,11 +57,11 @@ class Users:
         return int(self.a.nbytes + self.s.nbytes + self.y.nbytes)
 
     def steps(self, *, batch: int, epochs: float) -> int:
-        """Number of batches that make so many passes over the smallest user's rows, at least 1."""
+        """Return the number of batches of some passes over the smallest user's rows, at least 1."""
         return max(1, round(epochs * self.smallest / batch))
 
     def take(self, cohort: jax.Array, present: jax.Array) -> UserRows:
-        """The rows [m, R, ...] of some users.
+        """Return the rows [m, R, ...] of some users.
 
         Args:
             cohort: [m] their indices.
@@ -74,13 +74,13 @@ class Users:
 
     @jax.jit
     def rows_of(self, user: jax.Array | int) -> UserRows:
-        """The rows [R, ...] of one user."""
+        """Return the rows [R, ...] of one user."""
         one = self.take(jnp.asarray(user)[None], jnp.ones(1, bool))
         return UserRows(*(part[0] for part in one))
 
 
 def make_users(a: np.ndarray, s: np.ndarray, y: np.ndarray, user: np.ndarray) -> Users:
-    """Makes users of rows, which are sorted by user.
+    """Make users of rows, which are sorted by user.
 
     Args:
         a: [N, ...] model inputs.
@@ -192,7 +192,7 @@ class Cohorts:
         return int(binom.isf(OVERFLOW_CHANCE, self.population, rate)) + 1
 
     def draw(self, seed: int, t: int) -> np.ndarray:
-        """The users of round t; they depend on the seed and the round alone.
+        """Return the users of round t; they depend on the seed and the round alone.
 
         They are drawn from the third of a seed's independent keys, see ``engine.key_from``.
         """
@@ -205,7 +205,7 @@ class Cohorts:
         return rng.choice(self.population, size, replace=False, shuffle=False)
 
     def blocks(self, seed: int, t: int, at_once: int) -> list[Block]:
-        """The users of round t in blocks of one length; none where nobody was drawn."""
+        """Return the users of round t in blocks of one length; none where nobody was drawn."""
         cohort = self.draw(seed, t)
         users = np.zeros((-(-len(cohort) // at_once), at_once), np.int32)
         users.flat[: len(cohort)] = cohort

@@ -1,19 +1,19 @@
 """Settings that all methods in rounds have in common, and how they become a plan.
 
-A method is its settings: a frozen model of its own, :class:`FpflSettings` for example, which knows
-how to train on some users. :mod:`synthfair.federated.methods` lists them.
+A method is a frozen model whose fields are its settings, and which trains by them:
+:class:`~synthfair.federated.fpfl.Fpfl`, for example. :mod:`synthfair.federated.methods` names them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args, get_origin
 
-from pydantic import Field, ModelWrapValidatorHandler, model_validator
+import jax
+from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, SkipValidation, model_validator
 
 from synthfair.errors import InputError
-from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord
+from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord, UserReport
 from synthfair.federated.engine import UNPROTECTED, Protection, report_size
 from synthfair.federated.networks import LogisticRegression, Perceptron, Trainable
 from synthfair.federated.secure_sums import SecureSums, make_secure_sums
@@ -26,24 +26,27 @@ from synthfair.privacy.rounds import noise_for_shares, training_guarantee
 from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Seed, Settings, Target
 from synthfair.trained import TrainedModel
 
-BATCH = 500
-"""Rows of a batch, where the settings name no number."""
-
 ROWS = "the smallest client's rows"
 """Whose number bounds delta where clients add noise for their rows."""
 
 Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
 Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]
 
-METHODS: dict[str, type[TrainConfig]] = {}
-"""The settings of each method, by its name; :mod:`synthfair.federated.methods` fills it in."""
+_T = TypeVar("_T")
+Given = Annotated[_T, SkipValidation]
+"""What a method is about, such as its model: no setting; a plan gives it."""
+
+
+def given(default: Any = None) -> Any:
+    """Return a field that is no setting: no file, flag or result has it."""
+    return Field(default=default, exclude=True, repr=False)
 
 
 class TrainingPlan(NamedTuple):
     """The plan of a training.
 
     Attributes:
-        algorithm: what the server and the users do.
+        algorithm: the method with its model, and what else it needs.
         cohorts: which users take part.
         protection: of what users send; sums by shares, if so.
         guarantee: of privacy, if the settings ask for one.
@@ -51,7 +54,7 @@ class TrainingPlan(NamedTuple):
             their numbers among all users, the same users with the labels that they learn.
     """
 
-    algorithm: Algorithm
+    algorithm: Any  # an Algorithm and a TrainConfig
     cohorts: Cohorts
     protection: Protection | SecureSums = UNPROTECTED
     guarantee: Guarantee | None = None
@@ -64,21 +67,16 @@ class TrainingPlan(NamedTuple):
 
 
 class TrainConfig(Settings):
-    """Settings of a method that trains in rounds: those that the method reads, and no others.
+    """A method that trains in rounds: a frozen model of the settings that it reads, and no others.
 
-    ``TrainConfig(method="two_phase", ...)`` makes the settings of the method that is named. Flags
-    of ``python -m synthfair train``, and keys of its configuration, are named as the fields are.
-
-    Attributes:
-        method: its name; fpfl, if none is given.
-        hidden: widths of a network's hidden layers; none for a linear model.
-        group_input: whether the model reads the sensitive attribute.
-        rounds: in all.
-        learning_rate: eta, of a step.
-        seed: of everything random; the same seed gives the same bytes.
+    ``TrainConfig(method="two_phase", ...)`` makes the method that is named. Flags of ``python -m
+    synthfair train``, and keys of its configuration, are named as the fields are. With its model,
+    which :meth:`plan` gives, it has the functions of
+    :class:`~synthfair.federated.algorithm.Algorithm`, and is a pytree of its numbers: code is
+    compiled anew for other whole numbers and names that a round reads.
 
     Raises:
-        ValueError: a value out of range, an unknown key, or one that the method does not read.
+        InputError: a value out of range, an unknown key, or one that the method does not read.
 
     Example:
         >>> import synthfair as sf
@@ -86,56 +84,95 @@ class TrainConfig(Settings):
         >>> config.rounds, config.learning_rate  # the method's own defaults
         (4, 2.0)
         >>> type(config).__name__, config.reads("memory")
-        ('TwoPhaseSettings', False)
+        ('TwoPhase', False)
     """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     method: Any = "fpfl"  # each method has a literal of its own
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(), strict=False, max_length=20)
+    """Widths of a network's hidden layers; none for a linear model."""
+
     group_input: bool = False
+    """Whether the model reads the sensitive attribute."""
+
     rounds: Count = 500
+    """Rounds in all."""
+
     learning_rate: Positive = 0.5
+    """Length eta of a step."""
+
     seed: int = Seed
+
+    model: Given[Trainable] = given()
 
     # What else distinguishes methods
     one_place: ClassVar[bool] = False  # all rows are in one place, and each is a user by itself
     local_passes: ClassVar[bool] = False  # all clients make passes over their rows in each round
-    row_weights: ClassVar[bool] = False  # rows may have weights by group and label
+    takes_weights: ClassVar[bool] = False  # rows may have weights by group and label
     counts_rows: ClassVar[bool] = False  # rows are counted, with noise that no seed repeats
     resumes: ClassVar[bool] = True  # an interrupted run goes on, and does not begin anew
+    is_job: ClassVar[bool] = True  # organisations can train so, each one user
     unconstrained: ClassVar[Mapping[str, str | float]] = {}  # what leaves the constraint out
+    unsettled: ClassVar[str] = ""  # what to say of rounds that did not end well
+
+    # Settings that no function of a round reads: other values need no other code.
+    not_compiled: ClassVar[frozenset[str]] = frozenset(
+        {"method", "hidden", "group_input", "rounds", "seed", "cohort", "sampling", "epsilon"}
+        | {"delta", "secure", "notion", "also", "counts_share", "counts_epsilon"}
+    )
 
     # The settings of which method
 
     def __new__(cls, **settings: Any) -> TrainConfig:
-        """An instance of the method's own class, which takes the settings."""
+        """Return an instance of the method's own class, which takes the settings."""
+        from synthfair.federated.methods import METHODS
+
         method = settings.get("method", "fpfl")
-        method_class = (
-            METHODS.get(method) if cls is TrainConfig and isinstance(method, str) else None
-        )
-        return super().__new__(method_class or cls)  # type: ignore[arg-type]
+        named = METHODS.get(method) if cls is TrainConfig and isinstance(method, str) else None
+        return super().__new__(named or cls)  # type: ignore[arg-type]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Make the class a pytree of its numbers and arrays."""
+        read = {n: f.annotation for n, f in cls.model_fields.items() if n not in cls.not_compiled}
+        numbers = [name for name, kind in read.items() if _is_number(kind)]
+        others = [name for name in read if name not in numbers]
+
+        def flatten(method: Self) -> tuple[list[Any], tuple[Any, ...]]:
+            return [getattr(method, n) for n in numbers], tuple(getattr(method, n) for n in others)
+
+        def unflatten(static: tuple[Any, ...], leaves: Sequence[Any]) -> Self:
+            pairs = zip(numbers + others, [*leaves, *static], strict=True)
+            return cls.model_construct(**dict(pairs))
+
+        jax.tree_util.register_pytree_node(cls, flatten, unflatten)
 
     @model_validator(mode="wrap")
     @classmethod
     def _refuse_unread(cls, data: Any, handler: ModelWrapValidatorHandler) -> Any:
+        from synthfair.federated.methods import METHODS
+
         if not isinstance(data, dict):
             return handler(data)
         method = data.get("method", cls.model_fields["method"].default)
-        if cls is TrainConfig:
-            if not isinstance(method, str) or method not in METHODS:
-                raise ValueError(f"method: {method!r} is none; must be one of {', '.join(METHODS)}")
-            return METHODS[method].model_validate(data)
+        own = METHODS.get(method) if cls is TrainConfig and isinstance(method, str) else cls
+        if own in (None, TrainConfig):
+            raise ValueError(f"method: {method!r} is none; must be one of {', '.join(METHODS)}")
         keys = {key for other in METHODS.values() for key in other.model_fields}
-        if unread := sorted(key for key in data if key in keys and not cls.reads(key)):
+        if cls is own:  # Python may give what no file can
+            keys -= {key for key, field in cls.model_fields.items() if field.exclude}
+        if unread := sorted(key for key in data if key in keys and not own.reads(key)):
             raise ValueError(f"{', '.join(unread)}: not read by {method}")
-        return handler(data)
+        return handler(data) if cls is own else own.model_validate(data)
 
     @classmethod
     def reads(cls, key: str) -> bool:
         """Whether the method has such a setting."""
-        return key in cls.model_fields
+        return key in cls.model_fields and not cls.model_fields[key].exclude
 
     def get(self, key: str, default: Any = None) -> Any:
-        """A setting, or a default where the method has no such setting."""
+        """Return a setting, or a default where the method has no such setting."""
         return getattr(self, key) if self.reads(key) else default
 
     @property
@@ -144,6 +181,11 @@ class TrainConfig(Settings):
         alpha = self.get("alpha")
         return Target(by="nothing") if alpha is None else Target(by="tolerance", amounts=(alpha,))
 
+    @property
+    def counts_by_rows(self) -> bool:
+        """Whether a user weighs as much as the rows that it says it has."""
+        return self.local_passes
+
     # How it trains, in the order of what happens
 
     def count_first(
@@ -151,7 +193,7 @@ class TrainConfig(Settings):
         data: UserData,
         noise_seed: int | None,  # noqa: ARG002
     ) -> tuple[UserData, ScoreHistogram | None]:
-        """Returns the users with weights of rows, and the counts behind these, before planning."""
+        """Return the users with weights of rows, and the counts behind these, before planning."""
         return data, None
 
     def plan(self, data: UserData) -> TrainingPlan:
@@ -162,8 +204,11 @@ class TrainConfig(Settings):
         """
         raise NotImplementedError
 
+    def check(self, report: UserReport, least_rows: int, most_rows: float) -> None:
+        """Refuse a report that no user of so many rows can have. Raises ValueError."""
+
     def progress(self, history: RoundRecord) -> str:
-        """Describes the last round in a few words."""
+        """Describe the last round in a few words."""
         raise NotImplementedError
 
     def converged(self, plan: TrainingPlan, history: RoundRecord) -> bool | None:  # noqa: ARG002
@@ -177,58 +222,59 @@ class TrainConfig(Settings):
         data: UserData,  # noqa: ARG002
         noise_seed: int | None,  # noqa: ARG002
     ) -> tuple[TrainedModel, ScoreHistogram | None]:
-        """Returns the model with decisions by group, and the counts behind these."""
+        """Return the model with decisions by group, and the counts behind these."""
         return model, None
 
     # What plans are made of
 
     def trainable(self, data: UserData) -> Trainable:
-        """A linear model, or a network."""
+        """Return a linear model, or a network."""
         n = data.users.a.shape[1]
         return Perceptron(n, self.hidden) if self.hidden else LogisticRegression(n)
 
-    def numbers(self, algorithm: type) -> dict[str, Any]:
-        """The settings that an algorithm has by the same names."""
-        names = {field.name for field in fields(algorithm)}
-        return {key: value for key, value in self if key in names}
+    def bound(self, **values: Any) -> Self:
+        """Return the method with what is given to it, unchecked."""
+        return self.model_copy(update=values)
 
 
-class CohortSettings(TrainConfig):
-    """Settings of methods in which cohorts of users take part.
+def _is_number(kind: Any) -> bool:
+    """Whether a field's type is of real numbers."""
+    if get_origin(kind) is tuple:
+        return False
+    return kind in (float, jax.Array) or any(map(_is_number, get_args(kind)))
 
-    Attributes:
-        cohort: users of a round, or, with Poisson sampling, on average; all if not given.
-        sampling: ``poisson``: each user by itself with the same chance, which protects whether a
-            user is there at all; or cohorts of a ``fixed`` number, which protects what a user's
-            rows are, and needs about three to four times the noise at equal epsilon, as the bound
-            known for it is loose.
-    """
+
+class InCohorts(TrainConfig):
+    """A method in which cohorts of users take part."""
 
     cohort: Annotated[int, Field(ge=1)] | None = None
+    """Users of a round, or, with Poisson sampling, on average; all if not given."""
+
     sampling: Sampling = "poisson"
+    """``poisson``: each user by itself with the same chance, which protects whether a user is there
+    at all; or cohorts of a ``fixed`` number, which protects what a user's rows are, and needs about
+    three to four times the noise at equal epsilon, as the bound known for it is loose."""
 
     def in_cohorts(self, algorithm: Algorithm, data: UserData) -> TrainingPlan:
-        """Returns the plan without protection."""
+        """Return the plan without protection."""
         n = len(data.users)
         return TrainingPlan(algorithm, Cohorts(n, self.cohort or n, self.sampling))
 
 
-class PrivacySettings(TrainConfig):
-    """Settings of methods that may be private.
-
-    Attributes:
-        clip: Euclidean norm to which what a user sends, or a row adds, is clipped; needed with
-            epsilon.
-        epsilon: makes training differentially private; without it nothing is guaranteed.
-        delta: goes with epsilon; less than 1 / (number of users, or of a client's rows).
-    """
+class Private(TrainConfig):
+    """A method that may be private."""
 
     clip: Positive | None = None
+    """Euclidean norm to which what a user sends, or a row adds, is clipped; needed with epsilon."""
+
     epsilon: Epsilon | None = None
+    """Makes training differentially private; without it nothing is guaranteed."""
+
     delta: Delta | None = None
+    """Goes with epsilon; less than 1 / (number of users, or of a client's rows)."""
 
     @model_validator(mode="after")
-    def _require_bound(self) -> PrivacySettings:
+    def _require_bound(self) -> Private:
         if (self.epsilon is None) != (self.delta is None):
             raise ValueError("epsilon and delta go together: give both or neither")
         if self.epsilon is not None and self.clip is None:
@@ -259,24 +305,21 @@ class PrivacySettings(TrainConfig):
         return training_guarantee(sums, epsilon=self.epsilon, delta=self.delta, **more)
 
 
-class UserPrivacySettings(CohortSettings, PrivacySettings):
-    """Settings of methods whose users are protected with all their rows.
-
-    Attributes:
-        secure: whether what users send is summed by shares of two aggregators, so that nobody sees
-            a user's; each adds discrete noise of its own where epsilon asks for it. Needs clip.
-    """
+class UsersPrivate(InCohorts, Private):
+    """A method whose users are protected with all their rows."""
 
     secure: bool = False
+    """Whether what users send is summed by shares of two aggregators, so that nobody sees a user's;
+    each adds discrete noise of its own where epsilon asks for it. Needs clip."""
 
     @model_validator(mode="after")
-    def _require_shared_bound(self) -> UserPrivacySettings:
+    def _require_shared_bound(self) -> UsersPrivate:
         if self.secure and self.clip is None:
             raise ValueError("secure needs clip: sums by shares are of bounded numbers on a grid")
         return self
 
     def in_cohorts(self, algorithm: Algorithm, data: UserData) -> TrainingPlan:
-        """The plan with clipping and noise as the settings ask for; by shares, if they say so."""
+        """Return the plan with the clipping and noise of the settings; by shares, if they say."""
         plan, clip, n = super().in_cohorts(algorithm, data), self.clip, len(data.users)
         if clip is None:
             return plan
@@ -294,39 +337,3 @@ class UserPrivacySettings(CohortSettings, PrivacySettings):
             n, "users", {"reports": (sums, clip)}, shares=secure.shares, noise=secure.noise_of_one
         )
         return plan._replace(protection=secure, guarantee=guarantee)
-
-
-class PassSettings(TrainConfig):
-    """Settings of methods in which all clients make passes over their rows in each round.
-
-    Attributes:
-        batch: rows of a batch. If not given: 500; but all of the smallest client's rows where it
-            has fewer.
-        local_epochs: passes over the smallest client's rows in a round.
-    """
-
-    rounds: Count = 4
-    learning_rate: Positive = 2.0
-    batch: Annotated[int, Field(ge=1)] | None = None
-    local_epochs: Positive = 5.0
-
-    local_passes: ClassVar[bool] = True
-
-    def progress(self, history: RoundRecord) -> str:
-        """Shows how far the mean of the clients' movements moved the server."""
-        return f"moved by {history.moved[-1]:.2f}"
-
-    def batch_of(self, users: Users) -> int:
-        """Rows of a batch; a sum over fewer, divided by the batch, would be too short.
-
-        Raises:
-            InputError: a batch that is larger than the smallest client.
-        """
-        if self.batch is None:
-            return min(BATCH, users.smallest)
-        if self.batch > users.smallest:
-            raise InputError(
-                f"batch = {self.batch}: must be 1 to {users.smallest}, the smallest client's rows",
-                "batch",
-            )
-        return self.batch
