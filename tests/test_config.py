@@ -1,6 +1,7 @@
 import re
 from typing import get_args
 
+import jax
 import pytest
 
 import synthfair as sf
@@ -8,7 +9,7 @@ from synthfair.cli import main, make_app
 from synthfair.cli.train import Method
 from synthfair.data.datasets import configs_folder
 from synthfair.errors import InputError
-from synthfair.federated import METHODS, TrainConfig
+from synthfair.federated import METHODS, Perceptron, TrainConfig
 from synthfair.settings import DistillConfig, load_release_config, load_settings
 
 
@@ -94,6 +95,18 @@ def test_a_method_is_its_settings(method):
     for key, value in unread.items():
         with pytest.raises(InputError, match=f"flags: {key}: not read by {method}"):
             load_settings(TrainConfig, None, {"method": method, key: value or "0"})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_another_seed_or_number_needs_no_other_code_and_another_model_does(method):
+    """JAX compiles anew for another structure."""
+    kind = METHODS[method]
+    rate = {} if method == "refine" else {"learning_rate": 0.25}
+    plain = jax.tree.structure(kind())
+    assert jax.tree.structure(kind(seed=3, rounds=7, group_input=True, **rate)) == plain
+    assert jax.tree.structure(kind(model=Perceptron(3, (2,)))) != plain
+    doubled = jax.tree.map(lambda leaf: 2 * leaf, kind(**rate))
+    assert doubled.learning_rate == 2 * kind(**rate).learning_rate
 
 
 def test_every_method_has_a_flag():

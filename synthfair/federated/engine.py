@@ -118,7 +118,8 @@ def run(
         >>> import synthfair as sf
         >>> a, s, y = np.array([[1.0], [2.0]]), np.array([0, 1]), np.array([1.0, 1.0])
         >>> users = sf.federated.make_users(a, s, y, user=np.arange(2))
-        >>> algorithm = sf.federated.FedAvg(sf.federated.LogisticRegression(1), learning_rate=1.0)
+        >>> model = sf.federated.LogisticRegression(1)
+        >>> algorithm = sf.federated.FedAvg(model=model, learning_rate=1.0)
         >>> done = sf.federated.engine.run(
         ...     algorithm, users, sf.federated.Cohorts(2, 2), rounds=3, seed=0
         ... )

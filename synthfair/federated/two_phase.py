@@ -192,7 +192,7 @@ class TwoPhase(FairPasses, NoisySteps):
 
     teacher: Given[FairSgd] = given()
 
-    not_compiled: ClassVar[frozenset[str]] = FairPasses.not_compiled | {"teacher"}
+    not_compiled: ClassVar[frozenset[str]] = FairPasses.not_compiled | {"teacher", "end_to_end"}
 
     @model_validator(mode="after")
     def _bounds_the_teacher(self) -> TwoPhase:
