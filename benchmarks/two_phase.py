@@ -166,10 +166,6 @@ def run_phases(setting: PhaseSetting, seed: int, *, smoke: bool, wide: bool = Fa
     return PhaseValues(*accuracy_and_gap(notion, scores, test.y, test.s), noise)
 
 
-RECORDED_NOISE = 1.3
-"""The noise, in units of the clip, behind the recorded results of the method ``noiseless``."""
-
-
 def _trained(
     problem: ParityProblem, setting: PhaseSetting, seed: int, *, smoke: bool
 ) -> tuple[Params, float]:
@@ -195,7 +191,7 @@ def _trained(
         clip=1.5, end_to_end=end_to_end, local_epochs=epochs, learning_rate=RATE,
         teacher_epochs=1.0 if smoke else 10.0, kappa=kappa, kappa_rate=kappa_rate,
     )  # fmt: skip
-    method, noise = settings.about(users, model, problem.parity), RECORDED_NOISE
+    method, noise = settings.about(users, model, problem.parity), 0.0
     if setting.method != "noiseless":
         noise = common_noise(method.phases(users), setting.epsilon, DELTA)
     method = method.with_noise(noise)
