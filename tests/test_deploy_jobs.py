@@ -11,7 +11,7 @@ from synthfair.deploy.single_shot import release_config
 from synthfair.errors import InputError
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_signing_key
-from synthfair.server.routine import serve
+from synthfair.server.page import serve
 from synthfair.settings import ServerConfig
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.limits import SiteSettings, read_settings

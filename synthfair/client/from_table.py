@@ -111,7 +111,7 @@ def distill_table(
         1990
         >>> private = sf.SurrogateConfig(epsilon=1, delta=1e-6)
         >>> made = sf.distill_table(table, schema, private)
-        >>> made.release.header.privacy.guarantee.epsilon
+        >>> made.release.header.guarantee.epsilon
         1.0
     """
     kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"

@@ -11,7 +11,7 @@ from pydantic import model_validator
 from synthfair.federated.algorithm import AtLeast0
 from synthfair.federated.averaging import Averaging
 from synthfair.federated.engine import add_noise
-from synthfair.federated.method import ROWS, Private, TrainingPlan, given
+from synthfair.federated.method import ROWS, Given, Private, TrainingPlan, given
 from synthfair.federated.row_sums import clipped_gradients, cross_entropy, noise_of, poisson_sum
 from synthfair.federated.user_rows import UserRows
 from synthfair.federated.users import Cohorts, UserData, Users
@@ -39,7 +39,7 @@ class NoisySteps(Averaging, Private):
     """
 
     noise: AtLeast0 = given(0.0)
-    row_weights: jax.Array | None = given()
+    row_weights: Given[jax.Array | None] = given()
 
     @model_validator(mode="after")
     def _bounds_the_noise(self) -> NoisySteps:

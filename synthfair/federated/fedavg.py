@@ -84,7 +84,7 @@ class FedAvg(UsersPrivate):
     penalty: Given[Penalty | None] = given()
     rho: AtLeast0 = given(0.0)
     lambda_theta: AtLeast0 = given(0.0)
-    row_weights: jax.Array | None = given()
+    row_weights: Given[jax.Array | None] = given()
 
     additive: ClassVar[bool] = False
     takes_weights: ClassVar[bool] = True

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args
 
 import jax
 from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, SkipValidation, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord, UserReport
@@ -33,7 +34,7 @@ Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
 Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]
 
 _T = TypeVar("_T")
-Given = Annotated[_T, SkipValidation]
+Given = Annotated[_T, SkipValidation, SkipJsonSchema()]
 """What a method is about, such as its model: no setting; a plan gives it."""
 
 
