@@ -373,7 +373,7 @@ def test_another_training_does_not_go_on_from_it(world):
     with pytest.raises(TooFewError, match="north: budget"):  # sums of two trainings tell more
         train(world, channel_of(world, job="job-3"), TRAIN | {"momentum": 0.0})
     for name in NAMES:
-        world.limit(name, most_rounds=50, again=1)
+        world.limit(name, most_rounds=50, again=len(world.left(name)))
     other = channel_of(world, job="job-2")
     train(world, other, TRAIN | {"momentum": 0.0})
     assert len(other.asked) == TRAIN["rounds"]
@@ -432,11 +432,25 @@ def test_what_must_be_left_is_left_by_a_training(world):
 
 def test_rounds_are_limited_over_all_jobs(world):
     for name in NAMES:
-        world.limit(name, most_rounds=8, again=1)
+        world.limit(name, most_rounds=8, again=TRAIN["rounds"])
     train(world, channel_of(world))
     with pytest.raises(TooFewError, match="north: rounds"):
         train(world, channel_of(world, job="job-2"), TRAIN | {"seed": 1})
     assert len(world.left("north")) == 8
+
+
+def test_a_round_that_is_asked_with_many_questions_counts_each(world):
+    world.limit("north", most_rounds=3)
+    channel = channel_of(world)
+    with pytest.raises(TooFewError):
+        train(world, channel, TRAIN)
+    first, codes = channel.asked[0], []
+    for shift in range(4):
+        state = np.frombuffer(first.carried) + shift
+        codes.append(world.code(Message(first.text, state.tobytes())))
+    assert codes[0] == "ok"  # asked once more
+    assert codes[1:] == ["rounds"] * 3
+    assert len(world.left("north")) == 3
 
 
 @pytest.mark.parametrize("what", [b"", b"\0" * 8, "nan", "large"])

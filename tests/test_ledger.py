@@ -114,13 +114,27 @@ def test_what_may_leave_next(ledger, held, kind, private):
 
 
 def conditional():
-    return guarantee().model_copy(update={"condition": "only if the teacher gives nothing away"})
+    return guarantee().model_copy(update={"condition": "teacher"})
 
 
 def test_a_guarantee_on_a_condition_is_none_for_what_leaves_next(ledger):
     ledger.book(booking(guarantee()))
     with pytest.raises(BudgetError, match="undoes what the epsilon protects"):
         ledger.book(Purchase(kind="training", output="t", run="b" * 64, guarantee=conditional()))
+
+
+def test_a_conditional_guarantee_goes_on_as_what_is_exact(ledger):
+    first = Purchase(
+        kind="training", output="t", run="b" * 64, guarantee=conditional(), name="c" * 64
+    )
+    ledger.book(first)
+    ledger.book(first.model_copy(update={"round": 1}))
+    ledger.book(booking(guarantee()))
+    with pytest.raises(BudgetError, match="undoes what the epsilon protects"):
+        ledger.book(first.model_copy(update={"round": 2}))
+    ledger.set_limit(100.0, 1e-2)
+    with pytest.raises(BudgetError, match="allows none without one"):
+        ledger.book(first.model_copy(update={"round": 2}))
 
 
 def test_a_job_goes_on_unless_an_epsilon_was_booked_meanwhile(ledger):
@@ -320,11 +334,12 @@ def test_answers_that_a_server_sees_are_counted_but_for_this_very_one(ledger):
             what = part("a" * 64, name=f"{seen:064d}")
             change = {"kind": "training", "round": number, "seen": seen, "output": "job-1"}
             ledger.book(what.model_copy(update=change))
-    assert ledger.answers_seen("training", "job-2", 0) == 3
-    assert ledger.answers_seen("training", "job-1", 2) == 2
-    assert ledger.answers_seen("release", "job-1", 0) == 0
+    assert ledger.answers_seen("training", "job-2", 0, None) == 3
+    assert ledger.answers_seen("training", "job-1", 2, None) == 2
+    assert ledger.answers_seen("training", "job-1", 2, "a" * 64) == 3
+    assert ledger.answers_seen("release", "job-1", 0, None) == 0
     Ledger(ledger.path, again=True).book(booking(None))
-    assert ledger.answers_seen("release", "job-1", 0) == 1
+    assert ledger.answers_seen("release", "job-1", 0, None) == 1
 
 
 def test_a_ledger_is_verified_once_and_then_from_where_it_was(tmp_path, monkeypatch):

@@ -72,6 +72,11 @@ def answer(
     book = Ledger(ledger or Ledger.for_table(data).path, again=again)
     site, key = Site(data, table_schema, book), read_signing_key(sign) if sign else None
     if not is_task:
+        if aggregators or most_epsilon is not None or user_column:
+            raise InputError(
+                f"{question}: a server's question, whose answer is exact; --aggregators,"
+                " --most-epsilon and --user-column are of a task"
+            )
         from synthfair.federated.refine_files import answer_question
 
         sums = answer_question(site, question, output, k_min=k_min, key=key, force=force)

@@ -207,6 +207,9 @@ def add(
     # The one answer to this task.
     partial = answer(public_task, secret, total, records)
     write_json(output, partial.model_dump(mode="json"), mode=OWNER_ONLY)
+    if partial.clients_hash != total.clients_hash:
+        say("The task was answered before, for other uploads: this is that answer.")
+        clients = f"{partial.clients} clients; their list has the hash {partial.clients_hash}"
     say(f"Wrote {output}, of aggregator {role}: {clients}.")
     say(f"Commitment: {partial.commitment}")
 

@@ -82,7 +82,7 @@ class FairTask:
         config, buyer = self.config, self.buyer and self.buyer.task
         claim = Claim("fair", config.epsilon, config.delta, k_min=config.k_min if buyer else None)
         if buyer is None:
-            asked = config.model_dump_json()
+            asked = f"{config.model_dump_json()} {self.schema.hash}"
             return Task(claim, asked, self.answer, read=self.read, check=_check_release)
         return replace(buyer, claim=claim, answer=self.answer)
 

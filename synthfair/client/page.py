@@ -64,7 +64,7 @@ def answer(task: Task, site: Site, *, output: str, run: Run, submitter: str | No
     """
     # May such an answer leave at all? No row is read yet.
     if site.limits:
-        site.limits.require(task.claim, site.ledger, output=output)
+        site.limits.require(task.claim, site.ledger, output=output, question=task.asked_now)
 
     # The rows are read, and what is wrong with them is shown, before anything is booked.
     run.on_stage("reading the rows")
@@ -74,7 +74,8 @@ def answer(task: Task, site: Site, *, output: str, run: Run, submitter: str | No
     purchase = task.purchase(rows, output, submitter)
 
     # With a guarantee, what an epsilon buys is booked before it is computed, and kept: the same
-    # question is never bought twice. All that follows knows no row, so that no check is needed.
+    # question is never bought twice. What follows knows no row, so that no check is needed; in
+    # rounds it does, and its noise follows from the seed that was bought.
     if measure := task.measure:
         bought = site.ledger.buy(purchase, lambda: measure(rows, run), max_bytes=task.max_bytes)
         try:

@@ -11,6 +11,7 @@ from pydantic import Field
 from synthfair.deploy.party import Request
 from synthfair.deploy.site_sums import read_task
 from synthfair.errors import InputError
+from synthfair.privacy.bought import is_complete
 from synthfair.release.keys import read_keys
 from synthfair.secure.aggregator import ANSWER, UploadSum, answer, receive, record_of
 from synthfair.secure.aggregator_keys import (
@@ -102,7 +103,7 @@ def answer_add(request: Request) -> bytes:
     """
     task, settings = read_task(request), cast(AggregatorSettings, request.party.settings)
     secret = read_aggregator_secret(settings.key)
-    if not record_of(task, secret, settings.records).exists():
+    if not is_complete(record_of(task, secret, settings.records)):
         _require_allowed(settings, task)
     size, content = upload_bytes(task), request.carried
     uploads = [content[at : at + size] for at in range(0, len(content), size)]
@@ -116,7 +117,7 @@ def answer_add(request: Request) -> bytes:
 
 def _require_allowed(settings: AggregatorSettings, task: Task) -> None:
     limits, what = settings.limits, task.what
-    if sum(1 for _ in settings.records.glob(f"*{ANSWER}")) >= limits.most_tasks:
+    if sum(map(is_complete, settings.records.glob(f"*{ANSWER}"))) >= limits.most_tasks:
         raise RefusedError("tasks")
     if isinstance(what, GroupCounts):
         within = what.epsilon <= (limits.most_epsilon or 0)

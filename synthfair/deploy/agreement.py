@@ -83,10 +83,14 @@ class Agreement(Checked):
     def run(self, schema: Schema, *more: str) -> str:
         """Return the fingerprint of the training, and of whatever else it depends on.
 
-        With an epsilon also on the version: another one may compute other numbers, with the same
-        noise.
+        With an epsilon also on what computes: another version, or another device, may compute other
+        numbers, with the same noise.
         """
-        version = synthfair.__version__ if self.config.get("epsilon") is not None else None
+        import jax
+
+        version = None
+        if self.config.get("epsilon") is not None:
+            version = synthfair.__version__, jax.__version__, jax.default_backend()
         public = version, schema.hash, self.sites, self.least_rows
         return sha256(repr((*public, self.config.model_dump_json(), *more)).encode())
 

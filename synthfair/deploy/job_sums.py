@@ -110,7 +110,7 @@ def secure_sum(
 
 
 def _renewal_advice(anew: Path | None) -> str:
-    """Advice where somebody has answered, or has begun to: a task has one answer."""
+    """Return advice where somebody has answered for other uploads: a task has one answer."""
     first = f"remove {anew.name} at the server, and " if anew else ""
     return f"the task is spent: {first}submit the job again, for a new task, which all book anew"
 

@@ -10,8 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args, get_origin
 
 import jax
-from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, SkipValidation, model_validator
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import (
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    SkipValidation,
+    WithJsonSchema,
+    model_validator,
+)
 
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord, UserReport
@@ -34,7 +40,7 @@ Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
 Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]
 
 _T = TypeVar("_T")
-Given = Annotated[_T, SkipValidation, SkipJsonSchema()]
+Given = Annotated[_T, SkipValidation, WithJsonSchema({})]
 """What a method is about, such as its model: no setting; a plan gives it."""
 
 

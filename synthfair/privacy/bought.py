@@ -87,6 +87,15 @@ def compute_once(
         return content
 
 
+def is_complete(path: Path) -> bool:
+    """Return whether there is a file, and it holds its content."""
+    try:
+        with open_file(path) as file:
+            return file.read(8) == b"complete"
+    except FileNotFoundError:
+        return False
+
+
 def damaged(path: Path) -> InputError:
     """Return the error for a file that cannot be read."""
     return InputError(

@@ -75,7 +75,7 @@ class Purchase(Checked):
         run: sha256 of the rows and all else that the answer depends on; in rounds, of the job.
         guarantee: of the answer, in rounds of all of them; None where it has no epsilon.
         round: from 0, where a job has several.
-        question: sha256 of what is asked in the round; None where ``run`` says all.
+        question: sha256 of what is asked in the round; None where ``run`` says all of it.
         seen: whether the server sees the answer without noise, which it adds itself.
         submitter: who asked, where an engine says so.
         name: random name of what is bought, which costs once however often it is used; None where
@@ -133,12 +133,14 @@ class Spending(NamedTuple):
 
     Attributes:
         releases: number of releases, trainings and secure sums.
+        answers: number of lines; of a training in rounds, several.
         composition: all of them together, for one row of the table, or one user; None where one
             has no guarantee.
         limit: the one that holds, if any.
     """
 
     releases: int
+    answers: int
     composition: Composition | None
     limit: Limit | None
 
@@ -195,7 +197,8 @@ class Ledger:
     # What it says: what costs, by the order in which it left last; questions by round; the limit.
     _costs: dict[str, Purchase] = field(default_factory=dict, init=False)
     _asked: dict[tuple[str, int], str | None] = field(default_factory=dict, init=False)
-    _seen: Counter[str] = field(default_factory=Counter, init=False)
+    _seen: Counter[object] = field(default_factory=Counter, init=False)
+    _answers: int = field(default=0, init=False)
     _limit: Limit | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -226,15 +229,15 @@ class Ledger:
     def spent(self) -> Spending:
         """Return what the purchases so far cost together. Raises as :meth:`records`."""
         self._catch_up()
-        return _total([*self._costs.values()], self._limit)
+        return _total([*self._costs.values()], self._limit, self._answers)
 
-    def answers_seen(self, purchase_kind: str, output: str, number: int) -> int:
-        """Return how many answers left that the server saw without noise; less this job's round.
+    def answers_seen(self, kind: str, output: str, number: int, question: str | None) -> int:
+        """Return how many answers left that the server saw without noise, but for this very one.
 
         Raises as :meth:`records`.
         """
         self._catch_up()
-        return self._seen[purchase_kind] - self._seen[f"{purchase_kind} {output} {number}"]
+        return self._seen[kind] - self._seen[kind, output, number, question]
 
     # What may leave, and does
 
@@ -249,7 +252,7 @@ class Ledger:
         # What was bought before costs nothing; what is new must be comparable with all before it.
         self._catch_up()
         key, before = self._key(purchase), [*self._costs.values()]
-        if purchase.name and key in self._costs:
+        if purchase.composition and purchase.name and key in self._costs:
             return
         for old in before:
             if old.guarantee and purchase.guarantee:
@@ -468,17 +471,17 @@ class Ledger:
         if isinstance(what, Limit):
             self._limit = what
         else:
-            key = self._key(what)
+            key, self._answers = self._key(what), self._answers + 1
             self._costs[key] = self._costs.pop(key, what)  # now the last
             self._asked[key, what.round] = what.question
             if what.seen or what.guarantee is None:
-                self._seen.update([what.kind, f"{what.kind} {what.output} {what.round}"])
+                self._seen.update([what.kind, (what.kind, what.output, what.round, what.question)])
         self._end, self._lines, self._ended = self._end + len(line), number, whole
         self._last = hashlib.sha256(content).hexdigest()
         on_record(record)
 
 
-def _total(purchases: list[Purchase], limit: Limit | None) -> Spending:
+def _total(purchases: list[Purchase], limit: Limit | None, answers: int = 0) -> Spending:
     """Return what purchases cost together; unknown where one has no guarantee."""
     parts = [purchase.composition for purchase in purchases]
     compositions = [part for part in parts if part]
@@ -489,6 +492,7 @@ def _total(purchases: list[Purchase], limit: Limit | None) -> Spending:
     )
     return Spending(
         releases=len(purchases),
+        answers=answers,
         composition=together if len(compositions) == len(parts) else None,
         limit=limit,
     )

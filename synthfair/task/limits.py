@@ -132,7 +132,9 @@ class Limits(Checked):
     least_rows: int | None = Field(default=None, ge=1, lt=2**31)
     store_models: bool = False
 
-    def require(self, claim: Claim, ledger: Ledger, *, output: str) -> None:
+    def require(
+        self, claim: Claim, ledger: Ledger, *, output: str, question: str | None = None
+    ) -> None:
         """Refuse an answer that must not leave, whatever the rows are.
 
         The ledger is told how much must be left of its limit, and whether there is consent.
@@ -140,20 +142,21 @@ class Limits(Checked):
         Args:
             claim: of the answer.
             ledger: of what has left.
-            output: name of the job; an answer to its very round, asked once more, counts once.
+            output: name of the job.
+            question: sha256 of what is asked; the same once more in the same round counts once.
 
         Raises:
             RefusedError: the answer is beyond these limits.
         """
         ledger.reserve, spent = self.least_epsilon_left, ledger.spent()
-        ledger.again = spent.releases == self.again
+        ledger.again = spent.answers == self.again
         within, training = self.without_epsilon, claim.kind == "training"
         if claim.epsilon is not None:
             delta = claim.delta or 0.0
             within = claim.epsilon <= (self.most_epsilon or 0) and delta <= self.most_delta
         seen = -1
         if claim.seen or claim.epsilon is None:
-            seen = ledger.answers_seen(claim.purchase_kind, output, claim.number)
+            seen = ledger.answers_seen(claim.purchase_kind, output, claim.number, question)
         beyond: dict[SiteCode, bool] = {
             "kind": claim.kind not in self.kinds,
             "epsilon": not within,

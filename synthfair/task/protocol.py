@@ -92,6 +92,11 @@ class Task:
     check: Callable[[Any, ReadRows, Run], None] = lambda _answer, _rows, _run: None
     question: str | None = None
 
+    @property
+    def asked_now(self) -> str:
+        """The sha256 of what is asked, in a round of this round."""
+        return self.question or fingerprint(self.asked)
+
     def purchase(self, rows: ReadRows, output: str, submitter: str | None = None) -> Purchase:
         """Return what is booked for an answer of these rows, by the name of its file or job."""
         return Purchase(
@@ -100,7 +105,7 @@ class Task:
             run=fingerprint(self.asked, rows.sha256),
             guarantee=self.guarantee,
             round=self.claim.number,
-            question=self.question,
+            question=self.asked_now,
             seen=self.claim.seen,
             submitter=submitter,
         )
