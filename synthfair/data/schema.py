@@ -341,7 +341,9 @@ class Schema(BaseModel):
             f" {self.positive!r}, sensitive {self.sensitive_name})"
         )
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        """Return the same."""
+        return repr(self)
 
     @property
     def features(self) -> dict[str, Numeric | Categorical]:
