@@ -43,8 +43,9 @@ from synthfair.data.schema import Categorical, Numeric, Schema
 
 jax.config.update("jax_enable_x64", True)
 
-MAX_RESIDENT = 1_100_000_000
-"""Bytes of a worker's memory above which what is compiled is forgotten."""
+MAX_RESIDENT, MIN_GROWTH = 1_250_000_000, 200_000_000
+"""Bytes of a worker's memory above which what is compiled is forgotten; and by how much it must
+have grown since the last time, as libraries that are loaded stay."""
 
 
 class MemoryLimit:
@@ -56,14 +57,17 @@ class MemoryLimit:
     def __init__(self):
         self.pages = Path("/proc/self/statm")
         self.trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)
+        self.most = MAX_RESIDENT
+
+    def resident(self):
+        return int(self.pages.read_text().split()[1]) * resource.getpagesize()
 
     def pytest_runtest_logfinish(self):
-        if not self.pages.exists():
-            return
-        if int(self.pages.read_text().split()[1]) * resource.getpagesize() > MAX_RESIDENT:
+        if self.pages.exists() and self.resident() > self.most:
             jax.clear_caches()
             gc.collect()
             self.trim(0)
+            self.most = max(MAX_RESIDENT, self.resident() + MIN_GROWTH)
 
 
 def pytest_configure(config):
