@@ -25,6 +25,7 @@ os.environ |= {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "XDG_CACHE_HOME": str(CACHES),
     "XDG_CONFIG_HOME": str(CACHES),
+    "OMP_NUM_THREADS": "1",  # workers share the processors
     "TF_CPP_MIN_LOG_LEVEL": "3",  # XLA takes each cached entry for another machine's
 }
 
@@ -43,7 +44,7 @@ from synthfair.data.schema import Categorical, Numeric, Schema
 
 jax.config.update("jax_enable_x64", True)
 
-MAX_RESIDENT, MIN_GROWTH = 1_250_000_000, 200_000_000
+MAX_RESIDENT, MIN_GROWTH = 1_150_000_000, 200_000_000
 """Bytes of a worker's memory above which what is compiled is forgotten; and by how much it must
 have grown since the last time, as libraries that are loaded stay."""
 
