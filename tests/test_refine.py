@@ -404,6 +404,8 @@ class TestFiles:
         assert not np.allclose(found[0], found[2], rtol=1e-3)
 
     def test_tables_that_do_not_answer(self, there, answered, capsys):
+        assert self.answer(there, answered, 1, "c0", "--force", "--k-min", "4") == 2
+        assert "Must be >= 5" in " ".join(capsys.readouterr().err.split())
         more = "--force", "--k-min", "1000"
         assert self.answer(there, answered, 1, "c0", *more) == 2
         said = " ".join(capsys.readouterr().err.split())

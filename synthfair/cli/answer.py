@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter, validators
 
 from synthfair.cli.parameters import Again, Force, Int, LedgerFile, SchemaFile
 from synthfair.cli.secure import model_and_schema
@@ -18,7 +21,7 @@ def answer(
     schema: SchemaFile | None = None,
     model: Path | None = None,
     sign: Path | None = None,
-    k_min: Int = 50,
+    k_min: Annotated[Int, Parameter(validator=validators.Number(gte=5))] = 50,
     aggregators: tuple[Path, ...] = (),
     most_epsilon: float | None = None,
     user_column: str | None = None,

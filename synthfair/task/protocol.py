@@ -94,7 +94,7 @@ class Task:
 
     @property
     def asked_now(self) -> str:
-        """The sha256 of what is asked, in a round of this round."""
+        """The sha256 of what is asked; where there are rounds, in this one."""
         return self.question or fingerprint(self.asked)
 
     def purchase(self, rows: ReadRows, output: str, submitter: str | None = None) -> Purchase:
