@@ -109,7 +109,8 @@ def test_sums_of_two_clients_give_fair_thresholds_and_weights(tmp_path, clients)
     walk("report")
     assert (tmp_path / "fair.html").exists()
     (tmp_path / "uploads").mkdir()
-    upload = "client --data rows_0.csv --schema schema.json --release surrogate --without-epsilon"
+    own = "--data rows_0.csv --schema schema.json --again"  # after the counts, with consent
+    upload = f"client {own} --release surrogate --without-epsilon"
     typed(f"python -m synthfair {upload} --output uploads/client_0.parquet", tmp_path)
     walk("thresholds uploads", {"fair_model": "by_records"})
     walk("thresholds")
