@@ -211,7 +211,7 @@ def fill_in(folder, parts):
 def require_results(folder):
     """What both jobs have made is there, and nothing else of them."""
     results, gaps = folder / LEAD / "results", folder / LEAD / "gaps/gaps.json"
-    require_one_upload(results, folder)
+    require_one_upload(results)
     assert not processes_of(folder)
     by_group = json.loads((results / "metrics.json").read_text())["by_group"]
     assert all(0 < group["selection_rate"] < 1 for group in by_group.values())
