@@ -23,7 +23,7 @@ from synthfair.fairness.metrics import Scored
 from synthfair.measure.collection import NO_VALUE, make_collection
 from synthfair.measure.reports import perturb_rates
 from synthfair.privacy.noise import seeded
-from synthfair.secure.counting import count_table
+from synthfair.secure.part import count_table
 
 SCHEMA = make_schema(3).model_copy(update={"ignored": ("note",)})
 FAIR = sf.DistillConfig(n_synthetic=24, steps=20)

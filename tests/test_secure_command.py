@@ -71,7 +71,7 @@ def test_from_keys_to_a_histogram_of_scores(folder, capsys):
     model = ["--model", f"{folder}/model.json"]
     assert plan(folder, *model, "--bins", "5") == 0
     said = capsys.readouterr().out
-    assert "20 counts over 3 clients" in said
+    assert "20 numbers over 3 clients" in said
     assert "a standard deviation of 0.851 rows" in said
     assert "more than 5.71 rows" in said  # 3 sqrt(5) times as many
     assert f"Task {sf.secure.read_task(folder / 'task.json').id.hex()}\n" in said
@@ -151,7 +151,7 @@ def test_a_key_answers_once_by_whatever_name_and_not_without_its_folder(folder, 
     assert "nobody knows what this key has answered" in capsys.readouterr().err
     shutil.copytree(folder / "aggregator_1.answers", folder / "aggregator_0.answers")
     assert add(folder, 0, "--output", f"{folder}/again.json") == 2
-    assert "of another key" in capsys.readouterr().err
+    assert "not the folder of this key's answers" in capsys.readouterr().err
     assert not (folder / "again.json").exists()
 
 

@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from conftest import make_schema
 from secure_task import COUNTS, PLAIN, parties
 
+import synthfair as sf
 from synthfair.errors import InputError
 from synthfair.report.privacy_words import guarantee_facts
 from synthfair.secure import (
@@ -22,8 +24,8 @@ from synthfair.secure.aggregator_keys import OWNER, make_aggregator_keys, requir
 
 VECTORS = ClippedVectors(length=3, clip=1.0, step=0.1, rho=0.25)
 ROWS = RowSums(
-    schema_hash="0" * 64, name="histograms", epsilon=1.0, delta=1e-6, length=4, square=1, step=1.0,
-    rho=0.25, clients=3, k_min=50, seed=0,
+    config=sf.SurrogateConfig(epsilon=1.0, delta=1e-6), table_schema=make_schema(),
+    name="histograms", length=4, clients=3,
 )  # fmt: skip
 ROWS_OF = ROWS.model_dump(mode="json")
 
@@ -68,7 +70,8 @@ class TestTask:
              "too fine"),
             ({"what": {"kind": "vector", "length": 2, "clip": 1.0, "step": 1e308, "rho": 1.0}},
              "step"),
-            ({"what": ROWS_OF | {"rho": 1e-320}}, "rho: too small"),
+            ({"what": ROWS_OF | {"config": {"k_min": 50}}}, "epsilon: must be given"),
+            ({"what": ROWS_OF | {"name": "trees"}}, "name"),
             ({"what": PLAIN | {"kind": "counts", "groups": ["f", "m", "f"]}}, "name comes twice"),
             ({"more": 1}, "unknown key"),
         ],
@@ -100,21 +103,26 @@ class TestAgreement:
                 group.task.require_agreed(wrong)
 
     def test_more_epsilon_is_refused(self, group):
-        assert group.task.require_counts(1.0) == group.task.what
+        group.task.require_within(1.0)
         for most in (0.99, float("nan")):
             with pytest.raises(InputError, match=r"epsilon = 1; must be at most "):
-                group.task.require_counts(most)
+                group.task.require_within(most)
 
-    @pytest.mark.parametrize("what", [VECTORS, ROWS])
-    def test_vectors_are_no_counts(self, what):
+    def test_a_larger_delta_is_refused(self):
+        rows = parties(ROWS).task
+        rows.require_within(1.0, 1e-6)
+        with pytest.raises(InputError, match="delta = 1e-06; must be at most 1e-07"):
+            rows.require_within(1.0, 1e-7)
+
+    def test_vectors_have_no_guarantee_of_rows(self):
         with pytest.raises(InputError, match="sums vectors"):
-            parties(what).task.require_counts(9.0)
+            parties(VECTORS).task.require_within(9.0)
 
     def test_another_relation_is_refused(self):
         """As the same epsilon with less noise."""
         task = parties(COUNTS.model_copy(update={"relation": "replace"})).task
         with pytest.raises(InputError, match="relation = replace; must be add_or_remove"):
-            task.require_counts(9.0)
+            task.require_within(9.0)
 
     def test_the_guarantee_holds_against_all_aggregators_but_one(self):
         facts = guarantee_facts(COUNTS.guarantee(3))
@@ -137,7 +145,7 @@ class TestKeys:
         require_records(tmp_path / "a.answers", old)
         make_aggregator_keys(tmp_path / "a.key", force=True)
         require_records(tmp_path / "a.answers", read_aggregator_secret(tmp_path / "a.key"))
-        with pytest.raises(InputError, match="of another key"):
+        with pytest.raises(InputError, match="not the folder of this key's answers"):
             require_records(tmp_path / "a.answers", old)
 
     def test_a_folder_of_answers_cannot_be_made_by_hand_from_the_public_keys(self, tmp_path):

@@ -24,6 +24,7 @@ def answer(
     k_min: Annotated[Int, Parameter(validator=validators.Number(gte=5))] = 50,
     aggregators: tuple[Path, ...] = (),
     most_epsilon: float | None = None,
+    most_delta: float = 1e-5,
     user_column: str | None = None,
     ledger: LedgerFile | None = None,
     again: Again = False,
@@ -40,12 +41,13 @@ def answer(
             --data DIR/client_0_train.csv --schema DIR/schema.json \
             --output DIR/refine/1/client_0.json
 
-    A task of python -m synthfair secure plan asks for counts, of which --output is a folder. It
-    gets one file for each aggregator, NAME.to_0, NAME.to_1, by the name of the client's key, each
-    encrypted to its aggregator and signed. A file alone says nothing of the counts, not even to its
-    aggregator; all of them together say everything, so send each to its own. Whoever could replace
-    the task could name itself as all aggregators, and read the counts. So give the aggregators'
-    public keys, that came by another way, and the most epsilon.
+    A task of python -m synthfair secure plan asks for the client's part of a sum, of which --output
+    is a folder. It gets one file for each aggregator, NAME.to_0, NAME.to_1, by the name of the
+    client's key, each encrypted to its aggregator and signed. A file alone says nothing of the
+    part, not even to its aggregator; all of them together say everything, so send each to its own.
+    Whoever could replace the task could name itself as all aggregators, and read the part. So give
+    the aggregators' public keys, that came by another way, and the most epsilon. All sums of a
+    surrogate cost its epsilon once, which is booked with the first.
 
         python -m synthfair answer task.json --data rows.csv --model model.json \
             --aggregators aggregator_0.pub aggregator_1.pub --most-epsilon 1 \
@@ -61,6 +63,7 @@ def answer(
         aggregators: A task's: public keys of the aggregators, by role, handed over by a way on
             which nobody can replace them; a task with others is refused.
         most_epsilon: A task's: refuse one that costs more.
+        most_delta: A task's: refuse one with a larger delta; counts have none.
         user_column: A task's: column that says whose a row is, for the unit user.
     """
     from synthfair.cli.show import say
@@ -94,18 +97,19 @@ def answer(
     from synthfair.files import OWNER_ONLY, claimed, whole_file
     from synthfair.report.privacy_words import sum_table
     from synthfair.secure.aggregator_keys import read_aggregator_keys
-    from synthfair.secure.counting import counts_task
+    from synthfair.secure.part import part_task
     from synthfair.secure.task import read_task
     from synthfair.secure.upload import upload_bytes
     from synthfair.task.protocol import Run
 
     task = read_task(question)
     task.require_agreed([read_aggregator_keys(path) for path in aggregators])
-    asked = counts_task(task, task.require_counts(most_epsilon), key, trained_model, user_column)
+    task.require_within(most_epsilon, most_delta)
+    asked = part_task(task, key, trained_model, user_column)
     say(f"Task {task.id.hex()}")
     say(sum_table(task))
 
-    # The counts are booked, encrypted, and only then written.
+    # The part is booked, encrypted, and only then written.
     paths = [output / f"{sign.stem}.to_{role}" for role in range(len(task.aggregators))]
     with claimed(*paths, force=force):
         run = Run(str(data), on_rows=lambda clipping: clipping.warn(str(data)))

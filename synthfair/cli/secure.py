@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 secure = App(
     name="secure",
-    help=r"""Sum counts over clients so that nobody sees a client's part, with noise.
+    help=r"""Sum over clients so that nobody sees a client's part, with noise.
 
-Counts are of rows by group, label and a model's score. Each client cuts its counts into shares, one
-for each of two or three aggregators, which must not collude. Each aggregator adds up its shares and
-adds noise; together their answers give the noisy total, with differential privacy, and nobody sees
-any client's counts.
+Sums are counts of rows by group, label and a model's score, or those of which one private surrogate
+of all clients' rows is made. Each client cuts its part into shares, one for each of two or three
+aggregators, which must not collude. Each aggregator adds up its shares and adds noise; together
+their answers give the noisy total, with differential privacy, and nobody sees any client's part.
 
     # each aggregator
     python -m synthfair keygen --aggregator --output aggregator_0.key
@@ -52,11 +52,14 @@ def plan(
     *,
     model: Path | None = None,
     schema: SchemaFile | None = None,
+    surrogate: Path | None = None,
+    opened: Path | None = None,
     bins: Int = 101,
-    epsilon: float,
-    rows_per_client: Int,
+    epsilon: float | None = None,
+    rows_per_client: Int | None = None,
     aggregators: tuple[Path, ...],
     clients: tuple[Path, ...],
+    least_clients: Int | None = None,
     output: Path,
     force: Force = False,
     unit: Literal["row", "user"] = "row",
@@ -78,15 +81,28 @@ def plan(
     Bins: each count has noise of its own, and more bins have more of it in all. With few rows or a
     small epsilon take fewer, such as 21.
 
+    With a schema and the settings of a surrogate: what is summed next for one private surrogate of
+    all clients' rows. Its tasks go into the folder --output, a file each. Put what open writes into
+    the folder --opened, and run the same command again after each exchange; after the last, it
+    writes surrogate.parquet, a release for the server.
+
+        python -m synthfair secure plan --surrogate settings.toml --schema schema.json \
+            --aggregators aggregator_0.pub aggregator_1.pub --clients keys \
+            --opened opened --output tasks
+
     Args:
         model: model.json, whose scores are counted.
+        surrogate: Settings of a surrogate with epsilon, TOML.
+        opened: Of a surrogate: folder of the totals that were opened so far.
         bins: Number of score bins, with a model.
-        epsilon: Privacy budget of the total.
-        rows_per_client: No client has more rows; larger tables, and totals that would need them,
-            are refused.
+        epsilon: Privacy budget of counts.
+        rows_per_client: Of counts: no client has more rows; larger tables, and totals that would
+            need them, are refused.
         aggregators: Public keys of two or three aggregators that do not collude, by role.
         clients: Public keys of the clients, as keygen writes them, or folders of them.
-        output: The public file to write, e.g. task.json.
+        least_clients: With fewer, nothing is answered or opened; all if not given. Who is in the
+            first sums of a surrogate must be in all others.
+        output: The public file to write, e.g. task.json; of a surrogate a folder.
         unit: What epsilon protects: one row, or all rows of a user.
         rows_per_user: With the unit user: so many rows of each user count, the first of the table;
             noise grows with it.
@@ -94,34 +110,54 @@ def plan(
     from synthfair.cli.show import say
     from synthfair.files import require_free
     from synthfair.postprocess.histogram import SURE
+    from synthfair.release.format import write_release
     from synthfair.release.keys import read_keys
     from synthfair.secure.aggregator_keys import read_aggregator_keys
     from synthfair.secure.summands import GroupCounts
+    from synthfair.secure.surrogate import next_tasks, read_opened, surrogate_from_sums
     from synthfair.secure.task import make_task, write_task
+    from synthfair.settings import load_release_config
 
-    require_free(output, inputs=(model, schema, *aggregators, *clients), force=force)
+    inputs = (model, schema, surrogate, *aggregators, *clients)
     trained_model, table_schema = model_and_schema(model, schema)
-    what = GroupCounts(
-        schema_hash=table_schema.hash,
-        groups=tuple(map(str, table_schema.groups)),
-        model=trained_model.sha256 if trained_model else None,
-        bins=bins if trained_model else 1,
-        epsilon=epsilon,
-        unit=unit,
-        rows_per_user=rows_per_user,
-        rows_per_client=rows_per_client,
-    )
-    signers, keys = list(read_keys(clients)), [read_aggregator_keys(path) for path in aggregators]
-    task = make_task(what, keys, signers, least_clients=len(signers))
-    write_task(task, output)
-    deviation = (len(keys) * what.variance) ** 0.5
-    say(
-        f"Wrote {output}: {what.length} counts over {len(signers)} clients; the noise of"
-        f" each count has a standard deviation of {deviation:.3g} rows. To choose"
-        f" decisions or weights, each group and label needs more than"
-        f" {SURE * deviation * what.bins**0.5:.3g} rows over all clients; fewer bins need fewer."
-    )
-    say(f"Task {task.id.hex()}")
+    names, keys = read_keys(clients), [read_aggregator_keys(path) for path in aggregators]
+    least = least_clients or len(names)
+    if surrogate:
+        config: Any = load_release_config(surrogate, release="surrogate")[0]
+        totals, release = read_opened(opened), output / "surrogate.parquet"
+        planned = next_tasks(totals, config, table_schema, keys, names, least=least)
+        tasks = {output / f"{name}.json": task for name, task in planned.items()}
+        if not tasks:
+            require_free(release, inputs=inputs, force=force)
+            output.mkdir(parents=True, exist_ok=True)
+            write_release(surrogate_from_sums(totals, config, table_schema), release)
+            say(f"Wrote {release}, the surrogate of {len(totals[0].clients)} clients.")
+    elif epsilon is None or rows_per_client is None:
+        raise InputError("flags: counts need --epsilon and --rows-per-client")
+    else:
+        counts = GroupCounts(
+            schema_hash=table_schema.hash,
+            groups=tuple(map(str, table_schema.groups)),
+            model=trained_model and trained_model.sha256,
+            bins=bins if trained_model else 1,
+            epsilon=epsilon,
+            unit=unit,
+            rows_per_user=rows_per_user,
+            rows_per_client=rows_per_client,
+        )
+        tasks = {output: make_task(counts, keys, [*names], least_clients=least)}
+        deviation = (len(keys) * counts.variance) ** 0.5
+        say(
+            f"The noise of each count has a standard deviation of {deviation:.3g} rows. To choose"
+            f" decisions or weights, each group and label needs more than"
+            f" {SURE * deviation * counts.bins**0.5:.3g} rows over all clients; fewer bins need"
+            " fewer."
+        )
+    require_free(*tasks, inputs=inputs, force=force)
+    for path, task in tasks.items():
+        write_task(task, path)
+        say(f"Wrote {path}: {task.what.length} numbers over {len(task.clients)} clients.")
+        say(f"Task {task.id.hex()}")
 
 
 def model_and_schema(
@@ -148,6 +184,7 @@ def add(
     key: Path,
     output: Path | None = None,
     most_epsilon: float,
+    most_delta: float = 1e-5,
     check: bool = False,
     force: Force = False,
 ) -> None:
@@ -173,6 +210,7 @@ def add(
         key: The aggregator's private keys.
         output: The partial sum to write, e.g. sum_0.json.
         most_epsilon: Most epsilon agreed.
+        most_delta: Most delta agreed; counts have none.
         check: Only verify; nothing is answered or spent.
     """
     from synthfair.cli.show import say
@@ -189,7 +227,7 @@ def add(
     public_task, secret = read_task(task), read_aggregator_secret(key)
     records = Path(os.path.realpath(key)).with_suffix(RECORDS)
     role = public_task.role_of(secret.public)
-    public_task.require_counts(most_epsilon)
+    public_task.require_within(most_epsilon, most_delta)
     say(f"Task {public_task.id.hex()}")
     say(sum_table(public_task))
     # The uploads for this aggregator; a folder holds those for others, too.
@@ -200,7 +238,7 @@ def add(
             raise InputError(f"{place}: a folder without files for aggregator {role} (*.to_{role})")
         files += inside
     total = receive(public_task, secret, files)
-    clients = f"{total.clients} clients; their list has the hash {total.clients_hash}"
+    clients = f"{len(total.clients)} clients; their list has the hash {total.clients_hash}"
     if not output:
         say(f"Aggregator {role}: {clients}. Nothing was answered.")
         return
@@ -209,7 +247,7 @@ def add(
     write_json(output, partial.model_dump(mode="json"), mode=OWNER_ONLY)
     if partial.clients_hash != total.clients_hash:
         say("The task was answered before, for other uploads: this is that answer.")
-        clients = f"{partial.clients} clients; their list has the hash {partial.clients_hash}"
+        clients = f"{len(partial.clients)} clients; their list has the hash {partial.clients_hash}"
     say(f"Wrote {output}, of aggregator {role}: {clients}.")
     say(f"Commitment: {partial.commitment}")
 
@@ -227,7 +265,7 @@ def open_sums(
     r"""Add the aggregators' answers: the noisy total, with its guarantee.
 
     The shares cancel; the total over all clients remains, with the noise of every aggregator.
-    Counts are written as a histogram.
+    Counts are written as a histogram, sums of a surrogate as plan reads them.
 
     With the commitments that the aggregators published before any of them published its sum, a sum
     that was chosen after another was known is refused.
@@ -241,19 +279,24 @@ def open_sums(
         output: JSON to write, e.g. histogram.json.
     """
     from synthfair.cli.show import say
-    from synthfair.files import require_free
+    from synthfair.files import require_free, write_json
     from synthfair.postprocess.histogram import write_histogram
     from synthfair.report.privacy_words import sum_table
-    from synthfair.secure import opening
-    from synthfair.secure.aggregator import read_partial_sum
+    from synthfair.secure import aggregator
+    from synthfair.secure.surrogate import opened_sum
     from synthfair.secure.task import read_task
 
     require_free(output, inputs=(task, *sums), force=force)
     public_task = read_task(task)
-    what = public_task.require_counts()
-    partial = [read_partial_sum(path) for path in sums]
-    total = opening.open_sums(public_task, partial, commitments=commitments or None, sources=sums)
-    write_histogram(opening.score_histogram(what, total), output)
+    what: Any = public_task.what
+    partial = [aggregator.read_partial_sum(path) for path in sums]
+    total = aggregator.open_sums(
+        public_task, partial, commitments=commitments or None, sources=sums
+    )
+    if what.kind == "rows":
+        write_json(output, opened_sum(what, total).model_dump(mode="json"))
+    else:
+        write_histogram(aggregator.score_histogram(what, total), output)
     say(f"Task {public_task.id.hex()}")
     say(sum_table(public_task, total.clients))
     say(f"Wrote {output}.")

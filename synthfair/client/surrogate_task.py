@@ -102,7 +102,7 @@ class SurrogateTask:
             guarantee,
             self.measure if guarantee else None,
             8 * most_numbers(self.schema) + MAX_OTHER_BYTES,
-            _read_plain,
+            read_plain,
         )
 
     @property
@@ -157,15 +157,7 @@ class SurrogateTask:
     def answer(self, rows: ReadRows, bought: bytes | None, run: Run) -> SurrogateRelease:
         """Return the release of the records that were bought, or are made now."""
         made = self.unpacked(bought) if bought else self.records(rows.real, run)
-        header = make_header(
-            self.config,
-            self.schema,
-            model=LinearModel(),
-            guarantee=self.guarantee,
-            hides_pairs=self.config.epsilon is None and len(made.hidden) > 0,
-        )
-        names = tuple(self.schema.features)
-        release = Release(header, names, made.records, made.s, made.y, made.weight)
+        release = release_of(made, self.config, self.schema, self.guarantee)
         hidden, left_out = (
             tuple(self.schema.pair(int(s), y) for s, y in some)
             for some in (made.hidden, made.left_out)
@@ -173,7 +165,21 @@ class SurrogateTask:
         return SurrogateRelease(release, hidden, left_out, float(made.rate_error))
 
 
-def _read_plain(site: Site, clipping: Clipping) -> ReadRows:
+def release_of(
+    made: Surrogate, config: SurrogateConfig, schema: Schema, guarantee: Guarantee | None
+) -> Release:
+    """Return the release of a surrogate that was made with these settings."""
+    header = make_header(
+        config,
+        schema,
+        model=LinearModel(),
+        guarantee=guarantee,
+        hides_pairs=config.epsilon is None and len(made.hidden) > 0,
+    )
+    return Release(header, tuple(schema.features), made.records, made.s, made.y, made.weight)
+
+
+def read_plain(site: Site, clipping: Clipping) -> ReadRows:
     """Return the rows of a table or a folder of tables; count what is clipped.
 
     A table of at most :data:`MAX_KEPT` numbers is read and encoded once.

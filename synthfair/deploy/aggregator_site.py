@@ -20,7 +20,7 @@ from synthfair.secure.aggregator_keys import (
     read_aggregator_folder,
     read_aggregator_secret,
 )
-from synthfair.secure.summands import GroupCounts
+from synthfair.secure.summands import ClippedVectors
 from synthfair.secure.task import Task
 from synthfair.secure.upload import upload_bytes
 from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked
@@ -34,8 +34,10 @@ class AggregatorLimits(Checked):
     """The most that jobs may have of an aggregator; by default nothing.
 
     Attributes:
-        most_tasks: sums over all jobs; a training takes one a round.
-        most_epsilon: of one sum of counts; None where there may be none.
+        most_tasks: sums over all jobs; a training takes one a round, a surrogate up to five.
+        most_epsilon: of one sum of counts, or of all sums of a surrogate together; None where
+            there may be none.
+        most_delta: of all sums of a surrogate together.
         most_rho: of one sum of vectors, such as of a round's reports; None where there may be none.
         without_noise: whether there may be sums of vectors without noise, which protect parts but
             not the total.
@@ -44,6 +46,7 @@ class AggregatorLimits(Checked):
 
     most_tasks: int = Field(default=0, ge=0)
     most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    most_delta: float = Field(default=1e-5, ge=0, lt=1)
     most_rho: float | None = Field(default=None, gt=0, le=10_000)
     without_noise: bool = False
     least_clients: int = Field(default=2, ge=1)
@@ -119,8 +122,9 @@ def _require_allowed(settings: AggregatorSettings, task: Task) -> None:
     limits, what = settings.limits, task.what
     if sum(map(is_complete, settings.records.glob(f"*{ANSWER}"))) >= limits.most_tasks:
         raise RefusedError("tasks")
-    if isinstance(what, GroupCounts):
-        within = what.epsilon <= (limits.most_epsilon or 0)
+    if not isinstance(what, ClippedVectors):
+        own = task.guarantee
+        within = own.epsilon <= (limits.most_epsilon or 0) and own.delta <= limits.most_delta
     elif what.rho is None:
         within = limits.without_noise
     else:

@@ -7,17 +7,40 @@ those of :mod:`synthfair.secure`.
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
+
+from pydantic import BaseModel
 
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, parse_as, whole_file
-from synthfair.secure.aggregator import PartialSum
-from synthfair.secure.opening import NoisyTotal, open_sums
+from synthfair.privacy.bought import compute_once
+from synthfair.secure.aggregator import NoisyTotal, PartialSum, open_sums
 from synthfair.secure.summands import AnySummand
 from synthfair.secure.task import Task, make_task
 from synthfair.secure.upload import upload_bytes, verify_upload
 from synthfair.task.job_sites import JobSites, Query, TooFewError
 from synthfair.task.messages import sha256
+
+
+def job_label(federation: JobSites, job: BaseModel, folder: Path, name: str) -> tuple[Path, str]:
+    """Return the label of a job's sums, and its file: the same until the file is removed.
+
+    So the same job, submitted again after it ended early, asks for the very same sums.
+    """
+    known = federation.schema.hash, federation.sites, job.model_dump_json()
+    digest = sha256(repr(known).encode())
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"{name}.{digest[:16]}.label"
+    label = compute_once(path, digest, lambda: secrets.token_bytes(16), max_bytes=16)
+    return path, label.hex()
+
+
+def site_names(federation: JobSites) -> dict[str, str]:
+    """Return the names of the sites by their keys. Raises InputError: a key is missing."""
+    if missing := sorted(set(federation.sites) - federation.keys.keys()):
+        raise InputError(f"sums by shares: no key, or a revoked one, of {', '.join(missing)}")
+    return {federation.keys[site]: site for site in federation.sites}
 
 
 def make_sum(
@@ -41,12 +64,10 @@ def make_sum(
     Raises:
         InputError: a site's key is missing, or the parts do not fit together.
     """
-    if missing := sorted(set(federation.sites) - federation.keys.keys()):
-        raise InputError(f"sums by shares: no key, or a revoked one, of {', '.join(missing)}")
     return make_task(
         what,
         [*federation.aggregators.values()],
-        [federation.keys[site] for site in federation.sites],
+        [*site_names(federation)],
         least_clients=least or len(federation.sites),
         nonce=sha256(f"synthfair-sum/1 {label}".encode()),
         without_noise=without_noise,

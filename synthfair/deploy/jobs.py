@@ -13,7 +13,7 @@ from synthfair.deploy.gap_job import GapJob, answer_gap, run_gap
 from synthfair.deploy.party import Party, Routine
 from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
 from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_single_shot
-from synthfair.deploy.site_sums import answer_counts, answer_model
+from synthfair.deploy.site_sums import answer_model, answer_part
 from synthfair.deploy.site_training import SiteTraining
 from synthfair.deploy.train_job import TrainJob, run_train
 from synthfair.files import read_document
@@ -41,7 +41,7 @@ KINDS: dict[TaskName, JobKind] = {
     "single_shot": JobKind(SingleShotJob, lambda: answer_single_shot, run_single_shot),
     "train": JobKind(TrainJob, SiteTraining, run_train),
     "gap": JobKind(GapJob, lambda: answer_gap, run_gap),
-    "privfairfl": JobKind(PrivFairFLJob, lambda: answer_counts, run_privfairfl),
+    "privfairfl": JobKind(PrivFairFLJob, lambda: answer_part, run_privfairfl),
 }
 """The kinds by the name of the job, which is also that of its first task."""
 

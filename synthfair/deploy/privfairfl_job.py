@@ -7,19 +7,17 @@ sites of their own, and get the model back with decisions by group. Pentyala et 
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from synthfair.deploy.job_sums import make_sum, secure_sum
+from synthfair.deploy.job_sums import job_label, make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.train_job import TrainJob, evaluation_of, train
 from synthfair.errors import InputError
 from synthfair.files import whole_file
 from synthfair.metrics_file import METRICS, read_metrics, write_metrics
 from synthfair.postprocess.decision import MOST_BINS
-from synthfair.privacy.bought import compute_once
 from synthfair.secure.summands import GroupCounts
 from synthfair.settings import (
     LARGEST_EPSILON,
@@ -30,7 +28,6 @@ from synthfair.settings import (
     ServerConfig,
 )
 from synthfair.task.job_sites import JobSites, Query
-from synthfair.task.messages import sha256
 from synthfair.trained import TrainedModel
 
 MODEL, FAIR_MODEL, HISTOGRAM = "model.json", "fair_model.json", "histogram.json"
@@ -98,17 +95,12 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     from synthfair.evaluation import decision_metrics
     from synthfair.jax_setup import start_jax
     from synthfair.postprocess import choose_decision, write_histogram
-    from synthfair.secure.opening import score_histogram
+    from synthfair.secure.aggregator import score_histogram
     from synthfair.trained import read_model, write_model
 
     start_jax()
     output.mkdir(parents=True, exist_ok=True)
-    private.parent.mkdir(mode=0o700, exist_ok=True)
-    # The label of the job's sum is the same until the job has come to its end.
-    known = federation.schema.hash, federation.sites, job.model_dump_json()
-    digest = sha256(repr(known).encode())
-    path = private.parent / f"privfairfl.{digest[:16]}.label"
-    label = compute_once(path, digest, lambda: secrets.token_bytes(16), max_bytes=16)
+    path, label = job_label(federation, job, private.parent, "privfairfl")
     files, number = [path], 0
     if job.train is not None:
         files.append(train(federation, job.train, private, output))
@@ -118,7 +110,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
             temporary.write_bytes(content_of(job.model or ""))
     model = read_model(output / MODEL)
     what = _counts(federation, model, job)
-    task = make_sum(federation, what, label=label.hex(), least=job.least_answers)
+    task = make_sum(federation, what, label=label, least=job.least_answers)
     content = (output / MODEL).read_bytes()
     query = Query("privfairfl", number, {}, job.timeout, content)
     total = secure_sum(federation, task, query, folder=private.parent / "sums", anew=files[0])

@@ -57,7 +57,7 @@ def needs_aggregators(job: BaseModel) -> bool:
     """Whether a job sums by shares."""
     if isinstance(job, TrainJob):
         return bool(job.train.get("secure"))
-    return isinstance(job, PrivFairFLJob)
+    return isinstance(job, PrivFairFLJob) or getattr(job, "shared_noise", False)
 
 
 class Jobs(Checked):

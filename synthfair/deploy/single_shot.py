@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from synthfair.client.page import release_task
+from synthfair.deploy.job_sums import job_label, secure_sum, site_names
 from synthfair.deploy.party import Request
+from synthfair.deploy.site_sums import answer_part
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
-from synthfair.release.format import release_bytes
+from synthfair.release.format import release_bytes, write_release
 from synthfair.settings import RELEASES, Checked, DistillConfig, ServerConfig, SurrogateConfig
 from synthfair.task.job_sites import JobSites, Query
 from synthfair.task.limits import refused_as
@@ -22,12 +24,15 @@ class SingleShotJob(Checked):
 
     Attributes:
         release: settings of the releases: ``release``, fair or surrogate, and those of its kind.
+        shared_noise: whether aggregators make one surrogate of all sites' rows, with one noise for
+            all of them, by sums that nobody sees the parts of; it needs an epsilon.
         server: settings of the server.
         least_answers: sites that must have answered well for the job to go on; all if not given.
         timeout: seconds to wait for answers.
     """
 
     release: dict[str, Any]
+    shared_noise: bool = False
     server: dict[str, Any] = Field(default_factory=dict)
     least_answers: int | None = Field(default=None, ge=1)
     timeout: int = Field(default=3600, ge=1, le=7 * 24 * 3600)
@@ -44,6 +49,13 @@ class SingleShotJob(Checked):
         validated(ServerConfig, settings)
         return settings
 
+    @model_validator(mode="after")
+    def _shares_noise(self) -> SingleShotJob:
+        config = release_config(self.release)
+        if self.shared_noise and (config.epsilon is None or isinstance(config, DistillConfig)):
+            raise ValueError("shared_noise: is for a surrogate with epsilon")
+        return self
+
 
 def release_config(settings: dict[str, Any]) -> DistillConfig | SurrogateConfig:
     """Return settings of a release as a job has them.
@@ -59,7 +71,7 @@ def release_config(settings: dict[str, Any]) -> DistillConfig | SurrogateConfig:
 
 
 def answer_single_shot(request: Request) -> bytes:
-    """Return a site's release file, as ``python -m synthfair.client`` makes it.
+    """Return a site's release file, as ``python -m synthfair.client`` makes it, or a part of one.
 
     With an epsilon, the same rows, epsilon, delta and k_min give the same private records, in any
     job, of which any release is made at no cost; others are booked anew.
@@ -67,6 +79,8 @@ def answer_single_shot(request: Request) -> bytes:
     Raises:
         RefusedError: the question's settings are none, or beyond the site's limits.
     """
+    if "task" in request.ask.settings:
+        return answer_part(request)
     with refused_as("settings"):
         config = release_config(request.ask.settings)
         if isinstance(config, DistillConfig):
@@ -106,8 +120,11 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
             raise InputError(f"{path}: made with other settings than were asked for")
         return path
 
-    query = Query("single_shot", 0, job.release, job.timeout)
-    releases = [*federation.collect(query, stored, least=job.least_answers).values()]
+    if job.shared_noise:
+        releases = [_shared_surrogate(federation, job, private)]
+    else:
+        query = Query("single_shot", 0, job.release, job.timeout)
+        releases = [*federation.collect(query, stored, least=job.least_answers).values()]
     from synthfair.server.page import serve
 
     serve(
@@ -116,6 +133,31 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
         settings.tests,
         output,
         validated(ServerConfig, job.server),
-        keys=[settings.keys / f"{path.stem}.pub" for path in releases],
+        keys=() if job.shared_noise else [settings.keys / f"{p.stem}.pub" for p in releases],
         trusted=settings.trusted,
     )
+
+
+def _shared_surrogate(federation: JobSites, job: SingleShotJob, private: Path) -> Path:
+    """Return the file of one surrogate of all sites' rows, with one noise for all of them.
+
+    The sites of the first sum must be in all others; the job goes on with them alone.
+    """
+    from synthfair.secure.summands import RowSums
+    from synthfair.secure.surrogate import next_tasks, opened_sum, surrogate_from_sums
+
+    config, schema = cast(SurrogateConfig, release_config(job.release)), federation.schema
+    aggregators, folder = [*federation.aggregators.values()], private.parent / "sums"
+    names = site_names(federation)
+    label_file, label = job_label(federation, job, private.parent, "single_shot")
+    least, opened = job.least_answers or len(names), ()
+    while tasks := next_tasks(opened, config, schema, aggregators, names, least=least, label=label):
+        task = next(iter(tasks.values()))
+        federation.sites = tuple(sorted(names[key] for key in task.clients))
+        query = Query("single_shot", len(opened), {}, job.timeout)
+        total = secure_sum(federation, task, query, folder=folder, anew=label_file)
+        opened = (*opened, opened_sum(cast(RowSums, task.what), total))
+    path = private / "surrogate.parquet"
+    write_release(surrogate_from_sums(opened, config, schema), path)
+    label_file.unlink()
+    return path

@@ -1,4 +1,4 @@
-"""Sums by shares at a site, which counts and shares.
+"""Sums by shares at a site, which computes its part and cuts it into shares.
 
 A share alone is random, and each is encrypted to its aggregator by the site. The server sees no
 more of a site's part than a stranger does.
@@ -6,12 +6,17 @@ more of a site's part than a stranger does.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from synthfair.deploy.party import Request
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.secure.aggregator_keys import read_aggregator_folder
-from synthfair.secure.summands import GroupCounts
+from synthfair.secure.summands import ClippedVectors, GroupCounts
 from synthfair.secure.task import Task
 from synthfair.task.limits import RefusedError, refused_as
+
+if TYPE_CHECKING:
+    from synthfair.trained import TrainedModel
 
 MODELS = "models"
 """Folder in the site's own, of models that jobs sent back."""
@@ -40,28 +45,42 @@ def agreed_task(request: Request) -> Task:
     return task
 
 
-def answer_counts(request: Request) -> bytes:
-    """Answer with the histogram of a model's scores, in one encrypted share for each aggregator.
+def answer_part(request: Request) -> bytes:
+    """Answer with the site's part of a sum over rows, in one encrypted share for each aggregator.
+
+    Parts are histograms of a model's scores, or the sums of a surrogate of all sites' rows.
 
     Raises:
-        RefusedError: the question is for no sum of counts of rows that the site agrees to, or of
-            another model than comes with it.
+        RefusedError: the question is for no sum over rows that the site agrees to, or of another
+            schema, or of another model than comes with it.
     """
+    from synthfair.secure.part import part_task
+
+    task, schema, model = agreed_task(request), request.party.schema, None
+    what = task.what
+    if isinstance(what, GroupCounts):
+        model = _carried_model(request)
+        known = what.model, what.groups, what.unit
+        if known != (model.sha256, tuple(map(str, schema.groups)), "row"):
+            raise RefusedError("settings")
+    if isinstance(what, ClippedVectors) or what.schema_hash != schema.hash:
+        raise RefusedError("settings")
+    with refused_as("settings"):
+        question = part_task(task, request.party.key, model)
+    return request.answer(question)
+
+
+def _carried_model(request: Request) -> TrainedModel:
+    """Return the model that came with a question, of the site's schema."""
     from synthfair.jax_setup import start_jax
-    from synthfair.secure.counting import counts_task, schema_groups
     from synthfair.trained import parse_model
 
-    task, schema = agreed_task(request), request.party.schema
-    what = task.what
-    if not isinstance(what, GroupCounts) or what.unit != "row":
-        raise RefusedError("settings")
     start_jax()
     with refused_as("message"):
         model = parse_model(request.carried, "model")
-    known = model.schema_.hash, model.sha256, schema.hash, schema_groups(schema)
-    if known != (what.schema_hash, what.model, what.schema_hash, what.groups):
-        raise RefusedError("settings")
-    return request.answer(counts_task(task, what, request.party.key, model))
+    if model.schema_.hash != request.party.schema.hash:
+        raise RefusedError("schema")
+    return model
 
 
 def answer_model(request: Request) -> bytes:
@@ -70,14 +89,9 @@ def answer_model(request: Request) -> bytes:
     Raises:
         RefusedError: the site stores none, or it is none of the site's schema.
     """
-    from synthfair.trained import parse_model
-
     if not request.party.settings.limits.store_models:
         raise RefusedError("kind")
-    with refused_as("message"):
-        model = parse_model(request.carried, "model")
-    if model.schema_.hash != request.party.schema.hash:
-        raise RefusedError("schema")
+    _carried_model(request)
     folder = request.party.folder / MODELS
     folder.mkdir(mode=0o700, exist_ok=True)
     with whole_file(folder / f"{request.ask.job}.json", mode=OWNER_ONLY) as temporary:

@@ -16,7 +16,7 @@ import numpy as np
 from synthfair.privacy.guarantee import SumOfShares
 from synthfair.privacy.mechanism import grid_for, sensitivity
 from synthfair.privacy.noise import system_entropy
-from synthfair.secure.opening import noisy_sum
+from synthfair.secure.aggregator import noisy_sum
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import ClippedVectors
 from synthfair.settings import Relation

@@ -157,13 +157,17 @@ def require_true(guarantee: Guarantee, config: ReleaseSettings, schema: Schema) 
         ValueError: it is of no release, or of other settings; or a mechanism is missing or unknown,
             has another sensitivity, or another number of uses.
     """
-    right = make_guarantee(config, schema)
+    shared = guarantee.adversary == "all_but_one"  # of many clients' rows, by sums of shares
+    right = make_guarantee(config, schema, common_tree=shared)
+    if shared:
+        who = guarantee.model_dump(include={"adversary", "aggregators", "simulated"})
+        right = right.model_copy(update=who)
     free = {"mechanisms": right.mechanisms, "accountant": right.accountant}
     if guarantee.model_copy(update=free) != right:
         raise ValueError("must have the epsilon, delta and relation of the settings, for one row")
     names, bounds = (
         [[m.name for m in one.mechanisms] for one in (guarantee, right)],
-        term_bounds(schema),
+        term_bounds(schema, common_tree=shared),
     )
     if names[0] != names[1]:
         raise ValueError(f"mechanisms are {names[0]}; must be {names[1]}")

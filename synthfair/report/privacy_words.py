@@ -132,10 +132,9 @@ def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def sum_table(task: Task, clients: int | str = "") -> Table:
-    """Return a table of what is guaranteed of a sum of counts, of so many clients if known."""
-    guarantee = task.require_counts().guarantee(len(task.aggregators))
+    """Return a table of what is guaranteed of a sum over rows, of so many clients if known."""
     clients = clients or f"{task.least_clients} to {len(task.clients)}"
-    return Table.of_facts(guarantee_facts(guarantee) | {"clients": clients})
+    return Table.of_facts(guarantee_facts(task.guarantee) | {"clients": clients})
 
 
 def origin_facts(origin: Origin) -> dict[str, Any]:

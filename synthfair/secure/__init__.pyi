@@ -1,4 +1,14 @@
-from .aggregator import PartialSum, UploadSum, answer, read_partial_sum, receive
+from .aggregator import (
+    NoisyTotal,
+    PartialSum,
+    UploadSum,
+    answer,
+    noisy_sum,
+    open_sums,
+    read_partial_sum,
+    receive,
+    score_histogram,
+)
 from .aggregator_keys import (
     AggregatorKeys,
     AggregatorSecret,
@@ -7,14 +17,13 @@ from .aggregator_keys import (
     read_aggregator_keys,
     read_aggregator_secret,
 )
-from .counting import count_table
-from .opening import NoisyTotal, noisy_sum, open_sums, score_histogram
-from .summands import ClippedVectors, GroupCounts, RowSums
+from .part import count_table
+from .summands import ClippedVectors, GroupCounts, OpenedSum, RowSums
 from .surrogate import (
-    SecureSurrogate,
     client_sums,
     make_secure_surrogate,
     next_sums,
+    opened_sum,
     surrogate_from_sums,
 )
 from .task import Task, make_task, read_task, write_task
@@ -26,9 +35,9 @@ __all__ = [
     "ClippedVectors",
     "GroupCounts",
     "NoisyTotal",
+    "OpenedSum",
     "PartialSum",
     "RowSums",
-    "SecureSurrogate",
     "Task",
     "UploadSum",
     "answer",
@@ -42,6 +51,7 @@ __all__ = [
     "next_sums",
     "noisy_sum",
     "open_sums",
+    "opened_sum",
     "read_aggregator_keys",
     "read_aggregator_secret",
     "read_partial_sum",

@@ -1,14 +1,17 @@
-"""The aggregator: it verifies uploads, adds shares, adds its noise, and answers once.
+"""Aggregators: each adds up shares, adds its noise and answers once; their answers open to a total.
 
 A task is answered once for each key: the answer is recorded before it leaves, and asked again, the
 aggregator gives the same one. After a crash, even one by kill -9 between noise and answer, it
 answers: nothing of the answer that was lost has left.
+
+:func:`open_sums` opens what all aggregators have answered; :func:`noisy_sum` simulates the whole
+protocol over arrays.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -17,19 +20,21 @@ from pydantic import Field
 
 from synthfair.errors import InputError, printable, reason
 from synthfair.files import open_file, parse_as, read_as
+from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.bought import compute_once
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.keys import Hex32, is_signed, sign_bytes
 from synthfair.secure.aggregator_keys import AggregatorSecret, require_records
-from synthfair.secure.summands import MAX_LENGTH
+from synthfair.secure.shares import Sharing
+from synthfair.secure.summands import MAX_CLIENTS, MAX_LENGTH, AnySummand, GroupCounts
 from synthfair.secure.task import Task
 from synthfair.secure.upload import read_upload, upload_bytes
 from synthfair.settings import Checked
 
-DOMAIN, COMMITMENT = b"synthfair-partial-sum/1\0", b"synthfair-commitment/1\0"
+DOMAIN, COMMITMENT = b"synthfair-partial-sum/2\0", b"synthfair-commitment/1\0"
 
-MAX_ENTRY_BYTES, MAX_OTHER_BYTES = 21, 1000
-"""The size of an entry of an answer, and of the rest of it."""
+MAX_ENTRY_BYTES, MAX_CLIENT_BYTES, MAX_OTHER_BYTES = 21, 67, 1000
+"""The size of an entry of an answer, of a client's key, and of the rest of it."""
 
 ANSWER = ".answer"
 """The ending of a record."""
@@ -42,12 +47,12 @@ class UploadSum(NamedTuple):
 
     Attributes:
         total: [k] uint64, of the shares mod 2^64.
-        clients: how many there are.
+        clients: public keys of those who sent them, in order.
         clients_hash: of their keys and nonces; equal for all aggregators of the same uploads.
     """
 
     total: np.ndarray
-    clients: int
+    clients: tuple[str, ...]
     clients_hash: str
 
 
@@ -59,28 +64,28 @@ class PartialSum(Checked):
     Attributes:
         task: its id.
         role: of the aggregator.
-        clients: whose shares are in it.
+        clients: public keys of those whose shares are in it.
         clients_hash: see :class:`UploadSum`.
         total: [k] mod 2^64.
         signature: of all the rest, by the aggregator.
     """
 
-    format: Literal["synthfair-partial-sum/1"] = "synthfair-partial-sum/1"
+    format: Literal["synthfair-partial-sum/2"] = "synthfair-partial-sum/2"
     task: Hex32
     role: int = Field(ge=0, le=2)
-    clients: int = Field(ge=1)
+    clients: tuple[Hex32, ...] = Field(strict=False, min_length=1, max_length=MAX_CLIENTS)
     clients_hash: Hex32
     total: tuple[_Entry, ...] = Field(strict=False, min_length=1, max_length=MAX_LENGTH)
     signature: str = Field(pattern="^[0-9a-f]{128}$")
 
     def signed_bytes(self) -> bytes:
-        """The bytes that the signature covers, after its domain."""
-        head = f"{self.task} {self.role} {self.clients} {self.clients_hash} {len(self.total)}\n"
+        """Return the bytes that the signature covers, after its domain."""
+        head = f"{self.task} {self.role} {' '.join(self.clients)} {self.clients_hash}\n"
         return head.encode() + np.array(self.total, "<u8").tobytes()
 
     @property
     def commitment(self) -> str:
-        """sha256 of all of it, that aggregators publish before any of them publishes its sum.
+        """The sha256 of all of it, that aggregators publish before any of them publishes its sum.
 
         So none can choose its noise when it knows another's sum. The hash says nothing of the sum,
         as the signature is in it, and cannot be guessed.
@@ -89,10 +94,35 @@ class PartialSum(Checked):
         return hashlib.sha256(COMMITMENT + DOMAIN + self.signed_bytes() + signature).hexdigest()
 
 
+class NoisyTotal(NamedTuple):
+    """The sum over clients with the noise of every aggregator.
+
+    Attributes:
+        total: [k] int64; of vectors and rows, in steps.
+        variance: of each entry's noise, all aggregators together.
+        clients: number of those whose parts are in it.
+        aggregators: number of those that each added noise.
+        senders: public keys of the clients; of a simulation, numbers.
+        simulated: whether all of them ran in one process, which saw everything.
+        seeded: whether anybody can repeat the noise, which then protects nothing.
+    """
+
+    total: np.ndarray
+    variance: float
+    clients: int
+    aggregators: int
+    senders: tuple[str, ...] = ()
+    simulated: bool = False
+    seeded: bool = False
+
+
+# What an aggregator does
+
+
 def receive(
     task: Task, secret: AggregatorSecret, uploads: Iterable[Path | tuple[str, bytes]]
 ) -> UploadSum:
-    """Verifies uploads and adds their shares, one file in memory at a time.
+    """Return verified uploads, added up, one file in memory at a time.
 
     If any is refused, nothing is answered, and all such can be taken out at every aggregator.
     Spends nothing.
@@ -128,12 +158,14 @@ def receive(
         raise InputError(
             f"uploads: of {len(nonces)} clients; the task asks for {task.least_clients} at least"
         )
-    pairs = b"".join(client + nonces[client] for client in sorted(nonces))
-    return UploadSum(total, len(nonces), hashlib.sha256(DOMAIN + pairs).hexdigest())
+    clients = sorted(nonces)
+    pairs = b"".join(client + nonces[client] for client in clients)
+    digest = hashlib.sha256(DOMAIN + pairs).hexdigest()
+    return UploadSum(total, tuple(client.hex() for client in clients), digest)
 
 
 def _content(path: Path, task: Task) -> tuple[str, bytes]:
-    """The name of a file for errors, and no more than one byte more than an upload has."""
+    """Return the name of a file for errors, and at most one byte more than an upload has."""
     # In one line: clients choose the names of their files.
     name = printable(str(path)).replace("\n", r"\n")
     try:
@@ -187,9 +219,11 @@ def answer(
         return draft.model_copy(update={"signature": signature}).model_dump_json().encode()
 
     record = record_of(task, secret, records)
-    max_bytes = MAX_ENTRY_BYTES * task.what.length + MAX_OTHER_BYTES
+    max_bytes = MAX_ENTRY_BYTES * task.what.length + MAX_CLIENT_BYTES * len(task.clients)
     try:
-        content = compute_once(record, task.id.hex(), compute, max_bytes=max_bytes)
+        content = compute_once(
+            record, task.id.hex(), compute, max_bytes=max_bytes + MAX_OTHER_BYTES
+        )
     except OSError as error:
         raise InputError(f"{records}: cannot write: {reason(error)}") from error
     return parse_as(content, PartialSum, str(record))
@@ -206,7 +240,7 @@ def record_of(task: Task, secret: AggregatorSecret, records: Path) -> Path:
 
 
 def read_partial_sum(path: Path) -> PartialSum:
-    """Reads an answer; its signature is verified by :func:`open_sums`.
+    """Return an answer from its file; its signature is verified by :func:`open_sums`.
 
     Raises:
         InputError: unreadable, or not a partial sum; the message names the entry.
@@ -214,12 +248,65 @@ def read_partial_sum(path: Path) -> PartialSum:
     return read_as(path, PartialSum, 30 * MAX_LENGTH)
 
 
-def verify_partial_sum(partial: PartialSum, task: Task, *, source: str = "sum") -> None:
-    """Refuses a partial sum of another task, or that is not signed by its aggregator.
+# What the answers open to
+
+
+def open_sums(
+    task: Task,
+    sums: Sequence[PartialSum],
+    *,
+    commitments: Sequence[str] | None = None,
+    sources: Sequence[object] | None = None,
+) -> NoisyTotal:
+    """Return the sum of all aggregators' partial sums: shares cancel, and total and noise remain.
+
+    Args:
+        task: of the sums.
+        sums: one of each aggregator, in any order.
+        commitments: that the aggregators published before any sum, by role; None if none did.
+        sources: their files, for errors.
 
     Raises:
-        InputError: so it is, or its length or role is none of the task's.
+        InputError: a sum of another task, altered or not signed; an aggregator's is missing or
+            comes twice; one is not what its aggregator had committed to; they saw different
+            uploads, or fewer clients than the task asks; or the total cannot be.
     """
+    # One verified sum of each aggregator, of those that they committed to.
+    places = [str(place) for place in sources or [f"sum {i}" for i in range(len(sums))]]
+    for partial, place in zip(sums, places, strict=True):
+        _verify(partial, task, place)
+    all_places, in_order = ", ".join(places), sorted(sums, key=lambda partial: partial.role)
+    if (roles := [partial.role for partial in in_order]) != [*range(len(task.aggregators))]:
+        raise InputError(
+            f"{all_places}: of aggregators {roles}; must be one of each of the"
+            f" {len(task.aggregators)}"
+        )
+    by_role = [partial.commitment for partial in in_order]
+    if commitments is not None and by_role != list(commitments):
+        raise InputError(
+            f"{all_places}: have the commitments {', '.join(by_role)}; published before were"
+            f" {', '.join(commitments)}: a sum was chosen after another was known"
+        )
+    # All saw the same uploads, and enough of them.
+    numbers = [len(partial.clients) for partial in sums]
+    if len({(partial.clients, partial.clients_hash) for partial in sums}) > 1:
+        raise InputError(
+            f"{all_places}: the aggregators saw different uploads, of"
+            f" {' and '.join(map(str, numbers))} clients"
+        )
+    senders, known = sums[0].clients, set(task.clients)
+    if not task.least_clients <= len(known.intersection(senders)) == len(senders):
+        raise InputError(
+            f"{places[0]}: of {len(senders)} clients; the task asks for {task.least_clients} to"
+            f" {len(task.clients)}, each once"
+        )
+    total = np.array([partial.total for partial in sums], np.uint64).sum(axis=0).view(np.int64)
+    opened = noisy_total(task.what, total, aggregators=len(sums), clients=len(senders))
+    return opened._replace(senders=senders)
+
+
+def _verify(partial: PartialSum, task: Task, source: str) -> None:
+    """Refuse a partial sum of another task, or that is not signed by its aggregator."""
     if partial.task != task.id.hex():
         raise InputError(f"{source}: of another task, {partial.task}; must be of {task.id.hex()}")
     if len(partial.total) != task.what.length or partial.role >= len(task.aggregators):
@@ -230,3 +317,96 @@ def verify_partial_sum(partial: PartialSum, task: Task, *, source: str = "sum") 
     key, signature = task.aggregators[partial.role].signature, partial.signature
     if not is_signed(DOMAIN, partial.signed_bytes(), bytes.fromhex(signature), bytes.fromhex(key)):
         raise InputError(f"{source}: altered, or not signed by aggregator {partial.role}")
+
+
+def noisy_sum(
+    parts: Iterable[np.ndarray],
+    what: AnySummand,
+    *,
+    aggregators: int = 2,
+    source: RandomBytes = system_entropy,
+) -> NoisyTotal:
+    """Return what all shares, summed by aggregator, open to with every aggregator's noise.
+
+    As the protocol by files, without its encryption and signatures: all happens in one process,
+    which sees everything. It is for simulations and benchmarks. What is returned has the guarantee
+    of ``what``, with the system's entropy alone.
+
+    Args:
+        parts: of the clients, [k] int64 each; of :func:`count_table`, or ``what.integers``.
+        what: is summed.
+        aggregators: 2 or 3.
+        source: of seeds and noise; another one than the system's is for tests alone.
+
+    Raises:
+        InputError: no parts, one that ``what.require_part`` refuses, or a total that cannot be.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair import secure
+        >>> what = secure.GroupCounts(
+        ...     schema_hash="0" * 64, groups=("f", "m"), epsilon=1.0, rows_per_client=100
+        ... )
+        >>> found = secure.noisy_sum([np.array([10, 20, 30, 40])] * 50, what)
+        >>> bool(np.all(np.abs(found.total - [500, 1000, 1500, 2000]) < 100))
+        True
+    """
+    sharing = Sharing(source(32), what.length, aggregators)
+    totals = np.zeros((aggregators, what.length), np.uint64)
+    clients = 0
+    for part in parts:
+        clients += 1
+        what.require_part(part)
+        for role, message in enumerate(sharing.split(part, source)):
+            totals[role] += sharing.share(message, role)
+    if clients == 0:
+        raise InputError("parts: there are none")
+    for role in range(aggregators):
+        totals[role] += what.noise(source).astype(np.uint64)
+    total = totals.sum(axis=0).view(np.int64)
+    result = noisy_total(what, total, aggregators=aggregators, clients=clients)
+    names = tuple(f"{client:064x}" for client in range(clients))
+    return result._replace(senders=names, simulated=True, seeded=source is not system_entropy)
+
+
+def noisy_total(
+    what: AnySummand, total: np.ndarray, *, aggregators: int, clients: int
+) -> NoisyTotal:
+    """Return a total with the variance of its noise.
+
+    A total that honest clients and aggregators do not have, but for a chance of 1e-12, is refused.
+    Counts are at least 0, and at most clients rows_per_client, one by one and all together;
+    entries of vectors are bounded on both sides. False inputs within that pass.
+
+    Raises:
+        InputError: an entry, or the sum of all counts, is outside.
+    """
+    low, high = int(total.min()), int(total.max())
+    bounds = [(f"has entries from {low} to {high}", low, high, aggregators)]
+    most, least = clients * what.largest, clients * what.least
+    if isinstance(what, GroupCounts):
+        rows = int(total.sum())
+        bounds.append((f"{rows} rows in all", rows, rows, aggregators * what.length))
+    for place, low, high, terms in bounds:
+        slack = what.noise_bound(terms)
+        if low < least - slack or high > most + slack:
+            raise InputError(
+                f"total: {place}; {clients} clients and the noise can make {least - slack} to"
+                f" {most + slack}: an input was false, or an upload damaged"
+            )
+    return NoisyTotal(total, aggregators * what.variance, clients, aggregators)
+
+
+def score_histogram(what: GroupCounts, total: NoisyTotal) -> ScoreHistogram:
+    """Return an opened total of counts as a histogram, of which thresholds and weights are made."""
+    own = what.guarantee(total.aggregators, simulated=total.simulated)
+    return ScoreHistogram.model_validate(
+        {
+            "schema_hash": what.schema_hash,
+            "model": what.model,
+            "groups": what.groups,
+            "counts": total.total.reshape(len(what.groups), 2, what.bins).tolist(),
+            "variance": total.variance,
+            "origin": {"clients": total.clients, "guarantees": (None if total.seeded else own,)},
+        }
+    )

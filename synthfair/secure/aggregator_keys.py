@@ -112,8 +112,7 @@ def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, Aggr
 def make_records(folder: Path, secret: AggregatorSecret) -> None:
     """Makes the folder of an aggregator's answers, with the id in it that its secret names."""
     folder.mkdir(parents=True, exist_ok=True)
-    owner = {"format": ANSWERS, "records": secret.records}
-    write_json(folder / OWNER, owner, mode=OWNER_ONLY)
+    write_json(folder / OWNER, _owner(secret), mode=OWNER_ONLY)
 
 
 def require_records(folder: Path, secret: AggregatorSecret) -> None:
@@ -123,16 +122,18 @@ def require_records(folder: Path, secret: AggregatorSecret) -> None:
         InputError: it is missing, or another aggregator's.
     """
     try:
-        owner = read_document(folder / OWNER, MAX_BYTES)
+        if read_document(folder / OWNER, MAX_BYTES) == _owner(secret):
+            return
     except InputError:
-        owner = {}
-    if owner.get("format") != ANSWERS:
-        raise InputError(
-            f"{folder}: not a folder of answers, as keygen makes one with a key. If it is lost,"
-            " nobody knows what this key has answered: make new keys"
-        )
-    if owner.get("records") != secret.records:
-        raise InputError(f"{folder}: the folder of answers of another key")
+        pass
+    raise InputError(
+        f"{folder}: not the folder of this key's answers, as keygen makes one with a key. If that"
+        " is lost, nobody knows what this key has answered: make new keys"
+    )
+
+
+def _owner(secret: AggregatorSecret) -> dict[str, str]:
+    return {"format": ANSWERS, "records": secret.records}
 
 
 def new_aggregator_secret() -> AggregatorSecret:
@@ -143,7 +144,6 @@ def new_aggregator_secret() -> AggregatorSecret:
         >>> len(secure.new_aggregator_secret().public.encryption)
         64
     """
-    require_hpke("an aggregator's key")
     encryption, signature, records = (secrets.token_hex(32) for _ in range(3))
     return AggregatorSecret(encryption=encryption, signature=signature, records=records)
 

@@ -1,20 +1,23 @@
-"""Summands of a secure sum: counts of rows, or clipped vectors; and the noise that hides each."""
+"""Summands of a secure sum, and the noise on them: counts, clipped vectors, sums over rows."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import abstractmethod
 from fractions import Fraction
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_serializer, model_validator
 
+from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.postprocess.histogram import LARGEST_COUNT
 from synthfair.privacy.guarantee import Guarantee, Unit
-from synthfair.privacy.mechanism import SumName, clip_rows
+from synthfair.privacy.mechanism import GaussianMechanism, SumName, clip_rows
 from synthfair.privacy.noise import (
     RandomBytes,
     discrete_gaussian,
@@ -22,8 +25,9 @@ from synthfair.privacy.noise import (
     laplace_variance,
     system_entropy,
 )
+from synthfair.privacy.statement import make_guarantee
 from synthfair.release.keys import Hex32
-from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked, Relation
+from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked, Relation, SurrogateConfig
 
 MAX_LENGTH = 2**20
 """The largest length of a vector."""
@@ -34,7 +38,37 @@ NEVER = 1e-12
 """Chance at which honest sums are taken for impossible ones."""
 
 
-class GroupCounts(Checked):
+class _Summand(Checked):
+    """A client's vector of whole numbers, which is added up, and the range of its entries."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> int:
+        """The largest entry of a client's vector."""
+
+    @property
+    def least(self) -> int:
+        """The smallest entry of a client's vector."""
+        return -self.largest
+
+    def require_part(self, vector: np.ndarray) -> None:
+        """Refuse what is no client's vector.
+
+        Args:
+            vector: [length] int64.
+
+        Raises:
+            InputError: an entry is out of range, or all together are too large.
+        """
+        low, high = int(vector.min()), int(vector.max())  # abs leaves the least int64 as it is
+        if low < self.least or high > self.largest:
+            raise InputError(
+                f"vector: has entries from {low} to {high}; must be from {self.least} to"
+                f" {self.largest}"
+            )
+
+
+class GroupCounts(_Summand):
     """Numbers of rows by group, label and, of a model's scores, bin.
 
     A row is in one count. So adding or removing one changes the vector by 1 in L1, whatever the
@@ -99,19 +133,17 @@ class GroupCounts(Checked):
 
     @property
     def largest(self) -> int:
-        """The largest entry of a client's vector."""
+        """The largest count of a client."""
         return self.rows_per_client
 
+    @property
+    def least(self) -> int:
+        """The smallest count of a client."""
+        return 0
+
     def require_part(self, vector: np.ndarray) -> None:
-        """Refuses what is no client's counts.
-
-        Args:
-            vector: [2 G B] int64.
-
-        Raises:
-            InputError: a count is negative, or there are more rows than ``rows_per_client``.
-        """
-        _require_entries(vector, 0, self.rows_per_client)
+        """Refuse what is no client's counts, or more rows than ``rows_per_client`` in all."""
+        super().require_part(vector)
         if (rows := int(vector.sum())) > self.rows_per_client:  # cannot overflow: 2^20 of 2^40
             raise InputError(f"vector: counts {rows} rows; must be at most {self.rows_per_client}")
 
@@ -149,12 +181,10 @@ class GroupCounts(Checked):
         return self
 
 
-class _GaussianNoise(Checked):
-    """Discrete Gaussian noise on a vector of integers."""
+class _WithGaussianNoise(_Summand):
+    """A vector with discrete Gaussian noise."""
 
     length: int = Field(ge=1, le=MAX_LENGTH)
-    step: float = Field(gt=0, le=1e100)
-    relation: Relation = "add_or_remove"
 
     @property
     @abstractmethod
@@ -180,15 +210,7 @@ class _GaussianNoise(Checked):
         return math.ceil(math.sqrt(2 * terms * self.variance * math.log(2 * self.length / NEVER)))
 
 
-def _require_entries(vector: np.ndarray, least: int, most: int) -> None:
-    low, high = int(vector.min()), int(vector.max())  # abs would leave the least int64 as it is
-    if low < least or high > most:
-        raise InputError(
-            f"vector: has entries from {low} to {high}; must be from {least} to {most}"
-        )
-
-
-class ClippedVectors(_GaussianNoise):
+class ClippedVectors(_WithGaussianNoise):
     """Vectors of real numbers, clipped in L2 and rounded to a grid.
 
     A client's vector v, of at most the norm ``clip``, becomes the integers nearest to v / step.
@@ -223,6 +245,8 @@ class ClippedVectors(_GaussianNoise):
     """
 
     kind: Literal["vector"] = "vector"
+    step: float = Field(gt=0, le=1e100)
+    relation: Relation = "add_or_remove"
     clip: float = Field(gt=0)
     rho: float | None = Field(gt=0, le=10_000)
 
@@ -284,83 +308,118 @@ class ClippedVectors(_GaussianNoise):
         return self
 
 
-class RowSums(_GaussianNoise):
-    """Sums over rows for one step of a private surrogate, in whole steps of a grid.
-
-    All of it follows from schema, settings and what was opened before, see
-    :func:`synthfair.secure.next_sums`. Clients compute it again from their own, and refuse
-    another: the sensitivity is not the planner's word.
-
-    Guarantee of :meth:`noise` on the total: rho-zero-concentrated differential privacy (zCDP).
-    Unit: one row.
+class OpenedSum(Checked):
+    """A total that was opened on the way to a surrogate: a file, which everybody may see.
 
     Attributes:
-        schema_hash: of the tables.
+        surrogate: digest of the surrogate's settings and schema.
         name: of the sum.
-        epsilon: of all sums of the surrogate together.
-        delta: likewise.
+        models: those of the sum, see :class:`RowSums`.
+        total: [k] in steps, with the noise of all aggregators.
+        aggregators: number of those that each added noise.
+        clients: public keys of those whose rows are in it.
+    """
+
+    format: Literal["synthfair-opened-sum/1"] = "synthfair-opened-sum/1"
+    surrogate: Hex32
+    name: SumName
+    models: Hex32 | None = None
+    total: tuple[Annotated[int, Field(ge=-(2**63), lt=2**63)], ...] = Field(
+        strict=False, min_length=1, max_length=MAX_LENGTH
+    )
+    aggregators: int = Field(ge=2, le=3)
+    clients: tuple[Hex32, ...] = Field(strict=False, min_length=1, max_length=MAX_CLIENTS)
+
+
+class RowSums(_WithGaussianNoise):
+    """Sums over rows for one step of a private surrogate, in whole steps of a grid.
+
+    It has all that a client needs to compute its part, see :func:`synthfair.secure.client_sums`.
+    Grid and noise follow from settings and schema, at whoever computes: nobody's word is taken.
+
+    Guarantee of :meth:`noise` on the totals of all steps together: that of :meth:`guarantee`,
+    (epsilon, delta)-differential privacy. Unit: one row.
+
+    Attributes:
+        config: settings of the surrogate, with epsilon and delta.
+        table_schema: of the rows, public.
+        opened: totals of the sums before, in order.
+        name: of the sum.
         length: of the vectors.
-        square: of the Euclidean norm, in steps, by which a neighbour's total differs, at most.
-        step: of the grid.
-        rho: against each single aggregator and everyone else.
-        relation: which tables are neighbours.
-        clients: at most; no entry of any client's vector is larger than 2^61 / clients.
-        k_min: of the settings; cells and models that are summed over follow from it.
-        seed: likewise.
         models: sha256 of those whose rates are summed, or of the tree whose pairs are counted;
             another machine may round what they follow from otherwise, and sums of others must not
             be added up.
+        clients: at most; no entry of any client's vector is larger than 2^61 / clients.
 
     Raises:
-        ValueError: the totals would not fit into 64 bits.
+        ValueError: no epsilon, or the totals would not fit into 64 bits.
 
     Example:
         >>> import synthfair as sf
         >>> _, schema = sf.load_dataset("loanapp")
         >>> config = sf.SurrogateConfig(epsilon=1.0, delta=1e-5)
-        >>> asked = sf.secure.next_sums([], config, schema, clients=10)
+        >>> asked = sf.secure.next_sums((), config, schema, clients=10)
         >>> [what.name for what in asked]
         ['histograms', 'column_moments']
     """
 
     kind: Literal["rows"] = "rows"
-    schema_hash: Hex32
+    config: SurrogateConfig
+    table_schema: Schema
+    opened: tuple[OpenedSum, ...] = Field(default=(), strict=False, max_length=4)
     name: SumName
-    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
-    delta: float = Field(ge=LEAST_DELTA, lt=1)
-    square: int = Field(ge=1, le=2**80)
-    rho: float = Field(gt=0, le=10_000)
-    clients: int = Field(ge=1, le=MAX_CLIENTS)
-    k_min: int = Field(ge=1)
-    seed: int = Field(ge=0)
     models: Hex32 | None = None
+    clients: int = Field(ge=1, le=MAX_CLIENTS)
+
+    @field_serializer("table_schema")
+    def _without_labels(self, schema: Schema) -> dict[str, Any]:
+        return schema.document
+
+    def guarantee(self, aggregators: int, *, simulated: bool = False) -> Guarantee:
+        """Return the guarantee of all sums of the surrogate, see :func:`shared_guarantee`."""
+        return shared_guarantee(self.config, self.table_schema, aggregators, simulated=simulated)
+
+    @property
+    def schema_hash(self) -> str:
+        """The hash of the rows' schema."""
+        return self.table_schema.hash
+
+    @cached_property
+    def mechanism(self) -> GaussianMechanism:
+        """The mechanism of the sum: sensitivity, grid and one aggregator's noise."""
+        return self.guarantee(2).mechanism(self.name)
 
     @property
     def exact_variance(self) -> Fraction:
-        """sigma^2 of one aggregator's noise, in steps: (sensitivity in L2)^2 / (2 rho)."""
-        return self.square / (2 * Fraction(repr(self.rho)))
+        """The variance of one aggregator's noise, in steps."""
+        return self.mechanism.steps**2
 
     @property
     def largest(self) -> int:
         """The largest entry of a client's integers."""
         return 2**61 // self.clients
 
-    def require_part(self, vector: np.ndarray) -> None:
-        """Refuses what is no client's sums.
-
-        Args:
-            vector: [length] int64.
-
-        Raises:
-            InputError: an entry is above ``largest``, or below -``largest``.
-        """
-        _require_entries(vector, -self.largest, self.largest)
-
     @model_validator(mode="after")
-    def _fits(self) -> RowSums:
-        if self.exact_variance > 2**90:
-            raise ValueError("rho: too small for the grid; totals would not fit into 64 bits")
+    def _is_private(self) -> RowSums:
+        if self.config.epsilon is None:
+            raise ValueError("epsilon: must be given; sums by shares are opened with noise")
+        if self.name not in [one.name for one in self.guarantee(2).mechanisms]:
+            raise ValueError(f"name: {self.name}: no sum of a surrogate with this schema")
         return self
+
+
+def shared_guarantee(
+    config: SurrogateConfig, schema: Schema, aggregators: int, *, simulated: bool = False
+) -> Guarantee:
+    """Return the guarantee of a surrogate of all clients, with noise of so many aggregators."""
+    own = make_guarantee(config, schema, common_tree=True)
+    who = {"adversary": "all_but_one", "aggregators": aggregators, "simulated": simulated}
+    return own.model_copy(update=who)
+
+
+def surrogate_digest(config: SurrogateConfig, schema: Schema) -> str:
+    """Return the digest of a surrogate's settings and schema, the same for all of its sums."""
+    return hashlib.sha256(f"{config.model_dump_json()} {schema.hash}".encode()).hexdigest()
 
 
 AnySummand = GroupCounts | ClippedVectors | RowSums

@@ -7,55 +7,51 @@ them enough by itself. So K clients have the noise of two, in place of K.
 What is summed next depends on what has been opened: first how columns are distributed; then tables
 of all pairs of columns at few levels, from which everybody chooses the same tree; then tables of
 the tree's pairs at all coarse levels; and last the smooth rates of models on records that anybody
-can draw by then. By files, for parties on machines of their own:
-tasks for each of :func:`next_sums`; uploads of :func:`client_sums`; and, when there are no more,
-what was opened, to :func:`surrogate_from_sums`. :func:`make_secure_surrogate` simulates all of them
-in one process.
+can draw by then. Whoever plans makes a task of each of :func:`next_sums`; a client computes its
+part by :func:`client_sums`; and what was opened goes, when no sum is left, to
+:func:`surrogate_from_sums`. :func:`make_secure_surrogate` simulates all of it in one process.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from fractions import Fraction
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple, cast
+from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
+from synthfair.client.surrogate_task import release_of
 from synthfair.data.batches import Batches
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
-from synthfair.privacy.guarantee import Guarantee
+from synthfair.files import read_as
 from synthfair.privacy.mechanism import GaussianMechanism, SumName, require_float64
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.secure.opening import NoisyTotal, noisy_sum
-from synthfair.secure.summands import RowSums
+from synthfair.release.format import Release
+from synthfair.secure.aggregator import NoisyTotal, noisy_sum
+from synthfair.secure.summands import (
+    MAX_LENGTH,
+    OpenedSum,
+    RowSums,
+    shared_guarantee,
+    surrogate_digest,
+)
+from synthfair.secure.task import AggregatorKeys, Task, make_task
 from synthfair.settings import SurrogateConfig
 from synthfair.surrogate import marginals
 from synthfair.surrogate.levels import Columns
-from synthfair.surrogate.make import Sums, Surrogate, read_sums, surrogate_of
+from synthfair.surrogate.make import Sums, read_sums, surrogate_of
 from synthfair.surrogate.marginals import Edges, Margins, Tables
 from synthfair.surrogate.questions import Question, SurrogateSpec, two_way_tables
 
-ALIKE = 1e-9
-"""By which numbers of two machines may differ relatively that both have computed."""
-
-Opened = Sequence[tuple[RowSums, NoisyTotal]]
-"""Sums that have been opened: what was summed, and the total with its noise."""
-
-
-class SecureSurrogate(NamedTuple):
-    """A surrogate of all clients' rows together.
-
-    Attributes:
-        surrogate: made of noisy sums alone; all of it may be released.
-        guarantee: of the rows; None where anybody can repeat the noise.
-    """
-
-    surrogate: Surrogate
-    guarantee: Guarantee | None
+ANEW = (
+    "Begin anew without these clients, and without what was opened; all others book the whole"
+    " epsilon once more"
+)
+"""A planner's remedy where a client drops out after the first sums."""
 
 
 def make_secure_surrogate(
@@ -64,8 +60,8 @@ def make_secure_surrogate(
     schema: Schema,
     *,
     source: RandomBytes = system_entropy,
-) -> SecureSurrogate:
-    """The surrogate of the rows of all clients, through sums by shares, in one process.
+) -> Release:
+    """Return the surrogate of the rows of all clients, through sums by shares, in one process.
 
     Guarantee: (config.epsilon, config.delta)-differential privacy of all that is returned, against
     any single aggregator together with everyone who sees it. Unit: one row. Neighbouring relation:
@@ -88,129 +84,209 @@ def make_secure_surrogate(
         >>> parts = sf.partition(table, clients=2, seed=0)
         >>> rows = [in_memory(sf.encode(part.train, schema)) for part in parts]
         >>> config = sf.SurrogateConfig(epsilon=8.0, delta=1e-5)
-        >>> made = sf.secure.make_secure_surrogate(rows, config, schema)
-        >>> made.guarantee.epsilon, made.guarantee.unit
+        >>> guarantee = sf.secure.make_secure_surrogate(rows, config, schema).header.guarantee
+        >>> guarantee.epsilon, guarantee.unit
         (8.0, 'row')
     """
     if not clients:
         raise InputError("clients: there are none")
-    opened: list[tuple[RowSums, NoisyTotal]] = []
+    opened: tuple[OpenedSum, ...] = ()
     while asked := next_sums(opened, config, schema, clients=len(clients)):
-        before = tuple(opened)
         for what in asked:
-            parts = (client_sums(what, rows, before, config, schema) for rows in clients)
-            opened.append((what, noisy_sum(parts, what, source=source)))
-    return surrogate_from_sums(opened, config, schema)
+            total = noisy_sum(map(client_sums(what), clients), what, source=source)
+            opened = (*opened, opened_sum(what, total))
+    seeded = source is not system_entropy
+    return surrogate_from_sums(opened, config, schema, simulated=True, seeded=seeded)
 
 
 def next_sums(
-    opened: Opened, config: SurrogateConfig, schema: Schema, *, clients: int
+    opened: Sequence[OpenedSum],
+    config: SurrogateConfig,
+    schema: Schema,
+    *,
+    clients: int,
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[RowSums, ...]:
-    """What is summed next, after what was opened; nothing where all is there.
+    """Return what is summed next, after what was opened; nothing where all is there.
 
     Noise is for epsilon and delta of all sums together. The mechanisms are those of
     :func:`synthfair.privacy.make_guarantee` with a common tree: sensitivity, with rounding in it,
     grid, and noise.
 
     Args:
-        opened: each sum so far with its total, in this order.
+        opened: the totals so far, in any order.
         config: with epsilon and delta.
         schema: of all rows, public.
-        clients: at most so many will add up theirs.
+        clients: at most so many add up theirs; where sums were opened, it is their clients, and
+            nobody else, who are asked next.
+        names: of clients by their keys, for errors.
 
     Raises:
-        InputError: no epsilon, too many clients, no noise is enough, a sum is none of these, or no
-            cell has a noisy count that is large enough.
+        InputError: no epsilon, no noise is enough, totals are of different clients, one is not what
+            settings, schema and the others ask for, or no cell has a noisy count that is large
+            enough.
     """
-    spec, found = _progress(opened, config, schema)
-    missing = () if isinstance(found, Sums) else found
-    return tuple(_as_row_sums(question, spec, clients=clients) for question in missing)
+    _require_same_clients(opened, names)
+    _, known = _progress(opened, config, schema)
+    return tuple(
+        RowSums(
+            config=config,
+            table_schema=schema,
+            opened=tuple(opened),
+            name=question.name,
+            length=question.length,
+            models=question.follows_from,
+            clients=len(opened[0].clients) if opened else clients,
+        )
+        for question in (() if isinstance(known, Sums) else known)
+    )
 
 
-def client_sums(
-    what: RowSums, rows: Batches, opened: Opened, config: SurrogateConfig, schema: Schema
-) -> np.ndarray:
-    """[k] int64: a client's part of a sum, in whole steps, of which it makes its uploads.
+def next_tasks(
+    opened: Sequence[OpenedSum],
+    config: SurrogateConfig,
+    schema: Schema,
+    aggregators: Sequence[AggregatorKeys],
+    clients: Mapping[str, str],
+    *,
+    least: int,
+    label: str | None = None,
+) -> dict[SumName, Task]:
+    """Return the tasks of what is summed next, by the names of the sums; none where all is there.
+
+    Args:
+        opened: the totals so far. Their clients, and nobody else, are asked next, and all must
+            answer.
+        config: with epsilon and delta.
+        schema: of all rows, public.
+        aggregators: their public keys.
+        clients: names by public key; all are asked for the first sums.
+        least: clients that the first sums must have.
+        label: the same label makes the same tasks; without one, each is new.
+
+    Raises:
+        InputError: as :func:`next_sums`; or whose rows were summed is gone.
+    """
+    senders = opened[0].clients if opened else tuple(clients)
+    if gone := sorted({key for total in opened for key in total.clients} - clients.keys()):
+        raise InputError(
+            f"clients: {', '.join(gone)} are in what was opened, and not named. {ANEW}"
+        )
+    asked = next_sums(opened, config, schema, clients=len(senders), names=clients)
+    digests = {what.name: f"synthfair-sum/1 {label} {what.name}".encode() for what in asked}
+    return {
+        what.name: make_task(
+            what,
+            aggregators,
+            senders,
+            least_clients=len(senders) if opened else least,
+            nonce=label and hashlib.sha256(digests[what.name]).hexdigest(),
+        )
+        for what in asked
+    }
+
+
+def read_opened(folder: Path | None) -> list[OpenedSum]:
+    """Return the totals in a folder, of files *.json. Raises InputError: one is none."""
+    paths = sorted(folder.glob("*.json")) if folder else []
+    return [read_as(path, OpenedSum, 30 * MAX_LENGTH) for path in paths]
+
+
+def opened_sum(what: RowSums, total: NoisyTotal) -> OpenedSum:
+    """Return a total that was opened, as everybody may see it."""
+    return OpenedSum(
+        surrogate=surrogate_digest(what.config, what.table_schema),
+        name=what.name,
+        models=what.models,
+        total=tuple(total.total.tolist()),
+        aggregators=total.aggregators,
+        clients=total.senders,
+    )
+
+
+def client_sums(what: RowSums) -> Callable[[Batches], np.ndarray]:
+    """Return the function by which a client computes its part of a sum, of which it makes uploads.
+
+    It takes the client's rows, encoded by ``schema.plain``, in memory or a stream, and returns
+    [k] int64, in whole steps of the grid. It raises InputError for features that are not float64,
+    and for more rows than all clients can sum within 64 bits.
 
     Args:
         what: is summed; of a task that somebody has planned.
-        rows: the client's, encoded by ``schema.plain``, in memory or a stream.
-        opened: what was opened before, as everybody sees it.
-        config: settings on which the client has agreed; the sum must be one of theirs.
-        schema: of the rows, public.
 
     Raises:
-        InputError: the sum is none of :func:`next_sums`, features are not float64, or there are
-            more rows than can be summed within 64 bits by all clients together.
+        InputError: the sum is none of :func:`next_sums`.
     """
-    spec, found = _progress(opened, config, schema)
-    questions = {} if isinstance(found, Sums) else {q.name: q for q in found}
-    if what.name not in questions:
-        raise InputError(f"sum: {what.name}; next are {list(questions)}")
-    question = questions[what.name]
-    _require_own(what, question, spec)
-    terms = _mechanism(question, spec).terms(config.relation)
+    _, known = _progress(what.opened, what.config, what.table_schema)
+    questions = () if isinstance(known, Sums) else known
+    found = [question for question in questions if _describes(what, question, what.length)]
+    if not found:
+        raise InputError(
+            f"sum: {what.name}: not one that settings, schema and the totals before ask for, which"
+            f" are {[question.name for question in questions]}; or of other models, as another"
+            " machine has computed them"
+        )
+    (question,), terms = found, what.mechanism.terms(what.config.relation)
 
     def of(part: Encoded) -> np.ndarray:
         require_float64(part.x)
         return question.of(part, terms.whole)
 
-    steps = rows.sum(of).astype(object) * (round(1 / terms.grid) if question.counts else 1)
-    if (largest := abs(steps).max()) > what.largest:
-        raise InputError(
-            f"rows: too many of a client; {what.name} has an entry of {largest} steps; must be at"
-            f" most {what.largest}"
-        )
-    return steps.astype(np.int64)
+    def sums(rows: Batches) -> np.ndarray:
+        steps = rows.sum(of).astype(object) * (round(1 / terms.grid) if question.counts else 1)
+        if (largest := abs(steps).max()) > what.largest:
+            raise InputError(
+                f"rows: too many of a client; {what.name} has an entry of {largest} steps; must be"
+                f" at most {what.largest}"
+            )
+        return steps.astype(np.int64)
+
+    return sums
 
 
-def surrogate_from_sums(opened: Opened, config: SurrogateConfig, schema: Schema) -> SecureSurrogate:
-    """The surrogate that opened totals give, for everyone who sees them.
+def surrogate_from_sums(
+    opened: Sequence[OpenedSum],
+    config: SurrogateConfig,
+    schema: Schema,
+    *,
+    simulated: bool = False,
+    seeded: bool = False,
+) -> Release:
+    """Return the surrogate that opened totals give, for everyone who sees them.
 
     Guarantee: (config.epsilon, config.delta)-differential privacy, against any single aggregator
     together with everyone who sees it. Unit: one row. Neighbouring relation: config.relation.
 
     Args:
-        opened: each of :func:`next_sums` with its total, of :func:`synthfair.secure.open_sums`.
+        opened: a total for each sum, see :func:`next_sums`.
         config: that the sums follow from.
         schema: of all rows, public.
+        simulated: whether all ran in one process.
+        seeded: whether anybody can repeat the noise; then nothing is guaranteed.
 
     Raises:
-        InputError: a sum is missing, comes twice, or is of other settings or another schema; a
-            total is of another sum; totals are of different clients; or no cell has a noisy count
-            that is large enough.
-
-    Example:
-        The totals here come from one process; by files, each is what ``open_sums`` returns.
-
-        >>> import synthfair as sf
-        >>> from synthfair.data.batches import in_memory
-        >>> table, schema = sf.load_dataset("loanapp")
-        >>> rows = [in_memory(sf.encode(part, schema)) for part in (table[:900], table[900:])]
-        >>> config, opened = sf.SurrogateConfig(epsilon=8.0, delta=1e-5), []
-        >>> while asked := sf.secure.next_sums(opened, config, schema, clients=2):
-        ...     before = list(opened)
-        ...     for what in asked:
-        ...         parts = [
-        ...             sf.secure.client_sums(what, own, before, config, schema) for own in rows
-        ...         ]
-        ...         opened.append((what, sf.secure.noisy_sum(parts, what)))
-        >>> made = sf.secure.surrogate_from_sums(opened, config, schema)
-        >>> abs(float(made.surrogate.weight.sum()) - len(table)) < 300  # noisy
-        True
+        InputError: a sum is missing, comes twice, or is of other settings or another schema;
+            totals are of different clients; or no cell has a noisy count that is large enough.
     """
-    spec, found = _progress(opened, config, schema)
-    if not isinstance(found, Sums):
-        raise InputError(f"sums: {[question.name for question in found]} are missing")
-    totals = [total for _, total in opened]
-    if len({(total.clients, total.aggregators) for total in totals}) > 1:
-        raise InputError("sums: all must be of the same clients, and by the same aggregators")
-    made = surrogate_of(found, spec)
-    if any(total.seeded for total in totals):
-        return SecureSurrogate(made, None)
-    own = {"adversary": "all_but_one", "aggregators": totals[0].aggregators}
-    own |= {"simulated": any(total.simulated for total in totals)}
-    return SecureSurrogate(made, cast(Guarantee, spec.guarantee).model_copy(update=own))
+    _require_same_clients(opened)
+    spec, known = _progress(opened, config, schema)
+    if not isinstance(known, Sums):
+        raise InputError(f"sums: {[question.name for question in known]} are missing")
+    own = shared_guarantee(config, schema, opened[0].aggregators, simulated=simulated)
+    return release_of(surrogate_of(known, spec), config, schema, None if seeded else own)
+
+
+def _require_same_clients(
+    opened: Sequence[OpenedSum], names: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Refuse totals of different clients: of one that dropped out, some would hold the rows."""
+    everybody = {client for total in opened for client in total.clients}
+    for total in opened:
+        if lacking := sorted(names.get(key, key) for key in everybody - {*total.clients}):
+            raise InputError(
+                f"{total.name}: lacks the rows of {', '.join(lacking)}, which other sums have; all"
+                f" must be of the same clients. {ANEW}"
+            )
 
 
 class _MissingError(Exception):
@@ -220,20 +296,28 @@ class _MissingError(Exception):
 class _OpenedSums:
     """The answers that have been opened, each of which must be what is asked for."""
 
-    def __init__(self, opened: Opened, spec: SurrogateSpec) -> None:
-        self.left, self._spec = list(opened), spec
+    def __init__(
+        self,
+        opened: Sequence[OpenedSum],
+        spec: SurrogateSpec,
+        mechanisms: Mapping[SumName, GaussianMechanism],
+    ) -> None:
+        self._totals, self._spec = {total.name: total for total in opened}, spec
+        self._mechanisms = mechanisms
 
     def sums(self, *questions: Question) -> list[np.ndarray]:
-        """Return the next totals. Raises _MissingError: some have not been opened."""
-        here, self.left = self.left[: len(questions)], self.left[len(questions) :]
-        for question, (what, total) in zip(questions, here, strict=False):
-            _require_own(what, question, self._spec)
-            noises = [aggregators * what.variance for aggregators in (2, 3)]
-            if len(total.total) != what.length or total.variance not in noises:
-                raise InputError(f"{what.name}: the total is of another sum")
-        if len(here) < len(questions):
-            raise _MissingError(*questions[len(here) :])
-        return [total.total * what.step for what, total in here]
+        """Return the totals. Raises _MissingError: some have not been opened."""
+        if missing := [question for question in questions if question.name not in self._totals]:
+            raise _MissingError(*missing)
+        totals = [self._totals[question.name] for question in questions]
+        for question, total in zip(questions, totals, strict=True):
+            if not _describes(total, question, len(total.total)):
+                raise InputError(
+                    f"sums: {total.name} has {len(total.total)} entries, of the models"
+                    f" {total.models}; settings, schema and the totals before ask for"
+                    f" {question.length}, of {question.follows_from}"
+                )
+        return [np.array(t.total) * self._mechanisms[t.name].grid for t in totals]
 
     def tree(self, columns: Columns, margins: Margins) -> tuple[Edges, Tables]:
         """Return the tree of tables of all pairs of columns at few levels, and then its pairs."""
@@ -252,57 +336,39 @@ class _OpenedSums:
         return edges, marginals.split_tables(numbers, margins, edges)
 
 
+def _describes(total: OpenedSum | RowSums, question: Question, length: int) -> bool:
+    """Return whether a sum is the one that a question asks for."""
+    asked = question.name, question.length, question.follows_from
+    return (total.name, length, total.models) == asked
+
+
 def _progress(
-    opened: Opened, config: SurrogateConfig, schema: Schema
+    opened: Sequence[OpenedSum], config: SurrogateConfig, schema: Schema
 ) -> tuple[SurrogateSpec, Sums | tuple[Question, ...]]:
     """Return the rules with the noise that sums have, and all sums, or what is summed next.
 
     All that has been opened is compared with what it must be.
     """
-    if config.epsilon is None or config.delta is None:
+    if config.epsilon is None:
         raise InputError("epsilon: must be given, with delta; sums by shares are opened with noise")
-    noise: dict[SumName, float] = {what.name: what.step * t.variance**0.5 for what, t in opened}
+    if len({total.name for total in opened}) < len(opened):
+        raise InputError("sums: one comes twice")
+    same = {(total.surrogate, total.aggregators) for total in opened}
+    digest, aggregators = next(iter(same), (surrogate_digest(config, schema), 2))
+    if len(same) > 1 or digest != surrogate_digest(config, schema):
+        raise InputError(
+            "sums: all must be of these settings and this schema, and by the same number of"
+            " aggregators"
+        )
+    own = shared_guarantee(config, schema, aggregators).of_release
+    mechanisms: dict[SumName, GaussianMechanism] = {
+        one.name: one for one in own if isinstance(one, GaussianMechanism)
+    }
+    noise: dict[SumName, float] = {
+        name: one.noise * aggregators**0.5 for name, one in mechanisms.items()
+    }
     spec = SurrogateSpec(config, schema, noise)
-    answers = _OpenedSums(opened, spec)
     try:
-        sums = read_sums(answers, spec)
+        return spec, read_sums(_OpenedSums(opened, spec, mechanisms), spec)
     except _MissingError as missing:
         return spec, missing.args
-    if answers.left:
-        raise InputError(f"sums: {answers.left[0][0].name} is more than the settings ask for")
-    return spec, sums
-
-
-def _as_row_sums(question: Question, spec: SurrogateSpec, *, clients: int) -> RowSums:
-    config, mechanism = spec.config, _mechanism(question, spec)
-    return RowSums(
-        schema_hash=spec.schema.hash,
-        name=mechanism.name,
-        epsilon=config.epsilon or 0.0,
-        delta=config.delta or 0.0,
-        length=question.length,
-        square=math.ceil((Fraction(mechanism.sensitivity) / Fraction(mechanism.grid)) ** 2),
-        step=mechanism.grid,
-        rho=(mechanism.sensitivity / mechanism.noise) ** 2 / 2,
-        relation=config.relation,
-        models=question.follows_from,
-        clients=clients,
-        k_min=config.k_min,
-        seed=config.seed,
-    )
-
-
-def _mechanism(question: Question, spec: SurrogateSpec) -> GaussianMechanism:
-    return cast(Guarantee, spec.guarantee).mechanism(question.name)
-
-
-def _require_own(what: RowSums, question: Question, spec: SurrogateSpec) -> None:
-    """Refuse a sum that settings and schema do not ask for: one with less noise, for instance."""
-    own = _as_row_sums(question, spec, clients=what.clients)
-    for key, wanted in sorted(own.model_dump().items()):  # epsilon before what follows from it
-        found = getattr(what, key)
-        computed = key in ("square", "rho")
-        if not (math.isclose(found, wanted, rel_tol=ALIKE) if computed else found == wanted):
-            raise InputError(
-                f"sum: {what.name}: {key} {found}; settings and schema ask for {wanted}"
-            )

@@ -14,17 +14,12 @@ from pydantic import Field, model_validator
 
 from synthfair.errors import InputError
 from synthfair.files import read_as, write_json
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.release.keys import Hex32
 from synthfair.secure.aggregator_keys import AggregatorKeys
 from synthfair.secure.shares import Sharing
-from synthfair.secure.summands import (
-    MAX_CLIENTS,
-    AnySummand,
-    ClippedVectors,
-    GroupCounts,
-    Summand,
-)
-from synthfair.settings import LARGEST_EPSILON, Checked
+from synthfair.secure.summands import MAX_CLIENTS, AnySummand, ClippedVectors, Summand
+from synthfair.settings import Checked
 
 MAX_BYTES = 10_000_000
 """The largest size of a task file that is read."""
@@ -71,6 +66,13 @@ class Task(Checked):
         """The parameters by which the task's vectors are split into shares."""
         return Sharing(self.id, self.what.length, len(self.aggregators))
 
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of the total. Raises InputError: vectors are summed, which have none."""
+        if isinstance(self.what, ClippedVectors):
+            raise InputError(f"task {self.id.hex()}: sums vectors, which only Python does")
+        return self.what.guarantee(len(self.aggregators))
+
     def role_of(self, keys: AggregatorKeys) -> int:
         """The role of the aggregator with these keys.
 
@@ -96,28 +98,27 @@ class Task(Checked):
                 " order; another party may have replaced the file"
             )
 
-    def require_counts(self, most_epsilon: float = LARGEST_EPSILON) -> GroupCounts:
-        """Return what is counted, and refuse a task that guarantees less than its parties agreed.
+    def require_within(self, most_epsilon: float, most_delta: float = 0.0) -> None:
+        """Refuse a task that guarantees less than its parties agreed.
 
         Args:
             most_epsilon: largest epsilon that was agreed, for tables that differ in one row more or
                 less (add_or_remove); the same epsilon guarantees half as much for add_or_remove as
                 for replace.
+            most_delta: largest delta that was agreed.
 
         Raises:
-            InputError: the task sums vectors; epsilon is larger; or the relation is another.
+            InputError: the task sums vectors; epsilon or delta is larger; or the relation is
+                another.
         """
-        source, what = f"task {self.id.hex()}", self.what
-        if not isinstance(what, GroupCounts):
-            raise InputError(f"{source}: sums vectors, which only Python does")
-        if not what.epsilon <= most_epsilon:
-            raise InputError(
-                f"{source}: epsilon = {what.epsilon:g}; must be at most {most_epsilon:g}",
-                "most_epsilon",
-            )
-        if what.relation != "add_or_remove":
-            raise InputError(f"{source}: relation = {what.relation}; must be add_or_remove")
-        return what
+        source, own = f"task {self.id.hex()}", self.guarantee
+        for name, most in (("epsilon", most_epsilon), ("delta", most_delta)):
+            if not (value := getattr(own, name)) <= most:
+                raise InputError(
+                    f"{source}: {name} = {value:g}; must be at most {most:g}", f"most_{name}"
+                )
+        if own.relation != "add_or_remove":
+            raise InputError(f"{source}: relation = {own.relation}; must be add_or_remove")
 
     @model_validator(mode="after")
     def _fits(self) -> Task:

@@ -10,13 +10,13 @@ client's Ed25519 signature covers header and ciphertext. All uploads of a task h
 
 from __future__ import annotations
 
-import secrets
 import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from synthfair.errors import InputError
+from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.keys import is_signed, sign_bytes
 from synthfair.secure.aggregator_keys import AggregatorSecret, require_hpke
 from synthfair.secure.task import Task
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.hpke import Suite
 
 FORMAT = b"synthfair-upload/1\0"
-_HEADER = struct.Struct(f"<{len(FORMAT)}s32sB32s16s")
+NONCE_BYTES = 16
+_HEADER = struct.Struct(f"<{len(FORMAT)}s32sB32s{NONCE_BYTES}s")
 _HPKE_BYTES, _SIGNATURE_BYTES = 32 + 16, 64
 
 
@@ -35,8 +36,10 @@ def upload_bytes(task: Task) -> int:
     return _HEADER.size + task.sharing.message_bytes + _HPKE_BYTES + _SIGNATURE_BYTES
 
 
-def make_uploads(task: Task, vector: np.ndarray, key: Ed25519PrivateKey) -> list[bytes]:
-    """A client's part, as one upload for each aggregator.
+def make_uploads(
+    task: Task, vector: np.ndarray, key: Ed25519PrivateKey, source: RandomBytes = system_entropy
+) -> list[bytes]:
+    """Return a client's part as one upload for each aggregator.
 
     Guarantee: all uploads but the one to an aggregator say nothing of the vector to it, as far as
     HPKE and SHAKE256 cannot be broken.
@@ -46,6 +49,7 @@ def make_uploads(task: Task, vector: np.ndarray, key: Ed25519PrivateKey) -> list
             agreed ones, see ``task.require_agreed``.
         vector: [k] int64; of :func:`count_table`, or ``task.what.integers``.
         key: of the client.
+        source: of the nonce and the shares, which nobody else may know.
 
     Raises:
         InputError: the task does not know the client, the vector is none of its parts, or nothing
@@ -58,8 +62,8 @@ def make_uploads(task: Task, vector: np.ndarray, key: Ed25519PrivateKey) -> list
     if client not in task.client_keys:
         raise InputError(f"key: {client.hex()} is none of the clients that the task knows")
     task.what.require_part(vector)
-    nonce, uploads = secrets.token_bytes(16), []
-    for role, message in enumerate(task.sharing.split(vector)):
+    nonce, uploads = source(NONCE_BYTES), []
+    for role, message in enumerate(task.sharing.split(vector, source)):
         header = _HEADER.pack(FORMAT, task.id, role, client, nonce)
         public = bytes.fromhex(task.aggregators[role].encryption)
         try:

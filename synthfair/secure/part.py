@@ -1,12 +1,16 @@
-"""A client's part of a task of counts: its rows by group, label and bin of their score."""
+"""A client's part of a sum, in shares: its counts, or its sums for a surrogate of all clients."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import hashlib
+import io
+import secrets
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 import pandas as pd
 
+from synthfair.client.surrogate_task import read_plain
 from synthfair.data.encode import (
     Clipping,
     Encoded,
@@ -18,7 +22,11 @@ from synthfair.data.encode import (
 from synthfair.data.tables import read_table, take_names
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import count_scores, score_bins
-from synthfair.secure.upload import make_uploads, upload_bytes
+from synthfair.privacy.mechanism import SumName
+from synthfair.secure.shares import SEED_BYTES
+from synthfair.secure.summands import surrogate_digest
+from synthfair.secure.surrogate import client_sums
+from synthfair.secure.upload import NONCE_BYTES, make_uploads
 from synthfair.task.limits import Claim
 from synthfair.task.protocol import ReadRows, Run, Task
 
@@ -30,6 +38,8 @@ if TYPE_CHECKING:
     from synthfair.secure.summands import GroupCounts
     from synthfair.secure.task import Task as SumTask
     from synthfair.trained import TrainedModel
+
+DOMAIN = b"synthfair-sharing/1\0"
 
 
 def count_table(
@@ -68,9 +78,7 @@ def count_table(
         >>> sf.secure.count_table(what, table, schema).tolist()  # groups, by label
         [90, 218, 154, 1527]
     """
-    rows = _rows_that_count(
-        what, table, schema, model=model, user_column=user_column, source=source
-    )
+    rows = _rows_that_count(what, table, schema, source, model=model, user_column=user_column)
     return _counts(what, rows, model, source)
 
 
@@ -78,17 +86,17 @@ def _rows_that_count(
     what: GroupCounts,
     table: pd.DataFrame,
     schema: Schema,
+    source: str,
+    clipping: Clipping | None = None,
     *,
     model: TrainedModel | None,
     user_column: str | None,
-    source: str,
-    clipping: Clipping | None = None,
 ) -> Encoded:
     """Return the rows of a table that fits the task; of each user no more than it allows."""
     # Schema, groups, model and unit must be those of the task.
     for name, wanted, own in (
         ("schema", what.schema_hash, schema.hash),
-        ("groups", what.groups, schema_groups(schema)),
+        ("groups", what.groups, tuple(map(str, schema.groups))),
         ("model", what.model, model and model.sha256),
     ):
         if own != wanted:
@@ -123,46 +131,64 @@ def _counts(
     return count_scores(bins, s, y, len(what.groups), what.bins).ravel().astype(np.int64)
 
 
-def schema_groups(schema: Schema) -> tuple[str, ...]:
-    """Names of a schema's groups as tasks have them, in its order."""
-    return tuple(map(str, schema.groups))
-
-
-def counts_task(
+def part_task(
     task: SumTask,
-    what: GroupCounts,
     key: Ed25519PrivateKey,
     model: TrainedModel | None = None,
     user_column: str | None = None,
 ) -> Task:
-    """Return the question for a client's counts, in one encrypted share for each aggregator.
+    """Return the question for a client's part, in one encrypted share for each aggregator.
 
-    Guarantee: that of the counts, which holds once all aggregators have added their noise. Whether
+    What is bought is a seed of shares: the same question gets the same ones, which an aggregator
+    may have added already. The sums of a surrogate are rounds of one purchase, which has the
+    guarantee of all of them: each is one question, and another in its place is a new purchase.
+
+    Guarantee: that of the total, which holds once all aggregators have added their noise. Whether
     rows are too many is told by an answer, and is paid for.
 
     Args:
         task: of the sum; its aggregators are those that the client trusts.
-        what: the counts that it sums.
         key: of the client.
-        model: whose scores are binned, where the task names one.
-        user_column: that says whose each row is, for the unit user.
+        model: whose scores are binned, where a task of counts names one.
+        user_column: that says whose each row is, for counts of the unit user.
+
+    Raises:
+        InputError: it sums vectors; or rows as settings, schema and totals before do not ask for.
     """
-    client = key.public_key().public_bytes_raw().hex()
+    what: Any = task.what
+    guarantee, names = task.guarantee, {"model": model, "user_column": user_column}
+    if what.kind == "rows":
+        config, sums = what.config, client_sums(what)
+        number = get_args(SumName).index(what.name)
+        claim = Claim("surrogate", config.epsilon, config.delta, k_min=config.k_min, number=number)
+        asked = surrogate_digest(config, what.table_schema)
+    else:
+        claim, asked, sums = Claim("counts", what.epsilon), task.id.hex(), None
 
     def read(site: Site, clipping: Clipping) -> ReadRows:
-        names: Any = {"model": model, "user_column": user_column, "source": str(site.data)}
-        table = read_table(site.data, site.schema)
-        rows = _rows_that_count(what, table, site.schema, clipping=clipping, **names)
-        return ReadRows(rows, content_sha256([rows]))
+        source = str(site.data)
+        if sums is None:
+            table = read_table(site.data, site.schema)
+            rows = _rows_that_count(what, table, site.schema, source, clipping, **names)
+            return ReadRows(rows, content_sha256([rows]))
+        if site.schema.hash != what.schema_hash:
+            raise InputError(f"{source}: the task is of another schema than the one given")
+        return read_plain(site, clipping)
 
-    def uploads(rows: ReadRows, run: Run) -> bytes:
-        return b"".join(make_uploads(task, _counts(what, rows.real, model, run.source), key))
+    def uploads(rows: ReadRows, seed: bytes | None, run: Run) -> bytes:
+        vector = sums(rows.real) if sums else _counts(what, rows.real, model, run.source)
+        # Another vector gets other shares: else the difference of both would be seen.
+        content = DOMAIN + cast(bytes, seed) + task.id + vector.tobytes()
+        random = hashlib.shake_256(content).digest(NONCE_BYTES + SEED_BYTES * len(task.aggregators))
+        return b"".join(make_uploads(task, vector, key, io.BytesIO(random).read))
 
     return Task(
-        Claim("counts", what.epsilon),
-        f"{task.id.hex()} {client}",
-        guarantee=what.guarantee(len(task.aggregators)),
-        measure=uploads,
-        max_bytes=len(task.aggregators) * upload_bytes(task),
-        read=read,
+        claim,
+        f"{asked} {key.public_key().public_bytes_raw().hex()}",
+        uploads,
+        guarantee,
+        lambda _rows, _run: secrets.token_bytes(SEED_BYTES),
+        SEED_BYTES,
+        read,
+        question=task.id.hex(),
     )
