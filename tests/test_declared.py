@@ -171,7 +171,7 @@ def sums(rows):
     config = private(SURROGATE)
     encoded = in_memory(sf.encode(rows, SCHEMA))
     return np.concatenate([
-        sf.secure.client_sums(what, encoded, [], config, SCHEMA)
+        sf.secure.client_sums(what)(encoded)
         for what in sf.secure.next_sums([], config, SCHEMA, clients=2)
     ])  # fmt: skip
 
