@@ -69,7 +69,7 @@ def make_sum(
         [*federation.aggregators.values()],
         [*site_names(federation)],
         least_clients=least or len(federation.sites),
-        nonce=sha256(f"synthfair-sum/1 {label}".encode()),
+        label=label,
         without_noise=without_noise,
     )
 

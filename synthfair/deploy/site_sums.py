@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from synthfair.deploy.party import Request
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.secure.aggregator_keys import read_aggregator_folder
-from synthfair.secure.summands import ClippedVectors, GroupCounts
+from synthfair.secure.summands import GroupCounts
 from synthfair.secure.task import Task
 from synthfair.task.limits import RefusedError, refused_as
 
@@ -60,11 +60,9 @@ def answer_part(request: Request) -> bytes:
     what = task.what
     if isinstance(what, GroupCounts):
         model = _carried_model(request)
-        known = what.model, what.groups, what.unit
-        if known != (model.sha256, tuple(map(str, schema.groups)), "row"):
+        known = what.model, what.schema_hash, what.groups, what.unit
+        if known != (model.sha256, schema.hash, tuple(map(str, schema.groups)), "row"):
             raise RefusedError("settings")
-    if isinstance(what, ClippedVectors) or what.schema_hash != schema.hash:
-        raise RefusedError("settings")
     with refused_as("settings"):
         question = part_task(task, request.party.key, model)
     return request.answer(question)

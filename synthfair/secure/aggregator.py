@@ -383,7 +383,7 @@ def noisy_total(
     """
     low, high = int(total.min()), int(total.max())
     bounds = [(f"has entries from {low} to {high}", low, high, aggregators)]
-    most, least = clients * what.largest, clients * what.least
+    least, most = (clients * entry for entry in what.entries)
     if isinstance(what, GroupCounts):
         rows = int(total.sum())
         bounds.append((f"{rows} rows in all", rows, rows, aggregators * what.length))
@@ -394,7 +394,7 @@ def noisy_total(
                 f"total: {place}; {clients} clients and the noise can make {least - slack} to"
                 f" {most + slack}: an input was false, or an upload damaged"
             )
-    return NoisyTotal(total, aggregators * what.variance, clients, aggregators)
+    return NoisyTotal(total, float(aggregators * what.variance), clients, aggregators)
 
 
 def score_histogram(what: GroupCounts, total: NoisyTotal) -> ScoreHistogram:

@@ -171,7 +171,7 @@ def part_task(
             table = read_table(site.data, site.schema)
             rows = _rows_that_count(what, table, site.schema, source, clipping, **names)
             return ReadRows(rows, content_sha256([rows]))
-        if site.schema.hash != what.schema_hash:
+        if site.schema.hash != what.table_schema.hash:
             raise InputError(f"{source}: the task is of another schema than the one given")
         return read_plain(site, clipping)
 

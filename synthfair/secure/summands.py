@@ -43,13 +43,8 @@ class _Summand(Checked):
 
     @property
     @abstractmethod
-    def largest(self) -> int:
-        """The largest entry of a client's vector."""
-
-    @property
-    def least(self) -> int:
-        """The smallest entry of a client's vector."""
-        return -self.largest
+    def entries(self) -> tuple[int, int]:
+        """The smallest and the largest entry of a client's vector."""
 
     def require_part(self, vector: np.ndarray) -> None:
         """Refuse what is no client's vector.
@@ -61,10 +56,10 @@ class _Summand(Checked):
             InputError: an entry is out of range, or all together are too large.
         """
         low, high = int(vector.min()), int(vector.max())  # abs leaves the least int64 as it is
-        if low < self.least or high > self.largest:
+        least, most = self.entries
+        if low < least or high > most:
             raise InputError(
-                f"vector: has entries from {low} to {high}; must be from {self.least} to"
-                f" {self.largest}"
+                f"vector: has entries from {low} to {high}; must be from {least} to {most}"
             )
 
 
@@ -132,14 +127,9 @@ class GroupCounts(_Summand):
         return laplace_variance(self.scale)
 
     @property
-    def largest(self) -> int:
-        """The largest count of a client."""
-        return self.rows_per_client
-
-    @property
-    def least(self) -> int:
-        """The smallest count of a client."""
-        return 0
+    def entries(self) -> tuple[int, int]:
+        """The smallest and the largest count of a client."""
+        return 0, self.rows_per_client
 
     def require_part(self, vector: np.ndarray) -> None:
         """Refuse what is no client's counts, or more rows than ``rows_per_client`` in all."""
@@ -188,19 +178,14 @@ class _WithGaussianNoise(_Summand):
 
     @property
     @abstractmethod
-    def exact_variance(self) -> Fraction:
+    def variance(self) -> Fraction:
         """sigma^2 of one aggregator's noise, in steps: (sensitivity in L2)^2 / (2 rho), or 0."""
-
-    @property
-    def variance(self) -> float:
-        """The variance as a float."""
-        return float(self.exact_variance)
 
     def noise(self, source: RandomBytes = system_entropy) -> np.ndarray:
         """[length] int64, of full scale: one aggregator's is enough for the guarantee."""
-        if self.exact_variance == 0:
+        if self.variance == 0:
             return np.zeros(self.length, np.int64)
-        return discrete_gaussian(self.exact_variance, self.length, source)
+        return discrete_gaussian(self.variance, self.length, source)
 
     def noise_bound(self, terms: int) -> int:
         """Bounds the sum of so many terms of noise, but for a chance of NEVER / length at most.
@@ -258,7 +243,7 @@ class ClippedVectors(_WithGaussianNoise):
         return math.ceil(ratio**2 + ratio * root + Fraction(self.length, 4))
 
     @property
-    def exact_variance(self) -> Fraction:
+    def variance(self) -> Fraction:
         """sigma^2 of one aggregator's noise, in steps: (sensitivity in L2)^2 / (2 rho), or 0."""
         if self.rho is None:
             return Fraction(0)
@@ -266,9 +251,10 @@ class ClippedVectors(_WithGaussianNoise):
         return square / (2 * Fraction(repr(self.rho)))
 
     @property
-    def largest(self) -> int:
-        """The largest entry of a client's integers."""
-        return math.isqrt(self.largest_square)
+    def entries(self) -> tuple[int, int]:
+        """The smallest and the largest entry of a client's integers."""
+        most = math.isqrt(self.largest_square)
+        return -most, most
 
     def integers(self, vector: np.ndarray) -> np.ndarray:
         """[length] int64: clipped and rounded; a vector without a finite norm becomes 0."""
@@ -303,7 +289,7 @@ class ClippedVectors(_WithGaussianNoise):
 
     @model_validator(mode="after")
     def _fits(self) -> ClippedVectors:
-        if self.largest_square > 2**80 or self.exact_variance > 2**90:
+        if self.largest_square > 2**80 or self.variance > 2**90:
             raise ValueError("step: too fine for clip and rho; totals would not fit into 64 bits")
         return self
 
@@ -379,25 +365,21 @@ class RowSums(_WithGaussianNoise):
         """Return the guarantee of all sums of the surrogate, see :func:`shared_guarantee`."""
         return shared_guarantee(self.config, self.table_schema, aggregators, simulated=simulated)
 
-    @property
-    def schema_hash(self) -> str:
-        """The hash of the rows' schema."""
-        return self.table_schema.hash
-
     @cached_property
     def mechanism(self) -> GaussianMechanism:
         """The mechanism of the sum: sensitivity, grid and one aggregator's noise."""
         return self.guarantee(2).mechanism(self.name)
 
     @property
-    def exact_variance(self) -> Fraction:
+    def variance(self) -> Fraction:
         """The variance of one aggregator's noise, in steps."""
         return self.mechanism.steps**2
 
     @property
-    def largest(self) -> int:
-        """The largest entry of a client's integers."""
-        return 2**61 // self.clients
+    def entries(self) -> tuple[int, int]:
+        """The smallest and the largest entry of a client's integers."""
+        most = 2**61 // self.clients
+        return -most, most
 
     @model_validator(mode="after")
     def _is_private(self) -> RowSums:

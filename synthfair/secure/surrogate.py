@@ -14,11 +14,10 @@ part by :func:`client_sums`; and what was opened goes, when no sum is left, to
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,12 +45,6 @@ from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.make import Sums, read_sums, surrogate_of
 from synthfair.surrogate.marginals import Edges, Margins, Tables
 from synthfair.surrogate.questions import Question, SurrogateSpec, two_way_tables
-
-ANEW = (
-    "Begin anew without these clients, and without what was opened; all others book the whole"
-    " epsilon once more"
-)
-"""A planner's remedy where a client drops out after the first sums."""
 
 
 def make_secure_surrogate(
@@ -100,12 +93,7 @@ def make_secure_surrogate(
 
 
 def next_sums(
-    opened: Sequence[OpenedSum],
-    config: SurrogateConfig,
-    schema: Schema,
-    *,
-    clients: int,
-    names: Mapping[str, str] = MappingProxyType({}),
+    opened: Sequence[OpenedSum], config: SurrogateConfig, schema: Schema, *, clients: int
 ) -> tuple[RowSums, ...]:
     """Return what is summed next, after what was opened; nothing where all is there.
 
@@ -117,29 +105,14 @@ def next_sums(
         opened: the totals so far, in any order.
         config: with epsilon and delta.
         schema: of all rows, public.
-        clients: at most so many add up theirs; where sums were opened, it is their clients, and
-            nobody else, who are asked next.
-        names: of clients by their keys, for errors.
+        clients: at most so many add up theirs; where sums were opened, it is theirs alone.
 
     Raises:
         InputError: no epsilon, no noise is enough, totals are of different clients, one is not what
             settings, schema and the others ask for, or no cell has a noisy count that is large
             enough.
     """
-    _require_same_clients(opened, names)
-    _, known = _progress(opened, config, schema)
-    return tuple(
-        RowSums(
-            config=config,
-            table_schema=schema,
-            opened=tuple(opened),
-            name=question.name,
-            length=question.length,
-            models=question.follows_from,
-            clients=len(opened[0].clients) if opened else clients,
-        )
-        for question in (() if isinstance(known, Sums) else known)
-    )
+    return tuple(what for what, _ in _next(opened, config, schema, clients))
 
 
 def next_tasks(
@@ -167,22 +140,28 @@ def next_tasks(
     Raises:
         InputError: as :func:`next_sums`; or whose rows were summed is gone.
     """
-    senders = opened[0].clients if opened else tuple(clients)
-    if gone := sorted({key for total in opened for key in total.clients} - clients.keys()):
-        raise InputError(
-            f"clients: {', '.join(gone)} are in what was opened, and not named. {ANEW}"
-        )
-    asked = next_sums(opened, config, schema, clients=len(senders), names=clients)
-    digests = {what.name: f"synthfair-sum/1 {label} {what.name}".encode() for what in asked}
+    everybody = {key for total in opened for key in total.clients}
+    for name, lacking in [
+        *((total.name, everybody - {*total.clients}) for total in opened),
+        ("the plan", everybody - clients.keys()),
+    ]:
+        if lacking:
+            raise InputError(
+                f"{name} lacks {', '.join(sorted(clients.get(key, key) for key in lacking))}, whose"
+                " rows are in another sum that was opened: all must be of the same clients. Begin"
+                " anew without these clients, and without what was opened; all others book the"
+                " whole epsilon once more"
+            )
+    senders, least = (opened[0].clients, len(everybody)) if opened else ([*clients], least)
     return {
         what.name: make_task(
             what,
             aggregators,
             senders,
-            least_clients=len(senders) if opened else least,
-            nonce=label and hashlib.sha256(digests[what.name]).hexdigest(),
+            least_clients=least,
+            label=label and f"{label} {what.name}",
         )
-        for what in asked
+        for what in next_sums(opened, config, schema, clients=len(senders))
     }
 
 
@@ -217,14 +196,13 @@ def client_sums(what: RowSums) -> Callable[[Batches], np.ndarray]:
     Raises:
         InputError: the sum is none of :func:`next_sums`.
     """
-    _, known = _progress(what.opened, what.config, what.table_schema)
-    questions = () if isinstance(known, Sums) else known
-    found = [question for question in questions if _describes(what, question, what.length)]
+    asked = _next(what.opened, what.config, what.table_schema, what.clients)
+    found = [question for own, question in asked if own == what]
     if not found:
         raise InputError(
             f"sum: {what.name}: not one that settings, schema and the totals before ask for, which"
-            f" are {[question.name for question in questions]}; or of other models, as another"
-            " machine has computed them"
+            f" are {[own.name for own, _ in asked]}; or of other models, as another machine has"
+            " computed them"
         )
     (question,), terms = found, what.mechanism.terms(what.config.relation)
 
@@ -234,10 +212,10 @@ def client_sums(what: RowSums) -> Callable[[Batches], np.ndarray]:
 
     def sums(rows: Batches) -> np.ndarray:
         steps = rows.sum(of).astype(object) * (round(1 / terms.grid) if question.counts else 1)
-        if (largest := abs(steps).max()) > what.largest:
+        if (largest := abs(steps).max()) > (most := what.entries[1]):
             raise InputError(
                 f"rows: too many of a client; {what.name} has an entry of {largest} steps; must be"
-                f" at most {what.largest}"
+                f" at most {most}"
             )
         return steps.astype(np.int64)
 
@@ -268,7 +246,6 @@ def surrogate_from_sums(
         InputError: a sum is missing, comes twice, or is of other settings or another schema;
             totals are of different clients; or no cell has a noisy count that is large enough.
     """
-    _require_same_clients(opened)
     spec, known = _progress(opened, config, schema)
     if not isinstance(known, Sums):
         raise InputError(f"sums: {[question.name for question in known]} are missing")
@@ -276,58 +253,46 @@ def surrogate_from_sums(
     return release_of(surrogate_of(known, spec), config, schema, None if seeded else own)
 
 
-def _require_same_clients(
-    opened: Sequence[OpenedSum], names: Mapping[str, str] = MappingProxyType({})
-) -> None:
-    """Refuse totals of different clients: of one that dropped out, some would hold the rows."""
-    everybody = {client for total in opened for client in total.clients}
-    for total in opened:
-        if lacking := sorted(names.get(key, key) for key in everybody - {*total.clients}):
-            raise InputError(
-                f"{total.name}: lacks the rows of {', '.join(lacking)}, which other sums have; all"
-                f" must be of the same clients. {ANEW}"
-            )
-
-
 class _MissingError(Exception):
     """There are sums that have not been opened yet."""
 
 
-class _OpenedSums:
-    """The answers that have been opened, each of which must be what is asked for."""
+class _OpenedSums(NamedTuple):
+    """The answers that have been opened, each of which must be what is asked for.
 
-    def __init__(
-        self,
-        opened: Sequence[OpenedSum],
-        spec: SurrogateSpec,
-        mechanisms: Mapping[SumName, GaussianMechanism],
-    ) -> None:
-        self._totals, self._spec = {total.name: total for total in opened}, spec
-        self._mechanisms = mechanisms
+    Attributes:
+        totals: by the names of the sums.
+        mechanisms: of the sums.
+        sd: standard deviation of the noise on tables of all pairs.
+    """
+
+    totals: dict[SumName, OpenedSum]
+    mechanisms: dict[SumName, GaussianMechanism]
+    sd: float
 
     def sums(self, *questions: Question) -> list[np.ndarray]:
         """Return the totals. Raises _MissingError: some have not been opened."""
-        if missing := [question for question in questions if question.name not in self._totals]:
+        if missing := [question for question in questions if question.name not in self.totals]:
             raise _MissingError(*missing)
-        totals = [self._totals[question.name] for question in questions]
-        for question, total in zip(questions, totals, strict=True):
-            if not _describes(total, question, len(total.total)):
+        values = []
+        for question in questions:
+            total, asked = self.totals[question.name], (question.length, question.follows_from)
+            if (own := (len(total.total), total.models)) != asked:
                 raise InputError(
-                    f"sums: {total.name} has {len(total.total)} entries, of the models"
-                    f" {total.models}; settings, schema and the totals before ask for"
-                    f" {question.length}, of {question.follows_from}"
+                    f"sums: {total.name} has entries and models {own}; settings, schema and the"
+                    f" totals before ask for {asked}"
                 )
-        return [np.array(t.total) * self._mechanisms[t.name].grid for t in totals]
+            values.append(np.array(total.total) * self.mechanisms[total.name].grid)
+        return values
 
     def tree(self, columns: Columns, margins: Margins) -> tuple[Edges, Tables]:
         """Return the tree of tables of all pairs of columns at few levels, and then its pairs."""
         few, pairs = marginals.few_levels(margins, columns), [*combinations(range(len(columns)), 2)]
         (numbers,) = self.sums(two_way_tables(columns, few, pairs, "tables"))
-        sd = self._spec.sd("tables")
 
         def clear(off: np.ndarray) -> float:
             """Return by how much its square exceeds that of noise."""
-            return float(((off / sd) ** 2 - 1).sum() / off.size**0.5)
+            return float(((off / self.sd) ** 2 - 1).sum() / off.size**0.5)
 
         edges = marginals.chow_liu(
             marginals.dependence(marginals.split_tables(numbers, few, pairs), few, clear)
@@ -336,10 +301,22 @@ class _OpenedSums:
         return edges, marginals.split_tables(numbers, margins, edges)
 
 
-def _describes(total: OpenedSum | RowSums, question: Question, length: int) -> bool:
-    """Return whether a sum is the one that a question asks for."""
-    asked = question.name, question.length, question.follows_from
-    return (total.name, length, total.models) == asked
+def _next(
+    opened: Sequence[OpenedSum], config: SurrogateConfig, schema: Schema, clients: int
+) -> list[tuple[RowSums, Question]]:
+    """Return what is summed next, with its questions."""
+    known = _progress(opened, config, schema)[1]
+    clients = len(opened[0].clients) if opened else clients
+    own: Any = {
+        "config": config,
+        "table_schema": schema,
+        "opened": tuple(opened),
+        "clients": clients,
+    }
+    return [
+        (RowSums(name=one.name, length=one.length, models=one.follows_from, **own), one)
+        for one in (() if isinstance(known, Sums) else known)
+    ]
 
 
 def _progress(
@@ -351,24 +328,22 @@ def _progress(
     """
     if config.epsilon is None:
         raise InputError("epsilon: must be given, with delta; sums by shares are opened with noise")
-    if len({total.name for total in opened}) < len(opened):
-        raise InputError("sums: one comes twice")
-    same = {(total.surrogate, total.aggregators) for total in opened}
-    digest, aggregators = next(iter(same), (surrogate_digest(config, schema), 2))
-    if len(same) > 1 or digest != surrogate_digest(config, schema):
+    digest = surrogate_digest(config, schema)
+    same = {(total.surrogate, total.aggregators, total.clients) for total in opened}
+    if len(same) > 1 or any(own[0] != digest for own in same):
         raise InputError(
-            "sums: all must be of these settings and this schema, and by the same number of"
-            " aggregators"
+            "sums: all must be of these settings and this schema, of the same clients, and by the"
+            " same number of aggregators"
         )
-    own = shared_guarantee(config, schema, aggregators).of_release
-    mechanisms: dict[SumName, GaussianMechanism] = {
-        one.name: one for one in own if isinstance(one, GaussianMechanism)
-    }
-    noise: dict[SumName, float] = {
-        name: one.noise * aggregators**0.5 for name, one in mechanisms.items()
-    }
+    totals: Any = {total.name: total for total in opened}
+    if len(totals) < len(opened):
+        raise InputError("sums: one comes twice")
+    aggregators = opened[0].aggregators if opened else 2
+    own: Any = shared_guarantee(config, schema, aggregators).mechanisms
+    mechanisms = {one.name: one for one in own}
+    noise: Any = {one.name: one.noise * aggregators**0.5 for one in own}
     spec = SurrogateSpec(config, schema, noise)
     try:
-        return spec, read_sums(_OpenedSums(opened, spec, mechanisms), spec)
+        return spec, read_sums(_OpenedSums(totals, mechanisms, spec.sd("tables")), spec)
     except _MissingError as missing:
         return spec, missing.args

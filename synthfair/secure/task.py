@@ -130,7 +130,7 @@ class Task(Checked):
         bare = isinstance(self.what, ClippedVectors) and self.what.rho is None
         if bare and not self.without_noise:
             raise ValueError("rho: must be given; a total without noise protects nobody")
-        if len(self.clients) * self.what.largest > 2**62:
+        if len(self.clients) * self.what.entries[1] > 2**62:
             raise ValueError("clients: so many could sum to more than fits into 64 bits")
         if self.least_clients > len(self.clients):
             raise ValueError(f"least_clients: only {len(self.clients)} clients may send")
@@ -143,7 +143,7 @@ def make_task(
     clients: Sequence[str],
     *,
     least_clients: int,
-    nonce: str | None = None,
+    label: str | None = None,
     without_noise: bool = False,
 ) -> Task:
     """Return the task of a sum.
@@ -153,14 +153,16 @@ def make_task(
         aggregators: their public keys, two or three.
         clients: Ed25519 public keys in hexadecimal.
         least_clients: with fewer, nothing is answered or opened.
-        nonce: 64 hexadecimal digits; from the system's entropy if not given.
+        label: with the same label and all else the task is the same, so that aggregators give the
+            answer that they have given, and no second one; each task is new if not given.
         without_noise: whether vectors may be summed without noise.
 
     Raises:
         InputError: the parts do not fit together.
     """
+    seed = f"synthfair-sum/1 {label}".encode() if label else secrets.token_bytes(32)
     return Task(
-        nonce=nonce or secrets.token_hex(32),
+        nonce=hashlib.sha256(seed).hexdigest(),
         what=what,
         aggregators=tuple(aggregators),
         clients=tuple(sorted(clients)),
