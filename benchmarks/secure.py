@@ -19,9 +19,8 @@ import numpy as np
 from benchmarks.fit import watch
 from benchmarks.harness import Experiment, main
 from benchmarks.showing import page_of
-from synthfair.secure.aggregator_keys import make_aggregator_keys
 from synthfair.secure.summands import GroupCounts
-from synthfair.secure.task import make_task, write_task
+from synthfair.secure.task import make_aggregator_keys, make_task, write_task
 from synthfair.secure.upload import make_uploads
 
 

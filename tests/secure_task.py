@@ -15,7 +15,7 @@ from synthfair.secure import (
     new_aggregator_secret,
     receive,
 )
-from synthfair.secure.aggregator_keys import make_records
+from synthfair.secure.task import make_records
 
 PLAIN = {"schema_hash": "0" * 64, "groups": ("f", "m"), "epsilon": 1.0, "rows_per_client": 1000}
 COUNTS = GroupCounts(**PLAIN)

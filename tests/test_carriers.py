@@ -311,13 +311,13 @@ def test_by_files_who_drops_out_is_named_when_the_next_sums_are_planned(sums, ca
     files.add_and_open(task, files.folder / "opened" / "column_moments.json")
     assert files.plan_surrogate() == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "column_moments: lacks the rows of south, which other sums have" in said
-    assert "Begin anew without these clients" in said
+    assert "clients: south dropped out: not in all sums that were opened" in said
+    assert "begin anew without these" in said
     # Nor does a plan go on without a client whose rows are in what was opened.
     (files.folder / "opened" / "column_moments.json").unlink()
     (sums.folder / "keys" / "south.pub").unlink()
     assert files.plan_surrogate() == 2
-    assert "are in what was opened, and not named" in " ".join(capsys.readouterr().err.split())
+    assert "dropped out: not in all sums" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_job_with_one_noise_needs_an_epsilon(sums):

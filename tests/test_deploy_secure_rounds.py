@@ -12,8 +12,8 @@ import synthfair as sf
 from synthfair.deploy.train_job import TrainJob, run_train
 from synthfair.errors import InputError
 from synthfair.secure import Task
-from synthfair.secure.aggregator_keys import AggregatorKeys
 from synthfair.secure.summands import ClippedVectors
+from synthfair.secure.task import AggregatorKeys
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import MAX_TEXT, Message
 
@@ -215,7 +215,7 @@ def test_a_question_to_a_thousand_sites_is_not_too_long():
     keys = AggregatorKeys(signature="1" * 64, encryption="3" * 64)
     other = AggregatorKeys(signature="2" * 64, encryption="4" * 64)
     what = ClippedVectors(length=10, clip=1.0, step=1e-9, rho=None)
-    task = Task(nonce="0" * 64, what=what, aggregators=(keys, other), without_noise=True,
+    task = Task(nonce="0" * 64, what=what, aggregators=(keys, other),
                 clients=tuple(f"{i:064x}" for i in range(1000)), least_clients=1000)  # fmt: skip
     agreed = {"train": TRAIN | SECURE, "sites": names, "least_rows": None}
     settings = agreed | {"task": task.model_dump(mode="json")}

@@ -27,7 +27,7 @@ from synthfair.secure import (
     read_aggregator_secret,
     read_upload,
 )
-from synthfair.secure.aggregator_keys import OWNER
+from synthfair.secure.task import OWNER
 from synthfair.task.job_sites import JobSites, TooFewError
 from synthfair.task.limits import ServerSettings, read_settings
 from synthfair.task.messages import Message

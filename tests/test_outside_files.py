@@ -18,7 +18,7 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.errors import InputError
 from synthfair.files import MOST_DIGITS, MOST_LEVELS, open_file, parse_json, read_document
-from synthfair.secure.aggregator_keys import make_aggregator_keys
+from synthfair.secure.task import make_aggregator_keys
 
 
 def make_socket(path):

@@ -28,7 +28,7 @@ from synthfair.secure import (
     write_task,
 )
 from synthfair.secure.aggregator import DOMAIN, record_of
-from synthfair.secure.aggregator_keys import OWNER
+from synthfair.secure.task import OWNER
 
 ONE = np.array([1, 2, 3, 4])
 
@@ -282,7 +282,7 @@ class TestOpening:
 
     def test_the_senders_are_those_of_the_uploads(self, group, sums):
         senders = {key.public_key().public_bytes_raw().hex() for key in group.keys[:2]}
-        assert set(open_sums(group.task, sums).senders) == senders
+        assert set(open_sums(group.task, sums).clients) == senders
 
     def test_totals_that_cannot_be(self, group, sums):
         wrong = self.signed(group, sums[0], 0, total=(7, 7, 7, 7))

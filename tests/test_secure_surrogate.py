@@ -20,6 +20,7 @@ from synthfair.secure import (
     Task,
     client_sums,
     make_secure_surrogate,
+    new_aggregator_secret,
     next_sums,
     noisy_sum,
     opened_sum,
@@ -31,6 +32,7 @@ ALARM = 1e-6
 """False-alarm rate of each statistical test."""
 
 SCHEMA = make_schema()
+KEYS = [new_aggregator_secret().public for _ in range(2)]
 ROWS = sf.encode(make_table(2000), SCHEMA)
 NAMES = ["histograms", "column_moments", "tables", "pairs", "anchors"]
 COUNTS = {"histograms": 3, "tables": 3, "pairs": 2}
@@ -135,7 +137,7 @@ class TestSums:
         config = settings(epsilon=60.0)
         what = next_sums([], config, SCHEMA, clients=100_000)[0]
         few = client_sums(what)(in_memory(part(ROWS, slice(99))))
-        assert 0 < abs(few).max() <= what.largest == 2**61 // 100_000
+        assert 0 < abs(few).max() <= what.entries[1] == 2**61 // 100_000
         many = BatchesInOrder(lambda: [ROWS] * 400)
         with pytest.raises(InputError, match="rows: too many of a client; histograms has"):
             client_sums(what)(many)
@@ -163,10 +165,9 @@ class TestSums:
 
 class TestNoise:
     def test_all_sums_together_give_the_epsilon_of_one_aggregator(self, of_relation):
-        mechanisms = [what.mechanism for what in of_relation[1][0]]
-        mus = [one.sensitivity / one.grid / float(one.steps) for one in mechanisms]
-        assert [what.variance for what in of_relation[1][0]] == [
-            float(one.steps) ** 2 for one in mechanisms
+        mus = [
+            what.mechanism.sensitivity / what.mechanism.grid / float(what.variance) ** 0.5
+            for what in of_relation[1][0]
         ]
         assert len(mus) == 5
         assert delta_of(math.hypot(*mus), 8.0) == pytest.approx(1e-5, rel=1e-6)
@@ -191,7 +192,7 @@ class TestNoise:
             drawn = []
 
             def noise(self, source, drawn=drawn):
-                drawn.append(discrete_gaussian(self.exact_variance, self.length))
+                drawn.append(discrete_gaussian(self.variance, self.length))
                 return drawn[-1]
 
             monkeypatch.setattr(RowSums, "noise", noise)
@@ -300,10 +301,10 @@ class TestByFiles:
             ([first, moments, tables], r"sums: \['pairs'\] are missing"),
             ([first, moments, tables, pairs], r"sums: \['anchors'\] are missing"),
             ([first, first, tables, pairs, last], "one comes twice"),
-            ([changed(first, total=moments.total), moments], "histograms has 24 entries"),
+            ([changed(first, total=moments.total), moments], "histograms has entries and models"),
             (
                 [first, moments, tables, changed(pairs, models="0" * 64)],
-                "pairs has .* of the models",
+                "pairs has entries and models .*000",
             ),
             ([changed(first, aggregators=3), moments], "by the same number of aggregators"),
         ]:
@@ -315,10 +316,23 @@ class TestByFiles:
         here, there, gone = first.clients
         fewer = moments.model_copy(update={"clients": (here, there)})
         names = {here: "north", there: "south", gone: "west"}
-        with pytest.raises(
-            InputError, match=r"column_moments: lacks the rows of west, which .*anew"
-        ):
-            next_sums([first, fewer], settings(), SCHEMA, clients=3, names=names)
+        for totals, known in [
+            ([first, fewer], names),
+            ([first, moments], {here: "north", there: "south"}),
+        ]:
+            complaint = f"clients: {known.get(gone, gone)} dropped out: .* begin anew without these"
+            with pytest.raises(InputError, match=complaint):
+                next_tasks(totals, settings(), SCHEMA, KEYS, known, least=1)
+        with pytest.raises(InputError, match="of the same clients"):
+            surrogate_from_sums([first, fewer, *opened[1][2:]], settings(), SCHEMA)
+
+    def test_the_clients_of_the_first_sums_are_asked_next_and_all_of_them(self, opened):
+        names = dict.fromkeys([*opened[1][0].clients, "f" * 64], "somebody")
+        (task, _) = next_tasks([], settings(), SCHEMA, KEYS, names, least=2).values()
+        assert (len(task.clients), task.least_clients) == (4, 2)
+        (task,) = next_tasks(opened[1][:2], settings(), SCHEMA, KEYS, names, least=2).values()
+        assert (task.clients, task.least_clients) == (opened[1][0].clients, 3)
+        assert task.what.clients == 3
 
     def test_a_task_file_without_a_name_or_schema_is_refused(self, opened, tmp_path):
         write_task(parties(opened[0][0]).task, tmp_path / "task.json")

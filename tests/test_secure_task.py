@@ -20,7 +20,7 @@ from synthfair.secure import (
     read_task,
     write_task,
 )
-from synthfair.secure.aggregator_keys import OWNER, make_aggregator_keys, require_records
+from synthfair.secure.task import OWNER, make_aggregator_keys, require_records
 
 VECTORS = ClippedVectors(length=3, clip=1.0, step=0.1, rho=0.25)
 ROWS = RowSums(

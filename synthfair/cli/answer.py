@@ -96,9 +96,8 @@ def answer(
     from synthfair.client import page
     from synthfair.files import OWNER_ONLY, claimed, whole_file
     from synthfair.report.privacy_words import sum_table
-    from synthfair.secure.aggregator_keys import read_aggregator_keys
     from synthfair.secure.part import part_task
-    from synthfair.secure.task import read_task
+    from synthfair.secure.task import read_aggregator_keys, read_task
     from synthfair.secure.upload import upload_bytes
     from synthfair.task.protocol import Run
 

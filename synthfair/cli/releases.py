@@ -35,7 +35,7 @@ def keygen(*, output: Path, aggregator: bool = False, force: Force = False) -> N
     from synthfair.release.keys import make_keys
 
     if aggregator:
-        from synthfair.secure.aggregator_keys import make_aggregator_keys
+        from synthfair.secure.task import make_aggregator_keys
 
         public_path, _ = make_aggregator_keys(output, force=force)
         say(f"Wrote {output} (keep it secret) and {public_path} (for the planner and clients).")

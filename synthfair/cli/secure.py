@@ -112,10 +112,9 @@ def plan(
     from synthfair.postprocess.histogram import SURE
     from synthfair.release.format import write_release
     from synthfair.release.keys import read_keys
-    from synthfair.secure.aggregator_keys import read_aggregator_keys
     from synthfair.secure.summands import GroupCounts
     from synthfair.secure.surrogate import next_tasks, read_opened, surrogate_from_sums
-    from synthfair.secure.task import make_task, write_task
+    from synthfair.secure.task import make_task, read_aggregator_keys, write_task
     from synthfair.settings import load_release_config
 
     inputs = (model, schema, surrogate, *aggregators, *clients)
@@ -217,8 +216,7 @@ def add(
     from synthfair.files import OWNER_ONLY, require_free, write_json
     from synthfair.report.privacy_words import sum_table
     from synthfair.secure.aggregator import answer, receive
-    from synthfair.secure.aggregator_keys import RECORDS, read_aggregator_secret
-    from synthfair.secure.task import read_task
+    from synthfair.secure.task import RECORDS, read_aggregator_secret, read_task
 
     if check == (output is not None):
         raise InputError("flags: give one of --output and --check")
@@ -298,5 +296,5 @@ def open_sums(
     else:
         write_histogram(aggregator.score_histogram(what, total), output)
     say(f"Task {public_task.id.hex()}")
-    say(sum_table(public_task, total.clients))
+    say(sum_table(public_task, len(total.clients)))
     say(f"Wrote {output}.")

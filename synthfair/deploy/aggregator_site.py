@@ -14,14 +14,14 @@ from synthfair.errors import InputError
 from synthfair.privacy.bought import is_complete
 from synthfair.release.keys import read_keys
 from synthfair.secure.aggregator import ANSWER, UploadSum, answer, receive, record_of
-from synthfair.secure.aggregator_keys import (
+from synthfair.secure.summands import ClippedVectors
+from synthfair.secure.task import (
     RECORDS,
     AggregatorKeys,
+    Task,
     read_aggregator_folder,
     read_aggregator_secret,
 )
-from synthfair.secure.summands import ClippedVectors
-from synthfair.secure.task import Task
 from synthfair.secure.upload import upload_bytes
 from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked
 from synthfair.task.limits import PartySettings, RefusedError, refused_as

@@ -20,7 +20,7 @@ from synthfair.errors import InputError
 from synthfair.files import read_bytes, read_document
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_keys, read_signing_key
-from synthfair.secure.aggregator_keys import (
+from synthfair.secure.task import (
     read_aggregator_folder,
     read_aggregator_secret,
     require_records,

@@ -49,7 +49,6 @@ def make_sum(
     *,
     label: str,
     least: int | None,
-    without_noise: bool = False,
 ) -> Task:
     """Return the task of one sum over all sites of a job.
 
@@ -59,7 +58,6 @@ def make_sum(
         label: of the job and its round. The task is the same where label and all else are, so that
             a job that goes on gets the answer that the aggregators have given, and no second one.
         least: sites that must be in it; all if not given.
-        without_noise: whether there may be none.
 
     Raises:
         InputError: a site's key is missing, or the parts do not fit together.
@@ -70,7 +68,6 @@ def make_sum(
         [*site_names(federation)],
         least_clients=least or len(federation.sites),
         label=label,
-        without_noise=without_noise,
     )
 
 
@@ -126,14 +123,12 @@ def secure_sum(
     store.unlink()
     try:
         return open_sums(task, sums, sources=list(federation.aggregators))
-    except InputError as error:
-        raise InputError(f"{error}; {_renewal_advice(anew)}") from error
-
-
-def _renewal_advice(anew: Path | None) -> str:
-    """Return advice where somebody has answered for other uploads: a task has one answer."""
-    first = f"remove {anew.name} at the server, and " if anew else ""
-    return f"the task is spent: {first}submit the job again, for a new task, which all book anew"
+    except InputError as error:  # somebody has answered for other uploads: a task has one answer
+        first = f"remove {anew.name} at the server, and " if anew else ""
+        raise InputError(
+            f"{error}; the task is spent: {first}submit the job again, for a new task, which all"
+            " book anew"
+        ) from error
 
 
 def _partial_sum(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from synthfair.client.page import release_task
 from synthfair.deploy.job_sums import job_label, secure_sum, site_names
@@ -37,21 +37,10 @@ class SingleShotJob(Checked):
     least_answers: int | None = Field(default=None, ge=1)
     timeout: int = Field(default=3600, ge=1, le=7 * 24 * 3600)
 
-    @field_validator("release")
-    @classmethod
-    def _of_some_kind(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        release_config(settings)
-        return settings
-
-    @field_validator("server")
-    @classmethod
-    def _of_a_server(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        validated(ServerConfig, settings)
-        return settings
-
     @model_validator(mode="after")
-    def _shares_noise(self) -> SingleShotJob:
+    def _has_settings_that_fit(self) -> SingleShotJob:
         config = release_config(self.release)
+        validated(ServerConfig, self.server)
         if self.shared_noise and (config.epsilon is None or isinstance(config, DistillConfig)):
             raise ValueError("shared_noise: is for a surrogate with epsilon")
         return self
@@ -157,7 +146,6 @@ def _shared_surrogate(federation: JobSites, job: SingleShotJob, private: Path) -
         query = Query("single_shot", len(opened), {}, job.timeout)
         total = secure_sum(federation, task, query, folder=folder, anew=label_file)
         opened = (*opened, opened_sum(cast(RowSums, task.what), total))
-    path = private / "surrogate.parquet"
-    write_release(surrogate_from_sums(opened, config, schema), path)
+    write_release(surrogate_from_sums(opened, config, schema), private / "surrogate.parquet")
     label_file.unlink()
-    return path
+    return private / "surrogate.parquet"

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from synthfair.deploy.party import Request
 from synthfair.files import OWNER_ONLY, validated, whole_file
-from synthfair.secure.aggregator_keys import read_aggregator_folder
 from synthfair.secure.summands import GroupCounts
-from synthfair.secure.task import Task
+from synthfair.secure.task import Task, read_aggregator_folder
 from synthfair.task.limits import RefusedError, refused_as
 
 if TYPE_CHECKING:

@@ -273,8 +273,7 @@ class _Sites:
             what,
             label=f"{self.agreement.run(self.federation.schema)} {salt} {query.number}",
             least=self.job.least_answers,
-            without_noise=what.rho is None,
         )
         folder, anew = self.checkpoint.parent / "sums", self.checkpoint if private else None
         result = secure_sum(self.federation, task, query, folder=folder, anew=anew)
-        return result.total * what.step, result.clients
+        return result.total * what.step, len(result.clients)

@@ -9,14 +9,6 @@ from .aggregator import (
     receive,
     score_histogram,
 )
-from .aggregator_keys import (
-    AggregatorKeys,
-    AggregatorSecret,
-    make_aggregator_keys,
-    new_aggregator_secret,
-    read_aggregator_keys,
-    read_aggregator_secret,
-)
 from .part import count_table
 from .summands import ClippedVectors, GroupCounts, OpenedSum, RowSums
 from .surrogate import (
@@ -26,7 +18,18 @@ from .surrogate import (
     opened_sum,
     surrogate_from_sums,
 )
-from .task import Task, make_task, read_task, write_task
+from .task import (
+    AggregatorKeys,
+    AggregatorSecret,
+    Task,
+    make_aggregator_keys,
+    make_task,
+    new_aggregator_secret,
+    read_aggregator_keys,
+    read_aggregator_secret,
+    read_task,
+    write_task,
+)
 from .upload import make_uploads, read_upload
 
 __all__ = [

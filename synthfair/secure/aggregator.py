@@ -24,10 +24,9 @@ from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.bought import compute_once
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.keys import Hex32, is_signed, sign_bytes
-from synthfair.secure.aggregator_keys import AggregatorSecret, require_records
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import MAX_CLIENTS, MAX_LENGTH, AnySummand, GroupCounts
-from synthfair.secure.task import Task
+from synthfair.secure.task import AggregatorSecret, Task, require_records
 from synthfair.secure.upload import read_upload, upload_bytes
 from synthfair.settings import Checked
 
@@ -100,18 +99,16 @@ class NoisyTotal(NamedTuple):
     Attributes:
         total: [k] int64; of vectors and rows, in steps.
         variance: of each entry's noise, all aggregators together.
-        clients: number of those whose parts are in it.
+        clients: public keys of those whose parts are in it; of a simulation, numbers.
         aggregators: number of those that each added noise.
-        senders: public keys of the clients; of a simulation, numbers.
         simulated: whether all of them ran in one process, which saw everything.
         seeded: whether anybody can repeat the noise, which then protects nothing.
     """
 
     total: np.ndarray
     variance: float
-    clients: int
+    clients: tuple[str, ...]
     aggregators: int
-    senders: tuple[str, ...] = ()
     simulated: bool = False
     seeded: bool = False
 
@@ -288,21 +285,19 @@ def open_sums(
             f" {', '.join(commitments)}: a sum was chosen after another was known"
         )
     # All saw the same uploads, and enough of them.
-    numbers = [len(partial.clients) for partial in sums]
     if len({(partial.clients, partial.clients_hash) for partial in sums}) > 1:
         raise InputError(
             f"{all_places}: the aggregators saw different uploads, of"
-            f" {' and '.join(map(str, numbers))} clients"
+            f" {' and '.join(str(len(partial.clients)) for partial in sums)} clients"
         )
-    senders, known = sums[0].clients, set(task.clients)
-    if not task.least_clients <= len(known.intersection(senders)) == len(senders):
+    clients = sums[0].clients
+    if not task.least_clients <= len({*task.clients}.intersection(clients)) == len(clients):
         raise InputError(
-            f"{places[0]}: of {len(senders)} clients; the task asks for {task.least_clients} to"
+            f"{places[0]}: of {len(clients)} clients; the task asks for {task.least_clients} to"
             f" {len(task.clients)}, each once"
         )
     total = np.array([partial.total for partial in sums], np.uint64).sum(axis=0).view(np.int64)
-    opened = noisy_total(task.what, total, aggregators=len(sums), clients=len(senders))
-    return opened._replace(senders=senders)
+    return noisy_total(task.what, total, aggregators=len(sums), clients=clients)
 
 
 def _verify(partial: PartialSum, task: Task, source: str) -> None:
@@ -353,24 +348,23 @@ def noisy_sum(
     """
     sharing = Sharing(source(32), what.length, aggregators)
     totals = np.zeros((aggregators, what.length), np.uint64)
-    clients = 0
+    clients: list[str] = []
     for part in parts:
-        clients += 1
+        clients.append(f"{len(clients):064x}")
         what.require_part(part)
         for role, message in enumerate(sharing.split(part, source)):
             totals[role] += sharing.share(message, role)
-    if clients == 0:
+    if not clients:
         raise InputError("parts: there are none")
     for role in range(aggregators):
         totals[role] += what.noise(source).astype(np.uint64)
     total = totals.sum(axis=0).view(np.int64)
-    result = noisy_total(what, total, aggregators=aggregators, clients=clients)
-    names = tuple(f"{client:064x}" for client in range(clients))
-    return result._replace(senders=names, simulated=True, seeded=source is not system_entropy)
+    result = noisy_total(what, total, aggregators=aggregators, clients=tuple(clients))
+    return result._replace(simulated=True, seeded=source is not system_entropy)
 
 
 def noisy_total(
-    what: AnySummand, total: np.ndarray, *, aggregators: int, clients: int
+    what: AnySummand, total: np.ndarray, *, aggregators: int, clients: tuple[str, ...]
 ) -> NoisyTotal:
     """Return a total with the variance of its noise.
 
@@ -383,7 +377,7 @@ def noisy_total(
     """
     low, high = int(total.min()), int(total.max())
     bounds = [(f"has entries from {low} to {high}", low, high, aggregators)]
-    least, most = (clients * entry for entry in what.entries)
+    least, most = (len(clients) * entry for entry in what.entries)
     if isinstance(what, GroupCounts):
         rows = int(total.sum())
         bounds.append((f"{rows} rows in all", rows, rows, aggregators * what.length))
@@ -391,7 +385,7 @@ def noisy_total(
         slack = what.noise_bound(terms)
         if low < least - slack or high > most + slack:
             raise InputError(
-                f"total: {place}; {clients} clients and the noise can make {least - slack} to"
+                f"total: {place}; {len(clients)} clients and the noise can make {least - slack} to"
                 f" {most + slack}: an input was false, or an upload damaged"
             )
     return NoisyTotal(total, float(aggregators * what.variance), clients, aggregators)
@@ -407,6 +401,9 @@ def score_histogram(what: GroupCounts, total: NoisyTotal) -> ScoreHistogram:
             "groups": what.groups,
             "counts": total.total.reshape(len(what.groups), 2, what.bins).tolist(),
             "variance": total.variance,
-            "origin": {"clients": total.clients, "guarantees": (None if total.seeded else own,)},
+            "origin": {
+                "clients": len(total.clients),
+                "guarantees": (None if total.seeded else own,),
+            },
         }
     )

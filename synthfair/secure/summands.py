@@ -225,7 +225,7 @@ class ClippedVectors(_WithGaussianNoise):
         >>> what = secure.ClippedVectors(length=4, clip=1.0, step=0.25, rho=0.5)
         >>> what.integers(np.array([3.0, 0.0, 0.0, 4.0])).tolist()
         [2, 0, 0, 3]
-        >>> what.variance  # (4 + 1)^2 / (2 rho)
+        >>> float(what.variance)  # (4 + 1)^2 / (2 rho)
         25.0
     """
 

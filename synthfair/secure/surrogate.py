@@ -141,17 +141,13 @@ def next_tasks(
         InputError: as :func:`next_sums`; or whose rows were summed is gone.
     """
     everybody = {key for total in opened for key in total.clients}
-    for name, lacking in [
-        *((total.name, everybody - {*total.clients}) for total in opened),
-        ("the plan", everybody - clients.keys()),
-    ]:
-        if lacking:
-            raise InputError(
-                f"{name} lacks {', '.join(sorted(clients.get(key, key) for key in lacking))}, whose"
-                " rows are in another sum that was opened: all must be of the same clients. Begin"
-                " anew without these clients, and without what was opened; all others book the"
-                " whole epsilon once more"
-            )
+    staying = {*clients}.intersection(*(total.clients for total in opened))
+    if gone := sorted(clients.get(key, key) for key in everybody - staying):
+        raise InputError(
+            f"clients: {', '.join(gone)} dropped out: not in all sums that were opened, or not"
+            " named any more. All sums must be of the same clients: begin anew without these, and"
+            " without what was opened; all others book the whole epsilon once more"
+        )
     senders, least = (opened[0].clients, len(everybody)) if opened else ([*clients], least)
     return {
         what.name: make_task(
@@ -179,7 +175,7 @@ def opened_sum(what: RowSums, total: NoisyTotal) -> OpenedSum:
         models=what.models,
         total=tuple(total.total.tolist()),
         aggregators=total.aggregators,
-        clients=total.senders,
+        clients=total.clients,
     )
 
 

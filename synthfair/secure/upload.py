@@ -18,8 +18,7 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.keys import is_signed, sign_bytes
-from synthfair.secure.aggregator_keys import AggregatorSecret, require_hpke
-from synthfair.secure.task import Task
+from synthfair.secure.task import AggregatorSecret, Task, require_hpke
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -18,7 +18,7 @@ from synthfair.task.limits import ServerSettings
 from synthfair.task.messages import Ask, BadAnswerError, Message, TaskName, read_answer
 
 if TYPE_CHECKING:
-    from synthfair.secure.aggregator_keys import AggregatorKeys
+    from synthfair.secure.task import AggregatorKeys
 
 
 Content = TypeVar("Content")
