@@ -103,6 +103,23 @@ def test_sums_of_two_clients_give_fair_thresholds_and_weights(tmp_path, clients)
     # 404 counts, each with noise of variance 3.7: six standard deviations, a false alarm in 10^9.
     assert abs(total - sum(len(part.train) for part in clients)) < 6 * (404 * 3.7) ** 0.5
 
+    # Each sum of the surrogate, by all parties.
+    plan, share, add, opening = (walk.left.pop(0) for _ in range(4))
+    (settings,) = blocks("secure", "toml")
+    (tmp_path / "shared.toml").write_text(settings)
+    for sums in (("histograms", "column_moments"), ("tables",), ("pairs",), ("anchors",), ()):
+        lines = [plan]
+        for name in sums:
+            answers = [
+                share.replace("rows", f"rows_{i}").replace("client_0", f"client_{i}")
+                for i in range(2)
+            ]
+            adds = [add.replace("_0", f"_{i}") for i in range(2)]
+            lines += [one.replace("histograms", name) for one in (*answers, *adds, opening)]
+        typed("\n".join(f"python -m synthfair {line}" for line in lines), tmp_path)
+    walk("server")
+    assert (tmp_path / "server" / "metrics.json").exists()
+
     # The smallest pair has 360 rows, and noise that would refuse fewer than 58.
     walk("thresholds")
     walk("evaluate")

@@ -27,6 +27,7 @@ from synthfair.secure import (
     surrogate_from_sums,
     write_task,
 )
+from synthfair.secure.surrogate import next_tasks
 
 ALARM = 1e-6
 """False-alarm rate of each statistical test."""

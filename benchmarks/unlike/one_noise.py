@@ -15,6 +15,7 @@ from benchmarks.unlike.clients import CONFIGS, TASKS, Cut, accuracy_and_spd, fed
 from benchmarks.unlike.training import MAIN, METHODS, trained
 from synthfair.data.batches import in_memory
 from synthfair.data.datasets import SOURCES
+from synthfair.data.encode import encode_records
 from synthfair.surrogate import WeightedTable
 
 DRAWS = 2
@@ -51,8 +52,10 @@ def one_for_all(cut: Cut, config: sf.SurrogateConfig) -> WeightedTable:
     clients = federation(cut)
     batches = [in_memory(rows) for rows in clients.train]
     config = config.model_copy(update={"seed": cut.seed})
-    one = sf.secure.make_secure_surrogate(batches, config, clients.schema).surrogate
-    return WeightedTable(*one.rows(clients.schema), one.weight)
+    one = sf.secure.make_secure_surrogate(batches, config, clients.schema)
+    return WeightedTable(
+        encode_records(one.x, clients.schema), one.s, one.y, np.asarray(one.weight)
+    )
 
 
 def one_noise_lines(runs: Runs) -> Iterator[tuple[object, ...]]:

@@ -128,7 +128,6 @@ def plan(
         tasks = {output / f"{name}.json": task for name, task in planned.items()}
         if not tasks:
             require_free(release, inputs=inputs, force=force)
-            output.mkdir(parents=True, exist_ok=True)
             write_release(surrogate_from_sums(totals, config, table_schema), release)
             say(f"Wrote {release}, the surrogate of {len(totals[0].clients)} clients.")
     elif epsilon is None or rows_per_client is None:
