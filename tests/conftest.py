@@ -191,6 +191,14 @@ def make_table(n: int = 120, seed: int = 0, n_groups: int = 2) -> pd.DataFrame:
     )
 
 
+SCHEMA, SCHEMA_OF_3 = make_schema(), make_schema(3)
+TABLE, TABLE_OF_3 = make_table(400), make_table(600, n_groups=3)
+"""The two tables of a session, for tests to which the number of rows is nothing; not changed."""
+
+QUICK = sf.DistillConfig(n_synthetic=24, steps=60)
+"""Settings that distil them in a moment. Others of as many synthetic rows share a compilation."""
+
+
 @pytest.fixture
 def schema() -> Schema:
     return make_schema()
@@ -203,10 +211,4 @@ def table() -> pd.DataFrame:
 
 @pytest.fixture
 def quick() -> sf.DistillConfig:
-    """Settings that distil the small table in a moment."""
-    return sf.DistillConfig(n_synthetic=24, steps=60)
-
-
-@pytest.fixture
-def release(table, schema, quick) -> sf.Release:
-    return sf.distill_table(table, schema, quick).release
+    return QUICK
