@@ -109,8 +109,8 @@ def test_exchanges_end_at_the_central_optimum(kind, rho):
 
 
 def test_near_the_optimum_an_exchange_squares_the_error():
-    rows, user = some_rows(2)
-    users, penalty = make_users(*rows[:3], user), SelectionRatePenalty()
+    rows, user = some_rows(3)
+    users, penalty = make_users(*rows[:3], user), SelectionRatePenalty(3, "equalized_odds")
     central = central_of(rows, penalty, RHO)
     algorithm = refine(rows, penalty, central.theta + 1e-3)
     history = run(algorithm, users, Cohorts.everyone(len(users)), rounds=3, seed=0).history
@@ -145,11 +145,11 @@ def test_rows_of_weight_0_do_not_enter():
 
 
 def test_a_group_that_nobody_has_leaves_the_start():
-    rows, user = some_rows(2)
-    users = make_users(*rows[:3], user)
-    algorithm = refine(rows, SelectionRatePenalty(3), np.ones(5))
+    rows, user = some_rows(3)
+    users = make_users(rows.a, np.minimum(rows.s, 1), rows.y, user)
+    algorithm = refine(rows, SelectionRatePenalty(3, "equalized_odds"), np.ones(6))
     end = run(algorithm, users, Cohorts.everyone(len(users)), rounds=2, seed=0)
-    np.testing.assert_array_equal(end.state.theta, np.ones(5))
+    np.testing.assert_array_equal(end.state.theta, np.ones(6))
     assert np.isinf(end.history.objective).all()
 
 
