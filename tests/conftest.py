@@ -29,6 +29,14 @@ os.environ |= {
     "TF_CPP_MIN_LOG_LEVEL": "3",  # XLA takes each cached entry for another machine's
 }
 
+# A disk takes some milliseconds for each file that must not be lost, and tests write ten thousand:
+# where there is room, and scripts may run, their folders are in memory.
+MEMORY, ROOM = Path("/dev/shm"), 4 * 10**9
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK):
+    free, noexec = shutil.disk_usage(MEMORY).free, os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
+    if free > ROOM and not noexec:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
 # Ctrl-C works, too, where a shell in the background ignores it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
