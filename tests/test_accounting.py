@@ -11,9 +11,8 @@ from scipy.stats import norm
 from synthfair.distill.problem import make_penalty
 from synthfair.model import LinearModel
 from synthfair.privacy.accounting import accountant, compose, delta_of, epsilon_of, mu_for
-from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.guarantee import Guarantee, make_guarantee, require_true
 from synthfair.privacy.mechanism import GaussianMechanism
-from synthfair.privacy.statement import make_guarantee, require_true
 from synthfair.release.format import Header, make_header
 from synthfair.settings import DistillConfig
 

@@ -11,8 +11,8 @@ from synthfair.client.fair_task import check_copies
 from synthfair.data.batches import gather
 from synthfair.data.encode import Encoded, encode
 from synthfair.errors import InputError
+from synthfair.privacy.guarantee import GRID
 from synthfair.privacy.ledger import Ledger
-from synthfair.privacy.statement import GRID
 from synthfair.release.format import Release, make_header
 
 SCHEMA = make_schema()

@@ -13,9 +13,8 @@ from test_release import SCHEMA, rewrite, set_column, some_release
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.errors import InputError
-from synthfair.release.format import Release, write_release
+from synthfair.release.format import Release, inspect_release, read_release, write_release
 from synthfair.release.keys import make_keys, read_signing_key
-from synthfair.release.reading import inspect_release, read_release
 
 
 @pytest.fixture

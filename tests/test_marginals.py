@@ -11,7 +11,15 @@ from scipy.optimize import minimize
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.surrogate.levels import Columns
-from synthfair.surrogate.marginals import (
+from synthfair.surrogate.sums import (
+    anchor_rates,
+    column_moments,
+    crossed_levels,
+    histograms,
+    on_grid,
+    two_way_tables,
+)
+from synthfair.surrogate.tables import (
     COARSE,
     FEW,
     Margins,
@@ -23,20 +31,12 @@ from synthfair.surrogate.marginals import (
     halve,
     james_stein,
     make_margins,
+    make_strata,
     project,
     row_counts,
     settle_rows,
     split_tables,
 )
-from synthfair.surrogate.questions import (
-    anchor_rates,
-    column_moments,
-    crossed_levels,
-    histograms,
-    on_grid,
-    two_way_tables,
-)
-from synthfair.surrogate.strata import make_strata
 
 
 def test_projected_is_the_nearest_that_is_not_negative():

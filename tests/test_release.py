@@ -16,9 +16,8 @@ from hypothesis.extra import numpy as hnp
 
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
-from synthfair.privacy.statement import make_guarantee
-from synthfair.release.format import Release, make_header, write_release
-from synthfair.release.reading import read_release
+from synthfair.privacy.guarantee import make_guarantee
+from synthfair.release.format import Release, make_header, read_release, write_release
 from synthfair.report.privacy_words import header_facts
 from synthfair.settings import DistillConfig
 

@@ -15,7 +15,7 @@ from test_release import SCHEMA, rewrite, set_column, some_release
 
 import synthfair as sf
 from synthfair.errors import InputError
-from synthfair.release.format import write_release
+from synthfair.release.format import read_release, write_release
 from synthfair.release.keys import (
     content_digest,
     make_keys,
@@ -23,7 +23,6 @@ from synthfair.release.keys import (
     read_signing_key,
     rows_digest,
 )
-from synthfair.release.reading import read_release
 from synthfair.server import read_releases
 from synthfair.settings import DistillConfig
 

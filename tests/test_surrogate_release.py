@@ -33,7 +33,7 @@ from synthfair.server.influence import _without, refuse_influence
 from synthfair.server.page import frontier_lines
 from synthfair.server.pooling import make_pool, train_pool
 from synthfair.surrogate import GlobalProblem, Price
-from synthfair.surrogate.objective import ridge_of
+from synthfair.surrogate.fair import ridge_of
 
 SCHEMA, CONFIG = make_schema(), sf.SurrogateConfig(k_min=5)
 

@@ -16,7 +16,7 @@ from synthfair.distill.problem import OuterState, Problem, StepRecord, outer_exc
 from synthfair.distill.solvers import choose_method
 from synthfair.errors import InputError
 from synthfair.model import Params
-from synthfair.privacy.statement import GRID
+from synthfair.privacy.guarantee import GRID
 from synthfair.release.format import MAX_ABSOLUTE, Header, Release
 from synthfair.settings import DistillConfig
 from synthfair.task.protocol import Run

@@ -1,25 +1,46 @@
-"""The one file that leaves a client: what it holds, and how it is written."""
+"""The one file that leaves a client: how it is written, and read by who believes nothing in it."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from pydantic import field_serializer, model_validator
 
 import synthfair
-from synthfair.data.schema import OWN_COLUMNS, Schema
-from synthfair.errors import InputError
-from synthfair.files import whole_file
-from synthfair.privacy.guarantee import Guarantee
-from synthfair.privacy.statement import require_true
-from synthfair.release.keys import Signature, content_digest, rows_digest, sign
-from synthfair.settings import Checked, DistillConfig, Line, ReleaseConfig, SurrogateConfig
+from synthfair.data.schema import (
+    OWN_COLUMNS,
+    Categorical,
+    Numeric,
+    Schema,
+    differences,
+    is_within,
+)
+from synthfair.errors import InputError, reason
+from synthfair.files import open_file, parse_as, whole_file
+from synthfair.privacy.guarantee import Guarantee, require_true
+from synthfair.release.keys import (
+    Keys,
+    Signature,
+    content_digest,
+    require_signer,
+    rows_digest,
+    sign,
+    verify,
+)
+from synthfair.settings import (
+    MAX_ROWS,
+    Checked,
+    DistillConfig,
+    Line,
+    ReleaseConfig,
+    SurrogateConfig,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +55,18 @@ MAX_ABSOLUTE = 1e6
 MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e9
 """Real rows that a row of a surrogate may stand for, unless none."""
 
+MAX_CELLS = 50_000_000
+"""Rows times columns of all files of a pool, about 400 MB; a small file may claim far more."""
+
+MAX_COLUMNS, MAX_NAME = 10_000, 1000
+"""The most columns of a file, and characters of a column's name."""
+
+MAX_BYTES = {HEADER_KEY: 2**22, SIGNATURE_KEY: 1000}
+"""The largest sizes of a file's metadata that are read."""
+
+_THRIFT = 20_000_000
+"""Bytes of any text in a file's metadata: Arrow makes a copy of all of it."""
+
 
 class Header(Checked):
     """The metadata of a release file, from which follows what it discloses.
@@ -46,7 +79,7 @@ class Header(Checked):
         config: public settings.
         guarantee: of differential privacy, or None: then nothing is claimed.
         hides_pairs: whether some pairs of group and label have fewer than ``k_min`` rows, and
-            records of them are made up, see :mod:`synthfair.surrogate.strata`. Never with epsilon.
+            records of them are made up, see :mod:`synthfair.surrogate.tables`. Never with epsilon.
     """
 
     format: Literal["synthfair-release/5"] = "synthfair-release/5"
@@ -244,3 +277,285 @@ def arrow_schema(names: tuple[str, ...], header: Header) -> pa.Schema:
     types = dict(zip(OWN_COLUMNS, (pa.int32(), pa.int32(), pa.float64()), strict=True))
     own = [pa.field(name, types[name]) for name in header.own_columns]
     return pa.schema([*(pa.field(name, pa.float64()) for name in names), *own])
+
+
+def read_release(
+    path: Path, schema: Schema | None, *, keys: Keys | None = None, room: int = MAX_CELLS
+) -> Release:
+    """Reads a release and believes nothing in it.
+
+    Args:
+        path: of the file.
+        schema: the clients'. Without it the file's own columns are taken, where they are those of
+            some release.
+        keys: of the clients, see :func:`read_keys`; if not given, anybody's release is read, signed
+            or not.
+        room: rows times columns that it may hold: what other releases of its pool leave.
+
+    Returns:
+        The release, verified; a surrogate's records are of the schema given, see :func:`fitted`.
+        For an example see :func:`write_release`.
+
+    Raises:
+        InputError: unreadable, not a release of this format, of another schema, with other columns
+            or types, with values that no release can have, altered since it was written, wrongly
+            signed, or signed with none of the keys.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    source = str(path)
+    options = {"page_checksum_verification": True, "thrift_string_size_limit": _THRIFT}
+    try:
+        # Reading ahead and decoding in threads would take longer than a release's few pages.
+        with open_file(path) as raw, pq.ParquetFile(raw, pre_buffer=False, **options) as file:
+            # What the file says, its columns and number of rows, before the rows are read.
+            layout = file.schema_arrow
+            text, header, signature = _metadata(layout, source)
+            names = _feature_names(layout, source, header)
+            # A server encodes the columns of a surrogate, which are more then.
+            encoded = len(schema.encoded_names) + len(header.own_columns) if schema else 0
+            _check_rows(file.metadata.num_rows, max(len(layout), encoded), room, source)
+            table = file.read(use_threads=False)
+            table.validate(full=True)
+    except InputError:
+        raise
+    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
+        raise InputError(f"{path}: not a readable Parquet file: {reason(error)}") from error
+    # The rows, as copies, so that no release keeps Arrow's memory.
+    if any(column.null_count for column in table.columns):
+        raise InputError(f"{source}: holds missing values; a release has none")
+    arrays = [column.to_numpy() for column in table.columns]
+    x = np.column_stack(arrays[: len(names)])
+    own = {name: table[name].to_numpy().copy() for name in header.own_columns}
+    group, label, weight = OWN_COLUMNS
+    s, y = own.get(group, np.zeros(len(x), "int32")), own[label].astype(float)
+    release = Release(header, names, x, s, y, own.get(weight), signature=signature)
+    if schema is None:
+        _check_values(release, header.table_schema, source)
+    else:
+        require_fit(release, schema, source)
+    # They are what was written, and by whom.
+    verify(signature, content_digest(text, names, release.fingerprint), source=source)
+    if keys is not None:
+        require_signer(signature, keys, source=source)
+    return release if schema is None else fitted(release, schema)
+
+
+def _metadata(columns: pa.Schema, source: str) -> tuple[bytes, Header, Signature]:
+    """The header as it stands, what it says, and the digest and signature."""
+    metadata = columns.metadata or {}
+    if HEADER_KEY not in metadata:
+        raise InputError(f"{source}: Parquet, but not a synthfair release (no such metadata)")
+    for key, value in metadata.items():
+        if key not in MAX_BYTES:
+            raise InputError(f"{source}: metadata {key[:50]!r}: unknown; a release has none such")
+        if len(value) > MAX_BYTES[key]:
+            raise InputError(
+                f"{source}: metadata {key.decode()!r}: has {len(value)} bytes; at most"
+                f" {MAX_BYTES[key]} are allowed"
+            )
+    text = metadata[HEADER_KEY]
+    try:  # first: that of another format says so
+        header = _header(text)
+    except InputError:
+        header = parse_as(text, Header, source)  # raises, with the file's name
+    if SIGNATURE_KEY not in metadata:
+        raise InputError(f"{source}: altered since it was written: its sha256 is missing")
+    return text, header, parse_as(metadata[SIGNATURE_KEY], Signature, source)
+
+
+@lru_cache(maxsize=16)
+def _header(text: bytes) -> Header:
+    """Return the header of a text, which most clients of a federation share."""
+    return parse_as(text, Header, "header")
+
+
+def _feature_names(columns: pa.Schema, source: str, header: Header) -> tuple[str, ...]:
+    """Return the names of the features, of columns that a release may have."""
+    names = tuple(name for name in columns.names if name not in OWN_COLUMNS)
+    if not names or (*names, *header.own_columns) != tuple(columns.names):
+        own = ", ".join(header.own_columns)
+        raise InputError(f"{source}: must have columns of features, then {own}, by its settings")
+    if len(names) > MAX_COLUMNS or max(map(len, names)) > MAX_NAME:
+        raise InputError(
+            f"{source}: has {len(names)} features; at most {MAX_COLUMNS} are allowed, with names of"
+            f" at most {MAX_NAME} characters"
+        )
+    if len(set(names)) < len(names):
+        raise InputError(f"{source}: a column's name is repeated")
+    for column, other in zip(arrow_schema(names, header), columns, strict=True):
+        if field.type != other.type:
+            raise InputError(
+                f"{source}: column {field.name!r} ({other.type}) must be {field.name!r}"
+                f" ({field.type})"
+            )
+    return names
+
+
+def require_fit(release: Release, schema: Schema, source: str) -> None:
+    """Refuse a release of another schema, with other columns, or values that it cannot have.
+
+    Records of a surrogate may be of a schema within the one given, see
+    :func:`synthfair.data.schema.is_within`; columns of a fair release are encoded.
+
+    Raises:
+        InputError: it does not fit; the message says what differs, by column.
+    """
+    header, own, names = release.header, release.header.table_schema, schema.encoded_names
+    if header.kind == "surrogate":
+        fits, names = is_within(own, schema), tuple(own.features)
+        why = "records pool where each column allows no more than the schema given"
+    else:
+        fits = own.hash == schema.hash
+        why = "columns of a fair release are encoded, so that all need the same schema file"
+    if not fits:
+        found = "; ".join(differences(own, schema))
+        raise InputError(f"{source}: made with another schema than the one given: {found}; {why}")
+    if release.names != names:
+        wrong = [*(set(names) ^ set(release.names)), *names]
+        raise InputError(f"{source}: column {wrong[0]!r} is missing, unknown or in another place")
+    _check_values(release, own, source)
+
+
+def fitted(release: Release, schema: Schema) -> Release:
+    """Return a release that fits a schema, with the positions of its records' categories there."""
+    own = release.header.table_schema
+    if release.weight is None:
+        return release
+    columns, features = dict(zip(release.names, release.x.T, strict=True)), schema.features
+    for name, column in own.features.items():
+        if isinstance(column, Categorical):
+            categories = schema.categorical(name).categories
+            place = [*map(categories.index, column.categories), len(categories)]
+            columns[name] = np.array(place)[columns[name].astype(int)]
+    groups = np.array([schema.groups.index(group) for group in own.groups])
+    x = np.column_stack([columns[name] for name in features])
+    header = release.header.model_copy(update={"table_schema": schema})
+    return replace(release, header=header, names=tuple(features), x=x, s=groups[release.s])
+
+
+def _check_rows(rows: int, columns: int, room: int, source: str) -> None:
+    most = min(MAX_ROWS, MAX_CELLS // columns)
+    if not 1 <= rows <= most:
+        raise InputError(f"{source}: holds {rows} rows; must hold 1 to {most}")
+    if rows * columns > room:
+        raise InputError(
+            f"{source}: holds {rows} rows of {columns} columns, {rows * columns} values; all"
+            f" releases together may hold {MAX_CELLS}, and those before it leave {room}"
+        )
+
+
+def _check_values(release: Release, schema: Schema, source: str) -> None:
+    """Refuses the first value, column by column, that no release of the schema can have."""
+    weight = release.weight
+    columns = {} if weight is None else schema.features
+    n_groups = len(schema.groups)
+    # Each column's name, values, whether they are allowed, and what is.
+    checks = [
+        (name, values, *_range_check(values, columns.get(name), encoded=weight is None))
+        for name, values in zip(release.names, release.x.T, strict=True)
+    ]
+    in_range = (release.s >= 0) & (release.s < n_groups)
+    checks.append((OWN_COLUMNS[0], release.s, in_range, f"0 to {n_groups - 1}"))
+    checks.append((OWN_COLUMNS[1], release.y, np.abs(release.y) == 1, "-1 or 1"))
+    most = f"0, or a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
+    if weight is not None:
+        right = (weight == 0) | ((weight >= MIN_WEIGHT) & (weight <= MAX_WEIGHT))
+        checks.append((OWN_COLUMNS[2], weight, right, most))
+    for name, values, right, allowed in checks:
+        if not right.all():
+            row = int(np.argmin(right))
+            raise InputError(
+                f"{source}: column {name!r}, row {row + 1}: {values[row].item()!r} is not allowed;"
+                f" must be {allowed}"
+            )
+    if weight is not None and not weight.any():
+        raise InputError(
+            f"{source}: column {OWN_COLUMNS[2]!r}: all are 0, so that it stands for no row; must be"
+            f" {most}, and one of them not 0: ask its site for another release"
+        )
+
+
+def _range_check(
+    values: np.ndarray, column: Numeric | Categorical | None, *, encoded: bool
+) -> tuple[np.ndarray, str]:
+    """[N] whether each value of a feature is allowed, and what is."""
+    if encoded:
+        right = np.abs(values) <= MAX_ABSOLUTE
+        return right, f"a finite number of at most {MAX_ABSOLUTE:g} in size"
+    if column is None:  # a column that the file's own schema does not name
+        return ~np.isinf(values), "a finite number, or a missing one"
+    missing, may_miss = np.isnan(values), column.missing == "category"
+    if isinstance(column, Numeric):
+        inside = (values >= column.lower) & (values <= column.upper)
+        words = f"from {column.lower:g} to {column.upper:g}" + ", or missing" * may_miss
+        return inside | (missing & may_miss), words
+    last = len(column.categories) - 1 + may_miss
+    right = (values >= 0) & (values <= last) & (values == np.rint(values))
+    return right, f"a whole number from 0 to {last}, a category's position"
+
+
+class Inspection(NamedTuple):
+    """A release file that was not altered, and what was compared with it.
+
+    Attributes:
+        path: of the file.
+        size: in bytes.
+        sha256: of the file.
+        release: what it holds.
+        signature: its own, verified: the digest of its content, signed or not.
+        fits: whether it fits the schema; None where none was given.
+        client: that signed it, by the keys; None where it is none of theirs, or none were given.
+        problems: what does not fit, each a sentence with the file, what was found and what is
+            allowed.
+    """
+
+    path: Path
+    size: int
+    sha256: str
+    release: Release
+    signature: Signature
+    fits: bool | None
+    client: str | None
+    problems: tuple[str, ...]
+
+
+def inspect_release(
+    path: str | PathLike[str],
+    *,
+    schema: Schema | None = None,
+    keys: Keys | None = None,
+) -> Inspection:
+    """Reads a release file and compares it with what is known of it.
+
+    Args:
+        path: of the file.
+        schema: that it must be made with; any, if not given.
+        keys: of the clients, one of which must have signed it; anybody, if not given.
+
+    Returns:
+        What it holds, and all that does not fit. For an example see :func:`write_release`.
+
+    Raises:
+        InputError: it cannot be read as a release, was altered, or is wrongly signed: then nothing
+            that it holds can be shown.
+    """
+    path = Path(path)
+    release = read_release(path, None)
+    with open_file(path) as file:
+        digest, size = hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+    signature = cast(Signature, release.signature)  # as it comes from a file
+    client, problems = None, []
+    if schema is not None:
+        try:
+            require_fit(release, schema, str(path))
+        except InputError as error:
+            problems.append(str(error))
+    fits = None if schema is None else not problems
+    if keys is not None:
+        try:
+            client = require_signer(signature, keys, source=str(path))
+        except InputError as error:
+            problems.append(str(error))
+    return Inspection(path, size, digest, release, signature, fits, client, tuple(problems))

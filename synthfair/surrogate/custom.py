@@ -16,8 +16,7 @@ from scipy.optimize import minimize
 from synthfair.distill.losses import mean_loss
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import LinearModel, Rows
-from synthfair.surrogate.fair import GlobalProblem
-from synthfair.surrogate.objective import WEIGHT_STEP, FrontierPoint, Price
+from synthfair.surrogate.fair import WEIGHT_STEP, FrontierPoint, GlobalProblem, Price
 
 FIRST, GROWTH, LEAST, LARGEST = 0.1, 4.0, 1e-5, 1e5
 """The first weight of a search for a gap, the factor to the next, the least and the largest."""
