@@ -24,8 +24,7 @@ def checked(x, y=None, *, rows=ROWS, **settings):
     config = sf.DistillConfig(**settings)
     header = make_header(config, SCHEMA, model=sf.LinearModel(), penalty=sf.CovariancePenalty())
     y = np.random.default_rng(1).choice([-1.0, 1.0], len(x)) if y is None else y
-    names = tuple(map(str, range(x.shape[1])))
-    release = Release(header, names, np.rint(x / GRID) * GRID, np.zeros(len(x), int), y)
+    release = Release(header, np.rint(x / GRID) * GRID, np.zeros(len(x), int), y)
     check_copies(release, gather(rows, n_groups=1, intercept=True), source="out.parquet")
 
 

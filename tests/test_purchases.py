@@ -130,7 +130,7 @@ def test_a_run_that_ends_on_the_way_books_and_sells_once(shop, monkeypatch, wher
         if where == "book":
             patch.setattr(Ledger, "book", end)
         elif where != "make":
-            patch.setattr(ledger, "_sync", end)
+            patch.setattr("synthfair.privacy.ledger._sync", end)
         with pytest.raises(SystemExit):
             shop.buy(*([end] if where == "make" else []))
         syncs.clear()

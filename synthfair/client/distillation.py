@@ -145,7 +145,7 @@ def distill_problem(
     s, y = np.asarray(problem.s), np.asarray(problem.y)
     x = np.rint(np.asarray(best.x).T / GRID) * GRID  # of the file, and of what is checked before
     return Distillation(
-        Release(header, schema.encoded_names, x, s, y),
+        Release(header, x, s, y),
         StepRecord(*(np.concatenate(fields) for fields in zip(*parts, strict=True))),
         jax.tree.map(np.asarray, best.record),
         outer_excess(problem, best),

@@ -163,8 +163,7 @@ class SurrogateTask:
             guarantee=self.guarantee,
             hides_pairs=self.config.epsilon is None and len(made.hidden) > 0,
         )
-        names = tuple(self.schema.features)
-        release = Release(header, names, made.records, made.s, made.y, made.weight)
+        release = Release(header, made.records, made.s, made.y, made.weight)
         hidden, left_out = (
             tuple(self.schema.pair(int(s), y) for s, y in some)
             for some in (made.hidden, made.left_out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -25,11 +26,10 @@ from synthfair.errors import InputError, reason
 from synthfair.files import open_file, parse_as, whole_file
 from synthfair.privacy.guarantee import Guarantee, require_true
 from synthfair.release.keys import (
+    DOMAIN,
     Keys,
     Signature,
-    content_digest,
     require_signer,
-    rows_digest,
     sign,
     verify,
 )
@@ -58,14 +58,11 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e9
 MAX_CELLS = 50_000_000
 """Rows times columns of all files of a pool, about 400 MB; a small file may claim far more."""
 
-MAX_COLUMNS, MAX_NAME = 10_000, 1000
-"""The most columns of a file, and characters of a column's name."""
-
 MAX_BYTES = {HEADER_KEY: 2**22, SIGNATURE_KEY: 1000}
 """The largest sizes of a file's metadata that are read."""
 
-_THRIFT = 20_000_000
-"""Bytes of any text in a file's metadata: Arrow makes a copy of all of it."""
+MAX_TEXT_BYTES = 20_000_000
+"""The longest text in a file's metadata: Arrow makes a copy of all of it."""
 
 
 class Header(Checked):
@@ -112,6 +109,12 @@ class Header(Checked):
             return OWN_COLUMNS
         return OWN_COLUMNS[:2] if self.config.group_input else OWN_COLUMNS[1:2]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names [k] of the features: the schema's, of a fair release those of encoded ones."""
+        schema = self.table_schema
+        return tuple(schema.features) if self.kind == "surrogate" else schema.encoded_names
+
     @model_validator(mode="after")
     def _follows_from_settings(self) -> Header:
         if self.guarantee:
@@ -127,7 +130,6 @@ class Release:
 
     Attributes:
         header: the metadata.
-        names: [k] names of the columns of x.
         x: [N_s, k] synthetic features: of a fair release, encoded ones; of a surrogate, columns of
             the schema, as of :func:`synthfair.data.encode.encode_records`.
         s: [N_s] groups; of a fair release for a blind model, which holds none, all 0.
@@ -139,7 +141,6 @@ class Release:
     """
 
     header: Header
-    names: tuple[str, ...]
     x: np.ndarray
     s: np.ndarray
     y: np.ndarray
@@ -149,7 +150,7 @@ class Release:
     def __repr__(self) -> str:
         """Its kind, size and epsilon, in a line."""
         epsilon = self.header.config.epsilon
-        rows = f"{len(self.y):,} rows x {len(self.names)} columns"
+        rows = f"{len(self.y):,} rows x {self.x.shape[1]} columns"
         if self.weight is not None:
             rows += f" for {self.weight.sum():,.0f} real rows"
         said = f"epsilon = {epsilon:g}" if epsilon else "no epsilon"
@@ -158,8 +159,16 @@ class Release:
     @cached_property
     def fingerprint(self) -> bytes:
         """sha256 of the rows, whatever the metadata: the same rows twice are the same release."""
-        s = self.s if OWN_COLUMNS[0] in self.header.own_columns else None
-        return rows_digest(self.x, s, self.y, self.weight)
+        digest = hashlib.sha256(np.ascontiguousarray(self.x, "<f8").data)
+        for name in self.header.own_columns:
+            column, dtype = self.own[name], "<f8" if name == OWN_COLUMNS[2] else "<i4"
+            digest.update(np.ascontiguousarray(column, dtype).data)
+        return digest.digest()
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The columns after the features, by name."""
+        return dict(zip(OWN_COLUMNS, (self.s, self.y, self.weight), strict=True))
 
 
 def name_of(part: object) -> str:
@@ -234,7 +243,7 @@ def write_release(
         ... )
         >>> x = np.full((2, len(schema.encoded_names)), 0.5)
         >>> s, y = np.array([0, 0]), np.array([-1.0, 1.0])
-        >>> release = sf.Release(header, schema.encoded_names, x, s, y)
+        >>> release = sf.Release(header, x, s, y)
         >>> folder = tempfile.TemporaryDirectory()
         >>> sha256 = sf.write_release(release, Path(folder.name) / "loans.parquet")
         >>> found = sf.release.inspect_release(Path(folder.name) / "loans.parquet", schema=schema)
@@ -253,41 +262,38 @@ def release_bytes(release: Release, key: Ed25519PrivateKey | None = None) -> byt
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    file = pa.BufferOutputStream()
-    pq.write_table(_table(release, key), file, write_page_checksum=True)
+    header = release.header.model_dump_json().encode()
+    signature = sign(_content_digest(header, release), key).model_dump_json().encode()
+    schema = _arrow_schema(release.header)
+    columns = [*release.x.T, *(release.own[name] for name in release.header.own_columns)]
+    metadata = {HEADER_KEY: header, SIGNATURE_KEY: signature}
+    table, file = pa.table(columns, schema=schema.with_metadata(metadata)), pa.BufferOutputStream()
+    pq.write_table(table, file, write_page_checksum=True)
     return file.getvalue().to_pybytes()
 
 
-def _table(release: Release, key: Ed25519PrivateKey | None) -> pa.Table:
-    import pyarrow as pa
-
-    own = dict(zip(OWN_COLUMNS, (release.s, release.y, release.weight), strict=True))
-    columns = [*release.x.T, *(own[name] for name in release.header.own_columns)]
-    header = release.header.model_dump_json().encode()
-    signature = sign(content_digest(header, release.names, release.fingerprint), key)
-    metadata = {HEADER_KEY: header, SIGNATURE_KEY: signature.model_dump_json().encode()}
-    schema = arrow_schema(release.names, release.header)
-    return pa.table(columns, schema=schema.with_metadata(metadata))
-
-
-def arrow_schema(names: tuple[str, ...], header: Header) -> pa.Schema:
-    """Return the columns of a release file with these features and this header."""
+def _arrow_schema(header: Header) -> pa.Schema:
+    """Return the columns of a release file with this header."""
     import pyarrow as pa
 
     types = dict(zip(OWN_COLUMNS, (pa.int32(), pa.int32(), pa.float64()), strict=True))
-    own = [pa.field(name, types[name]) for name in header.own_columns]
-    return pa.schema([*(pa.field(name, pa.float64()) for name in names), *own])
+    own = [(name, types[name]) for name in header.own_columns]
+    return pa.schema([*((name, pa.float64()) for name in header.names), *own])
+
+
+def _content_digest(header: bytes, release: Release) -> bytes:
+    """Return the digest of a release whose header stands in the file so."""
+    return hashlib.sha256(DOMAIN + hashlib.sha256(header).digest() + release.fingerprint).digest()
 
 
 def read_release(
     path: Path, schema: Schema | None, *, keys: Keys | None = None, room: int = MAX_CELLS
 ) -> Release:
-    """Reads a release and believes nothing in it.
+    """Return the release in a file; believe nothing in it.
 
     Args:
         path: of the file.
-        schema: the clients'. Without it the file's own columns are taken, where they are those of
-            some release.
+        schema: the clients'; any, if not given.
         keys: of the clients, see :func:`read_keys`; if not given, anybody's release is read, signed
             or not.
         room: rows times columns that it may hold: what other releases of its pool leave.
@@ -305,17 +311,17 @@ def read_release(
     import pyarrow.parquet as pq
 
     source = str(path)
-    options = {"page_checksum_verification": True, "thrift_string_size_limit": _THRIFT}
+    options = {"page_checksum_verification": True, "thrift_string_size_limit": MAX_TEXT_BYTES}
     try:
         # Reading ahead and decoding in threads would take longer than a release's few pages.
         with open_file(path) as raw, pq.ParquetFile(raw, pre_buffer=False, **options) as file:
             # What the file says, its columns and number of rows, before the rows are read.
             layout = file.schema_arrow
             text, header, signature = _metadata(layout, source)
-            names = _feature_names(layout, source, header)
+            _require_columns(layout, header, source)
             # A server encodes the columns of a surrogate, which are more then.
             encoded = len(schema.encoded_names) + len(header.own_columns) if schema else 0
-            _check_rows(file.metadata.num_rows, max(len(layout), encoded), room, source)
+            _require_room(file.metadata.num_rows, max(len(layout), encoded), room, source)
             table = file.read(use_threads=False)
             table.validate(full=True)
     except InputError:
@@ -325,18 +331,14 @@ def read_release(
     # The rows, as copies, so that no release keeps Arrow's memory.
     if any(column.null_count for column in table.columns):
         raise InputError(f"{source}: holds missing values; a release has none")
-    arrays = [column.to_numpy() for column in table.columns]
-    x = np.column_stack(arrays[: len(names)])
+    x = np.column_stack([table[name].to_numpy() for name in header.names])
     own = {name: table[name].to_numpy().copy() for name in header.own_columns}
     group, label, weight = OWN_COLUMNS
     s, y = own.get(group, np.zeros(len(x), "int32")), own[label].astype(float)
-    release = Release(header, names, x, s, y, own.get(weight), signature=signature)
-    if schema is None:
-        _check_values(release, header.table_schema, source)
-    else:
-        require_fit(release, schema, source)
+    release = Release(header, x, s, y, own.get(weight), signature=signature)
+    require_fit(release, schema, source)
     # They are what was written, and by whom.
-    verify(signature, content_digest(text, names, release.fingerprint), source=source)
+    verify(signature, _content_digest(text, release), source=source)
     if keys is not None:
         require_signer(signature, keys, source=source)
     return release if schema is None else fitted(release, schema)
@@ -371,30 +373,16 @@ def _header(text: bytes) -> Header:
     return parse_as(text, Header, "header")
 
 
-def _feature_names(columns: pa.Schema, source: str, header: Header) -> tuple[str, ...]:
-    """Return the names of the features, of columns that a release may have."""
-    names = tuple(name for name in columns.names if name not in OWN_COLUMNS)
-    if not names or (*names, *header.own_columns) != tuple(columns.names):
-        own = ", ".join(header.own_columns)
-        raise InputError(f"{source}: must have columns of features, then {own}, by its settings")
-    if len(names) > MAX_COLUMNS or max(map(len, names)) > MAX_NAME:
-        raise InputError(
-            f"{source}: has {len(names)} features; at most {MAX_COLUMNS} are allowed, with names of"
-            f" at most {MAX_NAME} characters"
-        )
-    if len(set(names)) < len(names):
-        raise InputError(f"{source}: a column's name is repeated")
-    for column, other in zip(arrow_schema(names, header), columns, strict=True):
-        if field.type != other.type:
-            raise InputError(
-                f"{source}: column {field.name!r} ({other.type}) must be {field.name!r}"
-                f" ({field.type})"
-            )
-    return names
+def _require_columns(layout: pa.Schema, header: Header, source: str) -> None:
+    """Refuse other columns, types or places than a release with this header has."""
+    for i, columns in enumerate(zip_longest(layout, _arrow_schema(header)), 1):
+        text, wanted = (f"{c.name!r} ({c.type})" if c else "missing" for c in columns)
+        if text != wanted:
+            raise InputError(f"{source}: column {i}: {text[:1000]}; must be {wanted}")
 
 
-def require_fit(release: Release, schema: Schema, source: str) -> None:
-    """Refuse a release of another schema, with other columns, or values that it cannot have.
+def require_fit(release: Release, schema: Schema | None, source: str) -> None:
+    """Refuse a release of another schema than the one given, or with values that none can have.
 
     Records of a surrogate may be of a schema within the one given, see
     :func:`synthfair.data.schema.is_within`; columns of a fair release are encoded.
@@ -402,20 +390,17 @@ def require_fit(release: Release, schema: Schema, source: str) -> None:
     Raises:
         InputError: it does not fit; the message says what differs, by column.
     """
-    header, own, names = release.header, release.header.table_schema, schema.encoded_names
-    if header.kind == "surrogate":
-        fits, names = is_within(own, schema), tuple(own.features)
+    own = release.header.table_schema
+    if release.header.kind == "surrogate":
+        fits = schema is None or is_within(own, schema)
         why = "records pool where each column allows no more than the schema given"
     else:
-        fits = own.hash == schema.hash
+        fits = schema is None or own.hash == schema.hash
         why = "columns of a fair release are encoded, so that all need the same schema file"
-    if not fits:
-        found = "; ".join(differences(own, schema))
-        raise InputError(f"{source}: made with another schema than the one given: {found}; {why}")
-    if release.names != names:
-        wrong = [*(set(names) ^ set(release.names)), *names]
-        raise InputError(f"{source}: column {wrong[0]!r} is missing, unknown or in another place")
-    _check_values(release, own, source)
+    if schema and not fits:
+        unlike = "; ".join(differences(own, schema))
+        raise InputError(f"{source}: made with another schema than the one given: {unlike}; {why}")
+    _require_values(release, source)
 
 
 def fitted(release: Release, schema: Schema) -> Release:
@@ -423,19 +408,20 @@ def fitted(release: Release, schema: Schema) -> Release:
     own = release.header.table_schema
     if release.weight is None:
         return release
-    columns, features = dict(zip(release.names, release.x.T, strict=True)), schema.features
+    columns = dict(zip(own.features, release.x.T, strict=True))
     for name, column in own.features.items():
         if isinstance(column, Categorical):
             categories = schema.categorical(name).categories
             place = [*map(categories.index, column.categories), len(categories)]
             columns[name] = np.array(place)[columns[name].astype(int)]
     groups = np.array([schema.groups.index(group) for group in own.groups])
-    x = np.column_stack([columns[name] for name in features])
+    x = np.column_stack([columns[name] for name in schema.features])
     header = release.header.model_copy(update={"table_schema": schema})
-    return replace(release, header=header, names=tuple(features), x=x, s=groups[release.s])
+    return replace(release, header=header, x=x, s=groups[release.s])
 
 
-def _check_rows(rows: int, columns: int, room: int, source: str) -> None:
+def _require_room(rows: int, columns: int, room: int, source: str) -> None:
+    """Refuse a file that holds no rows, or more than there is room for."""
     most = min(MAX_ROWS, MAX_CELLS // columns)
     if not 1 <= rows <= most:
         raise InputError(f"{source}: holds {rows} rows; must hold 1 to {most}")
@@ -446,23 +432,22 @@ def _check_rows(rows: int, columns: int, room: int, source: str) -> None:
         )
 
 
-def _check_values(release: Release, schema: Schema, source: str) -> None:
-    """Refuses the first value, column by column, that no release of the schema can have."""
-    weight = release.weight
-    columns = {} if weight is None else schema.features
-    n_groups = len(schema.groups)
+def _require_values(release: Release, source: str) -> None:
+    """Refuse the first value, column by column, that no release of its schema can have."""
+    weight, schema = release.weight, release.header.table_schema
+    features = [None] * release.x.shape[1] if weight is None else schema.features.values()
     # Each column's name, values, whether they are allowed, and what is.
     checks = [
-        (name, values, *_range_check(values, columns.get(name), encoded=weight is None))
-        for name, values in zip(release.names, release.x.T, strict=True)
+        (name, values, *_range_check(values, column))
+        for name, values, column in zip(release.header.names, release.x.T, features, strict=True)
     ]
-    in_range = (release.s >= 0) & (release.s < n_groups)
-    checks.append((OWN_COLUMNS[0], release.s, in_range, f"0 to {n_groups - 1}"))
+    in_range = (release.s >= 0) & (release.s < len(schema.groups))
+    checks.append((OWN_COLUMNS[0], release.s, in_range, f"0 to {len(schema.groups) - 1}"))
     checks.append((OWN_COLUMNS[1], release.y, np.abs(release.y) == 1, "-1 or 1"))
-    most = f"0, or a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
     if weight is not None:
         right = (weight == 0) | ((weight >= MIN_WEIGHT) & (weight <= MAX_WEIGHT))
-        checks.append((OWN_COLUMNS[2], weight, right, most))
+        words = f"0, or a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
+        checks.append((OWN_COLUMNS[2], weight, right & weight.any(), f"{words}; not all 0"))
     for name, values, right, allowed in checks:
         if not right.all():
             row = int(np.argmin(right))
@@ -470,22 +455,15 @@ def _check_values(release: Release, schema: Schema, source: str) -> None:
                 f"{source}: column {name!r}, row {row + 1}: {values[row].item()!r} is not allowed;"
                 f" must be {allowed}"
             )
-    if weight is not None and not weight.any():
-        raise InputError(
-            f"{source}: column {OWN_COLUMNS[2]!r}: all are 0, so that it stands for no row; must be"
-            f" {most}, and one of them not 0: ask its site for another release"
-        )
 
 
 def _range_check(
-    values: np.ndarray, column: Numeric | Categorical | None, *, encoded: bool
+    values: np.ndarray, column: Numeric | Categorical | None
 ) -> tuple[np.ndarray, str]:
-    """[N] whether each value of a feature is allowed, and what is."""
-    if encoded:
-        right = np.abs(values) <= MAX_ABSOLUTE
-        return right, f"a finite number of at most {MAX_ABSOLUTE:g} in size"
-    if column is None:  # a column that the file's own schema does not name
-        return ~np.isinf(values), "a finite number, or a missing one"
+    """Return a mask [N] of a feature's allowed values, and what is allowed; encoded ones by None."""
+    if column is None:
+        words = f"a finite number of at most {MAX_ABSOLUTE:g} in size"
+        return np.abs(values) <= MAX_ABSOLUTE, words
     missing, may_miss = np.isnan(values), column.missing == "category"
     if isinstance(column, Numeric):
         inside = (values >= column.lower) & (values <= column.upper)

@@ -1,26 +1,23 @@
 """Keys of clients, and what vouches for a release: its digest, signed (Ed25519, RFC 8032).
 
-The content is the header, the column names and the rows. Its digest is
+The content is the header, from which the columns follow, and the rows. Its digest is
 
-    sha256(DOMAIN | sha256(header) | sha256(names) | sha256(rows))
+    sha256(DOMAIN | sha256(header) | sha256(rows))
 
-where the header is its bytes as they stand in the file, the names are a JSON list, and the rows
-are x in C order (float64), then s where it holds groups, then y (int32), all little-endian. The
+where the header is its bytes as they stand in the file, and the rows are x in C order (float64),
+then s where it holds groups, y (int32), and weights (float64) if any, all little-endian. The
 digests inside have one length each, so that no two contents share their bytes. What is signed is
 DOMAIN followed by the digest: a signature made for something else never fits.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from synthfair.errors import InputError, require
@@ -68,29 +65,6 @@ class Signature(Checked):
         if (self.public_key is None) != (self.signature is None):
             raise ValueError("public_key and signature must be given both, or neither")
         return self
-
-
-def rows_digest(
-    x: np.ndarray, s: np.ndarray | None, y: np.ndarray, weight: np.ndarray | None = None
-) -> bytes:
-    """Return sha256 of rows x [N, d], s [N] and weight [N] if any, y [N], in the layout above."""
-    digest = hashlib.sha256(np.ascontiguousarray(x, "<f8").data)
-    for column in (y,) if s is None else (s, y):
-        digest.update(np.ascontiguousarray(column, "<i4").data)
-    if weight is not None:
-        digest.update(np.ascontiguousarray(weight, "<f8").data)
-    return digest.digest()
-
-
-def content_digest(header: bytes, names: Sequence[str], rows: bytes) -> bytes:
-    """The digest of a release: of its header as it stands in the file, names, and digest of rows.
-
-    Non-ASCII characters of names are escaped, so that one that is no valid Unicode has bytes, too.
-    """
-    parts = (header, json.dumps(list(names)).encode())
-    return hashlib.sha256(
-        DOMAIN + b"".join(hashlib.sha256(part).digest() for part in parts) + rows
-    ).digest()
 
 
 def sign(

@@ -271,8 +271,8 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         reads = "reads" if header.config.group_input else "does not read"
         model += f"; it {reads} {names.sensitive_name}"
     # Ranges of the columns, the last of many in one line.
-    parts = {name: release.x[:, i] for i, name in enumerate(release.names[:MOST_COLUMNS])}
-    if (rest := len(release.names) - MOST_COLUMNS) > 0:
+    parts = {name: release.x[:, i] for i, name in enumerate(release.header.names[:MOST_COLUMNS])}
+    if (rest := len(release.header.names) - MOST_COLUMNS) > 0:
         parts[f"{rest} more columns"] = release.x[:, MOST_COLUMNS:]
     there = {name: part[~np.isnan(part)] for name, part in parts.items()}
     ranges = [
