@@ -354,7 +354,7 @@ def test_an_audit_finds_no_more_than_epsilon_and_finds_noise_that_is_left_out(mo
     monkeypatch.setattr(test_audit, "outcomes", outcomes)
     monkeypatch.setattr(test_audit, "TABLE", ALIKE)
     monkeypatch.setattr(test_audit, "WITH_CANARY", joined(ALIKE, row))
-    monkeypatch.setattr("synthfair.surrogate.levels.FINE_PRIVATE", 2)
+    monkeypatch.setattr("synthfair.surrogate.levels.MAX_BINS_PRIVATE", 2)
     monkeypatch.setattr("synthfair.surrogate.records.self_play", steep)
     assert test_audit.audited_epsilon(system_entropy) <= test_audit.EPSILON
     monkeypatch.setattr("synthfair.surrogate.sums.NoisySum", TooQuiet)

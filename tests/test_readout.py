@@ -202,7 +202,7 @@ def test_no_number_of_a_person_is_read_out_of_adult():
 
 
 def test_the_attack_reads_many_where_sums_are_not_rounded(clients, monkeypatch):
-    monkeypatch.setattr("synthfair.surrogate.sums.RARE", 2.0**-20)
+    monkeypatch.setattr("synthfair.surrogate.sums.ROW_STEP", 2.0**-20)
     rows, schema = clients
     assert sum(numbers_read(part, schema, 10) for part in rows) > 10
 

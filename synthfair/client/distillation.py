@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import jax
 import numpy as np
 
-from synthfair.data.schema import Schema
 from synthfair.distill import gap_search
 from synthfair.distill import problem as outer
 from synthfair.distill.gap_search import Search
@@ -108,7 +107,6 @@ class Distillation(NamedTuple):
 def distill_problem(
     problem: Problem,
     header: Header,
-    schema: Schema,
     run: Run,
     optimizer: optax.GradientTransformation | None = None,
 ) -> Distillation:

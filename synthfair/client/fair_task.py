@@ -189,7 +189,7 @@ class FairTask:
             penalty=penalty,
             guarantee=self.buyer and self.buyer.guarantee,
         )
-        return distill_problem(problem, header, self.schema, run, optimizer)
+        return distill_problem(problem, header, run, optimizer)
 
     def _gathered(self, rows: Encoded, weight: np.ndarray | None = None) -> RealRows:
         n_groups = len(self.schema.groups) if self.config.group_input else 1

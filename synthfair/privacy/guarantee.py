@@ -12,7 +12,7 @@ from fractions import Fraction
 from operator import not_
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from synthfair.data.schema import Numeric, Schema
 from synthfair.errors import InputError
@@ -25,7 +25,6 @@ from synthfair.privacy.accounting import (
     Sampling,
     accountant,
     common_noise,
-    compose,
     discrete_delta_of,
     discrete_mu_for,
     epsilon_of_choice,
@@ -158,17 +157,8 @@ class SampledMechanism(Checked):
         return self.noise / sensitivity(norm, self.sums.relation)
 
 
-def _kind(mechanism: Any) -> str:
-    """The kind of a mechanism, or of a document that claims to be one."""
-    names = mechanism if isinstance(mechanism, dict) else getattr(mechanism, "__dict__", {})
-    return "samples" if "sampling" in names else "tree" if names.get("name") == "tree" else "sum"
-
-
 Mechanism = Annotated[
-    Annotated[GaussianMechanism, Tag("sum")]
-    | Annotated[ExponentialMechanism, Tag("tree")]
-    | Annotated[SampledMechanism, Tag("samples")],
-    Discriminator(_kind),
+    GaussianMechanism | ExponentialMechanism | SampledMechanism, Field(discriminator="name")
 ]
 """A private way to read real rows: noisy sums, choices, or noisy sums over samples."""
 
@@ -245,19 +235,16 @@ class Guarantee(Checked):
         return tuple(m for m in self.mechanisms if isinstance(m, SampledMechanism))
 
     def mechanism(self, name: MechanismName) -> Any:
-        """Finds the mechanism of this name, which must be there."""
+        """Return the mechanism of this name, which must be there."""
         return next(m for m in self.mechanisms if m.name == name)
 
     @property
     def composition(self) -> Composition:
         """The composition of all mechanisms."""
-        if not self.mechanisms:
-            return Composition(pure=self.epsilon)
-        samples = Composition()
-        if self.samples:
-            samples = Composition.of((m.sums, m.multiplier) for m in self.samples)
-        mus = samples.mu, *(m.mu for m in self.of_release)
-        return replace(samples, mu=compose(mus), pure=self.counts_epsilon or 0.0)
+        pure = self.counts_epsilon or 0.0 if self.mechanisms else self.epsilon
+        if not self.samples:
+            return Composition(math.hypot(*(m.mu for m in self.of_release)), pure=pure)
+        return replace(Composition.of((m.sums, m.multiplier) for m in self.samples), pure=pure)
 
     @property
     def mu(self) -> float:
@@ -322,17 +309,14 @@ def make_guarantee(
         raise ValueError("a private release needs epsilon and delta")
     # What each mechanism bounds, and which part of the budget it gets.
     bounds, relation = term_bounds(schema, common_tree=common_tree), config.relation
-    mu = discrete_mu_for(config.epsilon, config.delta)
-    per_mu = sum(SHARES[one] for one in bounds) ** 0.5 / mu
-    mechanisms = []
+    mu, mechanisms = discrete_mu_for(config.epsilon, config.delta), []
+    per_mu = sum(SHARES[name] for name in bounds) ** 0.5 / mu
     for name, bound in bounds.items():
         of_noise = per_mu / SHARES[name] ** 0.5  # a unit of sensitivity
         if name == "tree":
             times, change = len(schema.features) - 1, largest_change(name, bound, relation)
-            epsilon = epsilon_of_choice(1 / (of_noise * times**0.5))
-            mechanisms.append(
-                ExponentialMechanism(name=name, sensitivity=change, epsilon=epsilon, times=times)
-            )
+            choice = {"epsilon": epsilon_of_choice(1 / (of_noise * times**0.5)), "times": times}
+            mechanisms.append(ExponentialMechanism(name=name, sensitivity=change, **choice))
             continue
         # The noise without rounding gives the grid, and the grid the noise with rounding.
         grid = grid_for(largest_change(name, bound, relation) * of_noise)
@@ -389,7 +373,7 @@ def term_bounds(
 def largest_change(
     name: MechanismName, bound: tuple[float, int], relation: Relation, grid: float | None = None
 ) -> float:
-    """The sensitivity of a sum whose terms have this bound, or of the scores of a tree.
+    """Return the sensitivity of a sum whose terms have this bound, or of the scores of a tree.
 
     Rounding to the grid of a sum counts, if it is given; in a score always, with a step for how it
     was rounded and computed.
@@ -414,22 +398,17 @@ def require_true(guarantee: Guarantee, config: ReleaseSettings, schema: Schema) 
     free = {"mechanisms": right.mechanisms, "accountant": right.accountant}
     if guarantee.model_copy(update=free) != right:
         raise ValueError("must have the epsilon, delta and relation of the settings, for one row")
-    names, bounds = (
-        [[m.name for m in one.mechanisms] for one in (guarantee, right)],
-        term_bounds(schema),
-    )
-    if names[0] != names[1]:
-        raise ValueError(f"mechanisms are {names[0]}; must be {names[1]}")
-    for mechanism, own in zip(guarantee.of_release, right.of_release, strict=True):
-        name, grid = mechanism.name, mechanism.grid
-        change = largest_change(name, bounds[name], config.relation, grid)
-        times = [getattr(one, "times", 1) for one in (mechanism, own)]
-        if times[0] != times[1]:
-            raise ValueError(f"{name}: {times[0]} choices; must be {times[1]}")
+    names, bounds = [m.name for m in guarantee.mechanisms], term_bounds(schema)
+    if names != [*bounds]:
+        raise ValueError(f"mechanisms are {names}; must be {[*bounds]}")
+    for mechanism in guarantee.of_release:
+        name, times = mechanism.name, getattr(mechanism, "times", len(schema.features) - 1)
+        if times != len(schema.features) - 1:
+            raise ValueError(f"{name}: {times} choices; must be {len(schema.features) - 1}")
+        change = largest_change(name, bounds[name], config.relation, mechanism.grid)
         if abs(mechanism.sensitivity / change - 1) > 1e-12:
-            raise ValueError(
-                f"mechanism {name}: sensitivity {mechanism.sensitivity:g}; must be {change:g}"
-            )
+            wrong = f"sensitivity {mechanism.sensitivity:g}; must be {change:g}"
+            raise ValueError(f"mechanism {name}: {wrong}")
 
 
 def training_guarantee(
@@ -441,7 +420,7 @@ def training_guarantee(
     noise: float | None = None,
     condition: Condition | None = None,
 ) -> Guarantee:
-    """A guarantee for users, whose reports are summed, or for the rows of one client.
+    """Return a guarantee for users, whose reports are summed, or for the rows of one client.
 
     Noise is the least that gives it, and that all kinds of sums share in units of their
     sensitivity. A client adds that for its rows itself, before it sends anything: no trusted
@@ -460,9 +439,8 @@ def training_guarantee(
         InputError: no noise is enough, or that of shares is less than :func:`noise_for_shares`.
     """
     # The noise, in units of the sensitivity, that all sums share.
-    kinds = [kind for kind, _ in sums.values()]
-    shared = noise_for_shares if shares else common_noise
-    multiplier = shared(tuple(kinds), epsilon, delta)
+    kinds = tuple(kind for kind, _ in sums.values())
+    multiplier = (noise_for_shares if shares else common_noise)(kinds, epsilon, delta)
     mechanisms = tuple(
         SampledMechanism(
             name=name,
@@ -473,11 +451,9 @@ def training_guarantee(
         )
         for name, (kind, clip) in sums.items()
     )
-    if shares and mechanisms[0].multiplier < multiplier * (1 - 1e-12):
-        raise InputError(
-            f"noise: {mechanisms[0].multiplier:g} of the sensitivity; must be at least"
-            f" {multiplier:g}"
-        )
+    given = mechanisms[0].multiplier
+    if shares and given < multiplier * (1 - 1e-12):
+        raise InputError(f"noise: {given:g} of the sensitivity; must be at least {multiplier:g}")
     of_users = "reports" in sums
     return Guarantee(
         epsilon=epsilon,
@@ -493,7 +469,7 @@ def training_guarantee(
 
 
 def noise_for_shares(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> float:
-    """Discrete noise for users in rounds, in units of the sensitivity.
+    """Return the discrete noise for users in rounds, in units of the sensitivity.
 
     Normal noise for an epsilon and a delta that are smaller by what discrete noise adds, see
     :func:`~synthfair.privacy.accounting.discrete_delta_of`, and one part in 10^9 more. That proof

@@ -447,7 +447,7 @@ def _require_values(release: Release, source: str) -> None:
     if weight is not None:
         right = (weight == 0) | ((weight >= MIN_WEIGHT) & (weight <= MAX_WEIGHT))
         words = f"0, or a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
-        checks.append((OWN_COLUMNS[2], weight, right & weight.any(), f"{words}; not all 0"))
+        checks.append((OWN_COLUMNS[2], weight, right & weight.any(), f"{words}, and not all 0"))
     for name, values, right, allowed in checks:
         if not right.all():
             row = int(np.argmin(right))
@@ -460,7 +460,7 @@ def _require_values(release: Release, source: str) -> None:
 def _range_check(
     values: np.ndarray, column: Numeric | Categorical | None
 ) -> tuple[np.ndarray, str]:
-    """Return a mask [N] of a feature's allowed values, and what is allowed; encoded ones by None."""
+    """Return a mask [N] of a feature's allowed values, and what is; None: encoded."""
     if column is None:
         words = f"a finite number of at most {MAX_ABSOLUTE:g} in size"
         return np.abs(values) <= MAX_ABSOLUTE, words

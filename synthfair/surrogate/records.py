@@ -40,7 +40,6 @@ from synthfair.surrogate.sums import (
     histograms,
     inputs,
     moment_terms,
-    places,
     smooth_rates,
     squares_and_means,
 )
@@ -57,6 +56,7 @@ from synthfair.surrogate.tables import (
     james_stein,
     make_margins,
     make_strata,
+    one_hot,
     round_to,
     row_counts,
     settle_rows,
@@ -291,7 +291,7 @@ def tells(margins: Margins, counts: np.ndarray, crossed: np.ndarray, spec: Surro
     groups, labels, tables = strata.tilted, strata.drawn[-2:], [*crossed]
     for j, column in enumerate(spec.columns):
         levels = counts[:, ends[j] : ends[j + 1]]
-        tables.append(levels if column.categories else levels @ margins.one_hot(j))
+        tables.append(levels if column.categories else levels @ one_hot(margins.coarse[j]))
     bounds = np.array([frechet_bounds(labels @ table, groups @ table) for table in tables])
     left = np.minimum(bounds[:, 1].min(axis=0), k_min - 1)
     left = left - np.maximum(bounds[:, 0].max(axis=0), 1) + 1
@@ -306,10 +306,10 @@ def _draw_records(tables: Tables, margins: Margins, spec: SurrogateSpec, seed: i
     strata, c, rng = margins.strata, len(margins.n), np.random.default_rng(seed)
     tables = associations(tables, margins, step=spec.step, sd=spec.sd("pairs"))
     # The records of a label of the block stand once for each of its groups.
-    where = places(strata.drawn)[strata.cells]
+    where = strata.place[strata.cells]
     copies = np.bincount(where, minlength=c)
     size = np.clip(margins.n, MIN_RECORDS, MAX_RECORDS // copies).astype(int)
-    drawn = [draw(i, margins, tables, spec.columns, rng, size=int(size[i])) for i in range(c)]
+    drawn = [draw(i, int(size[i]), margins, tables, spec.columns, rng=rng) for i in range(c)]
     size = size[where]
     return Surrogate(
         np.concatenate([drawn[i] for i in where]),
@@ -373,9 +373,9 @@ def weight_terms(
     of_groups = [(moments, f[:, single], by_cell[:, single]), functions[1]]
     coarse = []
     for j in np.flatnonzero([not c.categories for c in columns]):
-        one_hot = margins.one_hot(j)
-        by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ one_hot
-        coarse.append(("histograms", one_hot[level[:, j]], by_cell))
+        flags = one_hot(margins.coarse[j])
+        by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ flags
+        coarse.append(("histograms", flags[level[:, j]], by_cell))
 
     for part in strata.parts:
         member, block = sets[part][:, cell], len(part) > 1

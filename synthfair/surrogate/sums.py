@@ -190,7 +190,7 @@ def two_way_tables(
         pairs: of columns.
         name: "pairs" for those of a tree, "tables" for all that a tree is chosen from.
     """
-    place, sizes = places(margins.strata.drawn), margins.sizes
+    place, sizes = margins.strata.place, margins.sizes
     length = [len(margins.n) * int(sizes[i] * sizes[j]) for i, j in pairs]
 
     def of(rows: Encoded, _: Whole) -> np.ndarray:
@@ -255,11 +255,6 @@ def smooth_rates(rows: Encoded, thetas: np.ndarray, n_groups: int) -> np.ndarray
     """Return sigma(q theta'a) - 1/2 [N, 2 Q] of each row, for q = 1 and 4."""
     scores = inputs(rows, n_groups) @ thetas.T
     return np.hstack([expit(q * scores) for q in TEMPERATURES]) - 0.5
-
-
-def places(sets: np.ndarray) -> np.ndarray:
-    """Return the index [2 G] of the set [C, 2 G] that each cell is in, or -1."""
-    return np.where(sets.any(axis=0), sets.argmax(axis=0), -1)
 
 
 class TableSums:

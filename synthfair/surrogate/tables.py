@@ -22,35 +22,32 @@ from scipy.stats import qmc
 
 from synthfair.surrogate.levels import Columns
 
-LARGE = 60
+MIN_LARGE = 60
 """Times the least number of rows that a sum is over: a table of so many rows has no block."""
 
+MAX_LEVELS, TREE_LEVELS = 16, 4
+"""Levels of a column in two-way tables, and about so many in those by which many clients choose one
+tree."""
 
-COARSE = 16
-"""Levels of a column, at most, in two-way tables."""
-
-RARE_CATEGORY = 0.01
+MIN_CATEGORY_SHARE = 0.01
 """Share of the rows below which a category is in one coarse level with the other such."""
 
-MOST_ENTRIES = 2**20
-"""Of all two-way tables of all cells; wide schemas have fewer coarse levels."""
+MAX_ENTRIES = 2**20
+"""Entries of all two-way tables of all cells; wide schemas have fewer coarse levels."""
 
-FEW = 4
-"""Levels of a column, about, in the tables by which many clients choose one tree."""
-
-LEAST_SHARE = 0.4
+MIN_ROWS_SHARE = 0.4
 """A level keeps at least this share of the rows that are expected there, unless more were lost than
 noise explains. A rare level that lost one label to noise would else point to the other label."""
 
-SHRUNK = 0.5
+SHRINKAGE = 0.5
 """Levels are moved to the expected ones as if the noise had this share of its variance: the full
 step of James and Stein hides how levels differ."""
 
 RAKINGS = 25
+"""Times that a table is scaled to its margins, by rows and by columns."""
 
 Edges = list[tuple[int, int]]
-"""Of a tree over columns, from its root on: the first column of each is in an earlier one."""
-
+"""Edges of a tree over columns, from its root on: the first column of each is in an earlier one."""
 
 Tables = dict[tuple[int, int], np.ndarray]
 """Numbers of rows [C, K_i, K_j] in the coarse levels of pairs of columns, by set."""
@@ -82,19 +79,24 @@ class Strata(NamedTuple):
 
     @property
     def sets(self) -> np.ndarray:
-        """[P + T, 2 G] all of them."""
+        """All of them [P + T, 2 G]."""
         return np.concatenate([self.drawn, self.tilted])
 
     @property
+    def place(self) -> np.ndarray:
+        """The index [2 G] of the set that a cell's records are drawn in, or -1."""
+        return np.where(self.drawn.any(axis=0), self.drawn.argmax(axis=0), -1)
+
+    @property
     def parts(self) -> list[np.ndarray]:
-        """Of ``sets`` those that have records in common: each by itself, but all of the block."""
+        """Indices of ``sets`` with records in common: each by itself, but all of the block."""
         block = (self.sets & self.tilted.any(axis=0)).any(axis=1)
         each = [np.array([i]) for i in np.flatnonzero(~block)]
         return [*each, np.flatnonzero(block)] if block.any() else each
 
 
 def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
-    """The sets of cells for these numbers of rows.
+    """Return the sets of cells for these numbers of rows.
 
     By size, the block has all groups up to the last in which a cell has too few rows. The next
     larger ones join until there are at least two, and each label has enough rows. Groups that have
@@ -135,8 +137,8 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
     block, waiting = np.isin(np.arange(len(size)), order[:first]), order[first:] * (first > 0)
     while (short := block.sum() < least or each[block].sum(axis=0).min() < k_min) and waiting:
         block[waiting.pop(0)] = True
-    certain = (each * ~few)[large].sum() >= LARGE * k_min
-    if size[large].sum() >= LARGE * k_min or short:
+    certain = (each * ~few)[large].sum() >= MIN_LARGE * k_min
+    if size[large].sum() >= MIN_LARGE * k_min or short:
         whole = affected & (not certain and not short)
         return alone(rows, (rows >= k_min) & ~np.repeat(whole, 2))
 
@@ -153,15 +155,15 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
     )
 
 
-def alone(rows: np.ndarray, there: np.ndarray) -> Strata:
-    """Each cell that is ``there`` [2 G] is a set of its own; all others are left out."""
-    every, cells = np.eye(len(rows), dtype=bool), np.flatnonzero(there)
-    left_out = (rows > 0) & ~there
-    return Strata(rows, cells, np.zeros_like(there), left_out, every[cells], every[:0], cells // 2)
+def alone(rows: np.ndarray, kept: np.ndarray) -> Strata:
+    """Return each cell of the mask [2 G] as a set of its own; all others are left out."""
+    every, cells = np.eye(len(rows), dtype=bool), np.flatnonzero(kept)
+    left_out = (rows > 0) & ~kept
+    return Strata(rows, cells, np.zeros_like(kept), left_out, every[cells], every[:0], cells // 2)
 
 
 def frechet_bounds(labels: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """[2, A, 2] least and most rows of each group and label, by sums over levels of a column.
+    """Return the least and most rows [2, A, 2] of each group and label, by sums over levels.
 
     At each level these are Frechet's bounds; over the levels they add up.
 
@@ -197,12 +199,8 @@ class Margins(NamedTuple):
 
     @property
     def sizes(self) -> np.ndarray:
-        """[p] number K of coarse levels of each column."""
+        """The number K [p] of coarse levels of each column."""
         return np.array([rows.shape[1] for rows in self.rows])
-
-    def one_hot(self, j: int | np.intp) -> np.ndarray:
-        """[L, K] indicators of the coarse level of each fine level of a column."""
-        return np.eye(self.sizes[j])[self.coarse[j]]
 
 
 def make_margins(
@@ -218,12 +216,12 @@ def make_margins(
         sd: standard deviation of the error of each.
     """
     parts, drawn = np.split(histograms, columns.ends[1:-1], axis=1), strata.drawn
-    count, found = round_to(drawn @ strata.rows, step), []
+    count, tables = round_to(drawn @ strata.rows, step), []
     # How many errors are in a set's sum: it is rounded as a whole, but has the noise of each cell.
     errors = np.ones(len(drawn)) if step else drawn.sum(axis=1)
     noise = sd * errors.sum() ** 0.5
-    most = int((2 * MOST_ENTRIES / (len(histograms) * len(columns) ** 2)) ** 0.5)
-    most = max(2, min(COARSE, most))
+    most = int((2 * MAX_ENTRIES / (len(histograms) * len(columns) ** 2)) ** 0.5)
+    most = max(2, min(MAX_LEVELS, most))
     for column, part in zip(columns, parts, strict=True):
         h = drawn @ part
         pooled, used = h.sum(axis=0), np.ones(h.shape[1], bool)
@@ -231,25 +229,23 @@ def make_margins(
             between = np.pad(column.width > 0, (0, int(column.missing)))
             least = 3 * noise * (1.0 if step else between.sum() ** 0.5)
             rows = round_to(pooled[between].sum(), step)
-            used = ~between | (rows > max(RARE_CATEGORY * count.sum(), least))
+            used = ~between | (rows > max(MIN_CATEGORY_SHARE * count.sum(), least))
         if not step and not column.categories:
             missing = max(pooled[-1], 0.0) if column.missing else 0.0
-            some = np.flatnonzero(used[: len(used) - column.missing])
-            pooled[some] = halve(pooled[some], max(count.sum() - missing, 1.0), noise)
-            used[some] = pooled[some] > 0
+            levels = np.flatnonzero(used[: len(used) - column.missing])
+            pooled[levels] = halve(pooled[levels], max(count.sum() - missing, 1.0), noise)
+            used[levels] = pooled[levels] > 0
         h[:, ~used] = pooled[~used] = 0.0
         cut = round_to(pooled, step)
         if step and not column.categories:  # levels of few rows would all be empty
             cut = np.diff(round_to(np.cumsum(pooled), step), prepend=0.0)
         coarse = _coarse(cut, bool(column.categories), column.missing, most, noise)
-        summed = round_to(_joined(h, coarse), step)
-        levels = np.ones(summed.shape[1]) if step else np.maximum(np.bincount(coarse, used), 1)
-        variance = sd**2 * np.outer(errors, levels)
-        within = _within(
-            round_to(h, step), round_to(pooled, step), coarse, used, sd=sd, errors=errors
-        )
-        found.append((coarse, within, summed, variance))
-    return settle_rows(Margins(strata, count, *zip(*found, strict=True)), step=step)
+        summed = round_to(h @ one_hot(coarse), step)
+        parts_of = np.ones(summed.shape[1]) if step else np.maximum(np.bincount(coarse, used), 1)
+        variance = sd**2 * np.outer(errors, parts_of)
+        within = _within(round_to(h, step), round_to(pooled, step), coarse, used, sd * errors**0.5)
+        tables.append((coarse, within, summed, variance))
+    return settle_rows(Margins(strata, count, *zip(*tables, strict=True)), step=step)
 
 
 def settle_rows(
@@ -271,7 +267,7 @@ def settle_rows(
         tables: noisy, by pair of columns.
         sd_tables: standard deviation of the error of each of their entries.
     """
-    count, found = margins.n, []
+    count, settled = margins.n, []
     for j, (rows, variance) in enumerate(zip(margins.summed, margins.variance, strict=True)):
         y, v = rows, variance
         for edge, table in (tables or {}).items():
@@ -282,16 +278,16 @@ def settle_rows(
         base = np.outer(count, project(y.sum(axis=0), 1.0))
         if not step:
             base = _bases_of_hidden(base, y, v, margins)
-        settled = []
-        for own, expected, n, of_own in zip(y, base, count, v, strict=True):
-            shrunk = 1.0 if step else SHRUNK
-            moved = project(james_stein(own, expected, (shrunk * of_own.mean()) ** 0.5), n)
+        by_set = []
+        for counts, expected, n, errors in zip(y, base, count, v, strict=True):
+            noise = ((1.0 if step else SHRINKAGE) * errors.mean()) ** 0.5
+            moved = project(james_stein(counts, expected, noise), n)
             if not step:
-                explained = np.maximum(own, 0.0) + 2 * of_own**0.5
-                moved = np.maximum(moved, np.minimum(LEAST_SHARE * expected, explained))
-            settled.append(project(moved, n))
-        found.append(np.array(settled))
-    return margins._replace(rows=tuple(found))
+                explained = np.maximum(counts, 0.0) + 2 * errors**0.5
+                moved = np.maximum(moved, np.minimum(MIN_ROWS_SHARE * expected, explained))
+            by_set.append(project(moved, n))
+        settled.append(np.array(by_set))
+    return margins._replace(rows=tuple(settled))
 
 
 def _bases_of_hidden(
@@ -305,32 +301,32 @@ def _bases_of_hidden(
     expected, together = base.copy(), base.sum(axis=0) / count.sum()
     kin = np.array([strata.cells % 2, strata.cells // 2])
     for c in np.flatnonzero(strata.hidden[strata.cells]):
-        for own in kin == kin[:, [c]]:
-            noise = variance[own].sum(axis=0).mean() ** 0.5
-            shares = project(james_stein(rows[own].sum(axis=0), base[own].sum(axis=0), noise), 1.0)
+        for alike in kin == kin[:, [c]]:
+            sums, bases, errors = (x[alike].sum(axis=0) for x in (rows, base, variance))
+            shares = project(james_stein(sums, bases, errors.mean() ** 0.5), 1.0)
             expected[c] *= shares / np.maximum(together, 1e-9)
         expected[c] = project(expected[c], count[c])
     return expected
 
 
 def few_levels(margins: Margins, columns: Columns) -> Margins:
-    """Return the same with about :data:`FEW` levels of a column, and no shares of fine levels."""
+    """Return the same with about :data:`TREE_LEVELS` levels of a column, and no shares of fine levels."""
     coarse, rows = [], []
-    for column, own, counts in zip(columns, margins.coarse, margins.rows, strict=True):
+    for column, level, counts in zip(columns, margins.coarse, margins.rows, strict=True):
         missing = column.missing and not column.categories
-        fewer = _coarse(counts.sum(axis=0), bool(column.categories), missing, FEW, 0.0)
-        coarse.append(fewer[own])
-        rows.append(_joined(counts, fewer))
+        fewer = _coarse(counts.sum(axis=0), bool(column.categories), missing, TREE_LEVELS, 0.0)
+        coarse.append(fewer[level])
+        rows.append(counts @ one_hot(fewer))
     return Margins(margins.strata, margins.n, tuple(coarse), rows=tuple(rows))
 
 
-def _joined(counts: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """Return the numbers of rows [C, K] in levels that some of [C, L] are joined to."""
-    return np.stack([np.bincount(level, own, minlength=level.max() + 1) for own in counts])
+def one_hot(level: np.ndarray) -> np.ndarray:
+    """Return the indicators [L, K] of the coarse level [L] of each fine level."""
+    return np.eye(level.max() + 1)[level]
 
 
 def row_counts(histograms: np.ndarray, columns: Columns) -> np.ndarray:
-    """[2 G] numbers of rows; each column counts the same, the fewer levels the less noise."""
+    """Return the rows [2 G] of cells; each column tells them, the fewer levels the less noise."""
     parts = np.split(histograms, columns.ends[1:-1], axis=1)
     size = np.array([part.shape[1] for part in parts])
     totals = np.stack([part.sum(axis=1) for part in parts])
@@ -338,27 +334,27 @@ def row_counts(histograms: np.ndarray, columns: Columns) -> np.ndarray:
 
 
 def count_sd(columns: Columns, sd: float) -> float:
-    """Standard deviation of the number of rows of a cell, from histograms that have ``sd``."""
+    """Return the standard deviation of a cell's rows, of histograms that have ``sd``."""
     return sd / sum(1 / column.size for column in columns) ** 0.5
 
 
 def round_to(total: np.ndarray, step: float) -> np.ndarray:
-    """To multiples of a step; as it is where that is 0."""
+    """Return a sum, rounded to multiples of a step; as it is where that is 0."""
     return np.rint(total / step) * step if step else total
 
 
-def james_stein(own: np.ndarray, other: np.ndarray, sd: float) -> np.ndarray:
-    """``own`` moved to ``other`` by how much of their difference is noise: James and Stein (1961).
+def james_stein(noisy: np.ndarray, other: np.ndarray, sd: float) -> np.ndarray:
+    """Return numbers, moved to others as far as noise explains: James and Stein (1961).
 
-    other + max(0, 1 - k sd^2 / |own - other|^2) (own - other)        of k numbers.
+    other + max(0, 1 - k sd^2 / |noisy - other|^2) (noisy - other)        of k numbers.
     """
-    difference = own - other
+    difference = noisy - other
     size, noise = (difference**2).sum(), difference.size * sd**2
     return other + (1 - noise / size if size > noise else 0.0) * difference
 
 
 def project(counts: np.ndarray, total: float) -> np.ndarray:
-    """The nearest [K] that are not negative and have the same sum, scaled to ``total``.
+    """Return the nearest [K] that are not negative and have the same sum, scaled to ``total``.
 
     Held, Wolfe and Crowder (1974). Noise makes some counts negative. Equal ones if the sum is.
     """
@@ -373,7 +369,7 @@ def project(counts: np.ndarray, total: float) -> np.ndarray:
 
 
 def halve(counts: np.ndarray, total: float, sd: float) -> np.ndarray:
-    """Numbers of rows [L] that add up to ``total``, and none in intervals that hold only noise.
+    """Return rows [L] that add up to ``total``, and none in intervals that hold only noise.
 
     From the whole down, an interval's rows are divided between its halves (Hay et al. 2010). A half
     that noise may explain has none; where it may explain both, all levels of the interval are
@@ -408,53 +404,43 @@ def peaks(counts: np.ndarray, sd: float) -> float:
 def _coarse(
     pooled: np.ndarray, category: bool, missing: bool, most: int, noise: float
 ) -> np.ndarray:
-    """[L] coarse levels: of a number with about equal numbers of rows; rare categories together.
+    """Return coarse levels [L]: of numbers, alike in rows; of categories, the rare ones together.
 
     A level has so many rows that noise does not hide them.
     """
     pooled = np.maximum(pooled, 0.0)
     share = pooled / max(pooled.sum(), 1e-300)
     if category:
-        large = (share > RARE_CATEGORY) & (pooled > 2 * noise)
+        large = (share > MIN_CATEGORY_SHARE) & (pooled > 2 * noise)
         large &= share >= np.sort(share)[-min(most - 1, len(share))]
-        found = np.cumsum(large) - 1
-        found[~large] = large.sum()
-        return found
+        return np.where(large, np.cumsum(large) - 1, large.sum())
     least = 4 * noise / max(pooled.sum(), 1e-300)
-    found, at, mass = np.zeros(len(pooled), int), 0, 0.0
-    for i, own in enumerate(share[: len(share) - missing]):
-        if mass > least and mass + own > 1.3 / (most - 1):
-            at, mass = at + 1, 0.0
-        found[i], mass = at, mass + own
+    coarse, level, mass = np.zeros(len(pooled), int), 0, 0.0
+    for i, part in enumerate(share[: len(share) - missing]):
+        if mass > least and mass + part > 1.3 / (most - 1):
+            level, mass = level + 1, 0.0
+        coarse[i], mass = level, mass + part
     if missing:
-        found[-1] = at + 1
-    return found
+        coarse[-1] = level + 1
+    return coarse
 
 
 def _within(
-    h: np.ndarray,
-    pooled: np.ndarray,
-    coarse: np.ndarray,
-    used: np.ndarray,
-    *,
-    sd: float,
-    errors: np.ndarray,
+    h: np.ndarray, pooled: np.ndarray, coarse: np.ndarray, used: np.ndarray, sds: np.ndarray
 ) -> np.ndarray:
-    """[C, L] shares of fine levels in their coarse level: the set's, those of all sets, or even.
+    """Return the shares [C, L] of fine levels: the set's, those of all sets, or even.
 
-    Each as far as noise allows.
+    Each as far as noise allows, whose standard deviations [C] are those of a number of rows.
     """
-    found = np.zeros(h.shape)
+    shares = np.zeros(h.shape)
     for k in range(coarse.max() + 1):
-        here = np.flatnonzero((coarse == k) & used)
-        here = here if len(here) else np.flatnonzero(coarse == k)
-        even = np.full(len(here), pooled[here].sum() / len(here))
-        common = project(james_stein(pooled[here], even, sd * errors.sum() ** 0.5), 1.0)
-        for c, own in enumerate(h[:, here]):
-            found[c, here] = project(
-                james_stein(own, common * own.sum(), sd * errors[c] ** 0.5), 1.0
-            )
-    return found
+        fine = np.flatnonzero((coarse == k) & used)
+        fine = fine if len(fine) else np.flatnonzero(coarse == k)
+        even = np.full(len(fine), pooled[fine].sum() / len(fine))
+        common = project(james_stein(pooled[fine], even, (sds**2).sum() ** 0.5), 1.0)
+        for c, rows in enumerate(h[:, fine]):
+            shares[c, fine] = project(james_stein(rows, common * rows.sum(), sds[c]), 1.0)
+    return shares
 
 
 def split_tables(numbers: np.ndarray, margins: Margins, pairs: Edges) -> Tables:
@@ -469,13 +455,13 @@ def dependence(tables: Tables, margins: Margins, size: Callable[[np.ndarray], fl
     score = np.zeros((len(margins.rows),) * 2)
     for (i, j), table in tables.items():
         a, b = margins.rows[i], margins.rows[j]
-        alone = a[:, :, None] * b[:, None, :] / margins.n[:, None, None]
-        score[i, j] = score[j, i] = size(table - alone)
+        independent = a[:, :, None] * b[:, None, :] / margins.n[:, None, None]
+        score[i, j] = score[j, i] = size(table - independent)
     return score
 
 
 def chow_liu(score: np.ndarray, choose: Callable[[np.ndarray], int | np.intp] = np.argmax) -> Edges:
-    """A tree of the most dependent columns: Prim's algorithm, from the first. Chow and Liu (1968).
+    """Return a tree of the most dependent columns: Prim's algorithm. Chow and Liu (1968).
 
     Args:
         score: [p, p] how dependent two columns are.
@@ -502,25 +488,25 @@ def associations(tables: Tables, margins: Margins, *, step: float, sd: float) ->
         step: as of :func:`make_margins`.
         sd: standard deviation of the error of each number.
     """
-    found, total = {}, margins.n.sum()
+    fitting, total = {}, margins.n.sum()
     for (i, j), table in tables.items():
         a, b = margins.rows[i], margins.rows[j]
         independent = np.outer(a.sum(axis=0), b.sum(axis=0)) / total
         pooled = round_to(table.sum(axis=0), step)
         pooled = james_stein(pooled, independent, sd * len(a) ** 0.5)
         pooled = np.maximum(pooled, 1e-3 * independent) + 1e-9
-        own = []
-        for c, cell in enumerate(round_to(table, step)):
-            x, y = (one[c] + 1e-6 * margins.n[c] for one in (a, b))
-            base = _raked(pooled * (margins.n[c] / total), x, y)
-            mixed = np.maximum(james_stein(cell, base, sd), 1e-3 * base) + 1e-9
-            own.append(_raked(mixed, x, y))
-        found[i, j] = np.stack(own)
-    return found
+        by_set = []
+        for n, *of_columns, counts in zip(margins.n, a, b, round_to(table, step), strict=True):
+            x, y = (rows + 1e-6 * n for rows in of_columns)
+            base = _raked(pooled * (n / total), x, y)
+            mixed = np.maximum(james_stein(counts, base, sd), 1e-3 * base) + 1e-9
+            by_set.append(_raked(mixed, x, y))
+        fitting[i, j] = np.stack(by_set)
+    return fitting
 
 
 def _raked(table: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The table with about row sums a and column sums b."""
+    """Return the table with about row sums a and column sums b."""
     for _ in range(RAKINGS):
         table = table * (a / table.sum(axis=1))[:, None]
         table = table * (b / table.sum(axis=0))
@@ -528,37 +514,30 @@ def _raked(table: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def draw(
-    c: int,
-    margins: Margins,
-    tables: Tables,
-    columns: Columns,
-    rng: np.random.Generator,
-    *,
-    size: int,
+    c: int, n: int, margins: Margins, tables: Tables, columns: Columns, *, rng: np.random.Generator
 ) -> np.ndarray:
-    """[R, p] records of the c-th set, whose marginals and edges are those that were measured.
+    """Return records [R, p] of the c-th set, whose margins and edges are those that were measured.
 
     Sobol points go through the conditional quantiles of the tree, whose edges come in order with
     their tables; a fine level, and a number in it, are then drawn within each coarse level.
     """
     p = len(columns)
     sobol = qmc.Sobol(3 * p, rng=rng)
-    u = sobol.random_base2(int(np.ceil(np.log2(size))))[:size]
-    level = np.zeros((size, p), int)
-    level[:, 0] = _quantiles(margins.rows[0][c][None], np.zeros(size, int), u[:, 0])
-    for at, ((i, j), table) in enumerate(tables.items(), 1):
-        level[:, j] = _quantiles(table[c], level[:, i], u[:, at])
-    records = np.empty((size, p))
+    u = sobol.random_base2(int(np.ceil(np.log2(n))))[:n]
+    level = np.zeros((n, p), int)
+    level[:, 0] = _quantiles(margins.rows[0][c][None], np.zeros(n, int), u[:, 0])
+    for k, ((i, j), table) in enumerate(tables.items(), 1):
+        level[:, j] = _quantiles(table[c], level[:, i], u[:, k])
+    records = np.empty((n, p))
     for j, column in enumerate(columns):
-        coarse = margins.coarse[j]
-        shares = np.where(coarse == np.arange(coarse.max() + 1)[:, None], margins.within[j][c], 0.0)
+        shares = one_hot(margins.coarse[j]).T * margins.within[j][c]
         fine = _quantiles(shares, level[:, j], u[:, p + j])
         records[:, j] = column.values(fine, u[:, 2 * p + j])
     return records
 
 
 def _quantiles(weights: np.ndarray, given: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """[R] values k with chances weights[given, k], at the quantiles u."""
+    """Return values k [R] with chances weights[given, k], at the quantiles u."""
     summed = np.cumsum(weights, axis=1)[given]
-    found = (u[:, None] * summed[:, -1:] >= summed).sum(axis=1)
-    return np.minimum(found, weights.shape[1] - 1)
+    value = (u[:, None] * summed[:, -1:] >= summed).sum(axis=1)
+    return np.minimum(value, weights.shape[1] - 1)
