@@ -172,7 +172,7 @@ class Release:
 
 
 def name_of(part: object) -> str:
-    """The name of a model or penalty for a file: its ``name``, its function's, or its class's.
+    """Return the name of a model or penalty: its ``name``, its function's, or its class's.
 
     Raises:
         InputError: it is a lambda, whose name it shares with all others.
@@ -190,10 +190,9 @@ def make_header(
     *,
     model: object,
     penalty: object = None,
-    guarantee: Guarantee | None = None,
-    hides_pairs: bool = False,
+    **said: Any,
 ) -> Header:
-    """The metadata of a release.
+    """Return the metadata of a release.
 
     Args:
         config: settings that it was made with.
@@ -201,8 +200,7 @@ def make_header(
         model: that it was distilled for; only its name enters.
         penalty: of the outer objective; only its name enters. A surrogate has none: its server
             chooses one.
-        guarantee: of differential privacy, or None: then nothing is claimed.
-        hides_pairs: as the header says it.
+        said: ``guarantee`` and ``hides_pairs`` of the header, where there are any.
 
     Raises:
         InputError: model or penalty has no name.
@@ -214,23 +212,21 @@ def make_header(
         model=name_of(model),
         penalty=None if penalty is None else name_of(penalty),
         config=config,
-        guarantee=guarantee,
-        hides_pairs=hides_pairs,
+        **said,
     )
 
 
 def write_release(
     release: Release, path: str | PathLike[str], *, key: Ed25519PrivateKey | None = None
 ) -> str:
-    """Writes a release whole or not at all, with the digest of its content.
+    """Write a release whole or not at all, and return the file's sha256.
+
+    The same release and key give the same bytes.
 
     Args:
         release: what is written.
         path: of the file.
         key: that it is signed with, see :func:`read_signing_key`; it is not signed if not given.
-
-    Returns:
-        sha256 of the file; the same release and key give the same bytes.
 
     Example:
         >>> import tempfile
@@ -345,7 +341,7 @@ def read_release(
 
 
 def _metadata(columns: pa.Schema, source: str) -> tuple[bytes, Header, Signature]:
-    """The header as it stands, what it says, and the digest and signature."""
+    """Return the header as it stands, what it says, and the digest and signature."""
     metadata = columns.metadata or {}
     if HEADER_KEY not in metadata:
         raise InputError(f"{source}: Parquet, but not a synthfair release (no such metadata)")
@@ -505,7 +501,7 @@ def inspect_release(
     schema: Schema | None = None,
     keys: Keys | None = None,
 ) -> Inspection:
-    """Reads a release file and compares it with what is known of it.
+    """Return what a release file holds, and all that does not fit what is known of it.
 
     Args:
         path: of the file.

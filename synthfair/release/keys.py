@@ -70,7 +70,7 @@ class Signature(Checked):
 def sign(
     digest: bytes, key: Ed25519PrivateKey | None = None, *, domain: bytes = DOMAIN
 ) -> Signature:
-    """Vouches for this content, signed if there is a key; the same key gives the same bytes."""
+    """Return what vouches for content, signed if there is a key: the same bytes each time."""
     if key is None:
         return Signature(sha256=digest.hex())
     public_key, signature = key.public_key().public_bytes_raw(), sign_bytes(domain, digest, key)
@@ -78,7 +78,7 @@ def sign(
 
 
 def verify(signature: Signature, digest: bytes, *, source: str, domain: bytes = DOMAIN) -> None:
-    """Refuses content that was altered, or whose signature, if it has one, is wrong.
+    """Refuse content that was altered, or whose signature, if it has one, is wrong.
 
     Args:
         signature: as the file has it.
@@ -97,7 +97,6 @@ def verify(signature: Signature, digest: bytes, *, source: str, domain: bytes = 
         )
     if signature.public_key is None or signature.signature is None:
         return
-    require("cryptography", f"{source}: verifying its signature", "sign")
     key, value = bytes.fromhex(signature.public_key), bytes.fromhex(signature.signature)
     if not is_signed(domain, digest, value, key):
         raise InputError(
@@ -107,7 +106,7 @@ def verify(signature: Signature, digest: bytes, *, source: str, domain: bytes = 
 
 
 def sign_bytes(domain: bytes, content: bytes, key: Ed25519PrivateKey) -> bytes:
-    """The Ed25519 signature, 64 bytes, of content for one use: all signatures are made here.
+    """Return the Ed25519 signature, 64 bytes, of content for one use; all are made here.
 
     Each use has a domain of its own, which stands before its content, so that no signature fits
     another use.
@@ -116,7 +115,7 @@ def sign_bytes(domain: bytes, content: bytes, key: Ed25519PrivateKey) -> bytes:
 
 
 def is_signed(domain: bytes, content: bytes, signature: bytes, key: bytes) -> bool:
-    """Whether a signature is that of :func:`sign_bytes` by whoever has this public key.
+    """Return whether a signature is that of :func:`sign_bytes` by whoever has this public key.
 
     Raises:
         InputError: the package cryptography is not installed.
@@ -133,7 +132,7 @@ def is_signed(domain: bytes, content: bytes, signature: bytes, key: bytes) -> bo
 
 
 def require_signer(signature: Signature, keys: Keys, *, source: str) -> str:
-    """The client that signed a verified release.
+    """Return the client that signed a verified release.
 
     Raises:
         InputError: it is signed with none of the keys.
@@ -152,7 +151,7 @@ def require_signer(signature: Signature, keys: Keys, *, source: str) -> str:
 
 
 def make_keys(path: str | PathLike[str], *, force: bool = False) -> tuple[Path, str]:
-    """Writes a new private key, which only its owner may read, and next to it the public key.
+    """Write a new private key, which only its owner may read, and next to it the public key.
 
     Args:
         path: of the private key, NAME.key; the public one is NAME.pub, and NAME the client.
@@ -196,7 +195,7 @@ def make_keys(path: str | PathLike[str], *, force: bool = False) -> tuple[Path, 
 
 
 def read_signing_key(path: str | PathLike[str]) -> Ed25519PrivateKey:
-    """A private key as :func:`make_keys` writes it.
+    """Return a private key as :func:`make_keys` writes it.
 
     Args:
         path: of the file, PEM.
@@ -217,7 +216,7 @@ def read_signing_key(path: str | PathLike[str]) -> Ed25519PrivateKey:
 
 
 def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
-    """The clients that may send releases.
+    """Return the clients that may send releases.
 
     Args:
         paths: public key files, whose names without ending name the clients; or folders, whose

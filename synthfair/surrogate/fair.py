@@ -264,8 +264,7 @@ class GlobalProblem:
 
     def charged(self, terms: np.ndarray, price: Price) -> np.ndarray:
         """Return the gaps [gaps] of terms [N], less what is free."""
-        gap = self.contrast @ self.sums(terms)
-        return np.sign(gap) * np.maximum(np.abs(gap) - self.free(price), 0.0)
+        return _charged(self.contrast @ self.sums(terms), self.free(price))
 
     def free(self, price: Price) -> np.ndarray:
         """Return how much of each gap [gaps] costs nothing."""
@@ -275,7 +274,7 @@ class GlobalProblem:
     def value(self, theta: np.ndarray, price: Price, z: np.ndarray | None = None) -> float:
         """Return the objective at theta [p], of scores z [N]."""
         z = self.inputs @ theta if z is None else z
-        gap = self.charged(self.penalty.term(z), price) if price.rho else np.zeros(0)
+        gap = self.charged(self.penalty.term(z), price)
         loss = self.w @ np.logaddexp(0.0, -self.y * z)
         return float(loss + price.rho / 2 * gap @ gap + theta @ (self.ridge * theta) / 2)
 
@@ -305,12 +304,7 @@ class GlobalProblem:
         return _dense(a.T @ sp.diags(d) @ a) if sp.issparse(a) else a.T @ (d[:, None] * a)
 
     def hessian(
-        self,
-        theta: np.ndarray,
-        price: Price,
-        z: np.ndarray | None = None,
-        *,
-        cut: bool = False,
+        self, theta: np.ndarray, price: Price, z: np.ndarray | None = None, *, cut: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the gradient [p] and the Hessian [p, p].
 
@@ -324,9 +318,6 @@ class GlobalProblem:
         z = self.inputs @ theta if z is None else z
         q = expit(-self.y * z)
         bend, pull = self.w * q * (1 - q), -self.w * self.y * q
-        ridge = np.diag(self.ridge)
-        if not price.rho:
-            return self.inputs.T @ pull + self.ridge * theta, self.gram(bend) + ridge
         g, g1, g2 = self.penalty.derivatives(z)
         gap = self.charged(g, price)
         r = price.rho * self.w * (self.contrast.T @ gap)[self.cell]
@@ -334,7 +325,7 @@ class GlobalProblem:
         bends = (gap != 0) | (self.free(price) == 0)
         u = self.gap_slopes(g1) * bends[:, None]
         gradient = self.inputs.T @ (r * g1 + pull) + self.ridge * theta
-        return gradient, self.gram(bend + of_penalty) + price.rho * u.T @ u + ridge
+        return gradient, self.gram(bend + of_penalty) + price.rho * u.T @ u + np.diag(self.ridge)
 
     @property
     def zero(self) -> np.ndarray:
@@ -346,16 +337,11 @@ class GlobalProblem:
     ) -> FrontierPoint:
         """Return params [p] with what they reach on the rows; the rest is as it stands there."""
         z = self.inputs @ theta
-        gaps = self.decision_gaps(z > 0)
+        gap, *of_clients = self.decision_gaps(z > 0).tolist()
+        accuracy, norm = self.w @ ((z > 0) == (self.y > 0)), np.linalg.norm(gradient)
+        client_gap = float(np.nanmax(of_clients)) if of_clients else np.nan
         return FrontierPoint(
-            price,
-            theta,
-            float(self.w @ ((z > 0) == (self.y > 0))),
-            float(gaps[0]),
-            float(np.linalg.norm(gradient)),
-            converged,
-            f,
-            float(np.nanmax(gaps[1:])) if self.clients else np.nan,
+            price, theta, float(accuracy), gap, float(norm), converged, f, client_gap
         )
 
     def is_flipped(self, theta: np.ndarray) -> bool:
@@ -394,18 +380,19 @@ class GlobalProblem:
             return gradients
 
         # All rows' gaps and their slopes, and how they change with the owner's weight.
-        parts = []
+        parts, groups = [], self.penalty.n_groups
         for among in STRATA[self.penalty.notion]:
-            here = np.flatnonzero(np.isin(self.y, among))
-            line = owner[here] * self.penalty.n_groups + self.s[here]
-            matrix = sp.csr_matrix((self.w[here], (line, here)), (k * self.penalty.n_groups, n))
+            rows = np.flatnonzero(np.isin(self.y, among))
+            place = owner[rows] * groups + self.s[rows], rows
+            matrix = sp.csr_matrix((self.w[rows], place), (k * groups, n))
             slopes = _dense(matrix @ sp.diags(g1) @ self.inputs)
             of_rows = np.column_stack([matrix @ np.ones(n), matrix @ g, slopes])
-            parts.append(of_rows.reshape(k, self.penalty.n_groups, -1))
+            parts.append(of_rows.reshape(k, groups, -1))
         own = np.stack(parts, axis=1)  # [K, strata, groups, 2 + p]
+        change = WEIGHT_STEP * own
         less, more = (
             np.nan_to_num(sum_gaps(self.penalty, sums[..., 0], sums[..., 1:]))
-            for sums in (own.sum(axis=0) - WEIGHT_STEP * own, own.sum(axis=0) + WEIGHT_STEP * own)
+            for sums in (own.sum(axis=0) - change, own.sum(axis=0) + change)
         )
         gaps, change = (less + more) / 2, (less - more) / (2 * WEIGHT_STEP * rest[..., None])
         gap, slope = gaps[..., 0], gaps[..., 1:]
@@ -416,14 +403,12 @@ class GlobalProblem:
 
         # Each client's own gaps, and the mean of the others'.
         root = self.clients**0.5
-        shape = self.clients, -1
-        gap = (self.contrast @ self.sums(g))[~self.of_all].reshape(shape) * root
+        gap = (self.contrast @ self.sums(g))[~self.of_all].reshape(self.clients, -1) * root
         slope = self.gap_slopes(g1)[~self.of_all].reshape(*gap.shape, -1) * root
-        of_client = _pull(gap, slope, price.free_of_client)
-        without = np.tile(of_client.sum(axis=0), (k, 1))
-        without[list(compared)] -= of_client
-        others = np.full((k, 1), self.clients)
-        others[list(compared)] -= 1
+        of_client = np.zeros_like(gradients)
+        of_client[list(compared)] = _pull(gap, slope, price.free_of_client)
+        others = self.clients - np.isin(np.arange(k), compared)[:, None]
+        without = of_client.sum(axis=0) - of_client
         return gradients + price.rho * without / np.maximum(others, 1)
 
     # Its optima.
@@ -524,9 +509,9 @@ class GlobalProblem:
         few = np.minimum(size, np.maximum(50, np.ceil(size * rows / n))).astype(int)
         rank = np.arange(n) - np.repeat(np.cumsum(size) - size, size)
         chosen = np.sort(order[rank < np.repeat(few, size)])
-        cell = self.cell[chosen]
-        own = np.bincount(cell, self.w[chosen], self.n_cells)
-        weight = self.w[chosen] * (self.mass / np.maximum(own, np.finfo(float).tiny))[cell]
+        cell, weight = self.cell[chosen], self.w[chosen]
+        mass = np.bincount(cell, weight, self.n_cells)
+        weight = weight * (self.mass / np.maximum(mass, np.finfo(float).tiny))[cell]
         client = None if self.client is None else self.client[chosen]
         a, s, y = (of[chosen] for of in (self.inputs, self.s, self.y))
         return replace(self, a=a, s=s, y=y, weight=weight, client=client)
@@ -646,10 +631,14 @@ def _excess(point: FrontierPoint, limits: np.ndarray) -> float:
     return float(np.fmax(point.gap / limits[0], point.client_gap / limits[1]))
 
 
+def _charged(gap: np.ndarray, free: np.ndarray | float) -> np.ndarray:
+    """Return gaps, less what is free."""
+    return np.sign(gap) * np.maximum(np.abs(gap) - free, 0.0)
+
+
 def _pull(gap: np.ndarray, slope: np.ndarray, free: float) -> np.ndarray:
     """Return the gradients [..., p] of half of what is charged, squared."""
-    charged = np.sign(gap) * np.maximum(np.abs(gap) - free, 0.0)
-    return np.einsum("...c,...cp->...p", charged, slope)
+    return np.einsum("...c,...cp->...p", _charged(gap, free), slope)
 
 
 def _dense(matrix: Any) -> np.ndarray:

@@ -1,8 +1,8 @@
 """The public levels of a table's columns, by which its rows are counted and records are drawn.
 
 A category is a level, and so is a missing value. A number has one level for each whole number of a
-range below :data:`MAX_BINS`, and bins between them; else bins, and levels of its own for both bounds, as many
-columns lie on one.
+range below :data:`MAX_BINS`, and bins between them; else bins, and levels of its own for both
+bounds, as many columns lie on one.
 """
 
 from __future__ import annotations

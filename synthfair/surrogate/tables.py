@@ -310,7 +310,7 @@ def _bases_of_hidden(
 
 
 def few_levels(margins: Margins, columns: Columns) -> Margins:
-    """Return the same with about :data:`TREE_LEVELS` levels of a column, and no shares of fine levels."""
+    """Return the same with about :data:`TREE_LEVELS` levels of a column, without shares."""
     coarse, rows = [], []
     for column, level, counts in zip(columns, margins.coarse, margins.rows, strict=True):
         missing = column.missing and not column.categories
