@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from synthfair.data.encode import Clipping
     from synthfair.data.schema import Schema
     from synthfair.privacy.ledger import Ledger
-    from synthfair.release.format import Release
-    from synthfair.release.reading import Inspection
+    from synthfair.release.format import Inspection, Release
     from synthfair.settings import SurrogateConfig
 
 MOST_COLUMNS = 100
@@ -136,7 +135,7 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     if not outcome.hidden and not outcome.left_out:
         return []
     from synthfair.data.schema import shown
-    from synthfair.surrogate.make import REMEDIES
+    from synthfair.surrogate.records import REMEDIES
 
     config, hidden = cast("SurrogateConfig", outcome.release.header.config), shown(outcome.hidden)
     if config.epsilon is not None:
@@ -252,7 +251,7 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         signature = f"valid, by {signer}, key {key}"
     fits = {None: "", True: "; fits the schema given", False: "; DOES NOT FIT the schema given"}
 
-    from synthfair.release.reading import fitted
+    from synthfair.release.format import fitted
 
     # Rows of each pair of group and label, and the real ones for which they stand.
     counts, names = [], header.table_schema
@@ -272,8 +271,8 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         reads = "reads" if header.config.group_input else "does not read"
         model += f"; it {reads} {names.sensitive_name}"
     # Ranges of the columns, the last of many in one line.
-    parts = {name: release.x[:, i] for i, name in enumerate(release.names[:MOST_COLUMNS])}
-    if (rest := len(release.names) - MOST_COLUMNS) > 0:
+    parts = {name: release.x[:, i] for i, name in enumerate(release.header.names[:MOST_COLUMNS])}
+    if (rest := len(release.header.names) - MOST_COLUMNS) > 0:
         parts[f"{rest} more columns"] = release.x[:, MOST_COLUMNS:]
     there = {name: part[~np.isnan(part)] for name, part in parts.items()}
     ranges = [
