@@ -87,20 +87,14 @@ def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None
     from synthfair.compare import demonstrate
     from synthfair.compare.demonstration import FAIR
     from synthfair.report.answer import run_sentence
-    from synthfair.report.figures import can_draw, frontier_figure
     from synthfair.report.page import write_report
     from synthfair.report.result_tables import outcomes_table
     from synthfair.report.text_table import plain_text
-    from synthfair.server.frontier import FRONTIER, read_frontier
 
     with counting_bar("demo") as show:
         outcomes = demonstrate(output, show, force=force)
     table = outcomes_table(outcomes)
     write_text(output / "comparison.txt", plain_text(table))
-    if can_draw():
-        lines = read_frontier(output / "surrogate" / "fair" / FRONTIER)
-        plot = output / "surrogate" / "fair" / "frontier.svg"
-        write_text(plot, frontier_figure(lines).svg())
     say(table)
     runs = "surrogate/fair", "surrogate/plain", "fair/server", "plain/server"
     page = output / "report.html"

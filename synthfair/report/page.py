@@ -20,7 +20,7 @@ from synthfair.report import result_tables as make
 from synthfair.report.answer import COMPARED, IN_WORDS, PLACES, answer, compared_rates
 from synthfair.report.overview import METRIC_OF, Overview, overviews
 from synthfair.report.privacy_words import disclosures, guarantee_facts, origin_facts
-from synthfair.report.results import FILES, Result, read_results, run_names
+from synthfair.report.results import FILES, Result, read_results
 from synthfair.report.shapes import plot_shapes
 from synthfair.report.text_table import Table
 
@@ -90,12 +90,6 @@ def write_report(
         write_text(file, svg)
     write_text(path, text)
     return [path, *plots]
-
-
-def report_files(path: Path, folder: Path) -> list[Path]:
-    """Return the files that a report on the one run in a folder may write."""
-    (name,) = run_names([folder])
-    return [path, *(_plot(path, part) for part in ("answer", f"{name}-groups", f"{name}-shapes"))]
 
 
 def _without_flags(warning: str) -> str:
