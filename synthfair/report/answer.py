@@ -262,9 +262,6 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     others = [s for s in runs if s is not subject]
     reference = next((s for s in others if not s.asked.fairness and s.is_like(subject)), None)
     notes = [why] if len(rivals) > 1 else []
-    if max_gap is None:
-        source = "is a rule of thumb, no law" if asked is None else "is what training aimed at"
-        notes.append(f"The limit of {limit:g} {source}.")
 
     # What fairness costs.
     cost, fairness = None, subject.asked.fairness
@@ -274,25 +271,29 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         chance = ", so it may be chance" if cost.low <= 0 <= cost.high else ""
         source = reference.name if reference else "the server's other model of the same releases"
         notes.append(
-            f"Fairness costs {as_text(cost)} of accuracy{chance}. Without a penalty: {source}. The"
-            " interval takes the two as independent; as they share test rows, it is rather too"
-            " wide."
+            f"Fairness costs {as_text(cost)} of accuracy{chance}. Without a penalty: {source}. As"
+            " both have the same test rows, the interval is rather too wide."
         )
     elif fairness:
         notes.append("To know what fairness costs, give this report a run without a penalty, too.")
 
     # What the numbers rest on and leave open.
-    gaps = first.client_gaps.get(overview.gap, {})
-    if len(gaps) > 1 and len(subject.runs) == 1:
-        most = subject.asked.client_limit if max_gap is None else max_gap
-        unfair = unfair_clients(subject.gap, gaps, most)
-        notes.append(
-            f"{unfair[0].upper()}{unfair[1:]}."
-            if unfair
-            else f"At none of {len(gaps)} clients with enough test rows is the gap above {most:g},"
-            " by intervals that hold together."
-        )
-    notes += _notes(subject, overview.gap)
+    if (runs_of_seeds := len(subject.runs)) > 1:
+        notes.append(f"Means over {runs_of_seeds} seeds; the intervals hold for one of the runs.")
+    elif unfair := unfair_clients(
+        subject.gap,
+        first.client_gaps.get(overview.gap, {}),
+        subject.asked.client_limit if max_gap is None else max_gap,
+    ):
+        notes.append(f"{unfair[0].upper()}{unfair[1:]}.")
+    measures = (name for name in COMPARED if name not in (overview.gap, ACCURACY_GAP))
+    gaps = {COMPARED[name]: abs(getattr(first, name).value) for name in measures}
+    if views := [f"{rates} by {value:.3f}" for rates, value in gaps.items() if not isnan(value)]:
+        notes.append(f"By other measures the groups differ, too: {'; '.join(views)}.")
+    notes.append(
+        "Intervals say what other test rows from the same source would give, and nothing of other"
+        " times or places."
+    )
 
     # All of it in a sentence. Where a gap was asked for, the search may end with the weight 0.
     is_free = all(run.metrics.rho == 0 for run in subject.runs)
@@ -357,22 +358,3 @@ def _plain(subject: Summary, reference: Summary | None, gap: str) -> Plain | Non
         return None
     accuracy, mean = (mean_metric(getattr(p, name) for p in parts) for name in ("accuracy", gap))
     return Plain(accuracy, size(mean))
-
-
-def _notes(subject: Summary, gap: str) -> list[str]:
-    """Return notes on what the numbers rest on, and on what they leave open."""
-    first, runs, notes = subject.runs[0].metrics, len(subject.runs), []
-    if runs > 1:
-        notes.append(
-            f"Means over {runs} runs that differ in the seed alone; bounds of intervals are means"
-            " of theirs, and hold for one run."
-        )
-    others = (name for name in COMPARED if name not in (gap, ACCURACY_GAP))
-    gaps = {COMPARED[name]: abs(getattr(first, name).value) for name in others}
-    if views := [f"{rates} by {value:.3f}" for rates, value in gaps.items() if not isnan(value)]:
-        notes.append(f"By other measures the groups differ, too: {'; '.join(views)}.")
-    notes.append(
-        "Intervals say what other test rows from the same source would give, and nothing of other"
-        " times or places."
-    )
-    return notes

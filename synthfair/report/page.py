@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -72,14 +71,11 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"without_flags": _without_flags, "base64": _base64}
+    environment.filters["base64"] = lambda text: b64encode(text.encode()).decode()
     text = environment.get_template("page.html.j2").render(
         leads=leads,
         views=views,
-        measured=[
-            (run.resolve().name, gaps, make.gap_table(gaps, len(gaps.gaps)))
-            for run, gaps in measured
-        ],
+        measured=[(run.resolve().name, gaps, make.gap_table(gaps, None)) for run, gaps in measured],
         missing="" if figures.can_draw() else figures.MISSING,
         verdicts=IN_WORDS,
         compared=COMPARED,
@@ -90,17 +86,6 @@ def write_report(
         write_text(file, svg)
     write_text(path, text)
     return [path, *plots]
-
-
-def _without_flags(warning: str) -> str:
-    """Return the parts of a warning that name no flag or command."""
-    parts = re.split(r"(?<=[.;:]) ", warning)
-    said = " ".join(part for part in parts if not re.search(r"(?<![-\w])--[a-z]|python -m", part))
-    return f"{said.rstrip('.;:')}." if said else ""
-
-
-def _base64(text: str) -> str:
-    return b64encode(text.encode()).decode()
 
 
 def _plot(path: Path, name: str) -> Path:
@@ -174,12 +159,12 @@ def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
 
     # What devices, sites and releases have done.
     if result.gaps:
-        tables["Gaps measured in private"] = make.gap_table(result.gaps, len(result.gaps.gaps))
+        tables["Gaps measured in private"] = make.gap_table(result.gaps, None)
     if result.federation:
         tables["How the sites have answered"] = make.federation_table(result.federation)
-    if run.influence and (releases := run.influence.releases):
-        table = make.influence_table(run.influence, run.signed_by, len(releases))
-        tables["How far each release moves the model"] = table
+    if run.influence and run.influence.releases:
+        title = "How far each release moves the model"
+        tables[title] = make.influence_table(run.influence, run.signed_by, None)
     if guarantees := _guarantees(run):
         tables["What each release guarantees and discloses"] = guarantees
     folds["Configuration"] = _settings(run)
@@ -203,12 +188,6 @@ def _client_tables(run: MetricsFile, gap: str, max_gap: float | None) -> dict[st
         rows = [(client, one, verdict(one, limit)) for client, one in sizes.items()]
         columns = ("test rows of", f"size of the {make.NAMES[gap]}", f"at most {limit:g}?")
         tables["Is it fair at each client?"] = Table(columns, rows)
-    if run.rows is not None:
-        rows = [
-            (client, *(f"{n.negative + n.positive:g} [{n.positive:g}]" for n in counts.values()))
-            for client, counts in run.rows.items()
-        ]
-        tables["Rows by client and group"] = Table(("test rows of", *run.by_group), rows)
     return tables
 
 
