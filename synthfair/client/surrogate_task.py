@@ -17,20 +17,19 @@ from synthfair.data.batches import Batches, BatchesInOrder, from_files
 from synthfair.data.encode import Clipping, content_sums
 from synthfair.data.schema import Schema
 from synthfair.model import LinearModel
-from synthfair.privacy.bought import DamagedError
-from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.guarantee import Guarantee, make_guarantee
+from synthfair.privacy.ledger import DamagedError
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import Release, make_header
 from synthfair.settings import SurrogateConfig
-from synthfair.surrogate.make import (
+from synthfair.surrogate.records import (
     Surrogate,
     TooFewRowsError,
     most_numbers,
     read_sums,
     surrogate_of,
 )
-from synthfair.surrogate.questions import SurrogateSpec, TableSums
+from synthfair.surrogate.sums import SurrogateSpec, TableSums
 from synthfair.task.limits import Claim
 from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
 
@@ -176,7 +175,7 @@ def release_of(
         guarantee=guarantee,
         hides_pairs=config.epsilon is None and len(made.hidden) > 0,
     )
-    return Release(header, tuple(schema.features), made.records, made.s, made.y, made.weight)
+    return Release(header, made.records, made.s, made.y, made.weight)
 
 
 def read_plain(site: Site, clipping: Clipping) -> ReadRows:

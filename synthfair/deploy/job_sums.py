@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, parse_as, whole_file
-from synthfair.privacy.bought import compute_once
+from synthfair.privacy.ledger import compute_once
 from synthfair.secure.aggregator import NoisyTotal, PartialSum, open_sums
 from synthfair.secure.summands import AnySummand
 from synthfair.secure.task import Task, make_task

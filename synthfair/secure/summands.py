@@ -16,7 +16,7 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.postprocess.histogram import LARGEST_COUNT
-from synthfair.privacy.guarantee import Guarantee, Unit
+from synthfair.privacy.guarantee import Guarantee, Unit, make_guarantee
 from synthfair.privacy.mechanism import GaussianMechanism, SumName, clip_rows
 from synthfair.privacy.noise import (
     RandomBytes,
@@ -25,7 +25,6 @@ from synthfair.privacy.noise import (
     laplace_variance,
     system_entropy,
 )
-from synthfair.privacy.statement import make_guarantee
 from synthfair.release.keys import Hex32
 from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked, Relation, SurrogateConfig
 
