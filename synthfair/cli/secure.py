@@ -86,9 +86,9 @@ def plan(
     the folder --opened, and run the same command again after each exchange; after the last, it
     writes surrogate.parquet, a release for the server.
 
-        python -m synthfair secure plan --surrogate settings.toml --schema schema.json \
-            --aggregators aggregator_0.pub aggregator_1.pub --clients keys \
-            --opened opened --output tasks
+        python -m synthfair secure plan --surrogate shared.toml \
+            --schema schema.json --aggregators aggregator_0.pub aggregator_1.pub \
+            --clients keys --opened opened --output tasks
 
     Args:
         model: model.json, whose scores are counted.
