@@ -14,7 +14,9 @@ from synthfair.data.batches import BatchesInOrder, in_memory
 from synthfair.data.encode import Encoded, encode_records
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import delta_of, discrete_delta_of, mu_for
+from synthfair.privacy.guarantee import make_guarantee
 from synthfair.privacy.noise import discrete_gaussian, seeded, system_entropy
+from synthfair.release.format import make_header
 from synthfair.secure import (
     RowSums,
     Task,
@@ -258,6 +260,19 @@ class TestSurrogate:
         assert (found.adversary, found.simulated) == ("all_but_one", True)
         assert len(found.mechanisms) == 5
         assert found.composition.mu == pytest.approx(mu_for(8.0, 1e-5))
+
+    @pytest.mark.parametrize("change", [{"adversary": "anyone"}, {"mechanisms": "of one client"}])
+    def test_a_file_cannot_claim_it_for_other_sums(self, change):
+        """The sums of one client's surrogate are others, and hold against anyone."""
+        own = make_secure_surrogate(clients(3), settings(), SCHEMA).header
+        if "mechanisms" in change:
+            change = {"mechanisms": make_guarantee(settings(), SCHEMA).mechanisms}
+        with pytest.raises(ValueError, match=r"mechanisms are|must have the epsilon"):
+            make_header(own.config, SCHEMA, model=sf.LinearModel(),
+                        guarantee=own.guarantee.model_copy(update=change))  # fmt: skip
+        assert (
+            make_header(own.config, SCHEMA, model=sf.LinearModel(), guarantee=own.guarantee) == own
+        )
 
     def test_noise_that_anybody_can_repeat_guarantees_nothing(self):
         made = make_secure_surrogate(clients(3), settings(), SCHEMA, source=seeded(1))

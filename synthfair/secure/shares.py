@@ -55,7 +55,7 @@ class Sharing(NamedTuple):
         return max(8 * self.length, SEED_BYTES)
 
     def split(self, vector: np.ndarray, source: RandomBytes = system_entropy) -> list[bytes]:
-        """Splits a vector into one message for each role.
+        """Split a vector into one message for each role, and return these.
 
         Guarantee: the messages of all roles but one are independent of the vector, as far as
         SHAKE256 cannot be distinguished from a random function.
@@ -79,7 +79,7 @@ class Sharing(NamedTuple):
         return [message.ljust(self.message_bytes, b"\0") for message in messages]
 
     def share(self, message: bytes, role: int, *, source: str = "message") -> np.ndarray:
-        """[k] uint64, the share that a message for this role stands for.
+        """Return the share [k] uint64 that a message for this role stands for.
 
         Raises:
             InputError: another length, or other padding than zeros; the message names ``source``.

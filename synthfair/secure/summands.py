@@ -63,7 +63,7 @@ class _Summand(Checked):
 
 
 class GroupCounts(_Summand):
-    """Numbers of rows by group, label and, of a model's scores, bin.
+    """The numbers of rows by group, label and, of a model's scores, bin.
 
     A row is in one count. So adding or removing one changes the vector by 1 in L1, whatever the
     number of bins; a user with at most m rows, by m; and replacing doubles both.
@@ -141,7 +141,7 @@ class GroupCounts(_Summand):
         return discrete_laplace(self.scale, self.length, source)
 
     def noise_bound(self, terms: int) -> int:
-        """Bounds the sum of so many terms of noise, but for a chance of NEVER / length at most.
+        """Return a bound of the sum of so many terms of noise, but for a chance of NEVER / length.
 
         Chernoff: P(|sum| > x) <= 2 M(l)^terms e^(-l x) with the moment generating function
 
@@ -187,7 +187,7 @@ class _WithGaussianNoise(_Summand):
         return discrete_gaussian(self.variance, self.length, source)
 
     def noise_bound(self, terms: int) -> int:
-        """Bounds the sum of so many terms of noise, but for a chance of NEVER / length at most.
+        """Return a bound of the sum of so many terms of noise, but for a chance of NEVER / length.
 
         It is sub-Gaussian: P(|sum| > x) <= 2 exp(-x^2 / (2 terms sigma^2)).
         """
@@ -195,7 +195,7 @@ class _WithGaussianNoise(_Summand):
 
 
 class ClippedVectors(_WithGaussianNoise):
-    """Vectors of real numbers, clipped in L2 and rounded to a grid.
+    """A vector of real numbers, clipped in L2 and rounded to a grid.
 
     A client's vector v, of at most the norm ``clip``, becomes the integers nearest to v / step.
     Rounding moves each entry by at most 1/2, so that their norm is at most
@@ -265,7 +265,7 @@ class ClippedVectors(_WithGaussianNoise):
         return np.trunc(shortened * (1 - 1e-6) / self.step).astype(np.int64)
 
     def require_part(self, vector: np.ndarray) -> None:
-        """Refuses what is no vector of :meth:`integers`.
+        """Refuse what is no vector of :meth:`integers`.
 
         Args:
             vector: [length] int64.
@@ -317,7 +317,7 @@ class OpenedSum(Checked):
 
 
 class RowSums(_WithGaussianNoise):
-    """Sums over rows for one step of a private surrogate, in whole steps of a grid.
+    """A sum over rows, one of those of a private surrogate, in whole steps of a grid.
 
     It has all that a client needs to compute its part, see :func:`synthfair.secure.client_sums`.
     Grid and noise follow from settings and schema, at whoever computes: nobody's word is taken.

@@ -93,7 +93,7 @@ class AggregatorSecret(Checked):
 
 
 def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, AggregatorKeys]:
-    """Writes new private keys, which only their owner may read, and next to them the public ones.
+    """Write new private keys, which only their owner may read, and the public ones; return these.
 
     Their folder of answers is made, too, and no other folder is taken for it: an aggregator without
     it does not know what it has answered.
@@ -121,13 +121,13 @@ def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, Aggr
 
 
 def make_records(folder: Path, secret: AggregatorSecret) -> None:
-    """Makes the folder of an aggregator's answers, with the id in it that its secret names."""
+    """Make the folder of an aggregator's answers, with the id in it that its secret names."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / OWNER, _owner(secret), mode=OWNER_ONLY)
 
 
 def require_records(folder: Path, secret: AggregatorSecret) -> None:
-    """Refuses a folder of answers that was not made with these keys.
+    """Refuse a folder of answers that was not made with these keys.
 
     Raises:
         InputError: it is missing, or another aggregator's.
@@ -148,7 +148,7 @@ def _owner(secret: AggregatorSecret) -> dict[str, str]:
 
 
 def new_aggregator_secret() -> AggregatorSecret:
-    """New keys, by the system's entropy; without a folder of answers, see :func:`make_records`.
+    """Return new keys, by the system's entropy; their folder is made by :func:`make_records`.
 
     Example:
         >>> from synthfair import secure
@@ -160,7 +160,7 @@ def new_aggregator_secret() -> AggregatorSecret:
 
 
 def read_aggregator_secret(path: Path) -> AggregatorSecret:
-    """The private keys that :func:`make_aggregator_keys` wrote.
+    """Return the private keys in a file that :func:`make_aggregator_keys` wrote.
 
     Raises:
         InputError: unreadable, or not such a file; no key is shown.
@@ -175,7 +175,7 @@ def read_aggregator_secret(path: Path) -> AggregatorSecret:
 
 
 def read_aggregator_keys(path: Path) -> AggregatorKeys:
-    """The public keys that :func:`make_aggregator_keys` wrote.
+    """Return the public keys in a file that :func:`make_aggregator_keys` wrote.
 
     Raises:
         InputError: unreadable, or not such a file.
@@ -187,7 +187,7 @@ def read_aggregator_keys(path: Path) -> AggregatorKeys:
 
 
 def read_aggregator_folder(folder: Path) -> dict[str, AggregatorKeys]:
-    """The public keys in a folder, by name, NAME.pub; the order of the names is that of the roles.
+    """Return the public keys in a folder, by name, NAME.pub, in the order of the roles.
 
     Raises:
         InputError: there are not two or three, or one is unreadable, or not such a file.
@@ -199,7 +199,7 @@ def read_aggregator_folder(folder: Path) -> dict[str, AggregatorKeys]:
 
 
 def require_hpke(purpose: str) -> None:
-    """Refuses to go on without a version of ``cryptography`` that has HPKE.
+    """Refuse to go on without a version of ``cryptography`` that has HPKE.
 
     Raises:
         InputError: it is not installed; the message names the extra.
@@ -242,7 +242,7 @@ class Task(Checked):
 
     @cached_property
     def id(self) -> bytes:
-        """sha256 of all of it; every file of the protocol carries it."""
+        """The sha256 of all of it; every file of the protocol carries it."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(b"synthfair-task/1\0" + text.encode()).digest()
 
@@ -264,7 +264,7 @@ class Task(Checked):
         return self.what.guarantee(len(self.aggregators))
 
     def role_of(self, keys: AggregatorKeys) -> int:
-        """The role of the aggregator with these keys.
+        """Return the role of the aggregator with these keys.
 
         Raises:
             InputError: the task does not know it.
@@ -274,7 +274,7 @@ class Task(Checked):
         return self.aggregators.index(keys)
 
     def require_agreed(self, aggregators: Sequence[AggregatorKeys]) -> None:
-        """Refuses a task of other aggregators than its parties agreed: its file can be replaced.
+        """Refuse a task of other aggregators than its parties agreed: its file can be replaced.
 
         Args:
             aggregators: whose keys came by a way on which nobody can replace them, by role.
@@ -356,12 +356,12 @@ def make_task(
 
 
 def write_task(task: Task, path: Path) -> None:
-    """Writes the task as JSON, whole or not at all."""
+    """Write the task as JSON, whole or not at all."""
     write_json(path, task.model_dump(mode="json"))
 
 
 def read_task(path: Path) -> Task:
-    """Reads a file that :func:`write_task` wrote.
+    """Return the task in a file that :func:`write_task` wrote.
 
     Raises:
         InputError: unreadable, or not a task; the message names the entry.

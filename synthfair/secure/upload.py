@@ -31,7 +31,7 @@ _HPKE_BYTES, _SIGNATURE_BYTES = 32 + 16, 64
 
 
 def upload_bytes(task: Task) -> int:
-    """Length of every upload of a task."""
+    """Return the length of every upload of a task."""
     return _HEADER.size + task.sharing.message_bytes + _HPKE_BYTES + _SIGNATURE_BYTES
 
 
@@ -80,7 +80,7 @@ def make_uploads(
 def verify_upload(
     content: bytes, task: Task, role: int, *, source: str = "upload"
 ) -> tuple[bytes, bytes]:
-    """Verifies an upload without reading its share, as anybody can.
+    """Return who sent an upload, verified without reading its share, as anybody can.
 
     Args:
         content: of the file.
@@ -122,7 +122,7 @@ def verify_upload(
 def read_upload(
     content: bytes, task: Task, secret: AggregatorSecret, *, source: str = "upload"
 ) -> tuple[bytes, bytes, np.ndarray]:
-    """Verify and decrypt an upload; nothing is trusted before its signature is.
+    """Return an upload's share, verified and decrypted; nothing is trusted before its signature.
 
     Args:
         content: of the file.
