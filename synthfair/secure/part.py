@@ -11,14 +11,7 @@ import numpy as np
 import pandas as pd
 
 from synthfair.client.surrogate_task import read_plain
-from synthfair.data.encode import (
-    Clipping,
-    Encoded,
-    content_order,
-    content_sha256,
-    encode,
-    labelled,
-)
+from synthfair.data.encode import Encoded, content_order, content_sha256, encode, labelled
 from synthfair.data.tables import read_table, take_names
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import count_scores, score_bins
@@ -34,6 +27,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from synthfair.client.page import Site
+    from synthfair.data.encode import Clipping
     from synthfair.data.schema import Schema
     from synthfair.secure.summands import GroupCounts
     from synthfair.secure.task import Task as SumTask

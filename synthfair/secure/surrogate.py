@@ -31,14 +31,8 @@ from synthfair.privacy.mechanism import GaussianMechanism, SumName, require_floa
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.format import Release
 from synthfair.secure.aggregator import NoisyTotal, noisy_sum
-from synthfair.secure.summands import (
-    MAX_LENGTH,
-    OpenedSum,
-    RowSums,
-    shared_guarantee,
-    surrogate_digest,
-)
-from synthfair.secure.task import AggregatorKeys, Task, make_task
+from synthfair.secure.summands import OpenedSum, RowSums, shared_guarantee, surrogate_digest
+from synthfair.secure.task import MAX_BYTES, AggregatorKeys, Task, make_task
 from synthfair.settings import SurrogateConfig
 from synthfair.surrogate import tables
 from synthfair.surrogate.levels import Columns
@@ -164,7 +158,7 @@ def next_tasks(
 def read_opened(folder: Path | None) -> list[OpenedSum]:
     """Return the totals in a folder, of files *.json. Raises InputError: one is none."""
     paths = sorted(folder.glob("*.json")) if folder else []
-    return [read_as(path, OpenedSum, 30 * MAX_LENGTH) for path in paths]
+    return [read_as(path, OpenedSum, MAX_BYTES) for path in paths]
 
 
 def opened_sum(what: RowSums, total: NoisyTotal) -> OpenedSum:
@@ -303,12 +297,7 @@ def _next(
     """Return what is summed next, with its questions."""
     known = _progress(opened, config, schema)[1]
     clients = len(opened[0].clients) if opened else clients
-    own: Any = {
-        "config": config,
-        "table_schema": schema,
-        "opened": tuple(opened),
-        "clients": clients,
-    }
+    own: Any = {"config": config, "table_schema": schema, "opened": opened, "clients": clients}
     return [
         (RowSums(name=one.name, length=one.length, models=one.follows_from, **own), one)
         for one in (() if isinstance(known, Sums) else known)
