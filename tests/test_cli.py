@@ -115,7 +115,7 @@ def test_split_cuts_a_file_by_a_column(folder, capsys, ending):
     argv += [
         "--output",
         f"{folder}/r.parquet",
-        *configured(folder, steps=3, n_synthetic=8),
+        *configured(folder, steps=3),
     ]
     assert main(["client", *argv]) == 0
 

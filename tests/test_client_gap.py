@@ -90,7 +90,8 @@ def test_what_cannot_be_asked_is_refused(releases):
         make_pool(releases, SCHEMA, many)
     with pytest.raises(InputError, match="max_client_gap takes a penalty of the settings"):
         make_pool(releases, SCHEMA, ASKED, penalty=sf.CovariancePenalty())
-    fair = sf.distill_table(TABLES["north"], SCHEMA, sf.DistillConfig(steps=2)).release
+    config = sf.DistillConfig(n_synthetic=24, steps=2)
+    fair = sf.distill_table(TABLES["north"], SCHEMA, config).release
     with pytest.raises(InputError, match="max_client_gap: of fair releases that is the"):
         make_pool({"north": fair}, SCHEMA, ASKED)
     with pytest.raises(ValueError, match="rho, max_client_gap: give one"):
