@@ -25,6 +25,7 @@ os.environ |= {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "XDG_CACHE_HOME": str(CACHES),
     "XDG_CONFIG_HOME": str(CACHES),
+    "HYPOTHESIS_STORAGE_DIRECTORY": str(CACHES / "hypothesis"),  # else in the working folder
     "OMP_NUM_THREADS": "1",  # workers share the processors
     "TF_CPP_MIN_LOG_LEVEL": "3",  # XLA takes each cached entry for another machine's
 }
