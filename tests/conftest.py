@@ -221,3 +221,9 @@ def table() -> pd.DataFrame:
 @pytest.fixture
 def quick() -> sf.DistillConfig:
     return QUICK
+
+
+@pytest.fixture(scope="session")
+def fair_release() -> sf.Release:
+    """That of the table of two groups, for tests that need one, whatever it holds."""
+    return sf.distill_table(TABLE, SCHEMA, QUICK).release
