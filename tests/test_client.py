@@ -16,7 +16,7 @@ from synthfair.distill.problem import make_problem
 from synthfair.errors import InputError
 from synthfair.files import claimed
 from synthfair.privacy.ledger import Ledger
-from synthfair.release.reading import read_release
+from synthfair.release.format import read_release
 from synthfair.settings import DistillConfig
 
 TABLE, SCHEMA = make_table(), make_schema()

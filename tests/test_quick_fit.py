@@ -15,8 +15,7 @@ import synthfair as sf
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.model import Rows
 from synthfair.surrogate import GlobalProblem, fair, frontier
-from synthfair.surrogate.fair import GAP_TOLERANCE
-from synthfair.surrogate.objective import Price
+from synthfair.surrogate.fair import GAP_TOLERANCE, Price
 
 LABELS = {
     "statistical_parity": [(-1, 1)],

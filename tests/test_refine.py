@@ -27,8 +27,7 @@ from synthfair.federated.users import Cohorts, make_users
 from synthfair.model import Rows
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys, read_signing_key
-from synthfair.surrogate.fair import GlobalProblem
-from synthfair.surrogate.objective import Price, ridge_of
+from synthfair.surrogate.fair import GlobalProblem, Price, ridge_of
 
 NOTIONS = "statistical_parity", "equal_opportunity", "equalized_odds"
 KINDS = CovariancePenalty, SelectionRatePenalty
