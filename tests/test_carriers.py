@@ -10,6 +10,7 @@ from two_sites import NAMES, PRIVATE, RELEASE, World
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.client import Options, distill_file
+from synthfair.deploy.project import needs_aggregators
 from synthfair.deploy.single_shot import SingleShotJob, release_config, run_single_shot
 from synthfair.privacy.ledger import BudgetError, Ledger
 from synthfair.release.keys import read_signing_key
@@ -324,3 +325,8 @@ def test_a_job_with_one_noise_needs_an_epsilon(sums):
     for release in (RELEASE, FAIR | {"epsilon": 1.0, "delta": 1e-6}):
         with pytest.raises(ValueError, match="shared_noise: is for a surrogate with epsilon"):
             SingleShotJob(release=release, shared_noise=True)
+
+
+def test_a_job_with_one_noise_needs_aggregators():
+    assert needs_aggregators(SingleShotJob(release=SHARED, shared_noise=True))
+    assert not needs_aggregators(SingleShotJob(release=SHARED))

@@ -209,7 +209,7 @@ def counted(
     if privacy == "local response":
         total = responses(total, epsilon, np.random.default_rng(seed))
     # Nothing is refused here for its noise: the baselines are published without such a rule.
-    return score_histogram(what, NoisyTotal(total, 0.0, 1, 2, seeded=True))
+    return score_histogram(what, NoisyTotal(total, 0.0, ("all",), 2, seeded=True))
 
 
 def randomised_response(
