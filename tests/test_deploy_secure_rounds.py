@@ -9,7 +9,8 @@ from test_deploy_sums import ADDERS, NAMES, SumWorld
 from test_deploy_training import FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, in_process
 
 import synthfair as sf
-from synthfair.deploy.train_job import TrainJob, run_train
+from synthfair.deploy.agreement import TrainJob
+from synthfair.deploy.train_job import run_train
 from synthfair.errors import InputError
 from synthfair.secure import Task
 from synthfair.secure.aggregator_keys import AggregatorKeys
@@ -217,7 +218,7 @@ def test_a_question_to_a_thousand_sites_is_not_too_long():
     what = ClippedVectors(length=10, clip=1.0, step=1e-9, rho=None)
     task = Task(nonce="0" * 64, what=what, aggregators=(keys, other), without_noise=True,
                 clients=tuple(f"{i:064x}" for i in range(1000)), least_clients=1000)  # fmt: skip
-    agreed = {"train": TRAIN | SECURE, "sites": names, "least_rows": None}
+    agreed = {"train": TRAIN | SECURE, "sites": names, "most_rows": 300}
     settings = agreed | {"task": task.model_dump(mode="json")}
     text = json.dumps({"settings": settings}).encode()
     assert 130_000 < len(text) < MAX_TEXT - 1000

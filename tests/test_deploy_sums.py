@@ -13,7 +13,7 @@ from two_sites import NAMES, InProcess, World, resigned
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.deploy.aggregator_site import read_aggregators
-from synthfair.deploy.jobs import make_party
+from synthfair.deploy.party import Party
 from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
 from synthfair.errors import InputError
 from synthfair.files import write_json
@@ -69,7 +69,7 @@ class SumWorld(World):
             "limits": ALLOWED | limits})  # fmt: skip
 
     def site(self, name):
-        return make_party(name, self.folder / name, self.said.append)
+        return Party(name, self.folder / name, self.said.append)
 
     def channel(self, job="job-1"):
         return InProcess({name: self.site(name) for name in NAMES + ADDERS}, job=job)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from pydantic import Field
 
-from synthfair.deploy.party import Request
 from synthfair.deploy.site_sums import read_task
 from synthfair.errors import InputError
+from synthfair.files import read_document
 from synthfair.privacy.bought import is_complete
 from synthfair.release.keys import read_keys
 from synthfair.secure.aggregator import ANSWER, UploadSum, answer, receive, record_of
@@ -24,10 +24,18 @@ from synthfair.secure.summands import GroupCounts
 from synthfair.secure.task import Task
 from synthfair.secure.upload import upload_bytes
 from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked
-from synthfair.task.limits import PartySettings, RefusedError, refused_as
+from synthfair.task.limits import (
+    PartySettings,
+    RefusedError,
+    SiteSettings,
+    read_settings,
+    refused_as,
+)
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from synthfair.deploy.party import Request
 
 
 class AggregatorLimits(Checked):
@@ -81,6 +89,12 @@ class AggregatorSettings(PartySettings):
         return read_aggregator_secret(self.key).signing_key
 
 
+def read_site_settings(path: Path) -> SiteSettings | AggregatorSettings:
+    """Read settings of a site or an aggregator, as the file's format says. Raises InputError."""
+    is_aggregator = read_document(path).get("format") == AGGREGATOR
+    return read_settings(path, AggregatorSettings if is_aggregator else SiteSettings)
+
+
 def read_aggregators(folder: Path | None, names: Sequence[str]) -> dict[str, AggregatorKeys]:
     """Return the public keys of those that a job names, in the order of their roles.
 
@@ -105,7 +119,7 @@ def answer_add(request: Request) -> bytes:
     secret = read_aggregator_secret(settings.key)
     if not is_complete(record_of(task, secret, settings.records)):
         _require_allowed(settings, task)
-    size, content = upload_bytes(task), request.carried
+    size, content = upload_bytes(task), request.question.carried
     uploads = [content[at : at + size] for at in range(0, len(content), size)]
 
     def received() -> UploadSum:

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_chunks
-from synthfair.deploy.aggregator_site import AggregatorSettings
+from synthfair.deploy.aggregator_site import AggregatorSettings, read_site_settings
 from synthfair.deploy.hardening import description, folder_problems, problem_lines
-from synthfair.deploy.jobs import read_site_settings
 from synthfair.deploy.kit import MAX_BYTES, Role, address, certificate, role_of
 from synthfair.errors import InputError
 from synthfair.files import read_bytes, read_document

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,12 +24,12 @@ from pydantic import TypeAdapter
 
 from synthfair.deploy.aggregator_site import read_aggregators
 from synthfair.deploy.hardening import PROGRESS
-from synthfair.deploy.jobs import KINDS, make_party
+from synthfair.deploy.jobs import KINDS
 from synthfair.deploy.party import Party
 from synthfair.files import validated
 from synthfair.task.job_sites import JobSites, Reply
 from synthfair.task.limits import FILE, ServerSettings, read_settings
-from synthfair.task.messages import Message, Name, TaskName
+from synthfair.task.messages import Message, Name, Question, TaskName
 
 _NAMES = TypeAdapter(tuple[Name, ...])
 
@@ -50,13 +51,12 @@ class SiteExecutor(Executor):
         """Return the answer to a question; of an error, only a return code leaves."""
         # Without fire_event=False, the engine would send the text to the server.
         try:
-            self._party = self._party or make_party(
+            self._party = self._party or Party(
                 str(fl_ctx.get_identity_name()),
                 Path(_workspace(fl_ctx).get_root_dir()).resolve(),
                 lambda text: self.log_error(fl_ctx, text, fire_event=False),
             )
-            message = _message(shareable)
-            if message is None:
+            if (message := _message(shareable)) is None:
                 return make_reply(ReturnCode.BAD_TASK_DATA)
             answer = self._party.answer(
                 message,
@@ -64,10 +64,10 @@ class SiteExecutor(Executor):
                 submitter=_submitter(fl_ctx),
                 stopped=lambda: bool(abort_signal.triggered),
             )
+            return Shareable(answer._asdict())
         except Exception as error:
             self.log_error(fl_ctx, f"{task_name}: {error!r}", fire_event=False)
             return make_reply(ReturnCode.EXECUTION_EXCEPTION)
-        return _shareable(answer)
 
 
 class JobController(Controller):
@@ -93,7 +93,7 @@ class JobController(Controller):
         """
         super().__init__(task_check_period=CHECK_PERIOD)
         self._kind: TaskName = kind
-        self._partys, self._job = _NAMES.validate_python(sites), job
+        self._sites, self._job = _NAMES.validate_python(sites), job
         self._aggregators = _NAMES.validate_python(aggregators or ())
         self._federation: JobSites | None = None
 
@@ -114,11 +114,11 @@ class JobController(Controller):
             settings = validated(kind.settings, self._job)
             server = read_settings(root / "local" / FILE, ServerSettings)
             self._federation = JobSites(
-                _EngineChannel(self, fl_ctx, abort_signal),
+                partial(self._carry, fl_ctx, abort_signal),
                 server,
                 job=job,
                 server=str(fl_ctx.get_identity_name()),
-                sites=self._partys,
+                sites=self._sites,
                 aggregators=read_aggregators(server.aggregators, self._aggregators),
                 log=lambda text: self.log_warning(fl_ctx, text),
             )
@@ -146,45 +146,34 @@ class JobController(Controller):
     def _progress(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:  # noqa: ARG002
         return self._federation.document().model_dump(mode="json") if self._federation else {}
 
-
-class _EngineChannel:
-    """Carries messages as tasks of the engine."""
-
-    def __init__(self, controller: Controller, fl_ctx: FLContext, abort_signal: Signal) -> None:
-        self._controller, self._fl_ctx, self._abort = controller, fl_ctx, abort_signal
-        self._lock = threading.Lock()
-
-    def send(
-        self, task: TaskName, message: Message, sites: tuple[str, ...], *, timeout: int
+    def _carry(
+        self, fl_ctx: FLContext, abort_signal: Signal, question: Question, sites: tuple[str, ...]
     ) -> dict[str, Reply]:
-        start, replies = time.monotonic(), {}
+        """Carry a question to sites as a task of the engine, and their replies back."""
+        start, lock = time.monotonic(), threading.Lock()
+        present = {client.name for client in cast(Any, fl_ctx.get_engine()).get_clients()}
+        replies: dict[str, Reply] = {site: (None, 0.0) for site in sites if site not in present}
 
         def on_result(client_task: ClientTask, fl_ctx: FLContext) -> None:  # noqa: ARG001
             result = client_task.result
             well = result is not None and result.get_return_code() == ReturnCode.OK
-            with self._lock:
-                replies[client_task.client.name] = Reply(
-                    _message(result) if well else None, time.monotonic() - start
-                )
+            with lock:
+                message = _message(result) if well else None
+                replies[client_task.client.name] = message, time.monotonic() - start
             client_task.result = None
 
-        present = {client.name for client in cast(Any, self._fl_ctx.get_engine()).get_clients()}
         targets = [site for site in sites if site in present]
         if targets:
-            self._controller.broadcast_and_wait(
-                Task(task, _shareable(message), timeout=timeout, result_received_cb=on_result),
-                self._fl_ctx,
+            content, timeout = Shareable(question.message._asdict()), question.timeout
+            self.broadcast_and_wait(
+                Task(question.task, content, timeout=timeout, result_received_cb=on_result),
+                fl_ctx,
                 targets=cast(Any, targets),
                 min_responses=len(targets),
-                abort_signal=self._abort,
+                abort_signal=abort_signal,
             )
-        with self._lock:
-            return {site: Reply(None, 0.0) for site in sites if site not in present} | replies
-
-
-def _shareable(message: Message) -> Shareable:
-    """Return a message as the engine carries it."""
-    return Shareable(dict(message._asdict()))
+        with lock:
+            return dict(replies)
 
 
 def _message(content: Any) -> Message | None:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel
 
-from synthfair.deploy.aggregator_site import AGGREGATOR, AggregatorSettings, answer_add
+from synthfair.deploy.agreement import TrainJob
 from synthfair.deploy.gap_job import GapJob, answer_gap, run_gap
-from synthfair.deploy.party import Party, Routine
 from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
 from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_single_shot
-from synthfair.deploy.site_sums import answer_counts, answer_model
-from synthfair.deploy.site_training import SiteTraining
-from synthfair.deploy.train_job import TrainJob, run_train
-from synthfair.files import read_document
+from synthfair.deploy.site_sums import answer_counts
+from synthfair.deploy.site_training import answer_train
+from synthfair.deploy.train_job import run_train
 from synthfair.task.job_sites import JobSites
-from synthfair.task.limits import FILE, SiteSettings, read_settings
 from synthfair.task.messages import TaskName
+
+if TYPE_CHECKING:
+    from synthfair.deploy.party import Request
 
 
 class JobKind(NamedTuple):
@@ -27,47 +27,21 @@ class JobKind(NamedTuple):
 
     Attributes:
         settings: what ``project.yml`` says of such a job.
-        routine: makes what answers at a site; anew for every job, so that it may remember rounds.
+        answer: the site's side: returns the content of an answer; raises RefusedError where the
+            question is none that it answers.
         run: the server's side, with the settings, a folder that stays at the server, and one that
             the submitter downloads.
     """
 
     settings: type[BaseModel]
-    routine: Callable[[], Routine]
-    run: Callable[[JobSites, Any, Path, Path], None]
+    answer: Callable[[Request], bytes]
+    run: Callable[[JobSites, Any, Path, Path], object]
 
 
 KINDS: dict[TaskName, JobKind] = {
-    "single_shot": JobKind(SingleShotJob, lambda: answer_single_shot, run_single_shot),
-    "train": JobKind(TrainJob, SiteTraining, run_train),
-    "gap": JobKind(GapJob, lambda: answer_gap, run_gap),
-    "privfairfl": JobKind(PrivFairFLJob, lambda: answer_counts, run_privfairfl),
+    "single_shot": JobKind(SingleShotJob, answer_single_shot, run_single_shot),
+    "train": JobKind(TrainJob, answer_train, run_train),
+    "gap": JobKind(GapJob, answer_gap, run_gap),
+    "privfairfl": JobKind(PrivFairFLJob, answer_counts, run_privfairfl),
 }
 """The kinds by the name of the job, which is also that of its first task."""
-
-
-def make_party(name: str, workspace: Path, log: Callable[[str], None]) -> Party:
-    """Make the party that answers questions in a kit: a site with a table, or an aggregator.
-
-    Args:
-        name: of the site.
-        workspace: folder of its kit.
-        log: takes text that must not leave.
-
-    Raises:
-        InputError: its settings, the schema or the key are refused.
-    """
-    settings = read_site_settings(workspace / "local" / FILE)
-    if isinstance(settings, AggregatorSettings):
-        routines: dict[TaskName, Routine] = {"add": answer_add}
-    else:
-        routines = {name: kind.routine() for name, kind in KINDS.items()}
-        routines["deliver"] = answer_model
-    return Party(name, workspace, settings, routines, log)
-
-
-def read_site_settings(path: Path) -> SiteSettings | AggregatorSettings:
-    """Read settings of a site or an aggregator, as the file's format says. Raises InputError."""
-    if read_document(path).get("format") == AGGREGATOR:
-        return read_settings(path, AggregatorSettings)
-    return read_settings(path, SiteSettings)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import binascii
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
+from synthfair.errors import InputError
 from synthfair.files import read_bytes
-from synthfair.trained import MAX_BYTES, parse_model
+from synthfair.trained import MAX_BYTES, TrainedModel, parse_model
+
+if TYPE_CHECKING:
+    from synthfair.data.schema import Schema
 
 
 def _content(name: Any, info: ValidationInfo) -> Any:
@@ -24,6 +28,16 @@ def _content(name: Any, info: ValidationInfo) -> Any:
 def content_of(model: str) -> bytes:
     """Return the file's bytes, of a field of type :data:`ModelFile`."""
     return base64.b64decode(model, validate=True)
+
+
+def model_of(content: bytes, schema: Schema) -> TrainedModel:
+    """Return the model in a file of these bytes. Raises InputError: it is none, of this schema."""
+    model = parse_model(content, "model")
+    if model.schema_.hash != schema.hash:
+        raise InputError(
+            f"model: of the schema {model.schema_.hash}; must be of {schema.hash}, as all sites are"
+        )
+    return model
 
 
 def _is_a_model(content: str) -> str:

@@ -11,11 +11,11 @@ from typing import Annotated
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from synthfair.deploy.aggregator_site import AggregatorLimits
+from synthfair.deploy.agreement import TrainJob
 from synthfair.deploy.gap_job import GapJob
 from synthfair.deploy.job_files import problem, write_app
 from synthfair.deploy.privfairfl_job import PrivFairFLJob
 from synthfair.deploy.single_shot import SingleShotJob
-from synthfair.deploy.train_job import TrainJob
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import read_bytes, write_json
 from synthfair.settings import STRICT, Checked

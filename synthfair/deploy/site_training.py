@@ -8,23 +8,14 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from synthfair.client.page import Site
 from synthfair.data.encode import Clipping
 from synthfair.data.schema import Schema
-from synthfair.deploy.agreement import (
-    Agreement,
-    TrainingSetup,
-    has_guarantee,
-    is_private,
-    make_setup,
-    pack,
-    unpack,
-)
-from synthfair.deploy.party import Request
+from synthfair.deploy.agreement import Agreement, pack, unpack
 from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError
 from synthfair.files import validated
@@ -35,6 +26,7 @@ from synthfair.task.messages import sha256
 from synthfair.task.protocol import ReadRows, Run, Task, fingerprint, read_rows
 
 if TYPE_CHECKING:
+    from synthfair.deploy.party import Request
     from synthfair.federated.users import Users
     from synthfair.secure.task import Task as SumTask
 
@@ -42,69 +34,94 @@ SEED_BYTES = 16
 """The length of a site's seed of noise: whoever reads it can undo the privacy."""
 
 
-class SiteTraining:
-    """A site's side of trainings, which remembers the last one from round to round.
+def answer_train(request: Request) -> bytes:
+    """Return the site's clipped report of a round; of sums by shares, its uploads.
 
     Guarantee: that of the method's plan, for the rounds that one line of cost in the ledger covers.
     These are one question a round: the same question again, after a failure or in a new job, gets
     the very same answer, and another one is bought as a new training. What is bought is the seed
     of the site's noise.
+
+    Raises:
+        RefusedError: the question's settings are none, it is of no round of the training, or
+            beyond the site's limits.
+    """
+    party, settings = request.party, dict(request.question.settings)
+    settings.pop("task", None)
+    with refused_as("settings"):
+        agreement = validated(Agreement, settings)
+    if party.name not in agreement.sites:
+        raise RefusedError("settings")
+    if request.question.round >= agreement.config.rounds:
+        raise RefusedError("rounds")
+    # What the site remembers is made of public knowledge, where it is not of the last round.
+    if party.training is None or party.training.agreement != agreement:
+        with refused_as("settings"):
+            party.training = SiteTraining(agreement, party.schema)
+    return request.answer(party.training.task(request))
+
+
+class SiteTraining:
+    """A training as a site remembers it from round to round.
+
+    Attributes:
+        agreement: what was asked for.
     """
 
-    def __init__(self) -> None:
-        """Remember nothing yet."""
-        self._training: _Training | None = None
+    def __init__(self, agreement: Agreement, schema: Schema) -> None:
+        """Plan it. Raises InputError: the settings do not fit."""
+        from synthfair.jax_setup import start_jax
 
-    def __call__(self, request: Request) -> bytes:
-        """Return the site's clipped report of a round; of sums by shares, its uploads.
+        start_jax()
+        import jax
 
-        Raises:
-            RefusedError: the question's settings are none, it is of no round of the training, or
-                beyond the site's limits.
-        """
-        settings, ask = dict(request.ask.settings), request.ask
-        settings.pop("task", None)
-        with refused_as("settings"):
-            agreement = validated(Agreement, settings)
-        if request.party.name not in agreement.sites:
+        self.agreement, self._config = agreement, agreement.config
+        self._plan = agreement.plan(schema)[1]
+        self._state = jax.eval_shape(self._plan.algorithm.init, jax.random.key(0))  # its shapes
+        self._rows: ReadRows | None = None  # one user, the site; private
+        self._labelled: dict[int, Users] = {}  # the same with labels that are learned, by the seed
+
+    def task(self, request: Request) -> Task:
+        """Return what a round asks of the site's rows. Raises RefusedError: it is none."""
+        config, plan, question = self._config, self._plan, request.question
+        sums = agreed_task(request) if plan.secure else None  # the round's, as the site plans it
+        if plan.secure and sums and sums.what != plan.secure.what:
             raise RefusedError("settings")
-        if ask.round >= agreement.config.rounds:
-            raise RefusedError("rounds")
-        # What the site remembers is made of public knowledge, where it is not of the last round.
-        training = self._training
-        if training is None or training.agreement != agreement:
-            training = self._training = _remember(agreement, request.party.schema)
-        plan, sums = training.setup.plan, None
-        if plan.secure:  # the round's sum, as the site plans it
-            sums = agreed_task(request)
-            if sums.what != plan.secure.what:
-                raise RefusedError("settings")
 
         def read(site: Site, clipping: Clipping) -> ReadRows:
             with refused_as("message"):
-                state = unpack(request.carried, training.state)
-            users, sha256 = self._read(site, clipping)
-            return ReadRows((users, state), sha256)
+                state = unpack(question.carried, self._state)
+            self._rows = self._rows or self._read(site, clipping)
+            return ReadRows((self._rows.real, state), self._rows.sha256)
 
         def report(rows: ReadRows, bought: bytes | None, _run: Run) -> bytes:
             users, state = rows.real
-            return self._report(request, users, state, bought, sums=sums)
+            return self._report(request, users, state, bought, sums)
 
-        def seed(_rows: ReadRows, _run: Run) -> bytes:
-            return secrets.token_bytes(SEED_BYTES)
-
-        return request.answer(
-            Task(
-                _claim(agreement, ask.round),
-                agreement.run(request.party.schema),
-                report,
-                plan.guarantee,
-                seed if plan.guarantee else None,
-                SEED_BYTES,
-                read,
-                # In another sum the same report would get other noise.
-                question=sha256(request.carried + (sums.id if sums else b"")),
-            )
+        # The guarantee of two_phase holds on no condition end to end alone. It holds against the
+        # server, too, where each site adds the noise itself, or aggregators add it to shares.
+        epsilon, least_rows = config.get("epsilon"), self.agreement.least_rows or 0
+        guaranteed = epsilon is not None and config.get("end_to_end", True)
+        claim = Claim(
+            "training",
+            epsilon if guaranteed else None,
+            config.get("delta"),
+            least_rows=0 if epsilon is None else least_rows,
+            rounds=config.rounds,
+            number=question.round,
+            seen=not (guaranteed and (config.local_passes or config.get("secure", False))),
+            width=max(config.hidden, default=0),
+        )
+        return Task(
+            claim,
+            self.agreement.run(request.party.schema),
+            report,
+            plan.guarantee,
+            (lambda _rows, _run: secrets.token_bytes(SEED_BYTES)) if plan.guarantee else None,
+            SEED_BYTES,
+            read,
+            # In another sum the same report would get other noise.
+            question=sha256(question.carried + (sums.id if sums else b"")),
         )
 
     def _read(self, site: Site, clipping: Clipping) -> ReadRows:
@@ -115,31 +132,19 @@ class SiteTraining:
         """
         from synthfair.federated.user_data import make_user_data
 
-        training = cast(_Training, self._training)
-        if training.rows is None:
-            rows, sha256 = read_rows(site, clipping)
-            # With an epsilon, no answer may depend on how the question compares with the table.
-            config, least = training.agreement.config, training.agreement.least_rows
-            private = config.get("epsilon") is not None
-            if private and site.limits:
-                least = site.limits.least_rows
-            if len(rows.y) < (least or 0):
-                who = "the site's limits say" if private else "the job says"
-                raise InputError(f"{site.data}: {len(rows.y)} rows; {who} at least {least}")
-            user = np.zeros(len(rows.y), int)
-            data = make_user_data(rows, user, site.schema, config, all_groups=False)
-            training = training._replace(rows=ReadRows(data.users, sha256))
-            self._training = training
-        return cast(ReadRows, training.rows)
+        rows, sha256 = read_rows(site, clipping)
+        # With an epsilon, no answer may depend on how the question compares with the table.
+        least, who = self.agreement.least_rows, "the job says"
+        if self._config.get("epsilon") is not None and site.limits:
+            least, who = site.limits.least_rows, "the site's limits say"
+        if len(rows.y) < (least or 0):
+            raise InputError(f"{site.data}: {len(rows.y)} rows; {who} at least {least}")
+        user = np.zeros(len(rows.y), int)
+        data = make_user_data(rows, user, site.schema, self._config, all_groups=False)
+        return ReadRows(data.users, sha256)
 
     def _report(
-        self,
-        request: Request,
-        users: Users,
-        state: Any,
-        bought: bytes | None,
-        *,
-        sums: SumTask | None,
+        self, request: Request, users: Users, state: Any, bought: bytes | None, sums: SumTask | None
     ) -> bytes:
         """Return the report.
 
@@ -151,28 +156,28 @@ class SiteTraining:
         from synthfair.federated.engine import key_from, report_of
         from synthfair.federated.single_rows import require_alike
 
-        agreement, setup = cast(_Training, self._training)[:2]
-        plan, limits = setup.plan, request.party.settings.limits
-        if plan.algorithm.additive and agreement.config.get("epsilon") is None:
-            least, own = (limits.k_min, limits.value_rows), users.rows_of(0)
-            path = str(request.party.settings.data)
-            of_rows = jax.jit(
-                type(cast(Any, plan.algorithm)).weights
-            )  # compiled once for all rounds
+        plan, party, config = self._plan, request.party, self._config
+        if plan.algorithm.additive and config.get("epsilon") is None:
+            least = party.settings.limits.k_min, party.settings.limits.value_rows
+            own, of_rows = users.rows_of(0), jax.jit(type(plan.algorithm).weights)
             weights = jax.device_get(of_rows(plan.algorithm, state, own))
-            require_alike(weights, own, request.party.schema, source=path, least=least)
-        seed = int.from_bytes(bought) if bought else agreement.config.seed
-        users = self._labelled(request, users, seed)
+            require_alike(weights, own, party.schema, source=str(party.site.data), least=least)
+        seed = int.from_bytes(bought) if bought else config.seed
+        number = self.agreement.sites.index(party.name)
+        if plan.prepare:
+            if seed not in self._labelled:
+                self._labelled[seed] = self._learn_labels(party.site, users, seed, number)
+            users = self._labelled[seed]
         # The key of the round and the site is that of the engine in one process.
-        key = jax.random.fold_in(key_from(seed, 1), request.ask.round)
-        key = jax.random.fold_in(key, agreement.sites.index(request.party.name))
+        key = jax.random.fold_in(key_from(seed, 1), request.question.round)
+        key = jax.random.fold_in(key, number)
         content = pack(report_of(plan.algorithm, plan.protection.clip, state, users, key))
         if plan.secure and sums:
             part = plan.secure.what.integers(np.frombuffer(content, "<f8"))
-            content = b"".join(make_uploads(sums, part, request.party.key))
+            content = b"".join(make_uploads(sums, part, party.key))
         return content
 
-    def _labelled(self, request: Request, users: Users, seed: int) -> Users:
+    def _learn_labels(self, site: Site, users: Users, seed: int, number: int) -> Users:
         """Return the site's rows with the labels that are learned: of ``two_phase``, its teacher's.
 
         With an epsilon, they are stored before they are used. A teacher that is trained again, on
@@ -181,72 +186,16 @@ class SiteTraining:
         """
         import jax.numpy as jnp
 
-        training = cast(_Training, self._training)
-        agreement, prepare = training.agreement, training.setup.plan.prepare
-        if prepare is None:
-            return users
-        if training.seed == seed and training.labelled is not None:
-            return training.labelled
+        prepare: Any = self._plan.prepare
 
         def labels() -> bytes:
-            number = agreement.sites.index(request.party.name)
             return np.packbits(np.asarray(prepare(users, seed, [number]).y) > 0).tobytes()
 
-        if agreement.config.get("epsilon") is None:
+        if self._config.get("epsilon") is None:
             content = labels()
         else:
             digest = fingerprint("labels", seed)
-            path = request.party.site.ledger.bought(digest)
+            path = site.ledger.bought(digest)
             content = compute_once(path, digest, labels, max_bytes=len(users.y) // 8 + 1)
         signs = 2.0 * np.unpackbits(np.frombuffer(content, np.uint8), count=len(users.y)) - 1.0
-        labelled = replace(users, y=jnp.asarray(signs, users.y.dtype))
-        self._training = training._replace(seed=seed, labelled=labelled)
-        return labelled
-
-
-class _Training(NamedTuple):
-    """A training as a site remembers it from round to round.
-
-    Attributes:
-        agreement: what was asked for.
-        setup: from that.
-        state: shapes of the server's.
-        rows: one user, the site, with its rows; None before they are read. Private.
-        seed: with which labels were learned.
-        labelled: the rows with these labels.
-    """
-
-    agreement: Agreement
-    setup: TrainingSetup
-    state: Any
-    rows: ReadRows | None = None
-    seed: int = -1
-    labelled: Users | None = None
-
-
-def _remember(agreement: Agreement, schema: Schema) -> _Training:
-    """Return the training that was agreed. Raises RefusedError: its settings do not fit."""
-    from synthfair.jax_setup import start_jax
-
-    start_jax()
-    import jax
-
-    with refused_as("settings"):
-        setup = make_setup(agreement, schema)
-    return _Training(agreement, setup, jax.eval_shape(setup.plan.algorithm.init, jax.random.key(0)))
-
-
-def _claim(agreement: Agreement, number: int) -> Claim:
-    """Return what a site's limits look at."""
-    config = agreement.config
-    epsilon = config.get("epsilon")
-    return Claim(
-        "training",
-        epsilon if has_guarantee(config) else None,
-        config.get("delta"),
-        least_rows=0 if epsilon is None else agreement.least_rows or 0,
-        rounds=config.rounds,
-        number=number,
-        seen=not is_private(config),
-        width=max(config.hidden, default=0),
-    )
+        return replace(users, y=jnp.asarray(signs, users.y.dtype))

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -17,7 +17,7 @@ from synthfair.files import read_as
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import Hex32, read_signing_key
 from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked
-from synthfair.task.federation_file import SiteCode
+from synthfair.task.federation_file import ServerCode
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -34,21 +34,21 @@ and label, with noise; reports of rounds of training; a model's scores counted s
 
 
 class RefusedError(Exception):
-    """A question that a site does not answer.
+    """A question that a site does not answer, or an answer that does not count.
 
     Attributes:
         code: all that is said of why.
     """
 
-    def __init__(self, code: SiteCode) -> None:
+    def __init__(self, code: ServerCode) -> None:
         """Refuse with the code alone."""
         super().__init__(code)
-        self.code: SiteCode = code
+        self.code: Any = code
 
 
 @contextmanager
-def refused_as(code: SiteCode) -> Iterator[None]:
-    """Turn errors in the block into a code for the server; the log has the words."""
+def refused_as(code: ServerCode) -> Iterator[None]:
+    """Refuse errors in the block by a code; the log has the words."""
     try:
         yield
     except ValueError as error:
@@ -150,23 +150,22 @@ class Limits(Checked):
         """
         ledger.reserve, spent = self.least_epsilon_left, ledger.spent()
         ledger.again = spent.answers == self.again
-        within, training = self.without_epsilon, claim.kind == "training"
-        if claim.epsilon is not None:
-            delta = claim.delta or 0.0
-            within = claim.epsilon <= (self.most_epsilon or 0) and delta <= self.most_delta
-        seen = -1
-        if claim.seen or claim.epsilon is None:
+        epsilon, training, seen = claim.epsilon, claim.kind == "training", -1
+        if claim.seen or epsilon is None:
             seen = ledger.answers_seen(claim.purchase_kind, output, claim.number, question)
-        beyond: dict[SiteCode, bool] = {
+        within = self.without_epsilon
+        if epsilon is not None:
+            within = epsilon <= (self.most_epsilon or 0) and (claim.delta or 0) <= self.most_delta
+        many = claim.rounds > self.most_rounds_of_job or seen >= self.most_rounds
+        beyond: dict[ServerCode, bool] = {
             "kind": claim.kind not in self.kinds,
             "epsilon": not within,
             "k_min": claim.k_min is not None and claim.k_min < self.k_min,
             "rows": claim.least_rows > (self.least_rows or 0),
             "settings": claim.width > self.most_width,
-            "rounds": training
-            and (claim.rounds > self.most_rounds_of_job or seen >= self.most_rounds),
+            "rounds": training and many,
             "releases": not training and seen >= self.most_releases,
-            "budget": claim.epsilon is not None and spent.limit is None,
+            "budget": epsilon is not None and spent.limit is None,
         }
         for code, is_beyond in beyond.items():
             if is_beyond:
@@ -209,7 +208,7 @@ class SiteSettings(PartySettings):
     limits: Limits = Limits()
 
     def signing_key(self) -> Ed25519PrivateKey:
-        """Reads the key that signs the site's answers. Raises InputError: it cannot be read."""
+        """Read the key that signs the site's answers. Raises InputError: it cannot be read."""
         return read_signing_key(self.key)
 
     @property
@@ -242,7 +241,7 @@ _Settings = TypeVar("_Settings", bound=BaseModel)
 
 
 def read_settings(path: Path, kind: type[_Settings]) -> _Settings:
-    """The settings in a file, with absolute paths.
+    """Return the settings in a file, with absolute paths.
 
     Args:
         path: of the file.
@@ -253,13 +252,9 @@ def read_settings(path: Path, kind: type[_Settings]) -> _Settings:
     """
     settings, folder = read_as(path, kind, MAX_BYTES), path.parent.resolve()
 
-    def place(relative: Path) -> Path:
-        return Path(os.path.normpath(folder / relative))  # an absolute one stays as it is
+    def absolute(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(absolute, value))
+        return Path(os.path.normpath(folder / value)) if isinstance(value, Path) else value
 
-    paths: dict[str, object] = {}
-    for name, value in settings:
-        if isinstance(value, Path):
-            paths[name] = place(value)
-        elif name == "tests":
-            paths[name] = tuple(map(place, value))
-    return settings.model_copy(update=paths)
+    return settings.model_copy(update={name: absolute(value) for name, value in settings})

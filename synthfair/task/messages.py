@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from synthfair.errors import InputError
 from synthfair.files import parse_as
 from synthfair.release.keys import Hex32, is_signed, sign_bytes
 from synthfair.settings import Checked, Line
-from synthfair.task.federation_file import ServerCode, SiteCode
+from synthfair.task.federation_file import SiteCode
+from synthfair.task.limits import RefusedError, refused_as
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -43,8 +43,8 @@ DEPENDS_ON_ROWS: frozenset[SiteCode] = frozenset({"table", "stopped", "failed"})
 """Codes that say how far the work on private rows came."""
 
 
-class Ask(Checked):
-    """A question to all sites.
+class Question(Checked):
+    """A question of the server to sites.
 
     Attributes:
         format: the version of what server and sites say to each other; a site knows one.
@@ -55,9 +55,11 @@ class Ask(Checked):
         version: of synthfair at the server.
         schema_hash: of the schema that the server has.
         settings: of the method; the site reads them with its own rules.
+        timeout: seconds that the server waits.
+        carried: bytes that go with the text, such as the state of a round.
     """
 
-    format: Literal["synthfair-ask/1"] = "synthfair-ask/1"
+    format: Literal["synthfair-question/1"] = "synthfair-question/1"
     task: TaskName
     job: JobId
     round: int = Field(ge=0, lt=2**31)
@@ -65,6 +67,13 @@ class Ask(Checked):
     version: Version
     schema_hash: Hex32
     settings: dict[str, Any]
+    timeout: int = Field(ge=1)
+    carried: bytes = Field(default=b"", exclude=True, repr=False)
+
+    @property
+    def message(self) -> Message:
+        """The message that carries it; the engine's certificates cover it."""
+        return Message(self.model_dump_json().encode(), self.carried)
 
 
 class Answer(Checked):
@@ -107,54 +116,40 @@ class Message(NamedTuple):
     signature: bytes = b""
 
 
-class BadAnswerError(ValueError):
-    """An answer that does not count.
-
-    Attributes:
-        code: how the server books it.
-    """
-
-    def __init__(self, code: ServerCode) -> None:
-        """Refuses with the code alone."""
-        super().__init__(code)
-        self.code: ServerCode = code
-
-
 def sha256(content: bytes) -> str:
-    """The sha256 of the content, in hexadecimal."""
+    """Return the sha256 of the content, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def make_answer(answer: Answer, carried: bytes, key: Ed25519PrivateKey) -> Message:
-    """Signs an answer and what it carries."""
+    """Return an answer and what it carries, signed."""
     text = answer.model_dump_json().encode()
     return Message(text, carried, sign_bytes(DOMAIN, _digests(text, carried), key))
 
 
-def read_answer(message: Message, ask: Message, *, site: str, keys: dict[str, str]) -> Answer:
-    """Verifies an answer; nothing in it is read before its signature is.
+def read_answer(message: Message, question: Question, *, site: str, keys: dict[str, str]) -> Answer:
+    """Return a verified answer; nothing in it is read before its signature is.
 
     Args:
         message: as it came.
-        ask: the question, as it was sent.
+        question: that was asked.
         site: who the engine says has sent it.
         keys: the sites' public keys in hexadecimal, by name.
 
     Raises:
-        BadAnswerError: malformed; not signed by that site; or the answer to another question.
+        RefusedError: malformed; not signed by that site; or the answer to another question.
     """
     if site not in keys or len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
-        raise BadAnswerError("signature" if site not in keys else "refused")
+        raise RefusedError("signature" if site not in keys else "refused")
     content = _digests(message.text, message.carried)
     if not is_signed(DOMAIN, content, message.signature, bytes.fromhex(keys[site])):
-        raise BadAnswerError("signature")
-    try:
-        answer, question = parse_as(message.text, Answer, site), parse_as(ask.text, Ask, "question")
-    except InputError as error:
-        raise BadAnswerError("refused") from error
+        raise RefusedError("signature")
+    with refused_as("refused"):
+        answer = parse_as(message.text, Answer, site)
     names = answer.job, answer.round, answer.recipient, answer.asked, answer.site
-    if names != (question.job, question.round, question.recipient, sha256(ask.text), site):
-        raise BadAnswerError("signature")
+    asked = sha256(question.message.text)
+    if names != (question.job, question.round, question.recipient, asked, site):
+        raise RefusedError("signature")
     return answer
 
 
