@@ -18,8 +18,7 @@ from two_sites import NAMES, RELEASE, InProcess, World
 import synthfair as sf
 from synthfair.client import Options, distill_file
 from synthfair.data.batches import in_memory
-from synthfair.deploy.agreement import TrainJob
-from synthfair.deploy.train_job import run_train
+from synthfair.deploy.train_job import TrainJob, run_train
 from synthfair.fairness.metrics import Scored
 from synthfair.measure.collection import NO_VALUE, make_collection
 from synthfair.measure.reports import perturb_rates

@@ -100,7 +100,9 @@ def test_an_altered_answer_does_not_count(answered, part):
 def test_a_revoked_key_does_not_count(world, channel):
     keys = {name: key for key, name in read_keys([world.folder / "keys"]).items()}
     federation = world.federation(channel, revoked=(keys["north"],))
-    good = federation.ask(federation.question("single_shot", 0, RELEASE, timeout=10), least=0)
+    good = federation.ask(
+        federation.question(task="single_shot", round=0, settings=RELEASE, timeout=10), least=0
+    )
     assert set(good) == {"south"}
     assert federation.booked["north"].code == "revoked"
 
@@ -171,7 +173,9 @@ def test_a_key_is_replaced_while_the_old_one_is_revoked(world):
     late = InProcess({"north": before, "south": sites["south"]}, job="job-2")  # with the old key
     federation = world.federation(late)
     assert set(
-        federation.ask(federation.question("single_shot", 0, RELEASE, timeout=10), least=0)
+        federation.ask(
+            federation.question(task="single_shot", round=0, settings=RELEASE, timeout=10), least=0
+        )
     ) == {"south"}
     assert federation.booked["north"].code == "signature"
 
@@ -191,7 +195,12 @@ def test_a_revoked_key_under_another_name_does_not_count(world, channel):
     revoke(world, revoked)
     (keys / "north.pub").rename(keys / "south.pub")
     federation = world.federation(channel)
-    assert federation.ask(federation.question("single_shot", 0, RELEASE, timeout=10), least=0) == {}
+    assert (
+        federation.ask(
+            federation.question(task="single_shot", round=0, settings=RELEASE, timeout=10), least=0
+        )
+        == {}
+    )
     assert {booked.code for booked in federation.booked.values()} == {"revoked", "signature"}
 
 

@@ -9,11 +9,12 @@ from test_deploy_kit import change, write_project
 
 from synthfair.deploy import project
 from synthfair.deploy.hardening import description
-from synthfair.deploy.job_files import CLIENT, SERVER, problem
 from synthfair.errors import InputError
 from synthfair.task.messages import TaskName
 
 pytest.importorskip("nvflare")
+
+from synthfair.deploy.job_validator import CLIENT, SERVER, JobValidator, problem
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +111,6 @@ def test_the_engine_asks_before_it_reads(app, monkeypatch):
     from nvflare.apis.fl_constant import SiteType
     from nvflare.fuel.utils.config_factory import ConfigFactory
     from nvflare.private.fed.app.fl_app_validator import FLAppValidator
-
-    from synthfair.deploy.job_validator import JobValidator
 
     monkeypatch.setattr(ConfigFactory, "_fmt2Loader", dict(ConfigFactory._fmt2Loader))
     validator = FLAppValidator(SiteType.CLIENT, [JobValidator()])

@@ -9,8 +9,7 @@ from test_deploy_sums import ADDERS, NAMES, SumWorld
 from test_deploy_training import FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, in_process
 
 import synthfair as sf
-from synthfair.deploy.agreement import TrainJob
-from synthfair.deploy.train_job import run_train
+from synthfair.deploy.train_job import TrainJob, run_train
 from synthfair.errors import InputError
 from synthfair.secure import Task
 from synthfair.secure.aggregator_keys import AggregatorKeys

@@ -11,8 +11,7 @@ from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.data.encode import in_content_order
-from synthfair.deploy.agreement import TrainJob, pack, unpack
-from synthfair.deploy.train_job import run_train
+from synthfair.deploy.train_job import TrainJob, pack, run_train, unpack
 from synthfair.federated import TrainConfig
 from synthfair.federated.training import rounds_csv
 from synthfair.federated.two_phase import TwoPhase
@@ -227,7 +226,7 @@ def test_the_same_question_gets_the_same_answer_and_another_is_booked(world, set
 
 @pytest.mark.parametrize(
     ("where", "booked"),
-    [("privacy.bought.whole_file", 0), ("deploy.site_training.SiteTraining._learn_labels", 1)],
+    [("privacy.bought.whole_file", 0), ("deploy.site_training.pack", 1)],
 )
 def test_a_site_whose_disk_is_full_books_a_training_once(world, monkeypatch, where, booked):
     """Before the line in the ledger, and after it."""

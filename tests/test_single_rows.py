@@ -15,7 +15,7 @@ from two_sites import NAMES, World
 import synthfair as sf
 from synthfair.client.page import Site
 from synthfair.data.schema import Categorical, Numeric, Schema
-from synthfair.deploy.agreement import pack
+from synthfair.deploy.train_job import pack
 from synthfair.federated import TrainConfig
 from synthfair.federated.engine import run
 from synthfair.federated.exchange import DAMPING

@@ -54,7 +54,8 @@ def harden(kit: Path, /, *, project: Path | None = None) -> None:
         project: The project of deploy job, YAML.
     """
     from synthfair.deploy.hardening import harden as harden_kit
-    from synthfair.deploy.project import read_project, require_engine
+    from synthfair.deploy.kit import require_engine
+    from synthfair.deploy.project import read_project
 
     require_engine()
     proposed = harden_kit(kit, project and read_project(project))
@@ -101,7 +102,7 @@ def start(kit: Path, /) -> None:
 def require_ready(kit: Path) -> None:
     """Refuse a kit that is loosened, or not ready."""
     from synthfair.deploy.check import problems
-    from synthfair.deploy.project import require_engine
+    from synthfair.deploy.kit import require_engine
 
     require_engine()
     if lines := problems(kit):

@@ -134,8 +134,9 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
             raise InputError(f"counts: must be at most {LARGEST_COUNT}")
         return counts
 
+    settings = {"epsilon": job.epsilon}
     question = federation.question(
-        "gap", 0, {"epsilon": job.epsilon}, timeout=job.timeout, carried=content
+        task="gap", round=0, settings=settings, timeout=job.timeout, carried=content
     )
     answers = federation.ask(question, read, least=job.least_answers)
     gaps = gaps_of_counts(

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synthfair.data.schema import read_schema
-from synthfair.deploy.kit import Role, address, certificate, role_of
+from synthfair.deploy.kit import Kit
 from synthfair.errors import InputError
 from synthfair.files import read_document, write_json, write_text
-from synthfair.task.limits import FILE
 
 if TYPE_CHECKING:
     from synthfair.deploy.project import Project
@@ -54,14 +53,14 @@ def _yaml(path: Path) -> dict[str, Any]:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-def harden(kit: Path, project: Project | None = None) -> Path | None:
+def harden(folder: Path, project: Project | None = None) -> Path | None:
     """Replace the engine's defaults in a kit, and propose its party's own file.
 
     The party's file, once it is there, is kept. A server's kit that has moved is hardened again:
     its stores then lie in it.
 
     Args:
-        kit: folder that ``nvflare package`` has made.
+        folder: the kit that ``nvflare package`` has made.
         project: proposes limits, and brings the schema.
 
     Returns:
@@ -71,51 +70,49 @@ def harden(kit: Path, project: Project | None = None) -> Path | None:
         InputError: the folder is no kit, or has links; or the project's schema is refused, or it
             does not name the kit's party, or the file that it proposes is there already.
     """
-    kit, role = kit.resolve(), role_of(kit)
-    own = kit / "local" / FILE
-    for path in (own.parent, *own.parent.rglob("*")):
+    kit = Kit(folder)
+    local = kit.own.parent
+    for path in (local, *local.rglob("*")):
         if path.is_symlink() or not path.exists():
             raise InputError(f"{path}: is missing, or a link; put the file itself here")
-    if project is not None and own.exists():
-        raise InputError(f"{own}: exists; harden without a project to keep it, or remove it")
-    proposal = {} if own.exists() or role == "admin" else _proposal(kit, role, project)
+    if project is not None and kit.own.exists():
+        raise InputError(f"{kit.own}: exists; harden without a project to keep it, or remove it")
+    proposal = {} if kit.own.exists() or kit.role == "admin" else _proposal(kit, project)
     schema = read_schema(project.schema_path).to_json() if proposal and project else ""
-    _replace_defaults(kit, description(role, KIT=kit))
+    # The engine's defaults are replaced where they are not safe, and what nobody needs is removed.
+    tree = description(kit.role, KIT=kit.folder)
+    kit.folder.chmod(0o700)
+    for name, must in tree["local/"].items():
+        if isinstance(must, dict) and "settings" in must:
+            write_json(local / name, must["settings"])
+    for path in [path for pattern in tree["removals"] for path in kit.folder.glob(pattern)]:
+        path.unlink()
     # The party's own: its file, the schema, and folders for public keys.
     if not proposal:
         return None
     for key in {"keys", "aggregators", "clients"} & proposal.keys():
-        (kit / "local" / proposal[key]).mkdir(exist_ok=True)
+        (local / proposal[key]).mkdir(exist_ok=True)
     if schema:
-        write_text(kit / "local" / "schema.json", schema)
-    write_json(own, proposal)
-    return own
+        write_text(local / "schema.json", schema)
+    write_json(kit.own, proposal)
+    return kit.own
 
 
-def _replace_defaults(kit: Path, tree: dict[str, Any]) -> None:
-    """Replace the engine's files where its defaults are not safe, and remove what nobody needs."""
-    kit.chmod(0o700)
-    for name, must in tree["local/"].items():
-        if isinstance(must, dict) and "settings" in must:
-            write_json(kit / "local" / name, must["settings"])
-    for path in [path for pattern in tree["removals"] for path in kit.glob(pattern)]:
-        if path.is_file():
-            path.unlink()
-
-
-def _proposal(kit: Path, role: Role, project: Project | None) -> dict[str, Any]:
+def _proposal(kit: Kit, project: Project | None) -> dict[str, Any]:
     """Return what is proposed for ``local/synthfair.json``."""
-    party, server = certificate(kit, role), address(kit, role)
-    proposals = description("proposals", PARTY=party.name)
-    document = proposals[role] | {"org": party.org}
-    if project and role == "client":
-        entry = project.party(party.name)
-        if entry in project.aggregators:
+    name, proposals = kit.party.name, description("proposals", PARTY=kit.party.name)
+    document = proposals[kit.role] | {"org": kit.party.org}
+    if project and kit.role == "client":
+        parties = {party.name: party for party in (*project.sites, *project.aggregators)}
+        if name not in parties:
+            raise InputError(f"project: has no {name!r}; its sites are {', '.join(parties)}")
+        if parties[name] in project.aggregators:
             document = proposals["aggregator"]
-        document |= {"org": entry.org, "limits": entry.limits.model_dump(mode="json")}
+        limits = parties[name].limits.model_dump(mode="json")
+        document |= {"org": parties[name].org, "limits": limits}
     if not (project and project.aggregators):
         document.pop("aggregators", None)
-    return document if role == "server" else document | {"server": "{}:{}".format(*server)}
+    return document if kit.role == "server" else document | {"server": "{}:{}".format(*kit.address)}
 
 
 def folder_problems(folder: Path, tree: dict[str, Any]) -> Iterator[str]:

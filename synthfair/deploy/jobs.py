@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel
 
-from synthfair.deploy.agreement import TrainJob
 from synthfair.deploy.gap_job import GapJob, answer_gap, run_gap
 from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
 from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_single_shot
 from synthfair.deploy.site_sums import answer_counts
 from synthfair.deploy.site_training import answer_train
-from synthfair.deploy.train_job import run_train
+from synthfair.deploy.train_job import TrainJob, run_train
 from synthfair.task.job_sites import JobSites
 from synthfair.task.messages import TaskName
 

@@ -17,6 +17,7 @@ from synthfair.deploy.site_sums import answer_model
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, parse_as
 from synthfair.privacy.ledger import BudgetError, Ledger
+from synthfair.task.federation_file import SiteCode
 from synthfair.task.limits import FILE, RefusedError, refused_as
 from synthfair.task.messages import (
     DEPENDS_ON_ROWS,
@@ -129,15 +130,11 @@ class Party:
         try:
             request = Request(self, _read(message, job), submitter, stopped)
             content = self._content(request)
-        except RefusedError as error:
-            if error.__cause__:
-                self.log(f"job {job}: {error.code}: {error.__cause__}")
-            code = error.code
         except KeyboardInterrupt:
             code = "stopped"
         except Exception as error:  # whatever it says may quote the table
-            self.log(f"job {job}: {error!r}")
-            code = "failed"
+            code = self._code(error)
+            self.log(f"job {job}: {code}: {error.__cause__ or repr(error)}")
         # How the work on private rows went, and how long it took, is no part of the guarantee.
         private = request is not None and request.private
         return make_answer(
@@ -157,22 +154,26 @@ class Party:
 
     def _content(self, request: Request) -> bytes:
         """Return the content of the answer, computed under one lock over all jobs."""
-        from filelock import FileLock, Timeout
+        from filelock import FileLock
 
         question = request.question
         if question.task not in self._routines:
             raise RefusedError("message")
         if question.schema_hash != self.schema.hash:
             raise RefusedError("schema")
-        try:  # one at a time, so that two jobs cannot both have what is left
-            with FileLock(self.folder / ".busy.lock", timeout=0, mode=OWNER_ONLY):
-                return self._routines[question.task](request)
-        except Timeout as error:
-            raise RefusedError("busy") from error
-        except BudgetError as error:
-            raise RefusedError("budget") from error
-        except InputError as error:
-            raise RefusedError("table" if self.site else "failed") from error
+        # Two jobs cannot both have what is left.
+        with FileLock(self.folder / ".busy.lock", timeout=0, mode=OWNER_ONLY):
+            return self._routines[question.task](request)
+
+    def _code(self, error: Exception) -> SiteCode:
+        """Return all that is said of an error."""
+        from filelock import Timeout
+
+        if isinstance(error, RefusedError):
+            return error.code
+        table: SiteCode = "table" if self.site else "failed"
+        codes: dict[type, SiteCode] = {BudgetError: "budget", Timeout: "busy", InputError: table}
+        return next((codes[kind] for kind in codes if isinstance(error, kind)), "failed")
 
 
 def _read(message: Message, job: str) -> Question:

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from synthfair.deploy.agreement import TrainJob
 from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, content_of, model_of
-from synthfair.deploy.train_job import evaluation_of, train
+from synthfair.deploy.train_job import TrainJob, evaluation_of, train
 from synthfair.files import whole_file
 from synthfair.metrics_file import METRICS, read_metrics, write_metrics
 from synthfair.postprocess.decision import MOST_BINS
@@ -127,7 +126,9 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         rows_per_client=job.rows_per_client,
     )
     task = make_sum(federation, what, label=label.hex(), least=job.least_answers)
-    question = federation.question("privfairfl", number, {}, timeout=job.timeout, carried=content)
+    question = federation.question(
+        task="privfairfl", round=number, settings={}, timeout=job.timeout, carried=content
+    )
     total = secure_sum(federation, task, question, folder=private.parent / "sums", anew=path)
     histogram = score_histogram(what, total)
     write_histogram(histogram, output / HISTOGRAM)

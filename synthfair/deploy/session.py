@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.deploy.hardening import PROGRESS
-from synthfair.deploy.kit import certificate, role_of
-from synthfair.deploy.project import require_engine
+from synthfair.deploy.kit import Kit, require_engine
 from synthfair.errors import InputError, reason
 from synthfair.files import read_as, validated
 from synthfair.metrics_file import MAX_BYTES as LARGEST
@@ -61,11 +60,11 @@ class JobResult(NamedTuple):
 
 
 @contextmanager
-def connect(kit: Path, *, timeout: float = 20.0) -> Iterator[Session]:
+def connect(folder: Path, *, timeout: float = 20.0) -> Iterator[Session]:
     """Open a session with the server.
 
     Args:
-        kit: of a submitter.
+        folder: a submitter's kit.
         timeout: seconds to try for.
 
     Raises:
@@ -74,15 +73,14 @@ def connect(kit: Path, *, timeout: float = 20.0) -> Iterator[Session]:
     require_engine()
     from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-    kit = kit.resolve()
-    if role_of(kit) != "admin":
-        raise InputError(f"{kit}: not a submitter's kit")
-    name = certificate(kit, "admin").name
+    kit = Kit(folder)
+    if kit.role != "admin":
+        raise InputError(f"{folder}: not a submitter's kit")
     try:
         with redirect_stdout(sys.stderr):  # it says that it connects
-            session = new_secure_session(name, str(kit), timeout=timeout)
+            session = new_secure_session(kit.party.name, str(kit.folder), timeout=timeout)
     except Exception as error:
-        raise InputError(f"{kit}: cannot connect to the server: {reason(error)}") from error
+        raise InputError(f"{folder}: cannot connect to the server: {reason(error)}") from error
     try:
         yield session
     finally:

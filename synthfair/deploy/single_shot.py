@@ -108,7 +108,9 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
             raise InputError(f"{path}: made with other settings than were asked for")
         return path
 
-    question = federation.question("single_shot", 0, job.release, timeout=job.timeout)
+    question = federation.question(
+        task="single_shot", round=0, settings=job.release, timeout=job.timeout
+    )
     releases = [*federation.ask(question, stored, least=job.least_answers).values()]
     from synthfair.server.page import serve
 

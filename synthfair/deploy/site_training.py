@@ -15,8 +15,8 @@ import numpy as np
 from synthfair.client.page import Site
 from synthfair.data.encode import Clipping
 from synthfair.data.schema import Schema
-from synthfair.deploy.agreement import Agreement, pack, unpack
 from synthfair.deploy.site_sums import agreed_task
+from synthfair.deploy.train_job import Agreement, pack, unpack
 from synthfair.errors import InputError
 from synthfair.files import validated
 from synthfair.privacy.bought import compute_once

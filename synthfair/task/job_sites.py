@@ -15,7 +15,7 @@ from synthfair.files import write_json
 from synthfair.release.keys import read_keys
 from synthfair.task.federation_file import FILE, FederationFile, ServerCode, SiteRecord
 from synthfair.task.limits import RefusedError, ServerSettings
-from synthfair.task.messages import Message, Question, TaskName, read_answer
+from synthfair.task.messages import Message, Question, read_answer
 
 if TYPE_CHECKING:
     from synthfair.secure.aggregator_keys import AggregatorKeys
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 Reply = tuple[Message | None, float]
 """A site's answer as it came, None where the engine says that the site failed; and the seconds
 since the question was sent."""
+
+Read = Callable[[str, bytes], Any]
+"""Reads what came from a site, by its name; an InputError or ValueError refuses it."""
 
 Channel = Callable[[Question, tuple[str, ...]], dict[str, Reply]]
 """A carrier of messages: sends a question to sites, and returns what each has replied, by site,
@@ -83,32 +86,20 @@ class JobSites:
         self._begun = time.monotonic()
         self._round_seconds: list[float] = []
 
-    def question(
-        self,
-        task: TaskName,
-        number: int,
-        settings: dict[str, Any],
-        *,
-        timeout: int,
-        carried: bytes = b"",
-    ) -> Question:
-        """Return a question of the job, for a round."""
+    def question(self, **fields: Any) -> Question:
+        """Return a question of the job, of these fields of a question."""
         return Question(
-            task=task,
             job=self.job,
-            round=number,
             recipient=self._server,
             version=synthfair.__version__,
             schema_hash=self.schema.hash,
-            settings=settings,
-            timeout=timeout,
-            carried=carried,
+            **fields,
         )
 
     def ask(
         self,
         question: Question,
-        read: Callable[[str, bytes], Any] = lambda _, content: content,
+        read: Read = lambda _, content: content,
         *,
         least: int | None = None,
         sites: tuple[str, ...] | None = None,
@@ -117,7 +108,7 @@ class JobSites:
 
         Args:
             question: what is asked.
-            read: of a site's name and what came from it; an InputError or ValueError refuses it.
+            read: reads what came.
             least: sites that must have answered well; all if not given.
             sites: who is asked; if not given, all that hold tables, and a round begins.
 
@@ -164,13 +155,7 @@ class JobSites:
         """Write the document to federation.json in a folder."""
         write_json(folder / FILE, self.document(error).model_dump(mode="json"))
 
-    def _book(
-        self,
-        site: str,
-        reply: Reply | None,
-        question: Question,
-        read: Callable[[str, bytes], Any],
-    ) -> Any:
+    def _book(self, site: str, reply: Reply | None, question: Question, read: Read) -> Any:
         """Return what was read of a site's reply, and book it. Raises RefusedError: it is bad."""
         message, seconds = reply or (None, 0.0)
         if message is None:
@@ -179,13 +164,11 @@ class JobSites:
             raise RefusedError("revoked")
         answer = read_answer(message, question, site=site, keys=self.keys)
         code: ServerCode = answer.code
-        content = None
-        if code == "ok":
-            try:
-                content = read(site, message.carried)
-            except ValueError as error:
-                self._log(f"{site}: refused: {error}")
-                code = "refused"
+        try:
+            content = read(site, message.carried) if code == "ok" else None
+        except ValueError as error:
+            self._log(f"{site}: refused: {error}")
+            code, content = "refused", None
         old, before = self.booked[site], self.booked[site].site_seconds or 0.0
         self.booked[site] = SiteRecord(
             code=code,
