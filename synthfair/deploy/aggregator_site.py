@@ -33,8 +33,6 @@ from synthfair.task.limits import (
 )
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     from synthfair.deploy.party import Request
 
 
@@ -83,10 +81,6 @@ class AggregatorSettings(PartySettings):
     def records(self) -> Path:
         """The folder of the aggregator's answers."""
         return self.key.with_suffix(RECORDS)
-
-    def signing_key(self) -> Ed25519PrivateKey:
-        """Read the key that signs its answers. Raises InputError: it cannot be read."""
-        return read_aggregator_secret(self.key).signing_key
 
 
 def read_site_settings(path: Path) -> SiteSettings | AggregatorSettings:

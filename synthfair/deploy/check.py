@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_chunks
 from synthfair.deploy.aggregator_site import AggregatorSettings, read_site_settings
-from synthfair.deploy.hardening import description, folder_problems, problem_lines
-from synthfair.deploy.kit import MAX_BYTES, Kit
+from synthfair.deploy.kit import MAX_BYTES, Kit, description, differences, read_yaml
 from synthfair.errors import InputError
 from synthfair.files import read_bytes, read_document
 from synthfair.privacy.ledger import Ledger
@@ -42,15 +44,11 @@ def problems(folder: Path) -> list[str]:
     checks = [_surroundings, _modes, _certificates, _identity, _files]
     if kit.role != "admin":
         checks.append(_server if kit.role == "server" else _site)
-    return [*dict.fromkeys(line for check in checks for line in problem_lines(check(kit)))]
+    return [*dict.fromkeys(line for check in checks for line in _problem_lines(check(kit)))]
 
 
 def _surroundings(kit: Kit) -> Iterator[str]:
-    """List what the engine, or Python, would take from elsewhere."""
-    for variable, own in (("NVFL_WORKSPACE", str(kit.folder)), ("PYTHONPATH", "")):
-        value = os.environ.get(variable)
-        if value and value != own:
-            yield f"{variable}={value}: its folder, or code, would come from there; unset it"
+    """List where the engine would look elsewhere."""
     for path in (kit.folder, sys.executable):
         if re.search(r"\s", str(path)):
             yield f"{path}: has a blank, and the engine splits its commands there; move it"
@@ -123,7 +121,58 @@ def _files(kit: Kit) -> Iterator[str]:
     values = {"KIT": kit.folder, "PARTY": party, "PROJECT": project, "SERVER": server, "PORT": port}
     tree = description(kit.role, **values)
     for name in ("startup/", "local/"):
-        yield from folder_problems(kit.folder / name, tree[name])
+        yield from _folder_problems(kit.folder / name, tree[name])
+
+
+def _folder_problems(folder: Path, tree: dict[str, Any]) -> Iterator[str]:
+    """List where a folder is not what it must be, one line each.
+
+    Args:
+        folder: of a kit, such as ``local``.
+        tree: what :func:`description` says of it.
+    """
+    if folder.is_symlink() or not folder.is_dir():
+        yield f"{folder}: must be a folder, and no link to one"
+        return
+    # Nothing else lies in it, and nothing behind a link.
+    for path in sorted(folder.iterdir()):
+        name = f"{path.name}/" if path.is_dir() else path.name
+        is_known = any(fnmatchcase(name, pattern) for pattern in tree)
+        if path.is_symlink():
+            yield f"{path}: is a link; put the file itself here"
+        elif not is_known or not (path.is_dir() or path.is_file()):
+            yield f"{path}: not part of a hardened kit; remove it"
+    # Each file is what it must be.
+    for name, must in tree.items():
+        path = folder / name
+        if name.endswith("/") and path.is_dir():
+            yield from _folder_problems(path, must)
+        elif must == "private" and (not path.is_file() or path.stat().st_mode & 0o077):
+            yield f"{path}: must be a file that its owner alone may read; chmod 600"
+        elif isinstance(must, dict) and not name.endswith("/"):
+            yield from _problem_lines(_file_problems(path, must))
+
+
+def _problem_lines(problems: Iterator[str]) -> Iterator[str]:
+    """List problems; where their search cannot go on, what stopped it."""
+    try:
+        yield from problems
+    except InputError as error:
+        yield from str(error).splitlines()
+
+
+def _file_problems(path: Path, must: dict[str, Any]) -> Iterator[str]:
+    content, reasons = must.get("absent", {}) | read_document(path), must.get("why", {})
+    if template := must.get("template"):
+        import nvflare
+
+        templates = Path(nvflare.__file__).parent / "lighter" / "templates" / "master_template.yml"
+        required = json.loads(read_yaml(templates)[template])
+    else:
+        required = must.get("settings") or must["connection"]
+    for where, problem in differences(content, required):
+        reason = next((f" ({reasons[key]})" for key in where.split(".") if key in reasons), "")
+        yield f"{path}: {where}{problem}{reason}"
 
 
 def _server(kit: Kit) -> Iterator[str]:

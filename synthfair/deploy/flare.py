@@ -23,9 +23,8 @@ from nvflare.apis.signal import Signal
 from pydantic import TypeAdapter
 
 from synthfair.deploy.aggregator_site import read_aggregators
-from synthfair.deploy.hardening import PROGRESS
-from synthfair.deploy.jobs import KINDS
-from synthfair.deploy.party import Party
+from synthfair.deploy.kit import PROGRESS
+from synthfair.deploy.party import KINDS, Party
 from synthfair.files import validated
 from synthfair.task.job_sites import JobSites, Reply
 from synthfair.task.limits import FILE, ServerSettings, read_settings
@@ -50,23 +49,19 @@ class SiteExecutor(Executor):
     ) -> Shareable:
         """Return the answer to a question; of an error, only a return code leaves."""
         # Without fire_event=False, the engine would send the text to the server.
+        log = partial(self.log_error, fl_ctx, fire_event=False)
         try:
-            self._party = self._party or Party(
-                str(fl_ctx.get_identity_name()),
-                Path(_workspace(fl_ctx).get_root_dir()).resolve(),
-                lambda text: self.log_error(fl_ctx, text, fire_event=False),
-            )
+            folder = Path(_workspace(fl_ctx).get_root_dir()).resolve()
+            self._party = self._party or Party(str(fl_ctx.get_identity_name()), folder, log)
             if (message := _message(shareable)) is None:
                 return make_reply(ReturnCode.BAD_TASK_DATA)
+            job, submitter = str(fl_ctx.get_job_id()), _submitter(fl_ctx)
             answer = self._party.answer(
-                message,
-                job=str(fl_ctx.get_job_id()),
-                submitter=_submitter(fl_ctx),
-                stopped=lambda: bool(abort_signal.triggered),
+                message, job=job, submitter=submitter, stopped=lambda: bool(abort_signal.triggered)
             )
             return Shareable(answer._asdict())
         except Exception as error:
-            self.log_error(fl_ctx, f"{task_name}: {error!r}", fire_event=False)
+            log(f"{task_name}: {error!r}")
             return make_reply(ReturnCode.EXECUTION_EXCEPTION)
 
 
@@ -120,7 +115,7 @@ class JobController(Controller):
                 server=str(fl_ctx.get_identity_name()),
                 sites=self._sites,
                 aggregators=read_aggregators(server.aggregators, self._aggregators),
-                log=lambda text: self.log_warning(fl_ctx, text),
+                log=partial(self.log_warning, fl_ctx),
             )
             kind.run(self._federation, settings, root / "synthfair" / job, output)
         except Exception as caught:  # the engine goes on unless it hears of it

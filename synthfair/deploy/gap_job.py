@@ -10,7 +10,7 @@ from pydantic import Field
 
 from synthfair.client.page import Site
 from synthfair.data.encode import Clipping
-from synthfair.deploy.model_file import ModelFile, content_of, model_of
+from synthfair.deploy.model_file import ModelFile, model_of
 from synthfair.errors import InputError
 from synthfair.files import validated
 from synthfair.measure.gaps_file import GAPS, GapsFile, write_gaps
@@ -122,8 +122,8 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
     """
     from synthfair.measure.counts import gaps_of_counts
 
-    content, schema = content_of(job.model), federation.schema
-    model = model_of(content, schema)
+    schema = federation.schema
+    model = model_of(job.model, schema)
     groups = tuple(map(str, schema.groups))
 
     def read(_site: str, answer: bytes) -> np.ndarray:
@@ -136,7 +136,7 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
 
     settings = {"epsilon": job.epsilon}
     question = federation.question(
-        task="gap", round=0, settings=settings, timeout=job.timeout, carried=content
+        task="gap", round=0, settings=settings, timeout=job.timeout, carried=job.model
     )
     answers = federation.ask(question, read, least=job.least_answers)
     gaps = gaps_of_counts(

@@ -16,7 +16,7 @@ from nvflare.apis.app_validation import AppValidator
 from nvflare.fuel.utils.config import Config, ConfigFormat, ConfigLoader
 from nvflare.fuel.utils.config_factory import ConfigFactory
 
-from synthfair.deploy.hardening import description, differences
+from synthfair.deploy.kit import description, differences
 from synthfair.files import parse_json, read_bytes
 
 SERVER, CLIENT = "config/config_fed_server.json", "config/config_fed_client.json"

@@ -1,7 +1,8 @@
-"""A party's kit: the party that it is made for, and how the engine starts in it.
+"""A party's kit: whose it is, how it is hardened, and how the engine starts in it.
 
 ``nvflare package`` makes a kit of a private key, which never leaves the party that has made it, and
-of the certificate that the hub has signed.
+of the certificate that the hub has signed. ``hardened_kit.yml`` says what a hardened kit is; no
+function here knows a file of a kit, and whatever the description does not name is refused.
 """
 
 from __future__ import annotations
@@ -9,16 +10,23 @@ from __future__ import annotations
 import os
 import re
 import sys
-from functools import cached_property
+from collections.abc import Iterator
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
+from synthfair.data.schema import read_schema
 from synthfair.errors import InputError
-from synthfair.files import read_bytes, read_document
+from synthfair.files import read_bytes, read_document, write_json, write_text
 from synthfair.task.limits import FILE
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
+
+    from synthfair.deploy.project import Project
+
+PROGRESS = "synthfair.progress"
+"""The command by which a submitter asks a running job for its progress."""
 
 VERSION = "2.9.0"
 """The engine's version, the same at all sites: hardened kits were derived for this one."""
@@ -68,7 +76,8 @@ class Kit:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Find the role. Raises InputError: the folder is no kit."""
+        """Find the role. Raises InputError: the folder is no kit, or there is no engine."""
+        require_engine()
         self.folder = folder.resolve()
         startup = {role: self.folder / "startup" / f"fed_{role}.json" for role in get_args(Role)}
         roles = [role for role, path in startup.items() if path.is_file()]
@@ -125,6 +134,121 @@ def read_certificate(path: Path) -> PartyCertificate:
         return PartyCertificate(path, content, name, role, org, hosts)
     except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
         raise InputError(f"{path}: must be one certificate") from error
+
+
+def description(part: str, **values: Any) -> Any:
+    """Return a new copy of a part of ``hardened_kit.yml``.
+
+    Args:
+        part: a role; or ``classes``, ``proposals`` or ``job``.
+        values: what stands for the words in capital letters, by word.
+    """
+    words = re.compile("|".join(values) or "$^")
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: filled(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [filled(inner) for inner in value]
+        if not isinstance(value, str):
+            return value
+        return values[value] if value in values else words.sub(lambda w: str(values[w[0]]), value)
+
+    return filled(read_yaml(Path(__file__).with_name("hardened_kit.yml"))[part])
+
+
+@cache
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return a document of the project's own, or of the engine's."""
+    import yaml
+
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def harden(folder: Path, project: Project | None = None) -> Path | None:
+    """Replace the engine's defaults in a kit, and propose its party's own file.
+
+    The party's file, once it is there, is kept. A server's kit that has moved is hardened again:
+    its stores then lie in it.
+
+    Args:
+        folder: the kit that ``nvflare package`` has made.
+        project: proposes limits, and brings the schema.
+
+    Returns:
+        The party's file, if it was proposed; the party reviews it.
+
+    Raises:
+        InputError: the folder is no kit, or has links; or the project's schema is refused, or it
+            does not name the kit's party, or the file that it proposes is there already.
+    """
+    kit = Kit(folder)
+    local = kit.own.parent
+    for path in (local, *local.rglob("*")):
+        if path.is_symlink() or not path.exists():
+            raise InputError(f"{path}: is missing, or a link; put the file itself here")
+    if project is not None and kit.own.exists():
+        raise InputError(f"{kit.own}: exists; harden without a project to keep it, or remove it")
+    proposal = {} if kit.own.exists() or kit.role == "admin" else _proposal(kit, project)
+    schema = read_schema(project.schema_path).to_json() if proposal and project else ""
+    # The engine's defaults are replaced where they are not safe, and what nobody needs is removed.
+    tree = description(kit.role, KIT=kit.folder)
+    kit.folder.chmod(0o700)
+    for name, must in tree["local/"].items():
+        if isinstance(must, dict) and "settings" in must:
+            write_json(local / name, must["settings"])
+    for path in [path for pattern in tree["removals"] for path in kit.folder.glob(pattern)]:
+        path.unlink()
+    # The party's own: its file, the schema, and folders for public keys.
+    if not proposal:
+        return None
+    for key in {"keys", "aggregators", "clients"} & proposal.keys():
+        (local / proposal[key]).mkdir(exist_ok=True)
+    if schema:
+        write_text(local / "schema.json", schema)
+    write_json(kit.own, proposal)
+    return kit.own
+
+
+def _proposal(kit: Kit, project: Project | None) -> dict[str, Any]:
+    """Return what is proposed for ``local/synthfair.json``."""
+    name, proposals = kit.party.name, description("proposals", PARTY=kit.party.name)
+    document = proposals[kit.role] | {"org": kit.party.org}
+    if project and kit.role == "client":
+        parties = {party.name: party for party in (*project.sites, *project.aggregators)}
+        if name not in parties:
+            raise InputError(f"project: has no {name!r}; its sites are {', '.join(parties)}")
+        if parties[name] in project.aggregators:
+            document = proposals["aggregator"]
+        limits = parties[name].limits.model_dump(mode="json")
+        document |= {"org": parties[name].org, "limits": limits}
+    if not (project and project.aggregators):
+        document.pop("aggregators", None)
+    return document if kit.role == "server" else document | {"server": "{}:{}".format(*kit.address)}
+
+
+def differences(content: Any, must: Any, where: str = "") -> Iterator[tuple[str, str]]:
+    """List where a document is not what it must be: keys, joined by dots, and what is wrong there.
+
+    Args:
+        content: of JSON.
+        must: the same; ANYTHING in it is whatever it is in the content.
+        where: keys of the document in another.
+    """
+    if isinstance(must, dict) and isinstance(content, dict):
+        for key in sorted(must.keys() | content.keys()):
+            inner = f"{where}.{key}" if where else key
+            if key not in must:
+                yield inner, f": {content[key]!r:.300} does not belong here; remove it"
+            elif key not in content:
+                yield inner, f" is missing; must be {must[key]!r:.300}"
+            else:
+                yield from differences(content[key], must[key], inner)
+    elif isinstance(must, list) and isinstance(content, list) and len(content) == len(must):
+        for number, (one, required) in enumerate(zip(content, must, strict=True)):
+            yield from differences(one, required, f"{where}.{number}")
+    elif must != "ANYTHING" and (type(content) is not type(must) or content != must):
+        yield where, f" is {content!r:.300}; must be {must!r:.300}"
 
 
 def start(folder: Path) -> None:

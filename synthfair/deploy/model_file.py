@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import binascii
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, ValidationInfo
+from pydantic import AfterValidator, Base64UrlBytes, BeforeValidator, ValidationInfo
 
 from synthfair.errors import InputError
 from synthfair.files import read_bytes
@@ -17,17 +15,21 @@ if TYPE_CHECKING:
     from synthfair.data.schema import Schema
 
 
-def _content(name: Any, info: ValidationInfo) -> Any:
+def _content(value: Any, info: ValidationInfo) -> Any:
     """Encode the file that a project names in base64; a job has it so already."""
-    if not isinstance(name, str) or not info.context:
-        return name
-    path: Path = info.context["folder"] / name
-    return base64.b64encode(read_bytes(path, MAX_BYTES)).decode()
+    if isinstance(value, str) and info.context:
+        return base64.urlsafe_b64encode(read_bytes(info.context["folder"] / value, MAX_BYTES))
+    return value.encode() if isinstance(value, str) else value
 
 
-def content_of(model: str) -> bytes:
-    """Return the file's bytes, of a field of type :data:`ModelFile`."""
-    return base64.b64decode(model, validate=True)
+def _is_a_model(content: bytes) -> bytes:
+    parse_model(content, "model")
+    return content
+
+
+ModelFile = Annotated[Base64UrlBytes, BeforeValidator(_content), AfterValidator(_is_a_model)]
+"""The bytes of a model file, in a job in base64: the engine would read names in braces as its own
+variables."""
 
 
 def model_of(content: bytes, schema: Schema) -> TrainedModel:
@@ -38,15 +40,3 @@ def model_of(content: bytes, schema: Schema) -> TrainedModel:
             f"model: of the schema {model.schema_.hash}; must be of {schema.hash}, as all sites are"
         )
     return model
-
-
-def _is_a_model(content: str) -> str:
-    try:
-        parse_model(content_of(content), "model")
-    except binascii.Error as error:
-        raise ValueError("is no model file in base64") from error
-    return content
-
-
-ModelFile = Annotated[str, BeforeValidator(_content), AfterValidator(_is_a_model)]
-"""A model file in base64: the engine would read names in braces as its own variables."""

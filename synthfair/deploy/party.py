@@ -1,4 +1,7 @@
-"""A party of a federation: a question comes as a message, and an answer leaves, signed."""
+"""A party of a federation: a question comes as a message, and an answer leaves, signed.
+
+What is asked, and answered, is of a kind of jobs.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,26 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
 
 from synthfair import __version__
 from synthfair.client.page import Site, answer
 from synthfair.data.schema import read_schema
 from synthfair.deploy.aggregator_site import AggregatorSettings, answer_add, read_site_settings
-from synthfair.deploy.jobs import KINDS
-from synthfair.deploy.site_sums import answer_model
+from synthfair.deploy.gap_job import GapJob, answer_gap, run_gap
+from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
+from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_single_shot
+from synthfair.deploy.site_sums import answer_counts, answer_model
+from synthfair.deploy.train_job import SiteTraining, TrainJob, answer_train, run_train
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, parse_as
 from synthfair.privacy.ledger import BudgetError, Ledger
+from synthfair.release.keys import read_signing_key
+from synthfair.secure.aggregator_keys import read_aggregator_secret
 from synthfair.task.federation_file import SiteCode
+from synthfair.task.job_sites import JobSites
 from synthfair.task.limits import FILE, RefusedError, refused_as
 from synthfair.task.messages import (
     DEPENDS_ON_ROWS,
@@ -26,13 +37,11 @@ from synthfair.task.messages import (
     Answer,
     Message,
     Question,
+    TaskName,
     make_answer,
     sha256,
 )
 from synthfair.task.protocol import Run, Task
-
-if TYPE_CHECKING:
-    from synthfair.deploy.site_training import SiteTraining
 
 
 @dataclass
@@ -69,6 +78,31 @@ class Request:
         return answer(task, site, output=job, run=run, submitter=self.submitter)
 
 
+class JobKind(NamedTuple):
+    """A kind of jobs.
+
+    Attributes:
+        settings: what ``project.yml`` says of such a job.
+        answer: the site's side: returns the content of an answer; raises RefusedError where the
+            question is none that it answers.
+        run: the server's side, with the settings, a folder that stays at the server, and one that
+            the submitter downloads.
+    """
+
+    settings: type[BaseModel]
+    answer: Callable[[Request], bytes]
+    run: Callable[[JobSites, Any, Path, Path], object]
+
+
+KINDS: dict[TaskName, JobKind] = {
+    "single_shot": JobKind(SingleShotJob, answer_single_shot, run_single_shot),
+    "train": JobKind(TrainJob, answer_train, run_train),
+    "gap": JobKind(GapJob, answer_gap, run_gap),
+    "privfairfl": JobKind(PrivFairFLJob, answer_counts, run_privfairfl),
+}
+"""The kinds by the name of the job, which is also that of its first task."""
+
+
 class Party:
     """Answers questions with its own table, ledger and limits; or sums, as an aggregator.
 
@@ -98,13 +132,16 @@ class Party:
         """
         self.name, self.log = name, log
         self.settings: Any = read_site_settings(workspace / "local" / FILE)
-        self.schema, self.key = read_schema(self.settings.schema_path), self.settings.signing_key()
+        self.schema = read_schema(self.settings.schema_path)
         self.folder = workspace / "synthfair"
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.site: Any = None
         self.training: SiteTraining | None = None
         self._routines: dict[str, Callable[[Request], bytes]] = {"add": answer_add}
-        if not isinstance(self.settings, AggregatorSettings):
+        if isinstance(self.settings, AggregatorSettings):
+            self.key = read_aggregator_secret(self.settings.key).signing_key
+        else:
+            self.key = read_signing_key(self.settings.key)
             ledger = Ledger(self.settings.ledger_file)
             self.site = Site(self.settings.data, self.schema, ledger, self.settings.limits)
             self._routines = {name: kind.answer for name, kind in KINDS.items()}
@@ -171,8 +208,8 @@ class Party:
 
         if isinstance(error, RefusedError):
             return error.code
-        table: SiteCode = "table" if self.site else "failed"
-        codes: dict[type, SiteCode] = {BudgetError: "budget", Timeout: "busy", InputError: table}
+        table = "table" if self.site else "failed"
+        codes: dict[type, Any] = {BudgetError: "budget", Timeout: "busy", InputError: table}
         return next((codes[kind] for kind in codes if isinstance(error, kind)), "failed")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import Field, model_validator
 
 from synthfair.deploy.job_sums import make_sum, secure_sum
-from synthfair.deploy.model_file import ModelFile, content_of, model_of
+from synthfair.deploy.model_file import ModelFile, model_of
 from synthfair.deploy.train_job import TrainJob, evaluation_of, train
 from synthfair.files import whole_file
 from synthfair.metrics_file import METRICS, read_metrics, write_metrics
@@ -113,7 +113,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         number = job.train.config.rounds
     else:
         with whole_file(output / MODEL) as temporary:
-            temporary.write_bytes(content_of(job.model or ""))
+            temporary.write_bytes(job.model or b"")
     content = (output / MODEL).read_bytes()
     model = model_of(content, federation.schema)
     what = GroupCounts(

@@ -12,8 +12,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from synthfair.deploy.aggregator_site import AggregatorLimits
 from synthfair.deploy.gap_job import GapJob
-from synthfair.deploy.hardening import description
-from synthfair.deploy.kit import require_engine
+from synthfair.deploy.kit import description, require_engine
 from synthfair.deploy.privfairfl_job import PrivFairFLJob
 from synthfair.deploy.single_shot import SingleShotJob
 from synthfair.deploy.train_job import TrainJob
@@ -82,15 +81,10 @@ class Project(BaseModel):
     jobs: Jobs = Jobs()
 
     @model_validator(mode="after")
-    def _names_differ(self) -> Project:
+    def _is_whole(self) -> Project:
         names = [party.name for party in (*self.sites, *self.aggregators)]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"the name {name!r} is used twice")
-        return self
-
-    @model_validator(mode="after")
-    def _aggregators_suffice(self) -> Project:
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"the name {twice[0]!r} is used twice")
         kinds = [kind for kind, job in self.jobs if job is not None and needs_aggregators(job)]
         if len(self.aggregators) == 1 or (kinds and not self.aggregators):
             cause = f"the job {kinds[0]} needs" if kinds else "sums by shares need"

@@ -9,18 +9,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
 from synthfair.files import read_as
 from synthfair.privacy.ledger import Ledger
-from synthfair.release.keys import Hex32, read_signing_key
+from synthfair.release.keys import Hex32
 from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked
 from synthfair.task.federation_file import ServerCode
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 FILE = "synthfair.json"
 """The file's name, in the folder ``local`` of a kit."""
@@ -206,10 +203,6 @@ class SiteSettings(PartySettings):
     ledger: Path | None = None
     aggregators: Path | None = None
     limits: Limits = Limits()
-
-    def signing_key(self) -> Ed25519PrivateKey:
-        """Read the key that signs the site's answers. Raises InputError: it cannot be read."""
-        return read_signing_key(self.key)
 
     @property
     def ledger_file(self) -> Path:
