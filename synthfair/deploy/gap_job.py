@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from synthfair.client.page import Site
-from synthfair.data.encode import Clipping
 from synthfair.deploy.model_file import ModelFile, model_of
 from synthfair.errors import InputError
 from synthfair.files import validated
@@ -20,7 +18,7 @@ from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked
 from synthfair.task.job_sites import JobSites
 from synthfair.task.limits import Claim, refused_as
 from synthfair.task.messages import sha256
-from synthfair.task.protocol import ReadRows, Run, Task, read_rows
+from synthfair.task.protocol import ReadRows, Run, Task
 
 if TYPE_CHECKING:
     from synthfair.deploy.party import Request
@@ -79,16 +77,10 @@ def answer_gap(request: Request) -> bytes:
     schema, carried = request.party.schema, request.question.carried
     with refused_as("settings"):
         epsilon = validated(GapQuestion, request.question.settings).epsilon
-
-    def read(site: Site, clipping: Clipping) -> ReadRows:
-        with refused_as("settings"):
-            model = model_of(carried, schema)
-        rows, sha256 = read_rows(site, clipping)
-        return ReadRows((model, rows), sha256)
+        model = model_of(carried, schema)
 
     def counts(rows: ReadRows, run: Run) -> bytes:
-        model, encoded = rows.real
-        scores = pooled_scores(model, {run.source: encoded})
+        scores = pooled_scores(model, {run.source: rows.real})
         return noisy_counts(scores, epsilon).astype("<i8").tobytes()
 
     # The fingerprint is of the model and not of its decisions. Else a model that differs a little
@@ -100,7 +92,6 @@ def answer_gap(request: Request) -> bytes:
             guarantee=guarantee_of(epsilon),
             measure=counts,
             max_bytes=GROUP_BYTES * len(schema.groups),
-            read=read,
         )
     )
 
@@ -127,8 +118,6 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
     groups = tuple(map(str, schema.groups))
 
     def read(_site: str, answer: bytes) -> np.ndarray:
-        if len(answer) != GROUP_BYTES * len(groups):
-            raise InputError(f"{len(answer)} bytes; must be {GROUP_BYTES * len(groups)}")
         counts = np.frombuffer(answer, "<i8").reshape(len(groups), 2, 2)
         if np.abs(counts.astype(float)).max() > LARGEST_COUNT:
             raise InputError(f"counts: must be at most {LARGEST_COUNT}")

@@ -120,10 +120,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         schema_hash=federation.schema.hash,
         groups=tuple(map(str, federation.schema.groups)),
         model=model.sha256,
-        bins=job.bins,
-        epsilon=job.epsilon,
-        relation=job.relation,
-        rows_per_client=job.rows_per_client,
+        **job.model_dump(include={"bins", "epsilon", "relation", "rows_per_client"}),
     )
     task = make_sum(federation, what, label=label.hex(), least=job.least_answers)
     question = federation.question(

@@ -321,10 +321,8 @@ class _Sites:
         """Add up reports that the server sees, and refuse those that do not fit."""
         from synthfair.federated.engine import report_shapes
 
-        like, clip = (
-            report_shapes(self.plan.algorithm, self.data.users, state),
-            self.plan.protection.clip,
-        )
+        like = report_shapes(self.plan.algorithm, self.data.users, state)
+        clip = self.plan.protection.clip
         least, most = self.agreement.least_rows or 0, self.agreement.most_rows or np.inf
 
         def read(_site: str, content: bytes) -> np.ndarray:
