@@ -278,7 +278,7 @@ def refusals(folder):
     from examples import deployment
     from synthfair.deploy.session import attach, connect, submit
 
-    os.environ.pop("PYTHONPATH", None)  # of conftest, for the tests' own processes; kits refuse it
+    os.environ.pop("PYTHONPATH", None)  # of conftest, for the tests' own processes
     folder, port = Path(folder), deployment.free_port()
     lenders = deployment.unlike_lenders()
     kits = deployment.prepare(folder, port, lenders)
