@@ -226,7 +226,7 @@ def test_the_same_question_gets_the_same_answer_and_another_is_booked(world, set
 
 @pytest.mark.parametrize(
     ("where", "booked"),
-    [("privacy.bought.whole_file", 0), ("deploy.train_job.pack", 1)],
+    [("privacy.bought.whole_file", 0), ("deploy.train_job.SiteTraining._report", 1)],
 )
 def test_a_site_whose_disk_is_full_books_a_training_once(world, monkeypatch, where, booked):
     """Before the line in the ledger, and after it."""

@@ -66,7 +66,7 @@ class SiteExecutor(Executor):
 
 
 class JobController(Controller):
-    """Runs a job of one of the kinds in :mod:`synthfair.deploy.jobs` at the server."""
+    """Runs a job of one of the kinds in :mod:`synthfair.deploy.party` at the server."""
 
     def __init__(
         self,

@@ -23,25 +23,26 @@ from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_
 from synthfair.deploy.site_sums import answer_counts, answer_model
 from synthfair.deploy.train_job import SiteTraining, TrainJob, answer_train, run_train
 from synthfair.errors import InputError
-from synthfair.files import OWNER_ONLY, parse_as
+from synthfair.files import OWNER_ONLY
 from synthfair.privacy.ledger import BudgetError, Ledger
 from synthfair.release.keys import read_signing_key
 from synthfair.secure.aggregator_keys import read_aggregator_secret
 from synthfair.task.federation_file import SiteCode
 from synthfair.task.job_sites import JobSites
-from synthfair.task.limits import FILE, RefusedError, refused_as
+from synthfair.task.limits import FILE, RefusedError
 from synthfair.task.messages import (
-    DEPENDS_ON_ROWS,
-    MAX_CARRIED,
-    MAX_TEXT,
     Answer,
     Message,
     Question,
     TaskName,
     make_answer,
+    read_question,
     sha256,
 )
 from synthfair.task.protocol import Run, Task
+
+DEPENDS_ON_ROWS = frozenset({"table", "stopped", "failed"})
+"""Codes that say how far the work on private rows came."""
 
 
 @dataclass
@@ -165,7 +166,7 @@ class Party:
         """
         start, content, request, code = time.monotonic(), b"", None, "ok"
         try:
-            request = Request(self, _read(message, job), submitter, stopped)
+            request = Request(self, read_question(message, job), submitter, stopped)
             content = self._content(request)
         except KeyboardInterrupt:
             code = "stopped"
@@ -211,14 +212,3 @@ class Party:
         table = "table" if self.site else "failed"
         codes: dict[type, Any] = {BudgetError: "budget", Timeout: "busy", InputError: table}
         return next((codes[kind] for kind in codes if isinstance(error, kind)), "failed")
-
-
-def _read(message: Message, job: str) -> Question:
-    """Return the question, if it is one, of this job."""
-    if len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
-        raise RefusedError("message")
-    with refused_as("message"):
-        question = parse_as(message.text, Question, "question")
-    if question.job != job:
-        raise RefusedError("message")
-    return question.model_copy(update={"carried": message.carried})

@@ -7,7 +7,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import closing, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -70,7 +70,7 @@ def connect(folder: Path, *, timeout: float = 20.0) -> Iterator[Session]:
         InputError: it is no submitter's kit, or the server cannot be reached or does not know it.
     """
     kit = Kit(folder)
-    from nvflare.fuel.flare_api.flare_api import new_secure_session
+    from nvflare.fuel.flare_api.flare_api import new_secure_session  # the kit says if it is there
 
     if kit.role != "admin":
         raise InputError(f"{folder}: not a submitter's kit")
@@ -79,10 +79,8 @@ def connect(folder: Path, *, timeout: float = 20.0) -> Iterator[Session]:
             session = new_secure_session(kit.party.name, str(kit.folder), timeout=timeout)
     except Exception as error:
         raise InputError(f"{folder}: cannot connect to the server: {reason(error)}") from error
-    try:
+    with closing(session):
         yield session
-    finally:
-        session.close()
 
 
 def submit(session: Session, job: Path) -> str:

@@ -39,9 +39,6 @@ Version = Annotated[Line, Field(max_length=40)]
 
 TaskName = Literal["single_shot", "train", "gap", "privfairfl", "add", "deliver"]
 
-DEPENDS_ON_ROWS: frozenset[SiteCode] = frozenset({"table", "stopped", "failed"})
-"""Codes that say how far the work on private rows came."""
-
 
 class Question(Checked):
     """A question of the server to sites.
@@ -125,6 +122,17 @@ def make_answer(answer: Answer, carried: bytes, key: Ed25519PrivateKey) -> Messa
     """Return an answer and what it carries, signed."""
     text = answer.model_dump_json().encode()
     return Message(text, carried, sign_bytes(DOMAIN, _digests(text, carried), key))
+
+
+def read_question(message: Message, job: str) -> Question:
+    """Return the question that a message holds. Raises RefusedError: none, or not of this job."""
+    if len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
+        raise RefusedError("message")
+    with refused_as("message"):
+        question = parse_as(message.text, Question, "question")
+    if question.job != job:
+        raise RefusedError("message")
+    return question.model_copy(update={"carried": message.carried})
 
 
 def read_answer(message: Message, question: Question, *, site: str, keys: dict[str, str]) -> Answer:
