@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +42,8 @@ from synthfair.trained import TrainedModel, write_model
 if TYPE_CHECKING:
     from synthfair.deploy.party import Request
     from synthfair.federated.engine import RunProgress
-    from synthfair.federated.method import TrainConfig, TrainingPlan
-    from synthfair.federated.users import UserData, Users
+    from synthfair.federated.method import TrainConfig
+    from synthfair.federated.users import Users
     from synthfair.metrics_file import Evaluation
     from synthfair.secure.summands import ClippedVectors
     from synthfair.secure.task import Task as SumTask
@@ -126,45 +126,46 @@ class Agreement(TrainJob):
             raise ValueError("sites: must be in the order of their names, each once")
         return self
 
-    def run(self, schema: Schema) -> str:
-        """Return the fingerprint of the training.
 
-        With an epsilon also of what computes: another version, or another device, may compute other
-        numbers, with the same noise.
-        """
+class Training:
+    """A training, as its server and its sites compute it from what they agree on.
+
+    Attributes:
+        agreement: what was asked for.
+        config: the settings of the method.
+        run: fingerprint. With an epsilon also of what computes: another version, or another device,
+            may compute other numbers, with the same noise.
+        data: users that stand in for the sites: shapes and numbers are theirs, and no row is.
+        plan: of the method for them.
+    """
+
+    def __init__(self, agreement: Agreement, schema: Schema) -> None:
+        """Plan it. Raises InputError: the settings do not fit together, or not the schema."""
+        from synthfair.jax_setup import start_jax
+
+        start_jax()
         import jax
-
-        config, version = self.config, None
-        if config.get("epsilon") is not None:
-            version = synthfair.__version__, jax.__version__, jax.default_backend()
-        public = version, schema.hash, self.sites, self.least_rows, config.model_dump_json()
-        return sha256(repr(public).encode())
-
-    def plan(self, schema: Schema) -> tuple[UserData, TrainingPlan]:
-        """Return users that stand in for the sites, and the method's plan for them.
-
-        The users' shapes and numbers are those of the sites, and no row is.
-
-        Raises:
-            InputError: the settings do not fit together, or not the schema.
-        """
-        import jax.numpy as jnp
 
         from synthfair.federated.user_data import make_user_data
 
-        config, sites = self.config, len(self.sites)
-        s, y = (part.ravel() for part in np.meshgrid(np.arange(len(schema.groups)), [-1.0, 1.0]))
-        x = np.zeros((sites * len(s), len(schema.encoded_names)))
-        rows = Encoded(x, np.tile(s, sites), np.tile(y, sites))
-        data = make_user_data(rows, np.repeat(np.arange(sites), len(s)), schema, config)
-        if self.least_rows is not None:
-            size = jnp.full(sites, self.least_rows)
-            data = data._replace(users=replace(data.users, size=size))
-        plan = config.plan(data)
-        if plan.guarantee:  # what is stated, and booked, is not that of a simulation
-            deployed = plan.guarantee.model_copy(update={"simulated": False})
-            plan = plan._replace(guarantee=deployed)
-        return data, plan
+        self.agreement, self.config = agreement, agreement.config
+        config, least, sites, version = self.config, agreement.least_rows, agreement.sites, None
+        if config.get("epsilon") is not None:
+            version = synthfair.__version__, jax.__version__, jax.default_backend()
+        public = version, schema.hash, sites, least, config.model_dump_json()
+        self.run = sha256(repr(public).encode())
+        n, groups = len(sites), np.arange(len(schema.groups))
+        s, y = (part.ravel() for part in np.meshgrid(groups, [-1.0, 1.0]))
+        x = np.zeros((n * len(s), len(schema.encoded_names)))
+        rows, user = Encoded(x, np.tile(s, n), np.tile(y, n)), np.repeat(np.arange(n), len(s))
+        self.data = make_user_data(rows, user, schema, config)
+        if least is not None:
+            users = replace(self.data.users, size=jax.numpy.full(n, least))
+            self.data = self.data._replace(users=users)
+        self.plan = config.plan(self.data)
+        if self.plan.guarantee:  # what is stated, and booked, is not that of a simulation
+            deployed = self.plan.guarantee.model_copy(update={"simulated": False})
+            self.plan = self.plan._replace(guarantee=deployed)
 
 
 # The server's side
@@ -197,59 +198,13 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
         InputError: the settings do not fit together, training diverged, or a training with an
             epsilon would go on with other sums than it began with.
     """
-    from synthfair.federated import engine
-    from synthfair.federated.checkpoint import CheckpointFile
-    from synthfair.federated.training import (
-        first_progress,
-        make_model,
-        read_progress,
-        rounds_csv,
-        to_save,
-    )
-    from synthfair.jax_setup import start_jax
+    from synthfair.federated.training import make_model, rounds_csv
 
-    start_jax()
-
-    # What is agreed, and where an earlier job has come to.
-    agreement = Agreement(sites=tuple(sorted(federation.sites)), **job.model_dump())
-    config, run = agreement.config, agreement.run(federation.schema)
-    data, plan = agreement.plan(federation.schema)
     private.parent.mkdir(mode=0o700, exist_ok=True)
-    checkpoint = CheckpointFile.next_to(private.parent / "train", run)
-    if plan.secure and plan.guarantee:
-        sums = make_sum(federation, plan.secure.what, label=run, least=job.least_answers)
-        checkpoint = replace(checkpoint, fingerprint=sums.id.hex())
-    progress = read_progress(plan, data, checkpoint)
-    if progress is None and plan.guarantee and checkpoint.path.exists():
-        raise InputError(
-            f"{checkpoint.path}: of this training, but with other aggregators, keys or"
-            " least_answers, or damaged: go on with the same, or remove the file to begin anew,"
-            " which every site books once more"
-        )
-    progress = progress or first_progress(plan, data, config)
-    save_each = job.save_each if plan.guarantee is None else 1
-
-    def save(after: RunProgress) -> None:
-        if after.rounds % save_each == 0 or after.rounds == config.rounds:
-            checkpoint.save(to_save(after))
-
-    # The rounds: sites report, the server adds up and moves on.
-    save(progress)
-    progress = engine.run(
-        plan.algorithm,
-        data.users,
-        plan.cohorts,
-        rounds=config.rounds,
-        seed=progress.seed,
-        protection=plan.protection,
-        totals=_Sites(federation, agreement, data, plan, checkpoint.path, progress.seed).total,
-        progress=progress,
-        on_round=save,
-    )
-
-    # The model, and what it does on test tables.
+    training = ServerTraining(federation, job, private.parent)
+    config, plan, progress = training.config, training.plan, training.rounds()
     converged = config.converged(plan, progress.history)
-    model = make_model(plan, config, data, progress.state, converged=converged)
+    model = make_model(plan, config, training.data, progress.state, converged=converged)
     output.mkdir(parents=True, exist_ok=True)
     if evaluation := evaluation_of(model, federation, ServerConfig(seed=config.seed)):
         metrics = MetricsFile.of(
@@ -265,7 +220,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
         write_metrics(metrics, output / METRICS)
     write_text(output / "rounds.csv", rounds_csv(progress.history))
     write_model(model, output / "model.json")
-    return checkpoint.path
+    return training.checkpoint.path
 
 
 def evaluation_of(
@@ -283,16 +238,68 @@ def evaluation_of(
     return evaluate(model, read_tests(federation.settings.tests, federation.schema), report)
 
 
-@dataclass(frozen=True)
-class _Sites:
-    """The sites of a training as the engine asks them: reports in, or sums that nobody sees."""
+class ServerTraining(Training):
+    """A training as its server runs it: sites report, or send shares of sums that nobody sees.
 
-    federation: JobSites
-    agreement: Agreement
-    data: UserData
-    plan: TrainingPlan
-    checkpoint: Path
-    seed: int
+    Attributes:
+        checkpoint: the file of its rounds.
+    """
+
+    def __init__(self, federation: JobSites, job: TrainJob, folder: Path) -> None:
+        """Plan it, and read where an earlier job has come to.
+
+        Args:
+            federation: of the sites.
+            job: what is asked for.
+            folder: of checkpoints.
+
+        Raises:
+            InputError: the settings do not fit together, or a training with an epsilon would go on
+                with other sums than it began with.
+        """
+        agreement = Agreement(sites=tuple(sorted(federation.sites)), **job.model_dump())
+        super().__init__(agreement, federation.schema)
+        from synthfair.federated.checkpoint import CheckpointFile
+        from synthfair.federated.training import first_progress, read_progress
+
+        self._federation, plan = federation, self.plan
+        self.checkpoint = CheckpointFile.next_to(folder / "train", self.run)
+        if plan.secure and plan.guarantee:
+            sums = make_sum(federation, plan.secure.what, label=self.run, least=job.least_answers)
+            self.checkpoint = replace(self.checkpoint, fingerprint=sums.id.hex())
+        progress = read_progress(plan, self.data, self.checkpoint)
+        if progress is None and plan.guarantee and self.checkpoint.path.exists():
+            raise InputError(
+                f"{self.checkpoint.path}: of this training, but with other aggregators, keys or"
+                " least_answers, or damaged: go on with the same, or remove the file to begin anew,"
+                " which every site books once more"
+            )
+        self._first = progress or first_progress(plan, self.data, self.config)
+
+    def rounds(self) -> RunProgress:
+        """Run the rounds that are left: sites report, the server adds up and moves on."""
+        from synthfair.federated import engine
+        from synthfair.federated.training import to_save
+
+        plan, rounds = self.plan, self.config.rounds
+        save_each = self.agreement.save_each if plan.guarantee is None else 1
+
+        def save(after: RunProgress) -> None:
+            if after.rounds % save_each == 0 or after.rounds == rounds:
+                self.checkpoint.save(to_save(after))
+
+        save(self._first)
+        return engine.run(
+            plan.algorithm,
+            self.data.users,
+            plan.cohorts,
+            rounds=rounds,
+            seed=self._first.seed,
+            protection=plan.protection,
+            totals=self.total,
+            progress=self._first,
+            on_round=save,
+        )
 
     def total(self, state: Any, t: int) -> tuple[np.ndarray, float]:
         """[k] the sum of the reports of a round, and the number of sites that it counts as of.
@@ -304,7 +311,7 @@ class _Sites:
             TooFewError: fewer sites than the job says, or nobody, has sent one.
         """
         plan, agreement = self.plan, self.agreement
-        question = self.federation.question(
+        question = self._federation.question(
             task="train",
             round=t,
             settings=agreement.model_dump(mode="json"),
@@ -333,23 +340,24 @@ class _Sites:
             self.plan.algorithm.check(report, least, most)
             return numbers
 
-        reports = self.federation.ask(question, read, least=self.agreement.least_answers)
+        reports = self._federation.ask(question, read, least=self.agreement.least_answers)
         return np.sum([*reports.values()], axis=0), len(reports)
 
     def _by_shares(self, question: Question, what: ClippedVectors) -> tuple[np.ndarray, int]:
         """Return the noisy sum as aggregators open it; the server sees no report."""
         # With an epsilon, a training that goes on asks for the very sums that it had asked for.
         private = self.plan.guarantee is not None
-        salt = self.seed if private else self.federation.job
+        salt = self._first.seed if private else self._federation.job
         task = make_sum(
-            self.federation,
+            self._federation,
             what,
-            label=f"{self.agreement.run(self.federation.schema)} {salt} {question.round}",
+            label=f"{self.run} {salt} {question.round}",
             least=self.agreement.least_answers,
             without_noise=what.rho is None,
         )
-        folder, anew = self.checkpoint.parent / "sums", self.checkpoint if private else None
-        result = secure_sum(self.federation, task, question, folder=folder, anew=anew)
+        path = self.checkpoint.path
+        folder, anew = path.parent / "sums", path if private else None
+        result = secure_sum(self._federation, task, question, folder=folder, anew=anew)
         return result.total * what.step, result.clients
 
 
@@ -383,29 +391,21 @@ def answer_train(request: Request) -> bytes:
     return request.answer(party.training.task(request))
 
 
-class SiteTraining:
-    """A training as a site remembers it from round to round.
-
-    Attributes:
-        agreement: what was asked for.
-    """
+class SiteTraining(Training):
+    """A training as a site remembers it from round to round."""
 
     def __init__(self, agreement: Agreement, schema: Schema) -> None:
         """Plan it. Raises InputError: the settings do not fit."""
-        from synthfair.jax_setup import start_jax
-
-        start_jax()
+        super().__init__(agreement, schema)
         import jax
 
-        self.agreement, self._config = agreement, agreement.config
-        self._plan = agreement.plan(schema)[1]
-        self._state = jax.eval_shape(self._plan.algorithm.init, jax.random.key(0))  # its shapes
+        self._state = jax.eval_shape(self.plan.algorithm.init, jax.random.key(0))  # its shapes
         self._rows: ReadRows | None = None  # one user, the site; private
         self._labelled: dict[int, Users] = {}  # the same with labels that are learned, by the seed
 
     def task(self, request: Request) -> Task:
         """Return what a round asks of the site's rows. Raises RefusedError: it is none."""
-        config, plan, question = self._config, self._plan, request.question
+        config, plan, question = self.config, self.plan, request.question
         sums = agreed_task(request) if plan.secure else None  # the round's, as the site plans it
         if plan.secure and sums and sums.what != plan.secure.what:
             raise RefusedError("settings")
@@ -436,7 +436,7 @@ class SiteTraining:
         )
         return Task(
             claim,
-            self.agreement.run(request.party.schema),
+            self.run,
             report,
             plan.guarantee,
             (lambda _rows, _run: secrets.token_bytes(SEED_BYTES)) if plan.guarantee else None,
@@ -457,12 +457,12 @@ class SiteTraining:
         rows, sha256 = read_rows(site, clipping)
         # With an epsilon, no answer may depend on how the question compares with the table.
         least, who = self.agreement.least_rows, "the job says"
-        if self._config.get("epsilon") is not None and site.limits:
+        if self.config.get("epsilon") is not None and site.limits:
             least, who = site.limits.least_rows, "the site's limits say"
         if len(rows.y) < (least or 0):
             raise InputError(f"{site.data}: {len(rows.y)} rows; {who} at least {least}")
         user = np.zeros(len(rows.y), int)
-        data = make_user_data(rows, user, site.schema, self._config, all_groups=False)
+        data = make_user_data(rows, user, site.schema, self.config, all_groups=False)
         return ReadRows(data.users, sha256)
 
     def _report(
@@ -478,7 +478,7 @@ class SiteTraining:
         from synthfair.federated.engine import key_from, report_of
         from synthfair.federated.single_rows import require_alike
 
-        plan, party, config = self._plan, request.party, self._config
+        plan, party, config = self.plan, request.party, self.config
         if plan.algorithm.additive and config.get("epsilon") is None:
             least = party.settings.limits.k_min, party.settings.limits.value_rows
             own, of_rows = users.rows_of(0), jax.jit(type(plan.algorithm).weights)
@@ -508,12 +508,12 @@ class SiteTraining:
         """
         import jax.numpy as jnp
 
-        prepare: Any = self._plan.prepare
+        prepare: Any = self.plan.prepare
 
         def labels() -> bytes:
             return np.packbits(np.asarray(prepare(users, seed, [number]).y) > 0).tobytes()
 
-        if self._config.get("epsilon") is None:
+        if self.config.get("epsilon") is None:
             content = labels()
         else:
             digest = fingerprint("labels", seed)
