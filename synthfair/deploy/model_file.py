@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Base64UrlBytes, BeforeValidator, ValidationInfo
 
+from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.files import read_bytes
 from synthfair.trained import MAX_BYTES, TrainedModel, parse_model
-
-if TYPE_CHECKING:
-    from synthfair.data.schema import Schema
 
 
 def _content(value: Any, info: ValidationInfo) -> Any:

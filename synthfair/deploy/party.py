@@ -177,10 +177,7 @@ class Party:
         private = request is not None and request.private
         return make_answer(
             Answer(
-                job=job,
-                round=request.question.round if request else 0,
                 asked=sha256(message.text),
-                recipient=request.question.recipient if request else "unknown",
                 site=self.name,
                 code="failed" if private and code in DEPENDS_ON_ROWS else code,
                 seconds=None if private else round(time.monotonic() - start, 3),

@@ -15,7 +15,6 @@ from pydantic import Field, model_validator
 from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, model_of
 from synthfair.deploy.train_job import TrainJob, evaluation_of, train
-from synthfair.files import whole_file
 from synthfair.metrics_file import METRICS, read_metrics, write_metrics
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.privacy.bought import compute_once
@@ -112,8 +111,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         files.append(train(federation, job.train, private, output))
         number = job.train.config.rounds
     else:
-        with whole_file(output / MODEL) as temporary:
-            temporary.write_bytes(job.model or b"")
+        (output / MODEL).write_bytes(job.model or b"")
     content = (output / MODEL).read_bytes()
     model = model_of(content, federation.schema)
     what = GroupCounts(

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import synthfair
@@ -58,7 +57,7 @@ class JobSites:
         server: str,
         sites: tuple[str, ...],
         log: Callable[[str], None],
-        aggregators: Mapping[str, AggregatorKeys] = MappingProxyType({}),
+        aggregators: Mapping[str, AggregatorKeys] | None = None,
     ) -> None:
         """Read schema and keys.
 
@@ -76,7 +75,7 @@ class JobSites:
             InputError: the schema or a key is refused.
         """
         self.settings, self.schema = settings, read_schema(settings.schema_path)
-        self.sites, self.aggregators = sites, aggregators
+        self.sites, self.aggregators = sites, aggregators or {}
         every = {name: key for key, name in read_keys([settings.keys]).items()}
         every |= {name: keys.signature for name, keys in self.aggregators.items()}
         self._revoked = {name for name, key in every.items() if key in settings.revoked}

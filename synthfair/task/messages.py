@@ -77,10 +77,7 @@ class Answer(Checked):
     """An answer, without what it carries.
 
     Attributes:
-        job: of the question.
-        round: of the question.
-        asked: sha256 of the question's text.
-        recipient: of the question.
+        asked: sha256 of the question's text: its job, its round, its recipient and its settings.
         site: who answers.
         code: how.
         seconds: that it took at the site; None where the answer has a guarantee, as time depends
@@ -89,10 +86,7 @@ class Answer(Checked):
     """
 
     format: Literal["synthfair-answer/1"] = "synthfair-answer/1"
-    job: JobId
-    round: int = Field(ge=0, lt=2**31)
     asked: Hex32
-    recipient: Name
     site: Name
     code: SiteCode
     seconds: float | None = Field(default=None, ge=0)
@@ -154,9 +148,7 @@ def read_answer(message: Message, question: Question, *, site: str, keys: dict[s
         raise RefusedError("signature")
     with refused_as("refused"):
         answer = parse_as(message.text, Answer, site)
-    names = answer.job, answer.round, answer.recipient, answer.asked, answer.site
-    asked = sha256(question.message.text)
-    if names != (question.job, question.round, question.recipient, asked, site):
+    if (answer.asked, answer.site) != (sha256(question.message.text), site):
         raise RefusedError("signature")
     return answer
 
