@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,18 +15,24 @@ from typing import Any
 
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_chunks
-from synthfair.deploy.aggregator_site import AggregatorSettings, read_site_settings
 from synthfair.deploy.kit import MAX_BYTES, Kit, description, differences, read_yaml
 from synthfair.errors import InputError
 from synthfair.files import read_bytes, read_document
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_keys, read_signing_key
 from synthfair.secure.aggregator_keys import (
+    RECORDS,
     read_aggregator_folder,
     read_aggregator_secret,
     require_records,
 )
-from synthfair.task.limits import ServerSettings, SiteSettings, read_settings
+from synthfair.task.limits import (
+    AggregatorSettings,
+    ServerSettings,
+    SiteSettings,
+    read_settings,
+    read_site_settings,
+)
 
 EXPIRES_SOON = timedelta(days=14)
 
@@ -197,7 +203,9 @@ def _site(kit: Kit) -> Iterator[str]:
     if not os.access(settings.data, os.R_OK):
         yield f"{settings.data}: no such table, or not readable; data in {path} must name one"
     advice = f"keygen --output {settings.key}, and send the server"
-    yield from _key(settings.key, advice, read_signing_key)
+    yield from _key(settings.key, advice)
+    if settings.key.exists():
+        read_signing_key(settings.key)
     yield from _limits(path, settings, schema)
 
 
@@ -228,22 +236,19 @@ def _limits(path: Path, settings: SiteSettings, schema: Schema) -> Iterator[str]
 
 def _aggregator(path: Path, settings: AggregatorSettings) -> Iterator[str]:
     advice = f"keygen --aggregator --output {settings.key}, and give the server and each site"
-    yield from _key(
-        settings.key,
-        advice,
-        lambda key: require_records(settings.records, read_aggregator_secret(key)),
-    )
+
+    yield from _key(settings.key, advice)
+    if settings.key.exists():
+        require_records(settings.key.with_suffix(RECORDS), read_aggregator_secret(settings.key))
     read_keys([settings.clients])
     if not settings.limits.most_tasks:
         yield f"{path}: limits allow no task: no job may have a sum"
 
 
-def _key(path: Path, advice: str, read: Callable[[Path], object]) -> Iterator[str]:
+def _key(path: Path, advice: str) -> Iterator[str]:
     """List problems of the key that a party makes itself."""
     if not path.exists():
         public = path.with_suffix(".pub").name
         yield f"{path}: no such key; python -m synthfair {advice} {public}"
-        return
-    read(path)
-    if path.stat().st_mode & 0o077:
+    elif path.stat().st_mode & 0o077:
         yield f"{path}: others may read it; chmod 600"

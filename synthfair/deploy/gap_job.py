@@ -14,9 +14,9 @@ from synthfair.files import validated
 from synthfair.measure.gaps_file import GAPS, GapsFile, write_gaps
 from synthfair.postprocess.histogram import LARGEST_COUNT
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked
+from synthfair.settings import Checked
 from synthfair.task.job_sites import JobSites
-from synthfair.task.limits import Claim, refused_as
+from synthfair.task.limits import Claim, Epsilon, refused_as
 from synthfair.task.messages import sha256
 from synthfair.task.protocol import ReadRows, Run, Task
 
@@ -34,7 +34,7 @@ class GapQuestion(Checked):
         epsilon: of the counts of one site.
     """
 
-    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    epsilon: Epsilon
 
 
 class GapJob(GapQuestion):

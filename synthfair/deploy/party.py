@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from synthfair import __version__
 from synthfair.client.page import Site, answer
 from synthfair.data.schema import read_schema
-from synthfair.deploy.aggregator_site import AggregatorSettings, answer_add, read_site_settings
+from synthfair.deploy.aggregator_site import answer_add
 from synthfair.deploy.gap_job import GapJob, answer_gap, run_gap
 from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
 from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_single_shot
@@ -29,16 +29,8 @@ from synthfair.release.keys import read_signing_key
 from synthfair.secure.aggregator_keys import read_aggregator_secret
 from synthfair.task.federation_file import SiteCode
 from synthfair.task.job_sites import JobSites
-from synthfair.task.limits import FILE, RefusedError
-from synthfair.task.messages import (
-    Answer,
-    Message,
-    Question,
-    TaskName,
-    make_answer,
-    read_question,
-    sha256,
-)
+from synthfair.task.limits import FILE, AggregatorSettings, RefusedError, read_site_settings
+from synthfair.task.messages import Answer, Message, Question, make_answer, read_question, sha256
 from synthfair.task.protocol import Run, Task
 
 DEPENDS_ON_ROWS = frozenset({"table", "stopped", "failed"})
@@ -95,7 +87,7 @@ class JobKind(NamedTuple):
     run: Callable[[JobSites, Any, Path, Path], object]
 
 
-KINDS: dict[TaskName, JobKind] = {
+KINDS: dict[str, JobKind] = {
     "single_shot": JobKind(SingleShotJob, answer_single_shot, run_single_shot),
     "train": JobKind(TrainJob, answer_train, run_train),
     "gap": JobKind(GapJob, answer_gap, run_gap),

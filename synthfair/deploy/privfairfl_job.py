@@ -19,15 +19,9 @@ from synthfair.metrics_file import METRICS, read_metrics, write_metrics
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.privacy.bought import compute_once
 from synthfair.secure.summands import GroupCounts
-from synthfair.settings import (
-    LARGEST_EPSILON,
-    LEAST_EPSILON,
-    Checked,
-    Notion,
-    Relation,
-    ServerConfig,
-)
+from synthfair.settings import Checked, Notion, Relation, ServerConfig
 from synthfair.task.job_sites import JobSites
+from synthfair.task.limits import Epsilon
 from synthfair.task.messages import sha256
 
 MODEL, FAIR_MODEL, HISTOGRAM = "model.json", "fair_model.json", "histogram.json"
@@ -58,7 +52,7 @@ class PrivFairFLJob(Checked):
     alpha: float = Field(default=0.02, ge=0, lt=1)
     randomized: bool = False
     bins: int = Field(default=101, ge=2, le=MOST_BINS)
-    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    epsilon: Epsilon
     relation: Relation = "add_or_remove"
     rows_per_client: int = Field(ge=1, le=2**40)
     send_back: bool = True

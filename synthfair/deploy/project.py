@@ -10,7 +10,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from synthfair.deploy.aggregator_site import AggregatorLimits
 from synthfair.deploy.gap_job import GapJob
 from synthfair.deploy.kit import description, require_engine
 from synthfair.deploy.privfairfl_job import PrivFairFLJob
@@ -19,7 +18,7 @@ from synthfair.deploy.train_job import TrainJob
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import read_bytes, write_json
 from synthfair.settings import STRICT, Checked
-from synthfair.task.limits import Limits
+from synthfair.task.limits import AggregatorLimits, Limits
 
 MAX_BYTES = 1_000_000
 """The largest size of a project file."""

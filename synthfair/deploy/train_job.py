@@ -29,7 +29,7 @@ from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError
 from synthfair.files import validated, write_text
-from synthfair.metrics_file import METRICS, MetricsFile, RoundSettings, write_metrics
+from synthfair.metrics_file import METRICS, Evaluation, MetricsFile, RoundSettings, write_metrics
 from synthfair.privacy.bought import compute_once
 from synthfair.secure.upload import make_uploads
 from synthfair.settings import Checked, ServerConfig
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from synthfair.federated.engine import RunProgress
     from synthfair.federated.method import TrainConfig
     from synthfair.federated.users import Users
-    from synthfair.metrics_file import Evaluation
     from synthfair.secure.summands import ClippedVectors
     from synthfair.secure.task import Task as SumTask
 

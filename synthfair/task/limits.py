@@ -1,4 +1,4 @@
-"""Settings of a site, and of the server: ``local/synthfair.json`` in their kits.
+"""Settings of a site, an aggregator, and the server: ``local/synthfair.json`` in their kits.
 
 A job never names a path, and no job can exceed what stands here.
 """
@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
-from synthfair.files import read_as
+from synthfair.files import read_as, read_document
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import Hex32
 from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked
@@ -24,6 +24,8 @@ FILE = "synthfair.json"
 
 MAX_BYTES = 1_000_000
 """The largest size of such a file."""
+
+Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
 
 Kind = Literal["fair", "surrogate", "gap", "training", "counts"]
 """The kind of an answer: fair synthetic rows; a surrogate; a model's decisions counted by group
@@ -115,7 +117,7 @@ class Limits(Checked):
     """
 
     kinds: tuple[Kind, ...] = ()
-    most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    most_epsilon: Epsilon | None = None
     most_delta: float = Field(default=1e-5, ge=0, lt=1)
     without_epsilon: bool = False
     most_releases: int = Field(default=1, ge=0)
@@ -169,6 +171,25 @@ class Limits(Checked):
                 raise RefusedError(code)
 
 
+class AggregatorLimits(Checked):
+    """The most that jobs may have of an aggregator; by default nothing.
+
+    Attributes:
+        most_tasks: sums over all jobs; a training takes one a round.
+        most_epsilon: of one sum of counts; None where there may be none.
+        most_rho: of one sum of vectors, such as of a round's reports; None where there may be none.
+        without_noise: whether there may be sums of vectors without noise, which protect parts but
+            not the total.
+        least_clients: in one sum.
+    """
+
+    most_tasks: int = Field(default=0, ge=0)
+    most_epsilon: Epsilon | None = None
+    most_rho: float | None = Field(default=None, gt=0, le=10_000)
+    without_noise: bool = False
+    least_clients: int = Field(default=2, ge=1)
+
+
 class PartySettings(Checked):
     """Settings of a site, or of the server. Relative paths start at the folder of the file.
 
@@ -208,6 +229,25 @@ class SiteSettings(PartySettings):
     def ledger_file(self) -> Path:
         """The ledger in which releases and trainings are booked."""
         return self.ledger or Ledger.for_table(self.data).path
+
+
+class AggregatorSettings(PartySettings):
+    """Settings of an aggregator that is a site.
+
+    Attributes:
+        server: host and port that it connects to.
+        key: its private keys, of ``python -m synthfair keygen --aggregator``, with the folder of
+            its answers next to them.
+        clients: folder of the public keys of those who may be in a sum, NAME.pub: whoever could
+            add clients of its own would learn, without noise, what is left of the sum.
+        limits: see there.
+    """
+
+    format: Literal["synthfair-aggregator-site/1"] = "synthfair-aggregator-site/1"
+    server: str | None = None
+    key: Path
+    clients: Path
+    limits: AggregatorLimits = AggregatorLimits()
 
 
 class ServerSettings(PartySettings):
@@ -251,3 +291,9 @@ def read_settings(path: Path, kind: type[_Settings]) -> _Settings:
         return Path(os.path.normpath(folder / value)) if isinstance(value, Path) else value
 
     return settings.model_copy(update={name: absolute(value) for name, value in settings})
+
+
+def read_site_settings(path: Path) -> SiteSettings | AggregatorSettings:
+    """Read settings of a site or an aggregator, as the file's format says. Raises InputError."""
+    is_aggregator = read_document(path).get("format") == "synthfair-aggregator-site/1"
+    return read_settings(path, AggregatorSettings if is_aggregator else SiteSettings)

@@ -1,12 +1,12 @@
 """Messages between the server and a site: bytes that any engine can carry.
 
-An answer names the job, the round, the asked settings, its sender and its recipient, and is signed
-with the site's key over
+An answer names its sender and, by the sha256 of its text, the question, and is signed with the
+site's key over
 
     DOMAIN | sha256(answer as JSON) | sha256(what it carries).
 
-So it cannot be used again: not in another job or round, not for another server, nor under another
-name.
+The question's text holds the job, the round, the settings and the server's name. So the answer
+cannot be used again: not in another job or round, not for another server, nor under another name.
 """
 
 from __future__ import annotations
