@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -69,11 +70,7 @@ class JobController(Controller):
     """Runs a job of one of the kinds in :mod:`synthfair.deploy.party` at the server."""
 
     def __init__(
-        self,
-        kind: TaskName,
-        sites: list[str],
-        job: dict[str, Any],
-        aggregators: list[str] | None = None,
+        self, kind: TaskName, sites: list[str], job: dict[str, Any], aggregators: Sequence[str] = ()
     ) -> None:
         """Make the controller as the job's file says.
 
@@ -89,7 +86,7 @@ class JobController(Controller):
         super().__init__(task_check_period=CHECK_PERIOD)
         self._kind: TaskName = kind
         self._sites, self._job = _NAMES.validate_python(sites), job
-        self._aggregators = _NAMES.validate_python(aggregators or ())
+        self._aggregators = _NAMES.validate_python(aggregators)
         self._federation: JobSites | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:

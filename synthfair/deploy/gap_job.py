@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
+from synthfair.client.page import Site
+from synthfair.data.encode import Clipping
 from synthfair.deploy.model_file import ModelFile, model_of
 from synthfair.errors import InputError
 from synthfair.files import validated
@@ -18,7 +20,7 @@ from synthfair.settings import Checked
 from synthfair.task.job_sites import JobSites
 from synthfair.task.limits import Claim, Epsilon, refused_as
 from synthfair.task.messages import sha256
-from synthfair.task.protocol import ReadRows, Run, Task
+from synthfair.task.protocol import ReadRows, Run, Task, read_rows
 
 if TYPE_CHECKING:
     from synthfair.deploy.party import Request
@@ -77,10 +79,16 @@ def answer_gap(request: Request) -> bytes:
     schema, carried = request.party.schema, request.question.carried
     with refused_as("settings"):
         epsilon = validated(GapQuestion, request.question.settings).epsilon
-        model = model_of(carried, schema)
+
+    def read(site: Site, clipping: Clipping) -> ReadRows:
+        with refused_as("settings"):
+            model = model_of(carried, schema)
+        rows, sha256 = read_rows(site, clipping)
+        return ReadRows((model, rows), sha256)
 
     def counts(rows: ReadRows, run: Run) -> bytes:
-        scores = pooled_scores(model, {run.source: rows.real})
+        model, encoded = rows.real
+        scores = pooled_scores(model, {run.source: encoded})
         return noisy_counts(scores, epsilon).astype("<i8").tobytes()
 
     # The fingerprint is of the model and not of its decisions. Else a model that differs a little
@@ -92,6 +100,7 @@ def answer_gap(request: Request) -> bytes:
             guarantee=guarantee_of(epsilon),
             measure=counts,
             max_bytes=GROUP_BYTES * len(schema.groups),
+            read=read,
         )
     )
 

@@ -36,6 +36,9 @@ from synthfair.task.protocol import Run, Task
 DEPENDS_ON_ROWS = frozenset({"table", "stopped", "failed"})
 """Codes that say how far the work on private rows came."""
 
+Stopped = Callable[[], bool]
+"""Says whether a job was stopped meanwhile."""
+
 
 @dataclass
 class Request:
@@ -52,7 +55,7 @@ class Request:
     party: Party
     question: Question
     submitter: str
-    stopped: Callable[[], bool]
+    stopped: Stopped
     private: bool = False
 
     def answer(self, task: Task) -> Any:
@@ -141,12 +144,7 @@ class Party:
             self._routines["deliver"] = answer_model
 
     def answer(
-        self,
-        message: Message,
-        *,
-        job: str,
-        submitter: str,
-        stopped: Callable[[], bool] = lambda: False,
+        self, message: Message, *, job: str, submitter: str, stopped: Stopped = lambda: False
     ) -> Message:
         """Return the signed answer to a question, booked before it leaves.
 

@@ -222,9 +222,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     return training.checkpoint.path
 
 
-def evaluation_of(
-    model: TrainedModel, federation: JobSites, report: ServerConfig
-) -> Evaluation | None:
+def evaluation_of(model: TrainedModel, sites: JobSites, report: ServerConfig) -> Evaluation | None:
     """Return the metrics of a model on the server's test tables; None where it has none.
 
     Raises:
@@ -232,9 +230,9 @@ def evaluation_of(
     """
     from synthfair.evaluation import evaluate, read_tests
 
-    if not federation.settings.tests:
+    if not sites.settings.tests:
         return None
-    return evaluate(model, read_tests(federation.settings.tests, federation.schema), report)
+    return evaluate(model, read_tests(sites.settings.tests, sites.schema), report)
 
 
 class ServerTraining(Training):
@@ -310,18 +308,15 @@ class ServerTraining(Training):
             TooFewError: fewer sites than the job says, or nobody, has sent one.
         """
         plan, agreement = self.plan, self.agreement
+        settings = agreement.model_dump(mode="json")
         question = self._federation.question(
-            task="train",
-            round=t,
-            settings=agreement.model_dump(mode="json"),
-            timeout=agreement.timeout,
-            carried=pack(state),
+            task="train", round=t, settings=settings, timeout=agreement.timeout, carried=pack(state)
         )
         if plan.secure:
             total, count = self._by_shares(question, plan.secure.what)
         else:
             total, count = self._of_reports(question, state)
-        return total, float(count if plan.guarantee is None else len(self.agreement.sites))
+        return total, float(count if plan.guarantee is None else len(agreement.sites))
 
     def _of_reports(self, question: Question, state: Any) -> tuple[np.ndarray, int]:
         """Add up reports that the server sees, and refuse those that do not fit."""
@@ -347,12 +342,9 @@ class ServerTraining(Training):
         # With an epsilon, a training that goes on asks for the very sums that it had asked for.
         private = self.plan.guarantee is not None
         salt = self._first.seed if private else self._federation.job
+        label, least = f"{self.run} {salt} {question.round}", self.agreement.least_answers
         task = make_sum(
-            self._federation,
-            what,
-            label=f"{self.run} {salt} {question.round}",
-            least=self.agreement.least_answers,
-            without_noise=what.rho is None,
+            self._federation, what, label=label, least=least, without_noise=what.rho is None
         )
         path = self.checkpoint.path
         folder, anew = path.parent / "sums", path if private else None
