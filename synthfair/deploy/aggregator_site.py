@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from synthfair.deploy.site_sums import read_task
 from synthfair.errors import InputError
-from synthfair.privacy.bought import is_complete
+from synthfair.privacy.ledger import is_complete
 from synthfair.release.keys import read_keys
 from synthfair.secure.aggregator import ANSWER, UploadSum, answer, receive, record_of
 from synthfair.secure.aggregator_keys import (

@@ -17,7 +17,7 @@ from synthfair.deploy.model_file import ModelFile, model_of
 from synthfair.deploy.train_job import TrainJob, evaluation_of, train
 from synthfair.metrics_file import METRICS, read_metrics, write_metrics
 from synthfair.postprocess.decision import MOST_BINS
-from synthfair.privacy.bought import compute_once
+from synthfair.privacy.ledger import compute_once
 from synthfair.secure.summands import GroupCounts
 from synthfair.settings import Checked, Notion, Relation, ServerConfig
 from synthfair.task.job_sites import JobSites

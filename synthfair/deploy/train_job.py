@@ -30,7 +30,7 @@ from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError
 from synthfair.files import validated, write_text
 from synthfair.metrics_file import METRICS, Evaluation, MetricsFile, RoundSettings, write_metrics
-from synthfair.privacy.bought import compute_once
+from synthfair.privacy.ledger import compute_once
 from synthfair.secure.upload import make_uploads
 from synthfair.settings import Checked, ServerConfig
 from synthfair.task.job_sites import JobSites
