@@ -125,15 +125,11 @@ class JobController(Controller):
         """Do nothing at the end, when the engine calls it."""
 
     def process_result_of_unknown_task(
-        self,
-        client: Client,
-        task_name: str,
-        client_task_id: str,
-        result: Shareable,  # noqa: ARG002
-        fl_ctx: FLContext,
+        self, client: Client, task_name: str, client_task_id: str, result: Any, fl_ctx: FLContext
     ) -> None:
         """Log an answer that came too late; it does not count."""
-        self.log_warning(fl_ctx, f"{client.name}: too late with {task_name} {client_task_id}")
+        said = f"{task_name} {client_task_id}: {result.get_return_code()!r:.100}"
+        self.log_warning(fl_ctx, f"{client.name}: too late with {said}")
 
     def _progress(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:  # noqa: ARG002
         return self._federation.document().model_dump(mode="json") if self._federation else {}
