@@ -1,8 +1,8 @@
 """A party's kit: whose it is, how it is hardened, and how the engine starts in it.
 
 ``nvflare package`` makes a kit of a private key, which never leaves the party that has made it, and
-of the certificate that the hub has signed. ``hardened_kit.yml`` says what a hardened kit is; no
-function here knows a file of a kit, and whatever the description does not name is refused.
+of the certificate that the hub has signed. ``hardened_kit.yml`` says what a hardened kit is, and
+whatever it does not name is refused.
 """
 
 from __future__ import annotations
