@@ -32,7 +32,7 @@ VERSION = "2.9.0"
 """The engine's version, the same at all sites: hardened kits were derived for this one."""
 
 MAX_BYTES = 2**20
-"""The largest size of a file of a kit."""
+"""The largest size of a file of a kit, or of a project."""
 
 Role = Literal["server", "client", "admin"]
 """The engine's name of a party's role; a client is a site, an admin a submitter."""
@@ -40,9 +40,6 @@ Role = Literal["server", "client", "admin"]
 KEPT_VARIABLES = ("HOME", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 """Variables of the environment that the engine gets: where its user's files are, and what of the
 machine it may use."""
-
-PROGRAMS: dict[Role, str] = {"server": "server.server_train", "client": "client.client_train"}
-"""The engine's programs, in the package nvflare.private.fed.app."""
 
 
 class PartyCertificate(NamedTuple):
@@ -267,8 +264,8 @@ def start(folder: Path) -> None:
     if kit.role == "admin":
         raise InputError(f"{folder}: a submitter's kit; deploy run submits its jobs")
     uid = [f"uid={kit.party.name}"] if kit.role == "client" else []
-    argv = [sys.executable, "-u", "-m", f"nvflare.private.fed.app.{PROGRAMS[kit.role]}"]
-    argv += ["-m", str(kit.folder), "-s", kit.startup.name]
+    program = f"nvflare.private.fed.app.{kit.role}.{kit.role}_train"
+    argv = [sys.executable, "-u", "-m", program, "-m", str(kit.folder), "-s", kit.startup.name]
     argv += ["--set", "secure_train=true", *uid, f"org={kit.party.org}", "config_folder="]
     path = os.pathsep.join((str(Path(sys.executable).parent), os.defpath))
     transfer = kit.folder / "transfer"

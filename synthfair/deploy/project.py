@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from synthfair.deploy.gap_job import GapJob
-from synthfair.deploy.kit import description, require_engine
+from synthfair.deploy.kit import MAX_BYTES, description, require_engine
 from synthfair.deploy.privfairfl_job import PrivFairFLJob
 from synthfair.deploy.single_shot import SingleShotJob
 from synthfair.deploy.train_job import TrainJob
@@ -19,9 +19,6 @@ from synthfair.errors import InputError, reason, refusal
 from synthfair.files import read_bytes, write_json
 from synthfair.settings import STRICT, Checked
 from synthfair.task.limits import AggregatorLimits, Limits
-
-MAX_BYTES = 1_000_000
-"""The largest size of a project file."""
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 Organisation = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
