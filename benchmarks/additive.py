@@ -182,20 +182,16 @@ def trained(setting: AdditiveSetting, seed: int) -> tuple[sf.TrainedModel, Price
         model, price = trained(setting._replace(rows=EXACT), seed)
         return refined(model, rows, PENALTIES[penalty], price), price
     if setting.rows == CENTRAL:
-        pool = Pool(
-            rows, {"all": slice(None)}, name_of(sf.LinearModel()), True,
-            ridge_of(C, *rows.a.shape, intercept=True), "statistical_parity", n_groups,
-            PENALTIES[penalty],
-        )  # fmt: skip
+        ridge = ridge_of(C, *rows.a.shape, intercept=True)
+        name, every = name_of(sf.LinearModel()), {"all": slice(None)}
+        pool = Pool(rows, every, name, sf.ServerConfig(), ridge, n_groups, PENALTIES[penalty])
     else:
         releases, _ = upload((setting.table, seed), setting.learner, KINDS[setting.rows])
         config = sf.ServerConfig.model_validate({"penalty": penalty})
         pool = make_pool(releases, schema, config)
 
-    pool = pool._replace(
-        rho=WEIGHT if fixed else 0.0,
-        max_gap=GAP if setting.asked == "gap" else None,
-    )
+    asked = {"rho": WEIGHT if fixed else 0.0, "max_gap": GAP if setting.asked == "gap" else None}
+    pool = pool._replace(config=pool.config.model_copy(update=asked))
     model, point = train_pool(pool, schema)
     assert point
     return model, point.price

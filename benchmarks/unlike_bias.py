@@ -206,10 +206,9 @@ def pool_of(parts: Sequence[sf.Encoded], max_gap: float | None) -> Pool:
     rows = pooled(parts)
     own = WeightedTable(*rows, np.ones(len(rows.y))).rows(n_groups=1)
     ridge = ridge_of(sf.ServerConfig().C, *own.a.shape, intercept=True)
-    return Pool(
-        own, {"all": slice(None)}, name_of(sf.LinearModel()), True, ridge, "statistical_parity", 2,
-        sf.SelectionRatePenalty(), max_gap=max_gap,
-    )  # fmt: skip
+    config = sf.ServerConfig().model_copy(update={"rho": 0.0, "max_gap": max_gap})
+    name, penalty = name_of(sf.LinearModel()), sf.SelectionRatePenalty()
+    return Pool(own, {"all": slice(None)}, name, config, ridge, 2, penalty)
 
 
 def central(

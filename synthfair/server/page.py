@@ -24,20 +24,19 @@ from synthfair.evaluation import (
 from synthfair.fairness.intervals import metrics_with_intervals, size
 from synthfair.fairness.metrics import METRIC_OF, Scored
 from synthfair.files import require_free, whole_file
-from synthfair.metrics_file import METRICS, Exchanges, Metrics, MetricsFile, write_metrics
+from synthfair.metrics_file import (
+    METRICS,
+    Exchanges,
+    Influences,
+    Metrics,
+    MetricsFile,
+    write_metrics,
+)
 from synthfair.release.format import Release
 from synthfair.release.keys import read_keys
+from synthfair.server import pooling, review
 from synthfair.server.frontier import FRONTIER, FrontierLine, write_frontier
-from synthfair.server.influence import Influences, influence_in, refuse_influence
-from synthfair.server.pooling import (
-    Pool,
-    make_pool,
-    pool_records,
-    read_releases,
-    signer,
-    train_pool,
-)
-from synthfair.server.review import UNLIKE, asked_of, hardly_count, missed, surrogate_warnings
+from synthfair.server.pooling import Pool
 from synthfair.settings import ServerConfig
 from synthfair.surrogate.fair import frontier as fair_frontier
 from synthfair.surrogate.objective import FrontierPoint
@@ -91,10 +90,6 @@ Refine = Callable[[TrainedModel, FrontierPoint, Pool], Refinement]
 """Goes on from the model of surrogates."""
 
 
-FILES = "model.json", METRICS, FRONTIER, "frontier.svg"
-"""Files that a server writes into its folder."""
-
-
 def serve(
     releases: Sequence[Path],
     schema_path: Path,
@@ -135,15 +130,16 @@ def serve(
             cannot be written. The files of an earlier run are then as they were.
     """
     # What is written must not be there, and must be no input.
-    files, more = [output / name for name in FILES], [records] if records else []
+    files = [output / name for name in ("model.json", METRICS, FRONTIER, "frontier.svg")]
+    more = [records] if records else []
     inputs = (schema_path, *tests, *releases, *keys, trusted)
     require_free(*files, *more, inputs=inputs, force=force)
 
     # Every release is verified, and all are pooled.
     schema, clients = read_schema(schema_path), read_keys(keys) if keys else None
-    read = read_releases(releases, schema, keys=clients)
+    read = pooling.read_releases(releases, schema, keys=clients)
     rows = encode(read_table(trusted, schema), schema, source=str(trusted)) if trusted else None
-    pooled = make_pool(read, schema, config, trusted=rows)
+    pooled = pooling.make_pool(read, schema, config, trusted=rows)
     if frontier and pooled.penalty is None:
         raise InputError("frontier: fair releases have one weight of the penalty, their clients'")
     if refine and pooled.penalty is None:
@@ -152,7 +148,7 @@ def serve(
     tables = encode_tests(read_tests(tests, schema), schema, sources=tests)
 
     # One model is trained; of surrogates, exchanges of sums may lead on to that of all rows.
-    trained, point = train_pool(pooled, schema)
+    trained, point = pooling.train_pool(pooled, schema)
     refinement = refine(trained, point, pooled) if refine and point else None
     exchanged = refinement if refinement and refinement.exchanges else None
     model = exchanged.model if exchanged else trained
@@ -163,13 +159,12 @@ def serve(
     without = Metrics(**evaluate(free, tables, config).overall) if free else None
 
     # No release may move it too far; what looks wrong is said.
-    influences = influence_in(pooled, trained, tables, price=point.price if point else None)
-    too_bad = missed(evaluation, read, config) if evaluation else ()
-    remedy = UNLIKE if too_bad and not point else ""
+    influences = review.influence_in(pooled, trained, tables, price=point.price if point else None)
+    too_bad = review.missed(evaluation, read, config) if evaluation else ()
+    remedy = review.UNLIKE if too_bad and not point else ""
     most = config.most_influence(surrogates=point is not None)
-    refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
-    warnings = hardly_count(pooled, file_names(releases))
-    warnings += surrogate_warnings(pooled, point, config, schema, free) if point else ()
+    review.refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
+    warnings = review.pool_warnings(pooled, point, schema, free, file_names(releases))
     if evaluation:
         warnings += (*too_bad, *small_group_warnings(evaluation, schema))
     least = config.min_group_rows
@@ -181,7 +176,9 @@ def serve(
     by_file = dict(zip(named, influences.releases.values(), strict=False))  # none in a pool of one
     influences, metrics = Influences(by_file, influences.outliers_above), None
     if evaluation:
-        signed = {name: signer(release, clients) for name, release in named.items() if clients}
+        signed = {
+            name: pooling.signer(release, clients) for name, release in named.items() if clients
+        }
         metrics = MetricsFile.of(
             evaluation,
             n_synthetic=sum(len(release.y) for release in named.values()),
@@ -193,7 +190,7 @@ def serve(
             max_influence=most,
             max_spd_influence=config.max_spd_influence,
             server=config if point else None,
-            asked=config.asked if point else asked_of(read),
+            asked=config.asked if point else review.asked_of(read),
             rho=exchanged.rho if exchanged else point.price.rho if point else None,
             without_penalty=None if exchanged else without,  # is of the surrogates' rows
             left_out=pooled.left_out,
@@ -230,8 +227,8 @@ def _without_penalty(
     """The model of weight 0, which says what fairness costs."""
     if not point.price.rho:
         return model
-    free = pooled._replace(rho=0.0, max_gap=None, max_client_gap=None, compared=())
-    return train_pool(free, schema)[0]
+    config = pooled.config.model_copy(update={"rho": 0.0, "max_gap": None, "max_client_gap": None})
+    return pooling.train_pool(pooled._replace(config=config, compared=()), schema)[0]
 
 
 def frontier_lines(
@@ -247,15 +244,16 @@ def frontier_lines(
     """
     lines, rows = [], None
     if tables:
-        x, s, y = (np.concatenate(part) for part in zip(*tables.values(), strict=True))
+        x, s, y = pooling.pool(tables.values())
         rows = Scored(y, model.rows(x, s), s, pooled.n_groups)
+    metric = METRIC_OF[pooled.config.notion]
     settings = {"resamples": 1, "seed": 0, "min_group_rows": min_group_rows, "by": pooled.by}
     for point in fair_frontier(cast(Any, pooled.problem())):
         accuracy = gap = np.nan
         if rows:
             scored = rows._replace(score=rows.score @ point.theta)
             found = metrics_with_intervals(scored, **settings)
-            accuracy, gap = found["accuracy"].value, size(found[METRIC_OF[pooled.notion]]).value
+            accuracy, gap = found["accuracy"].value, size(found[metric]).value
         numbers = point.price.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
         lines.append(FrontierLine(*numbers))
     return tuple(lines)
@@ -268,5 +266,5 @@ def _records(releases: Mapping[str, Release], schema: Schema, pooled: Pool) -> p
             "records: have a column 'weight' of their own, and so has the schema; leave them out",
             "records",
         )
-    table, _ = pool_records(releases, schema)
+    table, _ = pooling.pool_records(releases, schema)
     return table.assign(weight=np.asarray(pooled.rows.weight))
