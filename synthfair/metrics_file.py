@@ -21,8 +21,7 @@ from pydantic import (
 from synthfair.fairness.intervals import GroupSize, LabelCounts
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.files import read_as, write_json
-from synthfair.postprocess.histogram import Origin
-from synthfair.postprocess.weights import RowWeights
+from synthfair.postprocess.histogram import Origin, RowWeights
 from synthfair.privacy.guarantee import Guarantee, SumOfShares
 from synthfair.settings import (
     AsObject,

@@ -15,7 +15,7 @@ import synthfair as sf
 from synthfair.errors import InputError
 from synthfair.evaluation import pooled_scores
 from synthfair.fairness.metrics import Scored, group_rates
-from synthfair.measure.reports import rate_of
+from synthfair.measure.collection import rate_of
 from synthfair.postprocess import GroupDecision, coins, score_bins
 from synthfair.scoring import predict
 from synthfair.trained import read_model, write_model

@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 
 from synthfair.errors import InputError
 from synthfair.measure.aggregate import BLOCK, LONGEST, NUMBER, SeenIds, aggregate_reports
-from synthfair.measure.collection import make_collection
-from synthfair.measure.estimate import estimate_gaps
+from synthfair.measure.collection import make_collection, perturb_records
+from synthfair.measure.estimate import estimate_gaps, tally
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
-from synthfair.measure.reports import perturb_records
-from synthfair.measure.tally import tally
 from synthfair.privacy.noise import seeded
 
 SMALL = 2**16

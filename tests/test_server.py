@@ -44,7 +44,7 @@ def served(folder, force=False, name="server"):
 
 def test_the_pooled_model_is_scikit_learns(releases, schema):
     model = sf.pool_and_train(releases, schema)
-    x, s, y = pooling.pool(releases.values())
+    x, s, y = pooling.concatenated(releases.values())
     a = np.column_stack([x, s, np.ones(len(y))])
     penalty = 1e-3 / a.shape[1] ** 2
     reference = LogisticRegression(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from synthfair.compare import compared_methods
-from synthfair.compare.federation import federate
 from synthfair.data.partition import Split
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
@@ -134,7 +133,7 @@ def _train(point: GridPoint, config: DistillConfig) -> RoundSettings | None:
     """Return the settings of a method in rounds; None of others."""
     if point.method not in compared_methods.IN_ROUNDS:
         return None
-    settings = compared_methods.DEFAULT_ROUNDS.settings(point.method, point.settings(config))
+    settings = compared_methods.round_settings(point.method, point.settings(config))
     return RoundSettings.model_validate(settings.model_dump())
 
 
@@ -154,7 +153,9 @@ def run_point(
         shared: surrogates of the same table, split and privacy, which other weights have made.
     """
     schema, settings = compared.schema, point.settings(config)
-    federation = federate(compared.split.apply(compared.table, schema, seed=point.seed), schema)
+    federation = compared_methods.federate(
+        compared.split.apply(compared.table, schema, seed=point.seed), schema
+    )
     report = ServerConfig(
         seed=point.seed, min_group_rows=compared.min_group_rows, groups_by=config.groups_by
     )

@@ -24,9 +24,8 @@ from pyarrow.csv import ConvertOptions, InvalidRow, ParseOptions, ReadOptions, r
 from pyarrow.parquet import ParquetFile
 
 from synthfair.errors import InputError, reason
-from synthfair.measure.collection import Collection
-from synthfair.measure.reports import COLUMNS, ID_BYTES
-from synthfair.measure.tally import Tally, tally
+from synthfair.measure.collection import COLUMNS, ID_BYTES, Collection
+from synthfair.measure.estimate import Tally, tally
 from synthfair.privacy.noise import RandomBytes, system_entropy
 
 call = compute.call_function

@@ -14,19 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.measure.estimate import (
-    estimate_gaps,
-    estimate_means,
-    require_confidence,
-    require_shares,
-)
-from synthfair.measure.mechanisms import (
-    LARGEST_EPSILON,
-    MECHANISMS,
-    Kind,
-    LocalMechanism,
-)
-from synthfair.measure.tally import Tally
+from synthfair.measure import estimate
+from synthfair.measure.estimate import Tally
+from synthfair.measure.mechanisms import LARGEST_EPSILON, MECHANISMS, Kind, LocalMechanism
 
 SMALLEST_EPSILON = 1e-3
 MOST_CLIENTS = 10**15
@@ -68,7 +58,7 @@ def gap_variance(mechanism: LocalMechanism, clients: float, *groups: np.ndarray)
     Clients are drawn at random, and sizes are estimated. Arguments: see :func:`expected_tally`.
     """
     sums = expected_tally(mechanism, clients, *groups)
-    return estimate_means(sums, mechanism).gap_variance(0, 1)
+    return estimate.estimate_means(sums, mechanism).gap_variance(0, 1)
 
 
 def hardest_means(mechanism: LocalMechanism, shares: np.ndarray) -> list[np.ndarray]:
@@ -215,7 +205,7 @@ def plan_gap(
     if [clients, epsilon, precision].count(None) != 1:
         names = "clients", "epsilon", "precision"
         raise InputError("give two of clients, epsilon and precision; the third is found", *names)
-    require_confidence(confidence)
+    estimate.require_confidence(confidence)
     pair = _hardest_pair(shares, compared)
     if clients is not None and not 2 <= clients <= MOST_CLIENTS:
         raise InputError(f"clients = {clients}: must be from 2 to {MOST_CLIENTS}")
@@ -256,7 +246,7 @@ def plan_gap(
 
 def _hardest_pair(shares: Sequence[float], compared: Sequence[int] | None) -> np.ndarray:
     """Return the shares [2] of the two smallest groups that are compared."""
-    require_shares(shares, len(shares))
+    estimate.require_shares(shares, len(shares))
     indices = range(len(shares)) if compared is None else compared
     if len(indices) < 2 or len({*indices} & {*range(len(shares))}) < len(indices):
         raise InputError(
@@ -273,7 +263,7 @@ def _half_width(
     widest = 0.0
     for means in hardest_means(mechanism, pair):
         sums = expected_tally(mechanism, clients, pair, means)
-        (gap,) = estimate_gaps(sums, mechanism, confidence=confidence).gaps
+        (gap,) = estimate.estimate_gaps(sums, mechanism, confidence=confidence).gaps
         widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)
     return min(widest, 2.0)
 

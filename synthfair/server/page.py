@@ -244,7 +244,7 @@ def frontier_lines(
     """
     lines, rows = [], None
     if tables:
-        x, s, y = pooling.pool(tables.values())
+        x, s, y = pooling.concatenated(tables.values())
         rows = Scored(y, model.rows(x, s), s, pooled.n_groups)
     metric = METRIC_OF[pooled.config.notion]
     settings = {"resamples": 1, "seed": 0, "min_group_rows": min_group_rows, "by": pooled.by}

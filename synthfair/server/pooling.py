@@ -204,7 +204,7 @@ def signer(release: Release, keys: Keys) -> str:
     return keys[(release.signature and release.signature.public_key) or ""]
 
 
-def pool(parts: Iterable[Encoded | Release]) -> Encoded:
+def concatenated(parts: Iterable[Encoded | Release]) -> Encoded:
     """Return the rows of all parts, one after the other."""
     columns = ((part.x, part.s, part.y) for part in parts)
     return Encoded(*map(np.concatenate, zip(*columns, strict=True)))
@@ -251,7 +251,9 @@ def pool_records(
             )
     releases = {name: filled(release, schema)[0] for name, release in releases.items()}
     weights, _, _ = _weights(releases, max_rows)
-    return records_table(*pool(releases.values()), schema), np.concatenate([*weights.values()])
+    return records_table(*concatenated(releases.values()), schema), np.concatenate(
+        [*weights.values()]
+    )
 
 
 class Pool(NamedTuple):
@@ -394,7 +396,7 @@ def _pool_fair(releases: Mapping[str, Release], schema: Schema, config: ServerCo
                 f" {first} for {problem}; clients must agree"
             )
     model, intercept, group_input, lambda_theta = problem
-    n_groups, encoded = len(schema.groups), pool(releases.values())
+    n_groups, encoded = len(schema.groups), concatenated(releases.values())
     table = WeightedTable(*encoded, np.ones(len(encoded.y)))
     rows = table.rows(n_groups=n_groups if group_input else 1, intercept=intercept)
     n = rows.a.shape[1]
@@ -410,7 +412,7 @@ def _pool_surrogates(
     releases = {name: release for name, (release, _) in full.items()}
     estimated = {name: pairs for name, (_, pairs) in full.items() if pairs}
     parts, (weights, capped, most) = _parts(releases), _weights(releases, config.max_rows)
-    records, s, y = pool(releases.values())
+    records, s, y = concatenated(releases.values())
     weight = np.concatenate([*weights.values()])
     table = WeightedTable(encode_records(records, schema), s, y, weight)
     n_groups, notion, compared = len(schema.groups), config.notion, ()

@@ -37,7 +37,7 @@ from synthfair.fairness.penalties import Penalty
 from synthfair.metrics_file import Evaluation, Influence, Influences
 from synthfair.model import LinearModel
 from synthfair.release.format import Release
-from synthfair.server.pooling import MANY_MEDIANS, Pool, make_pool, pool, train_pool
+from synthfair.server.pooling import MANY_MEDIANS, Pool, concatenated, make_pool, train_pool
 from synthfair.server.trust import MIN_TRUST
 from synthfair.settings import DistillConfig, ServerConfig, Target
 from synthfair.surrogate.objective import FrontierPoint, Price
@@ -115,7 +115,7 @@ def influence_in(
     # SPD on test rows, or on those of the other releases.
     x, s, counts = a, np.asarray(rows.s), weight
     if tables:
-        x, s, _ = pool(encode_tests(tables, schema).values())
+        x, s, _ = concatenated(encode_tests(tables, schema).values())
         x, counts = trained.rows(x, s), np.ones(len(s))
     sizes = np.bincount(s, counts, pooled.n_groups)
     grouping = np.array(schema.compared(None, sizes, FEW_ROWS)[schema.sensitive_name].grouping)
