@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -61,29 +61,15 @@ def refusal(source: str, error: ValidationError) -> InputError:
     """
     lines, problems, source = [], error.errors(include_url=False), source and f"{source}: "
     for problem in problems[:MOST_LINES]:
-        key = ".".join(str(part) for part in problem["loc"])
-        value = "" if _says_all(problem) else _value_text(problem["input"])
-        lines.append(f"{source}{key and key + ': '}{_sentence(problem)}{value}")
+        kind, value, key = problem["type"], problem["input"], ".".join(map(str, problem["loc"]))
+        said, got = {"extra_forbidden": "unknown key", "missing": "missing"}.get(kind), ""
+        # A check of several keys names the values that matter.
+        if not said and not (kind == "value_error" and isinstance(value, dict)):
+            is_number = type(value).__module__ == "numpy" and value.ndim == 0
+            text = repr(value.item() if is_number else value)
+            got = f"; got {text if len(text) <= 60 else text[:57] + '...'}"
+        said = said or problem["msg"].removeprefix("Value error, ")
+        lines.append(f"{source}{key and key + ': '}{said}{got}")
     if len(problems) > MOST_LINES:
         lines.append(f"{source}and {len(problems) - MOST_LINES} more")
     return InputError("\n".join(lines))
-
-
-def _says_all(problem) -> bool:  # noqa: ANN001 - pydantic's ErrorDetails, not importable cheaply
-    """Whether the message needs no value: a check of several keys names those that matter."""
-    if problem["type"] == "value_error":
-        return isinstance(problem["input"], dict)
-    return problem["type"] in ("missing", "extra_forbidden")
-
-
-def _sentence(problem) -> str:  # noqa: ANN001 - pydantic's ErrorDetails, not importable cheaply
-    if problem["type"] == "extra_forbidden":
-        return "unknown key"
-    if problem["type"] == "missing":
-        return "missing"
-    return problem["msg"].removeprefix("Value error, ")
-
-
-def _value_text(value: Any) -> str:
-    text = repr(value.item() if type(value).__module__ == "numpy" and value.ndim == 0 else value)
-    return f"; got {text if len(text) <= 60 else text[:57] + '...'}"

@@ -1,11 +1,13 @@
-"""The one type of metrics.json: whoever writes the file makes it, and whoever reads it validates.
+"""The types of a run's files, metrics.json and frontier.csv.
 
-The file holds null where Python holds not-a-number: undefined.
+Whoever writes a file makes its type, and whoever reads it validates it. metrics.json holds null
+where Python holds not-a-number: undefined.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -14,16 +16,20 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
     model_serializer,
     model_validator,
 )
 
+from synthfair.errors import InputError, reason, refusal
 from synthfair.fairness.intervals import GroupSize, LabelCounts
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.files import read_as, write_json
+from synthfair.files import open_file, read_as, write_json, write_text
 from synthfair.postprocess.histogram import Origin, RowWeights
 from synthfair.privacy.guarantee import Guarantee, SumOfShares
 from synthfair.settings import (
+    STRICT,
     AsObject,
     Checked,
     Count,
@@ -42,6 +48,12 @@ from synthfair.settings import (
 METRICS = "metrics.json"
 """The name of the file in a run's folder."""
 
+FRONTIER = "frontier.csv"
+"""The name of the file of accuracy and gap over the weight of a server's penalty."""
+
+MOST_LINES = 10_000
+"""The most lines of a frontier that is read."""
+
 MAX_BYTES = 100_000_000
 """The largest file that is read; a metrics.json of a thousand clients is a hundredth of it."""
 
@@ -49,6 +61,7 @@ _Signed = Annotated[float, Field(ge=-1, le=1), *Undefined]
 _Gap = Annotated[Metric[_Signed], AsObject]
 _Rates = Annotated[Rates, AsObject]
 _Amount = Annotated[float, Field(ge=0, le=1e12)]
+_Known = Annotated[float, Field(ge=0, le=1)]
 
 
 class Cost(NamedTuple):
@@ -225,9 +238,7 @@ class Evaluation(Metrics):
     rows: dict[Line, dict[Line, Annotated[LabelCounts, AsObject]]] | None = _absent(
         max_length=100_000
     )
-    constant_classifier: dict[Literal["accuracy"], Annotated[float, Field(ge=0, le=1)]] | None = (
-        _absent()
-    )
+    constant_classifier: dict[Literal["accuracy"], _Known] | None = _absent()
     groupings: dict[Line, GroupingMetrics] = _absent({}, max_length=100)
     groups_by: tuple[Line, ...] = _absent((), max_length=20)
     n_test: Annotated[Count, Field(ge=1)]
@@ -336,3 +347,51 @@ def read_metrics(path: Path) -> MetricsFile:
 def write_metrics(metrics: Evaluation, path: Path) -> None:
     """Write an evaluation, or a run's metrics.json, whole or not at all."""
     write_json(path, metrics.model_dump(mode="json"))
+
+
+class FrontierLine(NamedTuple):
+    """A line of frontier.csv; not-a-number on test rows where there are none.
+
+    Attributes:
+        rho: weight of the penalty.
+        accuracy: on the pooled rows of the surrogates, by their weights.
+        gap: largest difference between the groups' decision rates there.
+        test_accuracy: on the test rows.
+        test_gap: there.
+        converged: 1 where the model's training met its tolerance, else 0.
+    """
+
+    rho: _Amount
+    accuracy: _Known
+    gap: Share
+    test_accuracy: Share
+    test_gap: Share
+    converged: _Known
+
+
+def write_frontier(lines: Sequence[FrontierLine], path: Path) -> None:
+    """Write a frontier.csv, whole or not at all."""
+    import pandas as pd
+
+    text = pd.DataFrame(lines).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    write_text(path, text)
+
+
+def read_frontier(path: Path) -> tuple[FrontierLine, ...]:
+    """Return the lines of a frontier.csv.
+
+    Raises:
+        InputError: unreadable, other columns, a number out of range, no lines or too many.
+    """
+    import pandas as pd
+
+    lines = Annotated[tuple[FrontierLine, ...], Field(min_length=1, max_length=MOST_LINES)]
+    try:
+        with open_file(path) as file:
+            table = pd.read_csv(file, index_col=False, nrows=MOST_LINES + 1)
+        records = tuple(table.to_dict("records"))
+        return TypeAdapter(lines, config=STRICT).validate_python(records)
+    except ValidationError as error:
+        raise refusal(str(path), error) from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a frontier: {reason(error)}") from error

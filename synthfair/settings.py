@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from math import isnan, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -90,7 +90,7 @@ GroupsBy = Field(
 """Groupings of several sensitive attributes."""
 
 
-_NOTIONS = ("statistical_parity", "equal_opportunity", "equalized_odds")
+_Notion = Literal["statistical_parity", "demographic_parity", "equal_opportunity", "equalized_odds"]
 
 
 def notion_of(name: str, *others: str) -> Any:
@@ -103,29 +103,17 @@ def notion_of(name: str, *others: str) -> Any:
     Raises:
         InputError: there is no such notion.
     """
-    own = "statistical_parity" if name == "demographic_parity" else name
-    if own not in (allowed := (*_NOTIONS, *others)):
-        raise InputError(
-            f"notion = {name!r}: must be one of {', '.join(allowed)}, demographic_parity"
-        )
-    return own
+    if name not in (allowed := (*get_args(_Notion), *others)):
+        raise InputError(f"notion = {name!r}: must be one of {', '.join(allowed)}")
+    return "statistical_parity" if name == "demographic_parity" else name
 
 
-Notion = Annotated[
-    Literal["statistical_parity", "demographic_parity", "equal_opportunity", "equalized_odds"],
-    AfterValidator(notion_of),
-]
+Notion = Annotated[_Notion, AfterValidator(notion_of)]
 """Rows in which groups are compared: all; those with the positive label; those of each label.
 ``demographic_parity`` is another name for the first."""
 
 ParityNotion = Annotated[
-    Literal[
-        "equal_opportunity",
-        "statistical_parity",
-        "demographic_parity",
-        "equalized_odds",
-        "accuracy_parity",
-    ],
+    Literal[_Notion, "accuracy_parity"],
     AfterValidator(lambda name: notion_of(name, "accuracy_parity")),
 ]
 """Rates that must not differ between groups: of true positives (computed as those of false
@@ -207,9 +195,7 @@ class Settings(Checked):
         given = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
         return f"{type(self).__name__}({given})"
 
-    def __str__(self) -> str:
-        """Return the same."""
-        return repr(self)
+    __str__ = __repr__
 
 
 RULE_OF_THUMB = 0.1

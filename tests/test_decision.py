@@ -17,8 +17,7 @@ from synthfair.evaluation import pooled_scores
 from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.measure.collection import rate_of
 from synthfair.postprocess import GroupDecision, coins, score_bins
-from synthfair.scoring import predict
-from synthfair.trained import read_model, write_model
+from synthfair.trained import predict, read_model, write_model
 
 KEY = "ab" * 32
 MIXED = {"notion": "equalized_odds", "alpha": 0.0, "n_bins": 10, "key": KEY,

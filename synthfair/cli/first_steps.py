@@ -86,12 +86,12 @@ def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None
     start_jax()
     from synthfair.compare import demonstrate
     from synthfair.compare.demonstration import FAIR
+    from synthfair.metrics_file import FRONTIER, read_frontier
     from synthfair.report.answer import run_sentence
     from synthfair.report.figures import can_draw, frontier_figure
     from synthfair.report.page import write_report
     from synthfair.report.result_tables import outcomes_table
     from synthfair.report.text_table import plain_text
-    from synthfair.server.frontier import FRONTIER, read_frontier
 
     with counting_bar("demo") as show:
         outcomes = demonstrate(output, show, force=force)

@@ -1,7 +1,8 @@
-from .decision import GroupDecision, coins
 from .histogram import (
+    GroupDecision,
     RowWeights,
     ScoreHistogram,
+    coins,
     count_scores,
     make_weights,
     read_histogram,

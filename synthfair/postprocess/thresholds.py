@@ -16,8 +16,15 @@ import numpy as np
 
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
-from synthfair.postprocess.decision import MOST_BINS, GroupDecision
-from synthfair.postprocess.histogram import BOTH, Origin, ScoreHistogram, require_rows, score_bins
+from synthfair.postprocess.histogram import (
+    BOTH,
+    MOST_BINS,
+    GroupDecision,
+    Origin,
+    ScoreHistogram,
+    require_rows,
+    score_bins,
+)
 from synthfair.server.pooling import Releases, named_releases, pool_records
 from synthfair.settings import Notion, notion_of
 from synthfair.trained import TrainedModel

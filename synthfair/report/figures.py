@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
     from synthfair.fairness.intervals import LabelCounts
-    from synthfair.metrics_file import Evaluation
-    from synthfair.server.frontier import FrontierLine
+    from synthfair.metrics_file import Evaluation, FrontierLine
 
 MOST_GROUPS, MOST_ALONE, MOST_METHODS = 6, 4, 9
 """Groups, other runs each by itself, and methods that are drawn; the tables have all."""

@@ -25,17 +25,19 @@ from synthfair.fairness.intervals import metrics_with_intervals, size
 from synthfair.fairness.metrics import METRIC_OF, Scored
 from synthfair.files import require_free, whole_file
 from synthfair.metrics_file import (
+    FRONTIER,
     METRICS,
     Exchanges,
+    FrontierLine,
     Influences,
     Metrics,
     MetricsFile,
+    write_frontier,
     write_metrics,
 )
 from synthfair.release.format import Release
 from synthfair.release.keys import read_keys
 from synthfair.server import pooling, review
-from synthfair.server.frontier import FRONTIER, FrontierLine, write_frontier
 from synthfair.server.pooling import Pool
 from synthfair.settings import ServerConfig
 from synthfair.surrogate.fair import frontier as fair_frontier
