@@ -226,19 +226,16 @@ def evaluate_scores(
         rates = group_rates(everything.grouped(groups.grouping))
         return dict(zip(groups.names, rates, strict=True))
 
-    overall, counts, groupings = metrics_of(everything, by=by), None, {}
+    def counts_of(rows: Scored) -> dict[str, LabelCounts]:
+        return {g: LabelCounts(n.negative, n.positive) for g, n in sizes_of(rows).items()}
+
+    overall, groupings = metrics_of(everything, by=by), {}
     parts = {
         n: metrics_of(rows, by=by) if len(scored) > 1 else overall for n, rows in scored.items()
     }
-    if labelled:
-        sizes = {name: sizes_of(rows).items() for name, rows in scored.items()}
-        counts = {
-            n: {g: LabelCounts(of.negative, of.positive) for g, of in own}
-            for n, own in sizes.items()
-        }
-    for name, one in compared([*schema.groupings]).items() if several else ():
-        of_one = metrics_of(everything, by=[one.grouping])
-        groupings[name] = GroupingMetrics(**of_one, rates=rates_of(one))
+    for name, groups in compared([*schema.groupings]).items() if several else ():
+        metrics = metrics_of(everything, by=[groups.grouping])
+        groupings[name] = GroupingMetrics(**metrics, rates=rates_of(groups))
     return Evaluation(
         **overall,
         per_client={name: Metrics(**metrics) for name, metrics in parts.items()},
@@ -256,7 +253,7 @@ def evaluate_scores(
         resamples=config.resamples,
         min_group_rows=config.min_group_rows,
         seed=config.seed,
-        rows=counts,
+        rows={name: counts_of(rows) for name, rows in scored.items()} if labelled else None,
         constant_classifier={"accuracy": max(positive, 1 - positive)} if labelled else None,
         groupings=groupings,
         groups_by=(*asked,),

@@ -283,10 +283,11 @@ def read_document(path: Path, most_bytes: int = 2**20) -> dict[str, Any]:
     Raises:
         InputError: as :func:`read_bytes` and :func:`parse_json`; or not a JSON object.
     """
-    return _parse_object(read_bytes(path, most_bytes), str(path))
+    return parse_object(read_bytes(path, most_bytes), str(path))
 
 
-def _parse_object(content: bytes | str, source: str) -> dict[str, Any]:
+def parse_object(content: bytes | str, source: str) -> dict[str, Any]:
+    """Return a JSON object from ``source``. Raises InputError, also as :func:`parse_json`."""
     document = parse_json(content, source)
     if not isinstance(document, dict):
         raise InputError(f"{source}: must hold a JSON object")
@@ -314,7 +315,7 @@ def parse_as(content: bytes | str, kind: type[_Model], source: str) -> _Model:
     from pydantic import ValidationError
 
     try:
-        return validated(kind, _parse_object(content, source))
+        return validated(kind, parse_object(content, source))
     except ValidationError as error:
         raise refusal(source, error) from error
 

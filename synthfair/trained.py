@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from synthfair.data.bases import Steps
 from synthfair.data.encode import Clipping, encode_inputs, expand, in_pandas, tidied
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as, shown
 from synthfair.data.tables import take_names, with_starts
-from synthfair.errors import InputError, refusal, require
-from synthfair.files import parse_json, read_bytes, validated, write_json
+from synthfair.errors import InputError, require
+from synthfair.files import parse_as, parse_object, read_bytes, write_json
 from synthfair.postprocess.histogram import GroupDecision, ScoreHistogram
 from synthfair.settings import STRICT
 
@@ -363,16 +363,13 @@ def read_model(path: str | PathLike[str]) -> TrainedModel:
 
 def parse_model(text: bytes | str, source: str) -> TrainedModel:
     """The model in a file's content, which came from ``source``; see :func:`read_model`."""
-    body = parse_json(text, source)
-    coefficients = body.pop(COEFFICIENTS, None) if isinstance(body, dict) else None
-    if not isinstance(body, dict) or body.pop("sha256", None) != _checksum(body):
+    body = parse_object(text, source)
+    coefficients = body.pop(COEFFICIENTS, None)
+    if body.pop("sha256", None) != _checksum(body):
         raise InputError(
             f"{source}: not a model file, or altered since it was written (sha256 differs)"
         )
-    try:
-        model = validated(TrainedModel, body)
-    except ValidationError as error:
-        raise refusal(source, error) from error
+    model = parse_as(json.dumps(body), TrainedModel, source)
     _check_shapes(model, source)
 
     # Scores must not become too large, for inputs in [0, 1].

@@ -193,9 +193,9 @@ def _next_exchange(now: Refinement, schema: Path) -> str | None:
     from synthfair.cli.show import command, say
 
     model = now.model
-    if now.exchanges:
-        problem = f"objective {now.objective:.6f}, gradient {model.gradient_norm:.0e}"
-        say(f"Exchanges: {now.exchanges}; {problem}{', the optimum' * bool(model.converged)}.")
+    if now.done:
+        problem = f"objective {now.done.objective:.6f}, gradient {now.done.gradient_norm:.0e}"
+        say(f"Exchanges: {now.done.exchanges}; {problem}{', the optimum' * bool(model.converged)}.")
         if model.converged:
             return None
     say(

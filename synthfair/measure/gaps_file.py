@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from math import isfinite, nan
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -115,21 +114,22 @@ def gaps_of_reports(
 
     What is not finite is not-a-number, as are the means of groups that are not compared.
     """
-    names, compared, unit = collection.groups, {*collection.compared}, collection.unit
-    groups, gaps = [], []
-    for i, name in enumerate(names):
-        mean, low, high = (
-            collection.lower + (1 + float(mean)) * unit if i in compared and isfinite(mean) else nan
-            for mean in (estimate.means[i], *estimate.intervals[i])
+    names, compared, unit = collection.groups, collection.compared, collection.unit
+    ends = np.column_stack([estimate.means, estimate.intervals])
+    ends = np.where(np.isfinite(ends), collection.lower + (1 + ends) * unit, np.nan)
+    ends[[i for i in range(len(names)) if i not in compared]] = np.nan
+    columns = names, estimate.shares, estimate.share_errors, *ends.T
+    groups = [
+        MeasuredGroup(name=name, share=share, error=error, mean=mean, low=low, high=high)
+        for name, share, error, mean, low, high in zip(*columns, strict=True)
+    ]
+    gaps = [
+        MeasuredGap(
+            first=names[i], second=names[j], value=unit * value, low=unit * low, high=unit * high
         )
-        share, error = float(estimate.shares[i]), float(estimate.share_errors[i])
-        groups.append(
-            MeasuredGroup(name=name, share=share, error=error, mean=mean, low=low, high=high)
-        )
-    for (i, j), value, _, (low, high) in estimate.gaps:
-        if {i, j} <= compared:
-            ends: Any = {"value": unit * value, "low": unit * low, "high": unit * high}
-            gaps.append(MeasuredGap(first=names[i], second=names[j], **ends))
+        for (i, j), value, _, (low, high) in estimate.gaps
+        if {i, j} <= {*compared}
+    ]
     return GapsFile(
         format="synthfair-gaps/1",
         reports=estimate.reports,

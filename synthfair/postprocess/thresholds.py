@@ -225,14 +225,10 @@ def _estimates(
         spread = ((hits - value * among) ** 2).sum()
         return NoisyShare(value, math.sqrt(histogram.variance * spread) / rows)
 
-    gaps = []
+    gaps, groups = [], np.eye(len(counts))[:, :, None, None]  # the mask of each group
     for labels in _COMPARED[notion]:
-        rates = []
-        for group in range(len(counts)):
-            among = np.zeros(counts.shape)
-            among[group, list(labels)] = 1
-            rates.append(share(among * chance, among))
-        high, low = max(rates), min(rates)
+        among = np.isin([0, 1], labels)[:, None] * groups * everyone
+        low, *_, high = sorted(share(mask * chance, mask) for mask in among)
         gaps.append(NoisyShare(high.value - low.value, math.hypot(high.error, low.error)))
     accuracy = share(np.where(positive, chance, 1 - chance), everyone)
     constant = max(share(label, everyone) for label in (1 - positive, positive))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import pandas as pd
 
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Schema, read_schema
@@ -35,7 +34,6 @@ from synthfair.metrics_file import (
     write_frontier,
     write_metrics,
 )
-from synthfair.release.format import Release
 from synthfair.release.keys import read_keys
 from synthfair.server import pooling, review
 from synthfair.server.pooling import Pool
@@ -73,16 +71,14 @@ class Refinement(NamedTuple):
 
     Attributes:
         model: after them; without any, that of the surrogates.
-        exchanges: done.
-        objective: of the central problem; None before the first exchange.
+        done: exchanges so far, and what the model reaches by them; None before the first.
         rho: weight of its penalty.
         question: file of the next one.
         missing: answers to it.
     """
 
     model: TrainedModel
-    exchanges: int
-    objective: float | None
+    done: Exchanges | None
     rho: float
     question: Path
     missing: int
@@ -146,13 +142,18 @@ def serve(
         raise InputError("frontier: fair releases have one weight of the penalty, their clients'")
     if refine and pooled.penalty is None:
         raise InputError("refine: fair releases have no problem of the server's; take surrogates")
-    table = _records(read, schema, pooled) if records else None
+    if records and "weight" in schema.columns:
+        raise InputError(
+            "records: have a column 'weight' of their own, and so has the schema; leave them out",
+            "records",
+        )
+    table = pooling.pool_records(read, schema)[0] if records else None
     tables = encode_tests(read_tests(tests, schema), schema, sources=tests)
 
     # One model is trained; of surrogates, exchanges of sums may lead on to that of all rows.
     trained, point = pooling.train_pool(pooled, schema)
     refinement = refine(trained, point, pooled) if refine and point else None
-    exchanged = refinement if refinement and refinement.exchanges else None
+    exchanged = refinement if refinement and refinement.done else None
     model = exchanged.model if exchanged else trained
 
     # It is measured on the test tables, and so is what fairness costs.
@@ -178,16 +179,13 @@ def serve(
     by_file = dict(zip(named, influences.releases.values(), strict=False))  # none in a pool of one
     influences, metrics = Influences(by_file, influences.outliers_above), None
     if evaluation:
-        signed = {
-            name: pooling.signer(release, clients) for name, release in named.items() if clients
-        }
         metrics = MetricsFile.of(
             evaluation,
             n_synthetic=sum(len(release.y) for release in named.values()),
             config={name: header.config for name, header in headers.items()},
             guarantees={name: header.guarantee for name, header in headers.items()},
             hides_pairs=tuple(name for name, header in headers.items() if header.hides_pairs),
-            signed_by=signed,
+            signed_by={name: pooling.signer(named[name], clients) for name in named if clients},
             influence=influences,
             max_influence=most,
             max_spd_influence=config.max_spd_influence,
@@ -198,26 +196,23 @@ def serve(
             left_out=pooled.left_out,
             warnings=warnings,
             converged=model.converged,
-            refinement=exchanged
-            and Exchanges(
-                exchanges=exchanged.exchanges,
-                objective=cast(float, exchanged.objective),
-                gradient_norm=cast(float, model.gradient_norm),
-            ),
+            refinement=exchanged and exchanged.done,
         )
 
     # All files are written before the first gets its name; what no longer holds is removed then.
     with ExitStack() as outputs:
         if records and table is not None:
-            table.to_parquet(outputs.enter_context(whole_file(records)), index=False)
+            table.assign(weight=pooled.weight).to_parquet(
+                outputs.enter_context(whole_file(records)), index=False
+            )
         if metrics:
             write_metrics(metrics, outputs.enter_context(whole_file(output / METRICS)))
         if lines:
             write_frontier(lines, outputs.enter_context(whole_file(output / FRONTIER)))
         write_model(model, outputs.enter_context(whole_file(output / "model.json")))
-    for name, is_there in {METRICS: metrics, FRONTIER: lines, "frontier.svg": None}.items():
-        if not is_there:
-            (output / name).unlink(missing_ok=True)
+    made = {METRICS: metrics, FRONTIER: lines, "frontier.svg": None}
+    for name in [name for name, content in made.items() if not content]:
+        (output / name).unlink(missing_ok=True)
     return ServerResult(
         model, metrics, influences, None if exchanged else point, lines, warnings, refinement
     )
@@ -259,14 +254,3 @@ def frontier_lines(
         numbers = point.price.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
         lines.append(FrontierLine(*numbers))
     return tuple(lines)
-
-
-def _records(releases: Mapping[str, Release], schema: Schema, pooled: Pool) -> pd.DataFrame:
-    """Return the records of all releases, with a last column ``weight``."""
-    if "weight" in schema.columns:
-        raise InputError(
-            "records: have a column 'weight' of their own, and so has the schema; leave them out",
-            "records",
-        )
-    table, _ = pooling.pool_records(releases, schema)
-    return table.assign(weight=np.asarray(pooled.rows.weight))
