@@ -326,15 +326,12 @@ class MetricsFile(Evaluation):
                 "config, server: must be of fair releases alone; or of surrogates alone, with"
                 " server, where fairness is asked for"
             )
-        if not set(self.groups_by) <= set(self.groupings):
+        if not {*self.groups_by} <= {*self.groupings}:
             raise ValueError("groups_by: must be some of the groupings")
-        groups = list(self.by_group)
-        if any(not gaps.keys() <= self.per_client.keys() for gaps in self.client_gaps.values()):
+        if not all({*gaps} <= {*self.per_client} for gaps in self.client_gaps.values()):
             raise ValueError("client_gaps: must be of clients in per_client")
-        if self.rows is not None and (
-            list(self.rows) != list(self.per_client)
-            or any(list(counts) != groups for counts in self.rows.values())
-        ):
+        needed = {client: [*self.by_group] for client in self.per_client}
+        if self.rows and {client: [*counts] for client, counts in self.rows.items()} != needed:
             raise ValueError("rows: must be those of each client in per_client, of each group")
         return self
 

@@ -145,21 +145,14 @@ class TrainedModel(BaseModel):
     __str__ = __repr__
 
     def require_counted(self, histogram: ScoreHistogram) -> None:
-        """Refuses a histogram of another schema or another model's scores. Raises InputError."""
-        if histogram.schema_hash != self.schema_.hash:
-            raise InputError(
-                f"histogram: schema_hash {histogram.schema_hash}: is of another schema than the"
-                f" model's, {self.schema_.hash}"
-            )
-        if histogram.model != self.sha256:
-            raise InputError(
-                f"histogram: model {histogram.model}: its scores are another model's; this one is"
-                f" {self.sha256}"
-            )
-        if histogram.groups != tuple(map(str, self.schema_.groups)):
-            raise InputError(
-                f"histogram: groups {list(histogram.groups)}: must be {list(self.schema_.groups)}"
-            )
+        """Refuse a histogram of another schema or another model's scores. Raises InputError."""
+        counted = histogram.schema_hash, histogram.model, histogram.groups
+        own = self.schema_.hash, self.sha256, tuple(map(str, self.schema_.groups))
+        for key, value, needed in zip(
+            ("schema_hash", "model", "groups"), counted, own, strict=True
+        ):
+            if value != needed:
+                raise InputError(f"histogram: {key} {value}: is another model's, not {needed}")
 
     @property
     def needs_groups(self) -> bool:
@@ -399,26 +392,20 @@ def _close(document: object, coefficients: dict[str, float]) -> bool:
 
 
 def _check_shapes(model: TrainedModel, source: str) -> None:
-    names = input_names(
-        model.schema_,
-        intercept=model.intercept and not model.hidden,
-        group_input=model.group_input,
-    )
-    if model.inputs != names or (not model.hidden and len(model.theta) != len(names)):
-        raise InputError(
-            f"{source}: inputs and theta must be the {len(names)} that the schema encodes"
-        )
-    width = len(names)
+    own_intercept = model.intercept and not model.hidden  # that of a network is no input
+    names = input_names(model.schema_, intercept=own_intercept, group_input=model.group_input)
+    if model.inputs != names:
+        raise InputError(f"{source}: inputs must be the {len(names)} that the schema encodes")
+    width = len(names) - own_intercept
     for i, layer in enumerate(model.hidden, 1):
         if len(layer.weight) != len(layer.bias) or {len(w) for w in layer.weight} != {width}:
             raise InputError(f"{source}: hidden layer {i}: must be of {width} inputs")
         width = len(layer.bias)
-    if model.hidden and len(model.theta) != width + model.intercept:
+    if len(model.theta) != width + model.intercept:
         raise InputError(f"{source}: theta must have {width + model.intercept} entries")
-    if model.decision and len(model.decision.steps) != len(model.schema_.groups):
-        raise InputError(
-            f"{source}: decision: steps must be those of {len(model.schema_.groups)} groups"
-        )
+    n_groups = len(model.schema_.groups)
+    if model.decision and len(model.decision.steps) != n_groups:
+        raise InputError(f"{source}: decision: steps must be those of {n_groups} groups")
 
 
 def _checksum(body: dict[str, object]) -> str:

@@ -149,7 +149,7 @@ class TestModelFile:
         ("fields", "complaint"),
         [
             ({}, "schema_hash 000.*: is of another schema"),
-            ({"schema_hash": make_schema().hash}, "model 111.*: its scores are another model's"),
+            ({"schema_hash": make_schema().hash}, "model 111.*: is another model's"),
             (
                 {
                     "schema_hash": make_schema().hash,

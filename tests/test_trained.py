@@ -76,8 +76,8 @@ def test_a_model_that_was_tampered_with_is_refused(tmp_path, changes):
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"theta": [0.0]}, "inputs and theta must be the 9"),
-        ({"inputs": ["a"]}, "inputs and theta"),
+        ({"theta": [0.0]}, "theta must have 9 entries"),
+        ({"inputs": ["a"]}, "inputs must be the 9"),
         ({"theta": ["x"]}, "theta.0"),
         ({"format": "synthfair-model/9"}, "format"),
         ({"extra": 1}, "extra: unknown key"),

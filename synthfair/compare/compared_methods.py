@@ -210,11 +210,7 @@ def single_shot(federation: Federation, config: DistillConfig, **_: Any) -> Fitt
 
 
 def surrogate(
-    federation: Federation,
-    config: DistillConfig,
-    *,
-    shared: SurrogateCache | None = None,
-    **_: Any,
+    federation: Federation, config: DistillConfig, *, shared: SurrogateCache | None = None, **_: Any
 ) -> Fitted:
     """Make surrogates, and train with the penalty at the server over all of them."""
     settings = config.records.model_copy(update={"seed": config.seed})

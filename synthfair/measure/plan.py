@@ -104,10 +104,7 @@ def mechanism_at(kind: Kind, groups: int, epsilon: float, part: float) -> LocalM
 
 
 def best_split(
-    kind: Kind,
-    groups: int,
-    epsilon: float,
-    loss: Callable[[LocalMechanism], float] | None = None,
+    kind: Kind, groups: int, epsilon: float, loss: Callable[[LocalMechanism], float] | None = None
 ) -> LocalMechanism:
     """Return the mechanism with the smallest error of those within epsilon, which is exact.
 

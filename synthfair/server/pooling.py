@@ -488,10 +488,7 @@ def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, 
 
 
 def _weighted(
-    pooled: Pool,
-    schema: Schema,
-    trusted: pd.DataFrame | Encoded,
-    releases: Mapping[str, Release],
+    pooled: Pool, schema: Schema, trusted: pd.DataFrame | Encoded, releases: Mapping[str, Release]
 ) -> Pool:
     """Return the pool with what each release counts, given rows that the server trusts."""
     if len(pooled.parts) < 2:

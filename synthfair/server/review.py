@@ -188,11 +188,10 @@ def refuse_influence(
         InputError: naming that release, the furthest of all.
     """
     compared = {n: moved for n, moved in influences.releases.items() if not moved.alone}
-    moved_spd = {n: abs(moved.spd) for n, moved in compared.items()}
-    if any(change > most_spd for change in moved_spd.values()):
-        name = max(moved_spd, key=lambda n: -1.0 if np.isnan(moved_spd[n]) else moved_spd[n])
+    if unlike := [(abs(m.spd), n) for n, m in compared.items() if abs(m.spd) > most_spd]:
+        change, name = max(unlike)
         raise InputError(
-            f"{name}: changes SPD by {moved_spd[name]:.3f}; at most {most_spd:g} is allowed. Are"
+            f"{name}: changes SPD by {change:.3f}; at most {most_spd:g} is allowed. Are"
             f" its groups the right way round? {HONEST}: see what it holds with python -m synthfair"
             f" inspect, leave it out, or raise max_spd_influence{remedy and '. ' + remedy}"
         )
