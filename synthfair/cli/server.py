@@ -260,7 +260,7 @@ def evaluate(
             for (name, table), path in pairs
         }
     # The metrics, on a terminal and in a file.
-    evaluation = measure(trained_model, tables, config, sources=data)
+    evaluation = measure(trained_model, tables, config)
     metric = METRIC_OF[config.notion]
     if output:
         write_metrics(decision_metrics(trained_model, evaluation), output)

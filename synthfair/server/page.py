@@ -148,7 +148,7 @@ def serve(
             "records",
         )
     table = pooling.pool_records(read, schema)[0] if records else None
-    tables = encode_tests(read_tests(tests, schema), schema, sources=tests)
+    tables = encode_tests(read_tests(tests, schema), schema)
 
     # One model is trained; of surrogates, exchanges of sums may lead on to that of all rows.
     trained, point = pooling.train_pool(pooled, schema)
