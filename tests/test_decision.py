@@ -148,7 +148,7 @@ class TestModelFile:
     @pytest.mark.parametrize(
         ("fields", "complaint"),
         [
-            ({}, "schema_hash 000.*: is of another schema"),
+            ({}, "schema_hash 000.*: is another model's"),
             ({"schema_hash": make_schema().hash}, "model 111.*: is another model's"),
             (
                 {
@@ -156,7 +156,7 @@ class TestModelFile:
                     "model": some_model().sha256,
                     "groups": ("b", "a"),
                 },
-                r"groups \['b', 'a'\]: must be \['a', 'b'\]",
+                r"groups \('b', 'a'\): is another model's, not \('a', 'b'\)",
             ),
         ],
     )

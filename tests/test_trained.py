@@ -115,7 +115,7 @@ def test_the_largest_score_of_a_network_is_bounded(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"[]", b"\x80\x04N.", b"{}", b"[" * 100_000])
 def test_foreign_files(tmp_path, content):
     (tmp_path / "m.json").write_bytes(content)
-    with pytest.raises(InputError, match="not a model file|not JSON"):
+    with pytest.raises(InputError, match="not a model file|not JSON|must hold a JSON object"):
         read_model(tmp_path / "m.json")
 
 

@@ -161,10 +161,9 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection, name: str) -> N
         is_id = _matches(columns["report"], IS_ID).fill_null(False).to_numpy(zero_copy_only=False)
         digits = f"must be {length} of the digits 0-9 and a-f"
         reject("not a report id", ~is_id, "report", digits)
-        texts = columns["report"].filter(pa.array(valid)).cast(pa.binary()).cast(pa.binary(length))
-        ids = np.frombuffer(texts.buffers()[1], np.uint8)[: length * len(texts)]
         duplicate = np.zeros(len(valid), bool)
-        duplicate[valid] = ~sums.ids.add_new(ids.reshape(-1, length))
+        texts = columns["report"].filter(pa.array(valid)).to_numpy(zero_copy_only=False)
+        duplicate[valid] = ~sums.ids.add_new(texts)
         reject("repeated report", duplicate, "report", "each report counts once")
     sums.tally = sums.tally.plus(tally(group[valid], value[valid], len(collection.groups)))
 
@@ -295,9 +294,6 @@ def _require(required: Sequence[str], names: Sequence[str], source: str) -> None
 HASHES, WORD = 4, 64
 """Bits that an id sets, and bits of a word."""
 
-PARTS = 8
-"""Number of parts of an id, of 32 bits each."""
-
 FILTER_BYTES = 2**27
 """Memory for ids of reports; 6 in 100,000 are lost at the end of 10^7, one in 50 of 10^8."""
 
@@ -308,13 +304,13 @@ class SeenIds:
     An id sets four bits of one word of 64 bits (Bloom 1970; Putze, Sanders and Singler 2009), so
     that it costs one access to memory. Every repeated id is found. The price of constant memory is
     that a few new ids are taken for repeated ones, :meth:`lost_share`, and their reports rejected;
-    estimates stay unbiased, as this does not depend on what they report. The hash functions have
-    random keys, so nobody can choose ids that hide those of others.
+    estimates stay unbiased, as this does not depend on what they report. The hash, SipHash, has a
+    random key, so nobody can choose ids that hide those of others.
 
     Example:
         >>> import numpy as np
         >>> import synthfair as sf
-        >>> ids = np.frombuffer(b"0" * 32 + b"1" * 32 + b"0" * 32, np.uint8).reshape(3, 32)
+        >>> ids = np.array(["0" * 32, "1" * 32, "0" * 32], object)
         >>> sf.measure.SeenIds(2**20).add_new(ids).tolist()
         [True, True, False]
     """
@@ -324,26 +320,17 @@ class SeenIds:
 
         Args:
             size: bytes of memory, a power of two.
-            source: of the keys of the hash functions.
+            source: of the key of the hash function.
         """
-        self._words = np.zeros(size // 8, np.uint64)
-        self._keys = np.frombuffer(source(16 * (PARTS + 1)), np.uint64).reshape(2, PARTS + 1)
+        self._words, self._key = np.zeros(size // 8, np.uint64), source(8).hex()
         self.accepted = 0
 
     def add_new(self, ids: np.ndarray) -> np.ndarray:
-        """Add ids [N, 32] of bytes, and return the mask [N] of those that are new."""
+        """Add ids [N], texts, and return the mask [N] of those that are new."""
         from pandas import Index
+        from pandas.util import hash_array
 
-        # [N] hashes of 64 bits, each half (k_0 + sum of k_i times part i) mod 2^64 >> 32, which is
-        # strongly universal (Dietzfelbinger 1996): two ids chosen without knowledge of the keys
-        # have the same half with probability 2^-32.
-        parts = np.ascontiguousarray(ids).view(np.uint32).T.astype(np.uint64)
-        upper, lower = (
-            keys[0] + sum(key * part for key, part in zip(keys[1:], parts, strict=True))
-            for keys in self._keys
-        )
-        hashes = upper >> np.uint64(32) << np.uint64(32) | lower >> np.uint64(32)
-
+        hashes = hash_array(ids, hash_key=self._key, categorize=False)
         # Upper bits of a hash choose a word, the lower ones four bits in it.
         bits = np.zeros(len(hashes), np.uint64)
         for shift in range(0, 6 * HASHES, 6):
