@@ -280,14 +280,12 @@ def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[B
 
 
 def _require(required: Sequence[str], names: Sequence[str], source: str) -> None:
-    for key, times in ((key, list(names).count(key)) for key in required):
-        if times > 1:
-            raise InputError(f"{source}: column {key!r}: appears more than once")
-        if not times:
+    for key in required:
+        if (times := list(names).count(key)) != 1:
             present = ", ".join(names)[:200] or "nothing"
             raise InputError(
-                f"{source}: column {key!r}: missing; a file of reports begins with the line"
-                f" {','.join(COLUMNS)}; found {present}"
+                f"{source}: column {key!r}: is there {times} times, and must be once; a file of"
+                f" reports begins with the line {','.join(COLUMNS)}; found {present}"
             )
 
 

@@ -93,16 +93,13 @@ class ScoreHistogram(Checked):
     origin: Origin | None = None
 
     @model_validator(mode="after")
-    def _shape(self) -> ScoreHistogram:
+    def _fits_together(self) -> ScoreHistogram:
         sizes = {len(bins) for by_label in self.counts for bins in by_label}
         if len(self.counts) != len(self.groups) or len(sizes) != 1:
             raise ValueError("counts must be [groups][2 labels][bins], as many bins for each")
         if (self.model is None) != (sizes == {1}):
             raise ValueError("scores of a model have two bins or more; counts without, one bin")
-        return self
-
-    @model_validator(mode="after")
-    def _noise_is_that_of_the_guarantee(self) -> ScoreHistogram:
+        # The noise is that of the guarantee.
         origin = self.origin
         claims = origin.guarantees if origin and not origin.surrogates else ()
         for own in filter(None, claims):

@@ -37,7 +37,7 @@ from synthfair.fairness.penalties import (
     named_penalty,
     strata,
 )
-from synthfair.model import LinearModel, Model, Rows
+from synthfair.model import LinearModel, Rows
 from synthfair.release.format import Release, name_of
 from synthfair.release.keys import Keys
 from synthfair.release.reading import MAX_CELLS, fitted, read_release, require_fit
@@ -633,11 +633,21 @@ def train_pool(
             f"{next(iter(pooled.parts))}: made for the model {pooled.model!r}, not"
             f" {name_of(model)!r}; pass that model to pool_and_train in Python"
         )
+    config, n_inputs = pooled.config, pooled.rows.a.shape[1]
     if model != LinearModel():
-        _require_linear(model, pooled.rows.a.shape[1])
-        if pooled.config.max_client_gap is not None:
+        if getattr(model.init(n_inputs), "shape", None) != (n_inputs,):
+            raise InputError(
+                f"{name_of(model)}: its params must be a vector of {n_inputs} numbers, one an"
+                " input: only linear models are trained on pooled releases"
+            )
+        if getattr(type(model), "scores", None) is not LinearModel.scores:
+            raise InputError(
+                f"{name_of(model)}: has scores of its own, but the trained model scores a'theta, as"
+                " LinearModel does; another loss or Hessian is allowed"
+            )
+        if config.max_client_gap is not None:
             raise InputError(f"{name_of(model)}: max_client_gap takes the logistic loss")
-    config, problem = pooled.config, pooled.problem(model)
+    problem = pooled.problem(model)
     if config.searches:
         point = problem.meet(config.max_gap, config.max_client_gap)
     else:
@@ -664,18 +674,3 @@ def trained_model(
         converged=point.converged,
         **read,
     )
-
-
-def _require_linear(model: Model, n_inputs: int) -> None:
-    """Refuse a model that a trained model, which scores a'theta, would not be."""
-    params = model.init(n_inputs)
-    if not hasattr(params, "shape") or params.shape != (n_inputs,):
-        raise InputError(
-            f"{name_of(model)}: its params must be a vector of {n_inputs} numbers, one an input:"
-            " only linear models are trained on pooled releases"
-        )
-    if getattr(type(model), "scores", None) is not LinearModel.scores:
-        raise InputError(
-            f"{name_of(model)}: has scores of its own, but the trained model scores a'theta, as"
-            " LinearModel does; another loss or Hessian is allowed"
-        )
