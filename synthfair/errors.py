@@ -31,7 +31,7 @@ class InputError(ValueError):
 
 
 def require(package: str, what: str, extra: str) -> None:
-    """Raises InputError: a package is not installed, which an extra of synthfair brings."""
+    """Raise InputError: a package is not installed, which an extra of synthfair brings."""
     if not find_spec(package):
         raise InputError(f"{what}: needs {package}; pip install 'synthfair[{extra}]'")
 
@@ -49,7 +49,7 @@ def printable(text: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """The first line of the message of a library's error."""
+    """Return the first line of the message of a library's error."""
     message = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return message.splitlines()[0]
 

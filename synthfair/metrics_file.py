@@ -130,7 +130,7 @@ class _Given(Checked):
 
 
 def _absent(empty: Any = None, **rules: Any) -> Any:
-    """A field that is left out where it is empty."""
+    """Return a field that is left out where it is empty."""
     return Field(empty, exclude_if=lambda value: not value, **rules)
 
 
@@ -250,19 +250,19 @@ class Evaluation(Metrics):
     seed: Count
 
     def __repr__(self) -> str:
-        """The metrics over all rows with their intervals, in a line."""
+        """Return the metrics over all rows with their intervals, in a line."""
         found = [(name, m) for name, m in self.overall.items() if math.isfinite(m.value)]
         said = (f"{name} {m.value:.3f} [{m.low:.3f}, {m.high:.3f}]" for name, m in found)
         return f"Evaluation({self.n_test:,} rows: {', '.join(said)})"
 
     @property
     def overall(self) -> dict[str, Metric]:
-        """The metrics over all test rows, by name."""
+        """Return the metrics over all test rows, by name."""
         return {name: getattr(self, name) for name in Metrics.model_fields}
 
     @property
     def labelled(self) -> bool:
-        """Whether the test rows have labels."""
+        """Return whether the test rows have labels."""
         return self.constant_classifier is not None
 
     @property
@@ -272,7 +272,7 @@ class Evaluation(Metrics):
 
     @property
     def rates(self) -> dict[str, Rates]:
-        """The rates of the groups that are spoken of: of several groupings, those of the first."""
+        """Return the rates of the groups that are spoken of: of several groupings, of the first."""
         return self.groupings[self.groups_by[0]].rates if self.groups_by else self.by_group
 
 

@@ -243,19 +243,19 @@ class Target(BaseModel):
 
     @property
     def fairness(self) -> bool:
-        """Whether fairness is asked for at all; a weight of 0 asks for none."""
+        """Return whether fairness is asked for at all; a weight of 0 asks for none."""
         if self.by == "weight":
             return any(self.amounts)
         return bool(self.amounts) if self.by == "tolerance" else self.by != "nothing"
 
     @property
     def max_gap(self) -> float | None:
-        """The largest gap over all rows that is wanted, of several clients' the smallest."""
+        """Return the largest gap over all rows that is wanted, of several clients' the smallest."""
         return min(self.amounts) if self.by == "gap" and self.amounts else None
 
     @property
     def other_limit(self) -> str | None:
-        """A limit that is asked for in words, where it is none of the gap over all rows."""
+        """Return a limit that is asked for in words, where it is none of the gap over all rows."""
         if self.by == "tolerance" and self.amounts:
             return f"a tolerance of {min(self.amounts):g} was asked"
         if self.client_gap is not None and self.max_gap is None:
@@ -264,7 +264,7 @@ class Target(BaseModel):
 
     @property
     def client_limit(self) -> float:
-        """The gap up to which a client counts as treated fairly."""
+        """Return the gap up to which a client counts as treated fairly."""
         return self.client_gap or self.max_gap or RULE_OF_THUMB
 
     @model_validator(mode="after")
@@ -415,14 +415,14 @@ class DistillConfig(ReleaseSettings):
 
     @property
     def records(self) -> SurrogateConfig:
-        """The settings of the private records that take the place of the rows with epsilon."""
+        """Return the settings of the private records that replace the rows with epsilon."""
         return SurrogateConfig(
             epsilon=self.epsilon, delta=self.delta, relation=self.relation, k_min=self.k_min
         )
 
     @property
     def asked(self) -> Target:
-        """The fairness that is asked of the release."""
+        """Return the fairness that is asked of the release."""
         if self.max_gap is not None:
             return Target(by="gap", amounts=(self.max_gap,))
         return Target(by="weight", amounts=(self.rho_o,))
@@ -572,7 +572,7 @@ class ServerConfig(Settings):
 
     @property
     def asked(self) -> Target:
-        """The fairness that is asked of a model of surrogates."""
+        """Return the fairness that is asked of a model of surrogates."""
         if self.searches:
             amounts = () if self.max_gap is None else (self.max_gap,)
             return Target(by="gap", amounts=amounts, client_gap=self.max_client_gap)
@@ -580,7 +580,7 @@ class ServerConfig(Settings):
 
     @property
     def surrogate_keys(self) -> tuple[str, ...]:
-        """The settings given that only surrogates need."""
+        """Return the settings given that only surrogates need."""
         keys = self.model_fields_set - ({"penalty"} if self.searches else set())
         return tuple(name for name in FOR_SURROGATES if name in keys)
 

@@ -101,13 +101,13 @@ class TrainedModel(BaseModel):
     decision: GroupDecision | None = None
 
     def scores(self, x: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """[N] scores of encoded rows x [N, d], s [N]."""
+        """Return [N] scores of encoded rows x [N, d], s [N]."""
         return self.rows(x, s) @ np.asarray(self.theta)
 
     def decide(
         self, scores: np.ndarray, s: np.ndarray, ids: Iterable[str] | None = None
     ) -> np.ndarray:
-        """[N] whether the decision is +1, of scores [N] and groups s [N].
+        """Return [N] whether the decision is +1, of scores [N] and groups s [N].
 
         Raises as :meth:`synthfair.postprocess.GroupDecision.decide`, which explains the ids.
         """
@@ -116,7 +116,7 @@ class TrainedModel(BaseModel):
         return self.decision.decide(scores, s, ids)
 
     def probabilities(self, scores: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """[N] probability of the decision +1: 0 or 1, unless decisions are randomised."""
+        """Return [N] probability of the decision +1: 0 or 1, unless decisions are randomised."""
         if self.decision is None:
             return (scores > 0).astype(float)
         return self.decision.probabilities(scores, s)
@@ -135,7 +135,7 @@ class TrainedModel(BaseModel):
         return np.where(self.decide(self.scores(x, s), s), positive, negative)
 
     def __repr__(self) -> str:
-        """Its schema's name, size and loss, in a line."""
+        """Return its schema's name, size and loss, in a line."""
         layers = f", {len(self.hidden)} hidden layers" if self.hidden else ""
         reads = f", reads {self.schema_.sensitive_name}" if self.group_input else ""
         by_group = ", decides by group" if self.decision else ""
@@ -188,16 +188,16 @@ class TrainedModel(BaseModel):
 
     @property
     def sha256(self) -> str:
-        """The checksum of all that the model is, as in its file."""
+        """Return the checksum of all that the model is, as in its file."""
         return _checksum(self.body())
 
     def body(self) -> dict[str, Any]:
-        """The content of its file without the checksum, and without a decision if there is none."""
+        """Return the content of its file without the checksum, and without a missing decision."""
         left_out = {"decision"} if self.decision is None else None
         return self.model_dump(mode="json", by_alias=True, exclude=left_out)
 
     def rows(self, x: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """[N, n] what theta is multiplied by, of encoded rows."""
+        """Return [N, n] what theta is multiplied by, of encoded rows."""
         groups = s[:, None] == np.arange(1, len(self.schema_.groups))
         h = np.hstack([x, groups]) if self.group_input else x
         for layer in self.hidden:
@@ -206,12 +206,12 @@ class TrainedModel(BaseModel):
 
     @property
     def logistic(self) -> bool:
-        """Whether it was trained with the logistic loss: sigmoid(score) is P(y = +1)."""
+        """Return whether it was trained with the logistic loss: sigmoid(score) is P(y = +1)."""
         return self.loss.startswith(("linear, logistic loss", "logistic"))
 
     @property
     def coefficients(self) -> dict[str, float]:
-        """The coefficients of a linear model, by input in the units of the table.
+        """Return the coefficients of a linear model, by input in the units of the table.
 
             score = (intercept) + sum of coefficient * value
 
@@ -239,7 +239,7 @@ class TrainedModel(BaseModel):
 
     @property
     def middle(self) -> np.ndarray:
-        """[n] the inputs that scores are explained against, unless others are named.
+        """Return [n] the inputs that scores are explained against, unless others are named.
 
         Numbers are in the middle of their bounds, or where they enter by steps below all, as these
         suit amounts that are mostly small; of the categories of a column, and of the groups,
@@ -259,7 +259,7 @@ class TrainedModel(BaseModel):
     def contributions(
         self, x: np.ndarray, s: np.ndarray, reference: np.ndarray | None = None
     ) -> tuple[float, dict[str, np.ndarray]]:
-        """The contribution of each column of the table to each score of a linear model.
+        """Return the contribution of each column of the table to each score of a linear model.
 
             score(a) = score(r) + sum over columns of sum over its inputs j of theta_j (a_j - r_j)
 
@@ -295,7 +295,7 @@ class TrainedModel(BaseModel):
         return np.asarray(self.theta)
 
     def to_sklearn(self) -> Pipeline:
-        """A fitted pipeline that predicts from a DataFrame of raw columns as ``predict`` does.
+        """Return a fitted pipeline that predicts from raw columns as ``predict`` does.
 
         Its steps are ``encode``, a FunctionTransformer by the schema, and ``model``, a
         LogisticRegression, whose classes are in order: where the positive label is the first, its
@@ -313,7 +313,7 @@ class TrainedModel(BaseModel):
 
 
 def input_names(schema: Schema, *, intercept: bool, group_input: bool = False) -> tuple[str, ...]:
-    """Names of the model inputs, in the order of :func:`synthfair.data.batches.gather`."""
+    """Return the names of the inputs, in the order of :func:`synthfair.data.batches.gather`."""
     groups = (
         [f"{schema.sensitive_name}={value}" for value in schema.groups[1:]] if group_input else []
     )
@@ -321,7 +321,7 @@ def input_names(schema: Schema, *, intercept: bool, group_input: bool = False) -
 
 
 def write_model(model: TrainedModel, path: str | PathLike[str]) -> None:
-    """Writes a model as JSON with a checksum, whole or not at all.
+    """Write a model as JSON with a checksum, whole or not at all.
 
     Of a linear model, its :attr:`TrainedModel.coefficients` stand there for readers.
 
@@ -337,7 +337,7 @@ def write_model(model: TrainedModel, path: str | PathLike[str]) -> None:
 
 
 def read_model(path: str | PathLike[str]) -> TrainedModel:
-    """Reads a model file; nothing in it is executed.
+    """Read a model file; nothing in it is executed.
 
     The checksum shows damage and careless edits. It is no signature: who edits the file can
     renew it.
@@ -355,7 +355,7 @@ def read_model(path: str | PathLike[str]) -> TrainedModel:
 
 
 def parse_model(text: bytes | str, source: str) -> TrainedModel:
-    """The model in a file's content, which came from ``source``; see :func:`read_model`."""
+    """Return the model in a file's content, which came from ``source``; see :func:`read_model`."""
     body = parse_object(text, source)
     coefficients = body.pop(COEFFICIENTS, None)
     if body.pop("sha256", None) != _checksum(body):
@@ -383,7 +383,7 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
 
 
 def _close(document: object, coefficients: dict[str, float]) -> bool:
-    """Whether a file shows these coefficients, up to rounding; in large units they are small."""
+    """Return whether a file shows these coefficients, up to rounding."""
     if not isinstance(document, dict) or document.keys() != coefficients.keys():
         return False
     claimed, own = ([values[name] for name in coefficients] for values in (document, coefficients))

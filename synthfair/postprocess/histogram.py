@@ -111,12 +111,12 @@ class ScoreHistogram(Checked):
         return self
 
     def array(self) -> np.ndarray:
-        """[G, 2, B] the counts."""
+        """Return [G, 2, B] the counts."""
         return np.asarray(self.counts, dtype=np.int64)
 
 
 def score_bins(scores: np.ndarray, n_bins: int) -> np.ndarray:
-    """[N] the bin of each score z: floor(B sigma(z)), and B - 1 where sigma(z) = 1.
+    """Return [N] the bin of each score z: floor(B sigma(z)), and B - 1 where sigma(z) = 1.
 
     A threshold on bins and one on scores decide alike, as decisions are made from bins. A score
     that is not a number is in bin 0.
@@ -135,7 +135,7 @@ def score_bins(scores: np.ndarray, n_bins: int) -> np.ndarray:
 def count_scores(
     bins: np.ndarray, s: np.ndarray, y: np.ndarray, n_groups: int, n_bins: int
 ) -> np.ndarray:
-    """[G, 2, B] numbers of rows by group, label (-1, +1) and bin.
+    """Return [G, 2, B] numbers of rows by group, label (-1, +1) and bin.
 
     Args:
         bins: [N] of :func:`score_bins`; zeros for plain counts.
@@ -149,7 +149,7 @@ def count_scores(
 
 
 def require_rows(histogram: ScoreHistogram, parts: Iterable[tuple[int, ...]]) -> None:
-    """Refuses a group too few of whose rows have certain labels.
+    """Refuse a group too few of whose rows have certain labels.
 
     A count must be above 0, and above three standard deviations of its noise: a rate or a weight
     made of less would be noise.
@@ -176,12 +176,12 @@ def require_rows(histogram: ScoreHistogram, parts: Iterable[tuple[int, ...]]) ->
 
 
 def write_histogram(histogram: ScoreHistogram, path: Path) -> None:
-    """Writes the histogram as JSON, whole or not at all."""
+    """Write the histogram as JSON, whole or not at all."""
     write_json(path, histogram.model_dump(mode="json"))
 
 
 def read_histogram(path: Path) -> ScoreHistogram:
-    """Reads a file that :func:`write_histogram` wrote.
+    """Read a file that :func:`write_histogram` wrote.
 
     Raises:
         InputError: unreadable, larger than MAX_BYTES, or not a histogram; the message names the
@@ -222,7 +222,7 @@ class RowWeights(Checked):
         return self
 
     def array(self) -> np.ndarray:
-        """The weights as an array [G, 2]."""
+        """Return the weights as an array [G, 2]."""
         return np.asarray(self.weights)
 
 
@@ -273,12 +273,12 @@ def make_weights(histogram: ScoreHistogram, method: WeightMethod) -> RowWeights:
 
 
 def write_weights(weights: RowWeights, path: Path) -> None:
-    """Writes the weights as JSON, whole or not at all."""
+    """Write the weights as JSON, whole or not at all."""
     write_json(path, weights.model_dump(mode="json"))
 
 
 def read_weights(path: Path) -> RowWeights:
-    """Reads a file that :func:`write_weights` wrote.
+    """Read a file that :func:`write_weights` wrote.
 
     Raises:
         InputError: unreadable, larger than MAX_BYTES, or not weights; the message names the entry.
@@ -354,11 +354,11 @@ class GroupDecision(Checked):
 
     @property
     def method(self) -> str:
-        """The method's name in metrics.json."""
+        """Return the method's name in metrics.json."""
         return "thresholds" if self.key is None else RANDOMIZED
 
     def probabilities(self, scores: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """[N] probability of the decision +1, of scores [N] and group indices s [N]."""
+        """Return [N] probability of the decision +1, of scores [N] and group indices s [N]."""
         table = np.zeros((len(self.steps), self.n_bins))
         for row, steps in zip(table, self.steps, strict=True):
             for from_bin, chance in steps:
@@ -368,7 +368,7 @@ class GroupDecision(Checked):
     def decide(
         self, scores: np.ndarray, s: np.ndarray, ids: Iterable[str] | None = None
     ) -> np.ndarray:
-        """[N] whether the decision is +1; where a probability is below 1, by the coin of the row.
+        """Return [N] whether the decision is +1; below probability 1, by the coin of the row.
 
         Args:
             scores: [N].
@@ -387,7 +387,7 @@ class GroupDecision(Checked):
 
 
 def coins(key: str, ids: Iterable[str]) -> np.ndarray:
-    """[N] numbers from 0 to below 1, one of each id: 53 bits of SHA-256(key, id).
+    """Return [N] numbers from 0 to below 1, one of each id: 53 bits of SHA-256(key, id).
 
     They are as if drawn uniformly and independently, for ids that were not chosen by somebody who
     knows the key; and anybody can verify a decision.

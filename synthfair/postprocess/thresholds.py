@@ -126,7 +126,7 @@ def surrogate_histogram(releases: Releases, model: TrainedModel) -> ScoreHistogr
 def choose_decision(
     histogram: ScoreHistogram, notion: Notion, alpha: float, *, randomized: bool = False
 ) -> DecisionChoice:
-    """The most accurate decisions by group and score whose rates differ by at most alpha.
+    """Return the most accurate decisions by group and score whose rates differ by at most alpha.
 
     Compared are, between groups, P(+1) for statistical parity, P(+1 | y = +1) for equal
     opportunity, and P(+1 | y = +1) and P(+1 | y = -1) for equalized odds. Decisions are a threshold
@@ -212,7 +212,7 @@ def choose_decision(
 def _estimates(
     histogram: ScoreHistogram, notion: Notion, weights: np.ndarray
 ) -> tuple[NoisyShare, NoisyShare, NoisyShare]:
-    """Accuracy, gap, and accuracy of the constant classifier, of weights of thresholds."""
+    """Return accuracy, gap, and accuracy of the constant classifier, of weights of thresholds."""
     counts = histogram.array()
     chance = np.cumsum(weights, axis=1)[:, None, :-1]
     everyone = np.ones(counts.shape)

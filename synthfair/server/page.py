@@ -221,7 +221,7 @@ def serve(
 def _without_penalty(
     pooled: Pool, model: TrainedModel, point: FrontierPoint, schema: Schema
 ) -> TrainedModel:
-    """The model of weight 0, which says what fairness costs."""
+    """Return the model of weight 0, which says what fairness costs."""
     if not point.price.rho:
         return model
     config = pooled.config.model_copy(update={"rho": 0.0, "max_gap": None, "max_client_gap": None})
