@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-MOST_LINES = 20
+MAX_LINES = 20
 """The most lines of a message: more problems than this are counted."""
 
 
@@ -60,7 +60,7 @@ def refusal(source: str, error: ValidationError) -> InputError:
     Without a source, which is a file or the like, lines begin with the key.
     """
     lines, problems, source = [], error.errors(include_url=False), source and f"{source}: "
-    for problem in problems[:MOST_LINES]:
+    for problem in problems[:MAX_LINES]:
         kind, value, key = problem["type"], problem["input"], ".".join(map(str, problem["loc"]))
         said, got = {"extra_forbidden": "unknown key", "missing": "missing"}.get(kind), ""
         # A check of several keys names the values that matter.
@@ -70,6 +70,6 @@ def refusal(source: str, error: ValidationError) -> InputError:
             got = f"; got {text if len(text) <= 60 else text[:57] + '...'}"
         said = said or problem["msg"].removeprefix("Value error, ")
         lines.append(f"{source}{key and key + ': '}{said}{got}")
-    if len(problems) > MOST_LINES:
-        lines.append(f"{source}and {len(problems) - MOST_LINES} more")
+    if len(problems) > MAX_LINES:
+        lines.append(f"{source}and {len(problems) - MAX_LINES} more")
     return InputError("\n".join(lines))

@@ -249,14 +249,14 @@ def small_group_warnings(evaluation: Evaluation, schema: Schema) -> tuple[str, .
     names = [f"{name} ({rows(size)})" for name, size in list(small.items())[:MOST_NAMED]]
     names += [f"{len(small) - MOST_NAMED} more"] if len(small) > MOST_NAMED else []
     enough = max(FEW_ROWS, least)
-    one = ", overall or of one label" if evaluation.labelled else ""
+    of_label = ", overall or of one label" if evaluation.labelled else ""
     remedy = (
         f"gaps leave out groups with fewer than {enough if evaluation.groupings else least} rows"
         if least or evaluation.groupings
         else f"see the intervals, or leave such groups out by min_group_rows = {FEW_ROWS}"
     )
     return (
-        f"fewer than {enough} test rows{one}, so that rates are hardly known:"
+        f"fewer than {enough} test rows{of_label}, so that rates are hardly known:"
         f" {', '.join(names)}; {remedy}",
     )
 

@@ -223,10 +223,10 @@ def read_bytes(path: Path, most_bytes: int) -> bytes:
     return content
 
 
-MOST_DIGITS = 40
+MAX_DIGITS = 40
 """The most digits of a whole number in JSON from outside: no synthfair file has one above 2^80."""
 
-MOST_LEVELS = 100
+MAX_LEVELS = 100
 """The most levels of lists and objects in JSON from outside; no synthfair file has twenty."""
 
 
@@ -234,9 +234,9 @@ def parse_json(content: bytes | str, source: str) -> Any:
     """Parse JSON text from ``source``.
 
     Raises:
-        InputError: not JSON; a number is not finite, or a whole one of more than MOST_DIGITS; a key
+        InputError: not JSON; a number is not finite, or a whole one of more than MAX_DIGITS; a key
             is repeated in an object, of which JSON would silently take the last; or more than
-            MOST_LEVELS levels.
+            MAX_LEVELS levels.
     """
     try:
         value = json.loads(
@@ -249,11 +249,11 @@ def parse_json(content: bytes | str, source: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{source}: not JSON: {reason(error)}") from error
     level = [value]
-    for _ in range(MOST_LEVELS):
+    for _ in range(MAX_LEVELS):
         lists = [one.values() if isinstance(one, dict) else one for one in level]
         level = [one for part in lists if isinstance(part, (list, ValuesView)) for one in part]
     if any(isinstance(one, (list, dict)) for one in level):
-        raise InputError(f"{source}: not JSON: more than {MOST_LEVELS} levels in each other")
+        raise InputError(f"{source}: not JSON: more than {MAX_LEVELS} levels in each other")
     return value
 
 
@@ -272,8 +272,8 @@ def _finite(text: str) -> float:
 
 
 def _short(text: str) -> int:
-    if len(text) > MOST_DIGITS:
-        raise ValueError(f"{text[:20]}... is a whole number of more than {MOST_DIGITS} digits")
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"{text[:20]}... is a whole number of more than {MAX_DIGITS} digits")
     return int(text)
 
 

@@ -51,7 +51,7 @@ METRICS = "metrics.json"
 FRONTIER = "frontier.csv"
 """The name of the file of accuracy and gap over the weight of a server's penalty."""
 
-MOST_LINES = 10_000
+MAX_FRONTIER_LINES = 10_000
 """The most lines of a frontier that is read."""
 
 MAX_BYTES = 100_000_000
@@ -251,8 +251,8 @@ class Evaluation(Metrics):
 
     def __repr__(self) -> str:
         """Return the metrics over all rows with their intervals, in a line."""
-        found = [(name, m) for name, m in self.overall.items() if math.isfinite(m.value)]
-        said = (f"{name} {m.value:.3f} [{m.low:.3f}, {m.high:.3f}]" for name, m in found)
+        metrics = [(name, m) for name, m in self.overall.items() if math.isfinite(m.value)]
+        said = (f"{name} {m.value:.3f} [{m.low:.3f}, {m.high:.3f}]" for name, m in metrics)
         return f"Evaluation({self.n_test:,} rows: {', '.join(said)})"
 
     @property
@@ -382,10 +382,10 @@ def read_frontier(path: Path) -> tuple[FrontierLine, ...]:
     """
     import pandas as pd
 
-    lines = Annotated[tuple[FrontierLine, ...], Field(min_length=1, max_length=MOST_LINES)]
+    lines = Annotated[tuple[FrontierLine, ...], Field(min_length=1, max_length=MAX_FRONTIER_LINES)]
     try:
         with open_file(path) as file:
-            table = pd.read_csv(file, index_col=False, nrows=MOST_LINES + 1)
+            table = pd.read_csv(file, index_col=False, nrows=MAX_FRONTIER_LINES + 1)
         records = tuple(table.to_dict("records"))
         return TypeAdapter(lines, config=STRICT).validate_python(records)
     except ValidationError as error:

@@ -33,11 +33,11 @@ class Rows(NamedTuple):
     weight: Array | None = None
 
 
-LEAST_PADDED = 2048
+MIN_PADDED_ROWS = 2048
 """Rows that tables are padded to at least, where less time is spent on them than on compiling."""
 
 
-def padded(rows: Rows, *, least: int = LEAST_PADDED) -> Rows:
+def padded(rows: Rows, *, least: int = MIN_PADDED_ROWS) -> Rows:
     """Add rows of weight 0, so that code is compiled for few numbers of rows.
 
     There are then as many as the least of 4, 5, 6 and 7 times powers of two that is at least the

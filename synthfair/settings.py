@@ -183,8 +183,8 @@ class Settings(Checked):
         """Settings that make the same: those that are no defaults, or not those of the others."""
         given = self.model_dump(exclude_defaults=True)
         made = dict(type(self).model_validate(given))
-        own = {n for n, field in type(self).model_fields.items() if not field.exclude}
-        return given | {n: value for n, value in self if n in own and value != made[n]}
+        settable = {n for n, field in type(self).model_fields.items() if not field.exclude}
+        return given | {n: value for n, value in self if n in settable and value != made[n]}
 
     def replace(self, **values: Any) -> Self:
         """Return the settings with other values, validated; defaults that others led to stay."""

@@ -33,7 +33,7 @@ COEFFICIENTS = "coefficients"
 MAX_BYTES = 100_000_000
 """The largest size of a model file: two thousand units after 2,000 inputs take less."""
 
-MOST_SCORE = 1e12
+MAX_SCORE = 1e12
 """The largest score of a model from a file: beyond, single precision loses all digits."""
 
 _Vector = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
@@ -147,9 +147,9 @@ class TrainedModel(BaseModel):
     def require_counted(self, histogram: ScoreHistogram) -> None:
         """Refuse a histogram of another schema or another model's scores. Raises InputError."""
         counted = histogram.schema_hash, histogram.model, histogram.groups
-        own = self.schema_.hash, self.sha256, tuple(map(str, self.schema_.groups))
+        known = self.schema_.hash, self.sha256, tuple(map(str, self.schema_.groups))
         for key, value, needed in zip(
-            ("schema_hash", "model", "groups"), counted, own, strict=True
+            ("schema_hash", "model", "groups"), counted, known, strict=True
         ):
             if value != needed:
                 raise InputError(f"histogram: {key} {value}: is another model's, not {needed}")
@@ -372,10 +372,10 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
             largest = np.abs(layer.weight) @ largest + np.abs(layer.bias)
         theta = np.abs(model.theta)
         score = float(theta[: len(largest)] @ largest + theta[len(largest) :].sum())
-    if not score <= MOST_SCORE:
+    if not score <= MAX_SCORE:
         raise InputError(
             f"{source}: theta: scores could be as large as {score:.3g}; must be at most"
-            f" {MOST_SCORE:g}, which no trained model needs"
+            f" {MAX_SCORE:g}, which no trained model needs"
         )
     if coefficients is not None and (model.hidden or not _close(coefficients, model.coefficients)):
         raise InputError(f"{source}: coefficients: are not those of theta; leave them out")
@@ -386,9 +386,11 @@ def _close(document: object, coefficients: dict[str, float]) -> bool:
     """Return whether a file shows these coefficients, up to rounding."""
     if not isinstance(document, dict) or document.keys() != coefficients.keys():
         return False
-    claimed, own = ([values[name] for name in coefficients] for values in (document, coefficients))
+    claimed, computed = (
+        [values[name] for name in coefficients] for values in (document, coefficients)
+    )
     numbers = all(isinstance(value, float) for value in claimed)
-    return numbers and np.allclose(claimed, own, rtol=1e-9, atol=0.0)
+    return numbers and np.allclose(claimed, computed, rtol=1e-9, atol=0.0)
 
 
 def _check_shapes(model: TrainedModel, source: str) -> None:

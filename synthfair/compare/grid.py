@@ -23,7 +23,7 @@ from synthfair.settings import DistillConfig, ServerConfig
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_SEEDS = 10_000
+MAX_SEEDS = 10_000
 """Of one grid."""
 
 
@@ -93,8 +93,8 @@ def make_grid(
     """
     for method in methods:
         compared_methods.require_method(method)
-    if not 1 <= seeds <= MOST_SEEDS:
-        raise InputError(f"seeds = {seeds}: must be 1 to {MOST_SEEDS}")
+    if not 1 <= seeds <= MAX_SEEDS:
+        raise InputError(f"seeds = {seeds}: must be 1 to {MAX_SEEDS}")
     if any(not 0 <= weight < float("inf") for weight in weights):
         raise InputError(f"weights {list(weights)}: each must be at least 0 and finite")
     named = {}
@@ -117,11 +117,11 @@ def is_done(point: GridPoint, compared: ComparedTable, config: DistillConfig) ->
     """
     if not point.results.exists():
         return False
-    found, own = read_metrics(point.results), point.settings(config)
+    written, settings = read_metrics(point.results), point.settings(config)
     train = _train(point, config)
     wanted = compared.document, compared.schema.hash, compared.min_group_rows, train
-    same = (found.table, found.schema_hash, found.min_group_rows, found.train) == wanted
-    if not (same and all(settings == own for settings in found.config.values())):
+    same = (written.table, written.schema_hash, written.min_group_rows, written.train) == wanted
+    if not (same and all(config == settings for config in written.config.values())):
         raise InputError(
             f"{point.results}: is of another table or other settings; name another folder, or"
             " delete that one"

@@ -30,10 +30,10 @@ from synthfair.privacy.noise import RandomBytes, system_entropy
 
 call = compute.call_function
 
-BLOCK = 2**20
+BLOCK_BYTES = 2**20
 """Bytes of CSV that are parsed at a time."""
 
-LONGEST = 2**16
+MAX_LINE_BYTES = 2**16
 """Bytes of a line of CSV that goes beyond its block; a longer one is read in parts."""
 
 BATCH_ROWS = 2**16
@@ -217,7 +217,7 @@ def _read(path: Path | IO[bytes], name: str, names: Sequence[str]) -> Iterator[B
 
 def _from_parquet(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[Batch]:
     # The defaults would hold the whole file, or a whole row group, in memory.
-    reader = ParquetFile(file, pre_buffer=False, buffer_size=BLOCK)
+    reader = ParquetFile(file, pre_buffer=False, buffer_size=BLOCK_BYTES)
     _require(required, reader.schema_arrow.names, name)
     kind = reader.schema_arrow.field("value").type
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
@@ -235,7 +235,7 @@ def _from_parquet(file: IO[bytes], name: str, required: Sequence[str]) -> Iterat
 
 
 def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[Batch]:
-    head = file.readline(LONGEST)
+    head = file.readline(MAX_LINE_BYTES)
     try:
         names = next(csv.reader([head.decode("utf-8-sig", errors="replace")]), [])
     except csv.Error as error:
@@ -243,7 +243,7 @@ def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[B
             f"{name}: does not begin with a line of CSV; lines must end in a line feed, and"
             " compressed files, or Parquet from standard input, cannot be read"
         ) from error
-    blocks = iter(lambda: file.read(BLOCK) + file.readline(LONGEST), b"")
+    blocks = iter(lambda: file.read(BLOCK_BYTES) + file.readline(MAX_LINE_BYTES), b"")
     if len(names) == len(COLUMNS) and re.fullmatch(IS_ID, names[0]):  # a report, and no header
         names, blocks = list(COLUMNS), itertools.chain([head], blocks)
     _require(required, names, name)
@@ -264,7 +264,7 @@ def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[B
         strings_can_be_null=True,
     )
     parse = ParseOptions(quote_char=False, ignore_empty_lines=False, invalid_row_handler=skip)
-    options = ReadOptions(use_threads=False, block_size=4 * BLOCK, column_names=names)
+    options = ReadOptions(use_threads=False, block_size=4 * BLOCK_BYTES, column_names=names)
     for block in blocks:
         wrong.clear()
         text = pa.BufferReader(block.decode(errors="replace").encode())

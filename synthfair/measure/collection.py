@@ -31,14 +31,14 @@ NO_VALUE = "(no value)"
 ROUNDING = 1e-9
 """A file's epsilon may be below the exact one by this share, for rounding."""
 
-SMALLEST_RANGE, LARGEST_RANGE = 1e-100, 1e100
+MIN_RANGE, MAX_RANGE = 1e-100, 1e100
 """Ranges in between can be scaled to [-1, 1], outside of which epsilon does not hold, without
 overflow or loss of all digits."""
 
-MOST_GROUPS = 500
+MAX_GROUPS = 500
 """The most groups of a measurement, in which every two are compared."""
 
-MOST_EPSILON = 30.0
+MAX_REPORT_EPSILON = 30.0
 """The largest epsilon of a report: beyond about 36, probabilities are smaller than the steps of
 2^-53 in which random numbers are drawn, so that the guarantee would not hold."""
 
@@ -79,7 +79,7 @@ class Collection(Checked):
     """
 
     format: Literal["synthfair-gap/1"] = "synthfair-gap/1"
-    groups: tuple[Name, ...] = Field(strict=False, min_length=2, max_length=MOST_GROUPS)
+    groups: tuple[Name, ...] = Field(strict=False, min_length=2, max_length=MAX_GROUPS)
     lower: float = 0.0
     upper: float = 1.0
     epsilon: float
@@ -94,16 +94,16 @@ class Collection(Checked):
             raise ValueError(f"group {name!r} is named twice")
         if len(self.compared) < 2:
             raise ValueError(f"groups: at least two must be others than {NO_VALUE!r}")
-        if not SMALLEST_RANGE <= self.upper - self.lower <= LARGEST_RANGE:
+        if not MIN_RANGE <= self.upper - self.lower <= MAX_RANGE:
             raise ValueError(
                 f"lower = {self.lower:g} must be below upper = {self.upper:g}, by"
-                f" {SMALLEST_RANGE:g} to {LARGEST_RANGE:g}"
+                f" {MIN_RANGE:g} to {MAX_RANGE:g}"
             )
         exact = self.make_mechanism().epsilon  # raises for a budget out of range
-        if exact > MOST_EPSILON:
+        if exact > MAX_REPORT_EPSILON:
             raise ValueError(
-                f"epsilon = {exact:g}: must be at most {MOST_EPSILON:g}, beyond which a report"
-                " protects nothing"
+                f"epsilon = {exact:g}: must be at most {MAX_REPORT_EPSILON:g}, beyond which a"
+                " report protects nothing"
             )
         if exact > self.epsilon * (1 + ROUNDING):
             raise ValueError(

@@ -39,7 +39,7 @@ _COMPARED: dict[Notion, tuple[tuple[int, ...], ...]] = {
 N_BINS = 101
 """B, the number of bins of a histogram of surrogates' records."""
 
-LEAST_WEIGHT = 1e-9
+MIN_WEIGHT = 1e-9
 """The least weight of a threshold in a mixture; less is rounding of the linear programme."""
 
 
@@ -290,5 +290,5 @@ def best_weights(
     weights = solution.x[: value.size].reshape(value.shape)
     if not randomized:
         return weights.round()
-    weights[weights < LEAST_WEIGHT] = 0.0
+    weights[weights < MIN_WEIGHT] = 0.0
     return weights / weights.sum(axis=1, keepdims=True)

@@ -249,8 +249,8 @@ def frontier_lines(
         accuracy = gap = np.nan
         if rows:
             scored = rows._replace(score=rows.score @ point.theta)
-            found = metrics_with_intervals(scored, **settings)
-            accuracy, gap = found["accuracy"].value, size(found[metric]).value
+            metrics = metrics_with_intervals(scored, **settings)
+            accuracy, gap = metrics["accuracy"].value, size(metrics[metric]).value
         numbers = point.price.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
         lines.append(FrontierLine(*numbers))
     return tuple(lines)

@@ -57,7 +57,7 @@ Releases = Mapping[str, Any] | Sequence[Any]
 """Releases, by name or in a list: themselves, what :func:`synthfair.distill_table` returned, or
 files."""
 
-MANY_MEDIANS = 20.0
+MAX_CLAIM_MEDIANS = 20.0
 """Rows that one client may have, in lower medians of all claims, where it is not set."""
 
 MAX_RATIO = 5.0
@@ -271,7 +271,7 @@ class Pool(NamedTuple):
         compared: releases with rows enough of every group for the largest gap of a client.
         capped: releases that claim more rows than a client may have, and how many they claim; they
             count as ``max_rows``.
-        max_rows: that a client may have: as set, or MANY_MEDIANS lower medians of the claims.
+        max_rows: that a client may have: as set, or MAX_CLAIM_MEDIANS lower medians of the claims.
         by: groupings that are compared, of several attributes.
         left_out: names of their groups that have too few rows to be compared.
         trust: what a row of each release counts, by name; none without trusted rows.
@@ -475,12 +475,12 @@ def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, 
     theta = problem.newton(problem.zero, Price(0.0)).theta
     estimated, parts = [], []
     for group in alone:
-        y, own = 1.0 - 2.0 * has[group, 1], release.s == group
-        ratio = np.clip(np.exp(y * (a[own] @ theta)), 1 / MAX_RATIO, MAX_RATIO)
-        share, odds = weight[own] * ratio, mass[int(y > 0)] / mass[int(y < 0)]
+        y, is_member = 1.0 - 2.0 * has[group, 1], release.s == group
+        ratio = np.clip(np.exp(y * (a[is_member] @ theta)), 1 / MAX_RATIO, MAX_RATIO)
+        share, odds = weight[is_member] * ratio, mass[int(y > 0)] / mass[int(y < 0)]
         rows = min((cast(SurrogateConfig, config).k_min - 1) / 2, cells[group].sum() * odds)
-        labels = np.full(own.sum(), y)
-        parts.append((release.x[own], release.s[own], labels, share / share.sum() * rows))
+        x, s, labels = release.x[is_member], release.s[is_member], np.full(is_member.sum(), y)
+        parts.append((x, s, labels, share / share.sum() * rows))
         estimated.append((int(group), float(y)))
     old = release.x, release.s, release.y, weight
     x, s, y, w = (np.concatenate(fields) for fields in zip(old, *parts, strict=True))
@@ -501,10 +501,10 @@ def _weighted(
     if pooled.penalty is None:
         configs = [cast(DistillConfig, one.header.config) for one in releases.values()]
         asked = [(c.penalty, c.notion, c.temperature, c.rho_o, c.groups_by) for c in configs]
-        own = configs[asked.index(mode(asked))]
-        by, rho, asked_of = own.groups_by or (schema.sensitive_name,), own.rho_o, ()
-        asked_by = schema.groupings_by(own.groups_by)
-        penalty = named_penalty(own, n_groups=pooled.n_groups, by=asked_by)
+        chosen = configs[asked.index(mode(asked))]
+        by, rho, asked_of = chosen.groups_by or (schema.sensitive_name,), chosen.rho_o, ()
+        asked_by = schema.groupings_by(chosen.groups_by)
+        penalty = named_penalty(chosen, n_groups=pooled.n_groups, by=asked_by)
     for name in by:
         s = np.array(schema.groupings[name])[trusted.s]
         labels = zip((-1, 1), schema.decisions, strict=True)
@@ -573,7 +573,7 @@ def _weights(
     weights = {name: cast(np.ndarray, release.weight) for name, release in releases.items()}
     claims = {name: float(weight.sum()) for name, weight in weights.items()}
     # The lower median: of two claims the middle would be their mean, and 20 means cap neither.
-    most = max_rows or MANY_MEDIANS * sorted(claims.values())[(len(claims) - 1) // 2]
+    most = max_rows or MAX_CLAIM_MEDIANS * sorted(claims.values())[(len(claims) - 1) // 2]
     capped = {name: claim for name, claim in claims.items() if claim > most}
     return weights | {n: weights[n] * (most / claim) for n, claim in capped.items()}, capped, most
 

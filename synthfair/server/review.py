@@ -37,7 +37,7 @@ from synthfair.fairness.penalties import Penalty
 from synthfair.metrics_file import Evaluation, Influence, Influences
 from synthfair.model import LinearModel
 from synthfair.release.format import Release
-from synthfair.server.pooling import MANY_MEDIANS, Pool, concatenated, make_pool, train_pool
+from synthfair.server.pooling import MAX_CLAIM_MEDIANS, Pool, concatenated, make_pool, train_pool
 from synthfair.server.trust import MIN_TRUST
 from synthfair.settings import DistillConfig, ServerConfig, Target
 from synthfair.surrogate.objective import FrontierPoint, Price
@@ -128,7 +128,7 @@ def influence_in(
         spd[k] = _spd(theta, *tested) - _spd(without[k], *tested)
 
     alone = _alone(pooled, weight, schema)
-    found = {
+    by_name = {
         name: Influence(
             float(scores[k]),
             float(scores[k] / max(before[k], np.finfo(float).tiny)),
@@ -139,7 +139,7 @@ def influence_in(
         )
         for k, name in enumerate(pooled.parts)
     }
-    return Influences(found, bound)
+    return Influences(by_name, bound)
 
 
 def outlier_bound(change: np.ndarray) -> float:
@@ -281,7 +281,7 @@ def missed(
     # Where a group has few rows, or none of a label, a smaller gap on the pooled rows is no remedy.
     if np.isnan(gap.value) or evaluation.small_groups:
         remedy = "Give test tables with more rows of each group and label."
-    found = (
+    findings = (
         (intervals.missed_gap(gap, asked.max_gap), f". {remedy}"),
         (
             intervals.unfair_clients(gap, clients, asked.client_limit),
@@ -292,7 +292,7 @@ def missed(
             f". {UNLIKE}" if fair else "",
         ),
     )
-    return tuple(said + remedy for said, remedy in found if said)
+    return tuple(said + remedy for said, remedy in findings if said)
 
 
 def asked_of(fair: Mapping[str, Release]) -> Target:
@@ -317,36 +317,36 @@ def pool_warnings(
         free: the model without a penalty, if there is one.
         names: of the releases, in order.
     """
-    config, found = pooled.config, []
+    config, sentences = pooled.config, []
     weights = zip(names, pooled.trust.values(), strict=False)  # none without trusted rows
     if few := [f"{name} ({weight:.2g})" for name, weight in weights if weight < MIN_TRUST]:
-        found.append(
+        sentences.append(
             f"{_some(few)}: a row counts for less than {MIN_TRUST:g} rows, as the model does better"
             " on the trusted rows without. Ask the sites whether groups, labels and units are"
             " right; their people may also be others than those of the trusted rows, or their"
             " pairs of group and label be made up (`inspect` says so)"
         )
     if not point:
-        return tuple(found)
-    usual = "" if config.max_rows else f", {MANY_MEDIANS:g} times the lower median of the releases"
-    found += [
-        f"{name}: claims {claim:,.0f} rows, and counts as {pooled.max_rows:,.0f}{usual}; ask its"
+        return tuple(sentences)
+    usual = f", {MAX_CLAIM_MEDIANS:g} times the lower median of the releases"
+    sentences += [
+        f"{name}: claims {claim:,.0f} rows, and counts as {pooled.max_rows:,.0f}{usual * (not config.max_rows)}; ask its"
         " site how many it has, and set max_rows"
         for name, claim in pooled.capped.items()
     ]
     if pooled.left_out:
-        found.append(
+        sentences.append(
             f"too few rows to be compared, of all releases together: {_some(pooled.left_out)}"
         )
     times = Counter(pair for pairs in pooled.estimated.values() for pair in pairs)
     if times:
         each = [f"{schema.pair(*pair)} (of {n} releases)" for pair, n in times.items()]
-        found.append(
+        sentences.append(
             f"estimated, not reported: {_some(each)}; where there are no such people, the model"
             " decides less well for that group"
         )
     if pooled.unpaired:
-        found.append(
+        sentences.append(
             f"{_some(pooled.unpaired)}: some pair of group and label has fewer rows than k_min,"
             " and how often pairs occur is made up from labels and groups. These rows take part in"
             f" the loss, but not in {config.notion}: ask for releases with a lower k_min, or for"
@@ -358,22 +358,22 @@ def pool_warnings(
     }
     for what, (gap, most) in limits.items():
         if most is not None and gap > most:
-            found.append(
+            sentences.append(
                 f"no model that was tried brings the {what} to {most:g}; this one has {gap:.3f}"
             )
     if free and point.price.rho and not free.converged:
-        found.append(
+        sentences.append(
             "the training without a penalty, which says what fairness costs, did not converge;"
             f" gradient norm {free.gradient_norm:.1e}"
         )
     trusted = [name for name in pooled.parts if pooled.trust.get(name, 1.0) >= MIN_TRUST]
     few = [n for n in trusted if n not in pooled.compared and n not in pooled.unpaired]
     if few and config.max_client_gap is not None:
-        found.append(
+        sentences.append(
             f"max_client_gap leaves out {_some(few)}, which stand for fewer"
             f" than {max(FEW_ROWS, config.min_group_rows)} rows of a group that is compared"
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def _some(names: Sequence[str]) -> str:
