@@ -148,9 +148,8 @@ class TrainedModel(BaseModel):
         """Refuse a histogram of another schema or another model's scores. Raises InputError."""
         counted = histogram.schema_hash, histogram.model, histogram.groups
         known = self.schema_.hash, self.sha256, tuple(map(str, self.schema_.groups))
-        for key, value, needed in zip(
-            ("schema_hash", "model", "groups"), counted, known, strict=True
-        ):
+        keys = "schema_hash", "model", "groups"
+        for key, value, needed in zip(keys, counted, known, strict=True):
             if value != needed:
                 raise InputError(f"histogram: {key} {value}: is another model's, not {needed}")
 
@@ -386,9 +385,7 @@ def _close(document: object, coefficients: dict[str, float]) -> bool:
     """Return whether a file shows these coefficients, up to rounding."""
     if not isinstance(document, dict) or document.keys() != coefficients.keys():
         return False
-    claimed, computed = (
-        [values[name] for name in coefficients] for values in (document, coefficients)
-    )
+    claimed, computed = [document[name] for name in coefficients], [*coefficients.values()]
     numbers = all(isinstance(value, float) for value in claimed)
     return numbers and np.allclose(claimed, computed, rtol=1e-9, atol=0.0)
 

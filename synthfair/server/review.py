@@ -328,9 +328,11 @@ def pool_warnings(
         )
     if not point:
         return tuple(sentences)
-    usual = f", {MAX_CLAIM_MEDIANS:g} times the lower median of the releases"
+    usual = (
+        "" if config.max_rows else f", {MAX_CLAIM_MEDIANS:g} times the lower median of the releases"
+    )
     sentences += [
-        f"{name}: claims {claim:,.0f} rows, and counts as {pooled.max_rows:,.0f}{usual * (not config.max_rows)}; ask its"
+        f"{name}: claims {claim:,.0f} rows, and counts as {pooled.max_rows:,.0f}{usual}; ask its"
         " site how many it has, and set max_rows"
         for name, claim in pooled.capped.items()
     ]
