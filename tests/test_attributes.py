@@ -20,7 +20,7 @@ from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.metrics import Scored
 from synthfair.release.format import write_release
 from synthfair.server.pooling import compared_groupings
-from synthfair.surrogate.weighted_table import WeightedTable
+from synthfair.surrogate.fair import WeightedTable
 from synthfair.trained import TrainedModel, input_names, predict
 
 HOME = Categorical(categories=("own", "rent", "other"))

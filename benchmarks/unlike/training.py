@@ -22,10 +22,10 @@ from benchmarks.unlike.clients import (
 from synthfair import compare
 from synthfair.compare import Federation
 from synthfair.fairness.penalties import SumPenalty
-from synthfair.privacy.statement import GRID
+from synthfair.privacy.guarantee import GRID
 from synthfair.server.pooling import concatenated
 from synthfair.surrogate import GlobalProblem, WeightedTable
-from synthfair.surrogate.objective import ridge_of
+from synthfair.surrogate.fair import ridge_of
 
 C = sf.ServerConfig().C
 PENALTIES: dict[str, SumPenalty] = {

@@ -38,8 +38,8 @@ from synthfair.release.keys import read_keys
 from synthfair.server import pooling, review
 from synthfair.server.pooling import Pool
 from synthfair.settings import ServerConfig
+from synthfair.surrogate.fair import FrontierPoint
 from synthfair.surrogate.fair import frontier as fair_frontier
-from synthfair.surrogate.objective import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
 
 
@@ -87,6 +87,9 @@ class Refinement(NamedTuple):
 Refine = Callable[[TrainedModel, FrontierPoint, Pool], Refinement]
 """Goes on from the model of surrogates."""
 
+FILES = "model.json", METRICS, FRONTIER
+"""Files that a server writes into its folder."""
+
 
 def serve(
     releases: Sequence[Path],
@@ -128,7 +131,7 @@ def serve(
             cannot be written. The files of an earlier run are then as they were.
     """
     # What is written must not be there, and must be no input.
-    files = [output / name for name in ("model.json", METRICS, FRONTIER, "frontier.svg")]
+    files = [output / name for name in FILES]
     more = [records] if records else []
     inputs = (schema_path, *tests, *releases, *keys, trusted)
     require_free(*files, *more, inputs=inputs, force=force)
@@ -210,8 +213,9 @@ def serve(
         if lines:
             write_frontier(lines, outputs.enter_context(whole_file(output / FRONTIER)))
         write_model(model, outputs.enter_context(whole_file(output / "model.json")))
-    made = {METRICS: metrics, FRONTIER: lines, "frontier.svg": None}
-    for name in [name for name, content in made.items() if not content]:
+    for name in [
+        name for name, content in {METRICS: metrics, FRONTIER: lines}.items() if not content
+    ]:
         (output / name).unlink(missing_ok=True)
     return ServerResult(
         model, metrics, influences, None if exchanged else point, lines, warnings, refinement

@@ -40,7 +40,7 @@ from synthfair.release.format import Release
 from synthfair.server.pooling import MAX_CLAIM_MEDIANS, Pool, concatenated, make_pool, train_pool
 from synthfair.server.trust import MIN_TRUST
 from synthfair.settings import DistillConfig, ServerConfig, Target
-from synthfair.surrogate.objective import FrontierPoint, Price
+from synthfair.surrogate.fair import FrontierPoint, Price
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
