@@ -474,7 +474,12 @@ def predict(
         raise InputError(f"{source}: column to keep {unknown[0]!r}: the table has no such column")
     kept = {name: table[name].to_numpy() for name in keep}
     if id_column is not None:
-        ids, table = take_ids(table, id_column, schema, source=source, rows_before=rows_before or 0)
+        if id_column in schema.columns:
+            raise InputError(
+                f"id column {id_column!r}: is a column of the schema; ids must say whose a row is"
+            )
+        given: Any = {"source": f"{source}: id column", "rows_before": rows_before or 0}
+        ids, table = take_names(table, id_column, **given)
     x, s = model.encode(table, source=source, rows_before=rows_before, clipping=clipping)
     score = model.scores(x, s)
     selected = model.decide(score, s, ids)
@@ -534,19 +539,3 @@ def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: s
         total += model.rows(*encoded).sum(axis=0)
         rows += len(part)
     return total / rows
-
-
-def take_ids(
-    table: pd.DataFrame, column: str, schema: Schema, *, source: str, rows_before: int = 0
-) -> tuple[list[str], pd.DataFrame]:
-    """Return [N] the id of each row, as text, and the table without them.
-
-    Raises:
-        InputError: no such column, one of the schema, or a row without an id.
-    """
-    if column in schema.columns:
-        raise InputError(
-            f"id column {column!r}: is a column of the schema; ids must say whose a row is"
-        )
-    names, rest = take_names(table, column, source=f"{source}: id column", rows_before=rows_before)
-    return names.tolist(), rest
