@@ -18,7 +18,7 @@ from synthfair.deploy.train_job import TrainJob, evaluation_of, train
 from synthfair.errors import InputError
 from synthfair.files import whole_file
 from synthfair.metrics_file import METRICS, read_metrics, write_metrics
-from synthfair.postprocess.decision import MOST_BINS
+from synthfair.postprocess.histogram import MOST_BINS
 from synthfair.privacy.ledger import compute_once
 from synthfair.secure.summands import GroupCounts
 from synthfair.settings import (
