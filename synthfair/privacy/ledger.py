@@ -145,11 +145,6 @@ class Spending(NamedTuple):
     composition: Composition | None
     limit: Limit | None
 
-    @property
-    def mu(self) -> float | None:
-        """The mu of Gaussian differential privacy of all together; None where there is none."""
-        return self.composition and self.composition.mu
-
     def epsilon(self, delta: float) -> float | None:
         """Return the epsilon of all purchases together at this delta; None where there is none."""
         return self.composition and self.composition.epsilon(delta)
@@ -469,16 +464,16 @@ class Ledger:
         if not self._ended and line == b"\n":
             self._end, self._ended = self._end + 1, True
             return
-        number = len(self._records) + 1
+        source = f"{self.path}: line {len(self._records) + 1}"
         try:
-            record = parse_as(content, Record, f"{self.path}: line {number}")
+            record = parse_as(content, Record, source)
         except InputError:
             if whole:
                 raise
             return
         if record.previous != self._last:
             if whole:
-                raise InputError(f"{self.path}: line {number}: a line before it is lost or altered")
+                raise InputError(f"{source}: a line before it is lost or altered")
             return
         what = record.what
         if isinstance(what, Limit):
