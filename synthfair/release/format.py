@@ -14,25 +14,11 @@ import numpy as np
 from pydantic import field_serializer, model_validator
 
 import synthfair
-from synthfair.data.schema import (
-    OWN_COLUMNS,
-    Categorical,
-    Numeric,
-    Schema,
-    differences,
-    is_within,
-)
+from synthfair.data.schema import OWN_COLUMNS, Categorical, Numeric, Schema, differences, is_within
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, parse_as, whole_file
 from synthfair.privacy.guarantee import Guarantee, require_true
-from synthfair.release.keys import (
-    DOMAIN,
-    Keys,
-    Signature,
-    require_signer,
-    sign,
-    verify,
-)
+from synthfair.release.keys import DOMAIN, Keys, Signature, require_signer, sign, verify
 from synthfair.settings import (
     MAX_ROWS,
     Checked,
@@ -496,10 +482,7 @@ class Inspection(NamedTuple):
 
 
 def inspect_release(
-    path: str | PathLike[str],
-    *,
-    schema: Schema | None = None,
-    keys: Keys | None = None,
+    path: str | PathLike[str], *, schema: Schema | None = None, keys: Keys | None = None
 ) -> Inspection:
     """Return what a release file holds, and all that does not fit what is known of it.
 

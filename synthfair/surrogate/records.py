@@ -16,7 +16,8 @@ How wide the encoding of the columns is does not matter.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
@@ -36,12 +37,12 @@ from synthfair.surrogate.sums import (
     SurrogateSpec,
     anchor_rates,
     column_moments,
-    crossed_levels,
     histograms,
     inputs,
     moment_terms,
     smooth_rates,
     squares_and_means,
+    two_way_tables,
 )
 from synthfair.surrogate.tables import (
     Edges,
@@ -51,6 +52,7 @@ from synthfair.surrogate.tables import (
     alone,
     associations,
     draw,
+    few_levels,
     frechet_bounds,
     james_stein,
     make_margins,
@@ -59,6 +61,7 @@ from synthfair.surrogate.tables import (
     round_to,
     row_counts,
     settle_rows,
+    split_tables,
 )
 
 PROBLEMS = 60
@@ -219,8 +222,8 @@ def most_numbers(schema: Schema) -> int:
 
 def find_margins(answers: Answers, counts: np.ndarray, spec: SurrogateSpec) -> Margins:
     """Return the margins of histograms; a block grows until columns do not tell its small cells."""
-    schema, columns, n_groups, k_min = spec.schema, spec.columns, spec.n_groups, spec.config.k_min
-    rows, least, crossed = row_counts(counts, columns), 2, NONE
+    schema, columns, k_min = spec.schema, spec.columns, spec.config.k_min
+    rows, least, crossed = row_counts(counts, columns), 2, []
     if spec.step:
         rows = np.rint(rows)  # it is an average of the same whole numbers
     while True:
@@ -236,9 +239,13 @@ def find_margins(answers: Answers, counts: np.ndarray, spec: SurrogateSpec) -> M
             )
         margins = make_margins(counts, strata, columns, step=spec.step, sd=spec.sd("histograms"))
         block = len(strata.tilted) > 0
-        if block and not len(crossed) and not tells(margins, counts, crossed, spec):
-            (crossed,) = answers.sums(crossed_levels(columns, margins, n_groups))
-            crossed = crossed.reshape(len(columns) * (len(columns) + 1) // 2, 2 * n_groups, -1)
+        if block and not crossed and not tells(margins, counts, crossed, spec):
+            # The rows of each cell, in the few levels of every two columns and of each.
+            few = few_levels(margins, columns)._replace(strata=alone(rows, rows >= 0), n=rows)
+            pairs = [*combinations_with_replacement(range(len(columns)), 2)]
+            (numbers,) = answers.sums(two_way_tables(columns, few, pairs, "tables"))
+            tables = split_tables(numbers, few, pairs).values()
+            crossed = [table.reshape(len(rows), -1) for table in tables]
         if not block or not tells(margins, counts, crossed, spec):
             return margins
         least += 1
@@ -266,7 +273,9 @@ def _private_strata(rows: np.ndarray, spec: SurrogateSpec) -> Strata:
     return alone(rows, rows >= 1)._replace(hidden=few, left_out=np.zeros_like(few))
 
 
-def tells(margins: Margins, counts: np.ndarray, crossed: np.ndarray, spec: SurrogateSpec) -> bool:
+def tells(
+    margins: Margins, counts: np.ndarray, crossed: Sequence[np.ndarray], spec: SurrogateSpec
+) -> bool:
     """Return whether one column, or two together, tell the number of rows of a hidden cell.
 
     Frechet's bounds are added up over the levels of a column that have sums by group, which are
@@ -276,8 +285,8 @@ def tells(margins: Margins, counts: np.ndarray, crossed: np.ndarray, spec: Surro
     Args:
         margins: with a block.
         counts: [2 G, L] histograms.
-        crossed: [p (p + 1) / 2, 2 G, K] numbers of rows of each cell in the few levels of two
-            columns. They decide whether there is a block, and enter nothing that leaves.
+        crossed: numbers of rows [2 G, K] of each cell in the few levels of two columns. They decide
+            whether there is a block, and enter nothing that leaves.
         spec: public.
     """
     strata, k_min, ends = margins.strata, spec.config.k_min, spec.columns.ends
