@@ -133,8 +133,7 @@ class SampledMechanism(Checked):
 
     @model_validator(mode="after")
     def _is_on_a_fine_grid(self) -> SampledMechanism:
-        shares = self.shares
-        if shares is None:
+        if (shares := self.shares) is None:
             return self
         least = self.clip + shares.step * math.sqrt(shares.length) / 2
         if shares.norm < least * (1 - 1e-12):  # floating point rounds it down

@@ -45,7 +45,7 @@ MAX_DENSITY = 0.3
 """Share of nonzero inputs below which they are kept sparse."""
 
 MAX_PRODUCTS = 10_000_000
-"""Products of pairs of sparse inputs that are kept at most; with them a Gram matrix takes a tenth of
+"""Products of pairs of sparse inputs that are kept at most; a Gram matrix of them takes a tenth of
 the time."""
 
 WEIGHT_STEP = 1e-4
