@@ -456,7 +456,7 @@ def test_the_commands_go_from_unlike_clients_to_a_fair_model(folder, capsys):
     assert main([*words, *config, "--output", f"{folder}/server"]) == 0
     assert "on the pooled rows" in capsys.readouterr().out
     assert (folder / "server" / "report.html").exists()
-    assert "<svg" in (folder / "server" / "frontier.svg").read_text()
+    assert (folder / "server" / "frontier.csv").exists()
 
 
 def server_words(folder, *flags, more=""):
