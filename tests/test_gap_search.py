@@ -34,7 +34,9 @@ def test_the_released_model_has_the_wanted_gap(wanted, reads):
     found = distil(wanted, group_input=reads)
     assert found.gap_met
     assert float(found.reached.gap) <= wanted
-    assert gap_of_release(found.release) == pytest.approx(float(found.reached.gap), abs=2 / len(TABLE))
+    assert gap_of_release(found.release) == pytest.approx(
+        float(found.reached.gap), abs=2 / len(TABLE)
+    )
 
 
 def test_the_weight_found_is_about_the_smallest_that_does():

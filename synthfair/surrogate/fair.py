@@ -195,8 +195,8 @@ class GlobalProblem:
         if sp.issparse(self.a):
             return sp.csr_matrix(self.a, dtype=float)
         a = np.ascontiguousarray(self.a, dtype=float)
-        some = a[:: max(1, len(a) // 2000)]
-        return a if np.count_nonzero(some) > MAX_DENSITY * some.size else sp.csr_matrix(a)
+        sample = a[:: max(1, len(a) // 2000)]
+        return a if np.count_nonzero(sample) > MAX_DENSITY * sample.size else sp.csr_matrix(a)
 
     @cached_property
     def w(self) -> np.ndarray:
@@ -226,7 +226,9 @@ class GlobalProblem:
         scopes, groups = np.eye(self.clients + 1), sp.eye(self.penalty.n_groups)
         scopes[0] = 1.0
         among = [np.isin([[-1.0, 1.0]], labels) for labels in STRATA[self.penalty.notion]]
-        return sp.csr_matrix(sp.kron(scopes, sp.vstack([sp.kron(groups, one) for one in among])))
+        return sp.csr_matrix(
+            sp.kron(scopes, sp.vstack([sp.kron(groups, labels) for labels in among]))
+        )
 
     def in_strata(self, by_cell: np.ndarray) -> np.ndarray:
         """Return sums [1 + clients, K, G] of sums [cells]."""
@@ -410,11 +412,11 @@ class GlobalProblem:
             slopes = _dense(matrix @ sp.diags(g1) @ self.inputs)
             of_rows = np.column_stack([matrix @ np.ones(n), matrix @ g, slopes])
             parts.append(of_rows.reshape(k, groups, -1))
-        own = np.stack(parts, axis=1)  # [K, strata, groups, 2 + p]
-        change = WEIGHT_STEP * own
+        owners = np.stack(parts, axis=1)  # [K, strata, groups, 2 + p]
+        total, change = owners.sum(axis=0), WEIGHT_STEP * owners
         less, more = (
             np.nan_to_num(sum_gaps(self.penalty, sums[..., 0], sums[..., 1:]))
-            for sums in (own.sum(axis=0) - change, own.sum(axis=0) + change)
+            for sums in (total - change, total + change)
         )
         gaps, change = (less + more) / 2, (less - more) / (2 * WEIGHT_STEP * rest[..., None])
         gap, slope = gaps[..., 0], gaps[..., 1:]
@@ -497,8 +499,8 @@ class GlobalProblem:
     @cached_property
     def fair_by_covariance(self) -> list[np.ndarray]:
         """Solutions [p] of the same problem with the covariance as its penalty."""
-        own = self.penalty
-        covariance = self.changed(penalty=CovariancePenalty(own.n_groups, own.notion, own.by))
+        of = self.penalty
+        covariance = self.changed(penalty=CovariancePenalty(of.n_groups, of.notion, of.by))
         ends = [self.zero]
         for rho in COVARIANCE:
             ends.append(covariance.newton(ends[-1], Price(rho), START_TOLERANCE).theta)

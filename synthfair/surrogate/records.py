@@ -356,16 +356,16 @@ def weight_terms(
     # Of histograms, levels that are no values of numbers; in the block coarse ones of these, too.
     flags, counts, coarse, level = [], [], [], columns.levels(rows)
     for j, column in enumerate(columns):
-        histograms_j = sums.histograms[:, ends[j] : ends[j + 1]]
-        kept = np.eye(column.size)[:, 0 if column.categories else column.size - column.missing :]
-        flags.append(kept[level[:, j]])
-        counts.append(histograms_j @ kept)
+        histogram = sums.histograms[:, ends[j] : ends[j + 1]]
+        first = 0 if column.categories else column.size - column.missing
+        flags.append(level[:, [j]] == np.arange(first, column.size))
+        counts.append(histogram[:, first:])
         if not column.categories:
             few = one_hot(margins.coarse[j])
-            coarse.append(("histograms", few[level[:, j]], histograms_j @ few))
+            coarse.append(("histograms", few[level[:, j]], histogram @ few))
     functions = [
         ("column_moments", moment_terms(columns, rows.x), sums.moments),
-        ("histograms", np.hstack(flags), np.hstack(counts)),
+        ("histograms", np.hstack(flags).astype(float), np.hstack(counts)),
     ]
     # Over a group of the block no sum links columns: where these tell labels, it would tell cells.
     (moments, f, by_cell), single = functions[0], squares_and_means(len(columns.numbers))

@@ -134,8 +134,8 @@ def histograms(columns: Columns, n_groups: int) -> Question:
 
     def of(rows: Encoded, _: Whole) -> np.ndarray:
         cell = 2 * rows.s + (rows.y > 0)
-        at = cell[:, None] * length + start + columns.levels(rows)
-        return np.bincount(at.ravel(), minlength=2 * n_groups * length)
+        code = cell[:, None] * length + start + columns.levels(rows)
+        return np.bincount(code.ravel(), minlength=2 * n_groups * length)
 
     return Question("histograms", 2 * n_groups * length, of, counts=True)
 
@@ -145,7 +145,7 @@ def column_moments(columns: Columns, n_groups: int) -> Question:
 
     z are the p' numbers, in [-1/2, 1/2].
     """
-    length = 2 * n_groups * moment_terms(columns, np.zeros((1, columns[-1].at.stop))).shape[1]
+    length = 2 * n_groups * moment_terms(columns, np.zeros((1, columns[-1].place.stop))).shape[1]
 
     def of(rows: Encoded, whole: Whole) -> np.ndarray:
         products, cell = whole(moment_terms(columns, rows.x)), 2 * rows.s + (rows.y > 0)
@@ -161,7 +161,7 @@ def moment_terms(columns: Columns, x: np.ndarray) -> np.ndarray:
     Of more than :data:`MAX_FACTORS` numbers there are squares alone.
     """
     z = np.clip(x[:, columns.numbers] - 0.5, -0.5, 0.5)
-    missing = [c.at.start + 1 for c in columns if c.missing and not c.categories]
+    missing = [c.place.start + 1 for c in columns if c.missing and not c.categories]
     z[:, np.isin(columns.numbers + 1, missing)] *= 1 - x[:, missing]
     i, j = _factors(z.shape[1])
     return np.hstack([z[:, i] * z[:, j], z])
