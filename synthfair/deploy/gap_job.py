@@ -56,7 +56,7 @@ class GapJob(GapQuestion):
 
 
 def guarantee_of(epsilon: float) -> Guarantee:
-    """Return the guarantee of a site's counts, see :func:`synthfair.measure.counts.noisy_counts`.
+    """Return the guarantee of a site's counts, see :mod:`synthfair.measure.gaps_file`.
 
     Guarantee: epsilon-differential privacy. Unit: one row; of a person with several rows the
     epsilons add up. Relation: add or remove.
@@ -74,7 +74,7 @@ def answer_gap(request: Request) -> bytes:
         RefusedError: the question's settings are none, or beyond the site's limits.
     """
     from synthfair.evaluation import pooled_scores
-    from synthfair.measure.counts import noisy_counts
+    from synthfair.measure.gaps_file import noisy_counts
 
     schema, carried = request.party.schema, request.question.carried
     with refused_as("settings"):
@@ -120,7 +120,7 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
         TooFewError: fewer sites than the job says have answered well.
         InputError: the model does not fit the schema.
     """
-    from synthfair.measure.counts import gaps_of_counts
+    from synthfair.measure.gaps_file import gaps_of_counts
 
     schema = federation.schema
     model = model_of(job.model, schema)

@@ -16,7 +16,7 @@ from synthfair.deploy.job_sums import make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, model_of
 from synthfair.deploy.train_job import TrainJob, evaluation_of, train
 from synthfair.metrics_file import METRICS, read_metrics, write_metrics
-from synthfair.postprocess.decision import MOST_BINS
+from synthfair.postprocess.histogram import MOST_BINS
 from synthfair.privacy.ledger import compute_once
 from synthfair.secure.summands import GroupCounts
 from synthfair.settings import Checked, Notion, Relation, ServerConfig
