@@ -79,4 +79,4 @@ def test_a_release_with_copies_is_not_written_nor_booked(tmp_path, capsys):
     assert not (tmp_path / "out.parquet").exists()
     assert not ledger.path.exists()
     assert main([*argv, "--config", f"{tmp_path}/range.toml"]) == 0
-    assert (ledger.spent().releases, ledger.spent().mu) == (1, None)
+    assert (ledger.spent().releases, ledger.spent().composition) == (1, None)

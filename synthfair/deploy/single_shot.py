@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import Field, model_validator
 
 from synthfair.client.page import release_task
 from synthfair.deploy.job_sums import job_label, secure_sum, site_names
-from synthfair.deploy.party import Request
 from synthfair.deploy.site_sums import answer_part
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.release.format import release_bytes, write_release
 from synthfair.settings import RELEASES, Checked, DistillConfig, ServerConfig, SurrogateConfig
-from synthfair.task.job_sites import JobSites, Query
+from synthfair.task.job_sites import JobSites
 from synthfair.task.limits import refused_as
+
+if TYPE_CHECKING:
+    from synthfair.deploy.party import Request
 
 
 class SingleShotJob(Checked):
@@ -68,10 +70,10 @@ def answer_single_shot(request: Request) -> bytes:
     Raises:
         RefusedError: the question's settings are none, or beyond the site's limits.
     """
-    if "task" in request.ask.settings:
+    if "task" in request.question.settings:
         return answer_part(request)
     with refused_as("settings"):
-        config = release_config(request.ask.settings)
+        config = release_config(request.question.settings)
         if isinstance(config, DistillConfig):
             from synthfair.jax_setup import start_jax
 
@@ -112,8 +114,10 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
     if job.shared_noise:
         releases = [_shared_surrogate(federation, job, private)]
     else:
-        query = Query("single_shot", 0, job.release, job.timeout)
-        releases = [*federation.collect(query, stored, least=job.least_answers).values()]
+        question = federation.question(
+            task="single_shot", round=0, settings=job.release, timeout=job.timeout
+        )
+        releases = [*federation.ask(question, stored, least=job.least_answers).values()]
     from synthfair.server.page import serve
 
     serve(
@@ -143,8 +147,10 @@ def _shared_surrogate(federation: JobSites, job: SingleShotJob, private: Path) -
     while tasks := next_tasks(opened, config, schema, aggregators, names, least=least, label=label):
         task = next(iter(tasks.values()))
         federation.sites = tuple(sorted(names[key] for key in task.clients))
-        query = Query("single_shot", len(opened), {}, job.timeout)
-        total = secure_sum(federation, task, query, folder=folder, anew=label_file)
+        question = federation.question(
+            task="single_shot", round=len(opened), settings={}, timeout=job.timeout
+        )
+        total = secure_sum(federation, task, question, folder=folder, anew=label_file)
         opened = (*opened, opened_sum(cast(RowSums, task.what), total))
     write_release(surrogate_from_sums(opened, config, schema), private / "surrogate.parquet")
     label_file.unlink()

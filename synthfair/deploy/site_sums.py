@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from synthfair.deploy.party import Request
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.secure.summands import GroupCounts
 from synthfair.secure.task import Task, read_aggregator_folder
 from synthfair.task.limits import RefusedError, refused_as
 
 if TYPE_CHECKING:
+    from synthfair.deploy.party import Request
     from synthfair.trained import TrainedModel
 
 MODELS = "models"
@@ -24,7 +24,7 @@ MODELS = "models"
 def read_task(request: Request) -> Task:
     """Return the sum that a question is for. Raises RefusedError: it is none."""
     with refused_as("settings"):
-        return validated(Task, request.ask.settings.get("task"))
+        return validated(Task, request.question.settings.get("task"))
 
 
 def agreed_task(request: Request) -> Task:
@@ -74,7 +74,7 @@ def _carried_model(request: Request) -> TrainedModel:
 
     start_jax()
     with refused_as("message"):
-        model = parse_model(request.carried, "model")
+        model = parse_model(request.question.carried, "model")
     if model.schema_.hash != request.party.schema.hash:
         raise RefusedError("schema")
     return model
@@ -91,6 +91,6 @@ def answer_model(request: Request) -> bytes:
     _carried_model(request)
     folder = request.party.folder / MODELS
     folder.mkdir(mode=0o700, exist_ok=True)
-    with whole_file(folder / f"{request.ask.job}.json", mode=OWNER_ONLY) as temporary:
-        temporary.write_bytes(request.carried)
+    with whole_file(folder / f"{request.question.job}.json", mode=OWNER_ONLY) as temporary:
+        temporary.write_bytes(request.question.carried)
     return b""

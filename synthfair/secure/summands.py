@@ -14,8 +14,7 @@ from pydantic import Field, field_serializer, model_validator
 
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
-from synthfair.postprocess.decision import MOST_BINS
-from synthfair.postprocess.histogram import LARGEST_COUNT
+from synthfair.postprocess.histogram import LARGEST_COUNT, MOST_BINS
 from synthfair.privacy.guarantee import Guarantee, Unit, make_guarantee
 from synthfair.privacy.mechanism import GaussianMechanism, SumName, clip_rows
 from synthfair.privacy.noise import (
