@@ -108,9 +108,9 @@ def client(
         from synthfair.jax_setup import start_jax
 
         start_jax()
-    from synthfair.client import Options, distill_file
+    from synthfair.client import distill_file
+    from synthfair.task.protocol import Run
 
-    options = Options(force, key, ledger, again=again)
     with ExitStack() as bars:
         show: Callable[..., None] = bars.enter_context(stage_bar())
 
@@ -123,16 +123,9 @@ def client(
         def show_now(*now: Any) -> None:
             show(*now)  # of the bar that is there now
 
-        outcome, receipt = distill_file(
-            data,
-            schema,
-            output,
-            settings_of_release,
-            options,
-            on_rows=on_rows,
-            progress=show_now,
-            on_stage=show_now,
-        )
+        run = Run("", show_now, show_now, on_rows)
+        booked: Any = {"force": force, "key": key, "ledger": ledger, "again": again, "run": run}
+        outcome, receipt = distill_file(data, schema, output, settings_of_release, **booked)
     say(release_table(outcome, receipt))
     if sign:
         say(f"Signed with {sign}.")

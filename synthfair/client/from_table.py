@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast, overload
+from typing import TYPE_CHECKING, cast, overload
 
 from synthfair.data.batches import Batches, RealRows, in_memory
 from synthfair.data.encode import Encoded, encode_own
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import optax
     import pandas as pd
 
-    from synthfair.client.distillation import Distillation
+    from synthfair.client.fair_task import Distillation
     from synthfair.client.surrogate_task import SurrogateRelease
 
 
@@ -28,7 +28,6 @@ def distill_table(
     schema: Schema,
     config: DistillConfig | None = None,
     *,
-    release: Literal["fair"] = "fair",
     model: Model | None = None,
     penalty: Penalty | PenaltyName | None = None,
     optimizer: optax.GradientTransformation | None = None,
@@ -42,9 +41,8 @@ def distill_table(
 def distill_table(
     table: pd.DataFrame | Batches,
     schema: Schema,
-    config: SurrogateConfig | None = None,
+    config: SurrogateConfig,
     *,
-    release: Literal["surrogate"] = "surrogate",
     noise: RandomBytes = system_entropy,
     source: str = "table",
 ) -> SurrogateRelease: ...
@@ -55,7 +53,6 @@ def distill_table(
     schema: Schema,
     config: DistillConfig | SurrogateConfig | None = None,
     *,
-    release: Literal["fair", "surrogate"] | None = None,
     model: Model | None = None,
     penalty: Penalty | PenaltyName | None = None,
     optimizer: optax.GradientTransformation | None = None,
@@ -84,8 +81,7 @@ def distill_table(
             with epsilon by ``schema.plain``, or gathered with weights; for a surrogate also batches
             of rows that are read as a stream, encoded by ``schema.plain``.
         schema: public; the same for all clients.
-        config: settings; the defaults if not given.
-        release: its kind; that of the settings if not given.
+        config: settings of one of the two kinds; the defaults of a fair release if not given.
         model: of a fair release, another than the linear model with the logistic loss.
         penalty: of a fair release, another than ``config.penalty``: a name, or a function of scores
             and rows. For a function ``config.notion`` only chooses the covariance that is shown.
@@ -114,12 +110,8 @@ def distill_table(
         >>> made.release.header.guarantee.epsilon
         1.0
     """
-    kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
-    if config is None and release is not None:
-        kind = release
-    if release not in (None, kind):
-        raise InputError(f"release = {release!r}: the settings are those of a {kind} release")
-    if kind == "surrogate":
+    run = Run(source, progress)
+    if isinstance(config, SurrogateConfig):
         from synthfair.client.surrogate_task import SurrogateTask  # SciPy takes a while
 
         fair = {
@@ -129,21 +121,18 @@ def distill_table(
             raise InputError(f"{', '.join(given)}: not used for a surrogate; the server trains")
         rows = cast(Batches, table)
         if hasattr(table, "columns"):
-            frame = cast("pd.DataFrame", table)
-            rows = in_memory(encode_own(frame, schema.plain, source=source))
-        wanted = SurrogateTask(schema, cast(SurrogateConfig, config or SurrogateConfig()), noise)
-        return wanted.answer(ReadRows(rows, ""), None, Run(source))
+            rows = in_memory(encode_own(table, schema.plain, source=source))
+        return SurrogateTask(schema, config, noise).answer(ReadRows(rows, ""), None, run)
     from synthfair.client.fair_task import FairTask, require_rows  # loads JAX
 
-    settings = cast(DistillConfig, config or DistillConfig())
+    config = config or DistillConfig()
     if isinstance(penalty, str):
-        settings, penalty = settings.replace(penalty=penalty), None
-    real, run = table, Run(source, progress)
+        config, penalty = config.replace(penalty=penalty), None
     if not isinstance(table, Encoded | RealRows):
-        own = schema if settings.epsilon is None else schema.plain
-        real = encode_own(cast("pd.DataFrame", table), own, source=source)
-        if settings.epsilon is None:
-            require_rows(len(real.y), source=source)
-    task = FairTask(schema, settings, model, penalty, noise)
-    gathered = task.gather(cast("Encoded | RealRows", real), source=source)
-    return task.distill(task.problem(task.measured(gathered, run), source=source), run, optimizer)
+        read_by = schema if config.epsilon is None else schema.plain
+        table = encode_own(table, read_by, source=source)
+        if config.epsilon is None:
+            require_rows(len(table.y), source=source)
+    task = FairTask(schema, config, noise, model, penalty, optimizer)
+    measured = task.measured(task.gather(table, source=source), None, run)
+    return task.distill(task.problem(measured, run), run)

@@ -16,10 +16,9 @@ from synthfair.client.from_table import distill_table
 from synthfair.compare.federation import Federation, Fitted, pooled
 from synthfair.data.batches import in_memory, other_inputs
 from synthfair.data.encode import Encoded
-from synthfair.distill.problem import make_penalty
 from synthfair.errors import InputError, refusal, require
 from synthfair.evaluation import evaluate_scores, score_rows
-from synthfair.fairness.penalties import SumPenalty
+from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.federated import engine
 from synthfair.federated.fedavg import safe_rate
 from synthfair.federated.refine import refine_model
@@ -292,7 +291,7 @@ def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
     rows = pooled(federation.train)
     table = WeightedTable(*rows, np.ones(len(rows.y)))
     by, _ = compared_groupings(table, federation.schema, server_config(config))
-    return make_penalty(config, n_groups=federation.n_groups, by=by)
+    return named_penalty(config, n_groups=federation.n_groups, by=by)
 
 
 def _linear(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.client.distillation import Distillation
+from synthfair.client.fair_task import Distillation
 from synthfair.data.encode import Encoded, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema

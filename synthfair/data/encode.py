@@ -188,7 +188,7 @@ def encode(
     return Encoded(x, s, y)
 
 
-def encode_own(table: pd.DataFrame, schema: Schema, *, source: str) -> Encoded:
+def encode_own(table: Any, schema: Schema, *, source: str) -> Encoded:
     """Encode a table as :func:`encode`, with a warning of the columns that are clipped much.
 
     For whoever trains on, or releases, a table of their own: the shares have no noise, and are for

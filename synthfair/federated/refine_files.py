@@ -93,8 +93,7 @@ class Question(BaseModel):
 
 def _penalty(question: Question, schema: Schema, by: tuple[Grouping, ...] = ()) -> SumPenalty:
     """Return the penalty of a question; sums of rows are the same for all groupings."""
-    own, n_groups = question, len(schema.groups)
-    return named_penalty(own.penalty, own.notion, own.temperature, n_groups=n_groups, by=by)
+    return named_penalty(question, n_groups=len(schema.groups), by=by)
 
 
 class SumsFile(BaseModel):

@@ -437,7 +437,7 @@ def _pool_surrogates(
             raise InputError(f"{name_of(own)}: max_client_gap takes a penalty of the settings")
         paired = {name: part for name, part in parts.items() if name not in unpaired}
         compared = _clients_with_rows(table, paired, config, by or (tuple(range(n_groups)),))
-    named = named_penalty(config.penalty, notion, config.temperature, n_groups=n_groups, by=by)
+    named = named_penalty(config, n_groups=n_groups, by=by)
     n_read = n_groups if config.group_input else 1
     rows = table.rows(n_groups=n_read, intercept=config.intercept)
     ridge = ridge_of(config.C, weight.sum(), rows.a.shape[1], intercept=config.intercept)
@@ -469,10 +469,8 @@ def _weighted(
         asked = [(c.penalty, c.notion, c.temperature, c.rho_o, c.groups_by) for c in configs]
         own = configs[asked.index(mode(asked))]
         by, rho, asked_of = own.groups_by or (schema.sensitive_name,), own.rho_o, ()
-        penalty = named_penalty(
-            own.penalty, own.notion, own.temperature, n_groups=pooled.n_groups,
-            by=schema.groupings_by(own.groups_by),
-        )  # fmt: skip
+        own_by = schema.groupings_by(own.groups_by)
+        penalty = named_penalty(own, n_groups=pooled.n_groups, by=own_by)
     for name in by:
         s = np.array(schema.groupings[name])[trusted.s]
         labels = zip((-1, 1), schema.decisions, strict=True)

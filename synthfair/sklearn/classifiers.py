@@ -136,13 +136,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             by, _ = compared_groupings(WeightedTable(*rows, weight), schema, fairness)
         a = np.column_stack([rows.x, np.ones(len(rows.y))])
         ridge = ridge_of(fairness.C, weight.sum(), a.shape[1], intercept=True)
-        penalty = named_penalty(
-            fairness.penalty,
-            fairness.notion,
-            fairness.temperature,
-            n_groups=len(schema.groups),
-            by=by,
-        )
+        penalty = named_penalty(fairness, n_groups=len(schema.groups), by=by)
         problem: Any = GlobalProblem(a, rows.s, rows.y, weight, penalty, ridge)
         if self._own_penalty:
             from synthfair.surrogate.custom import CustomProblem  # loads JAX
