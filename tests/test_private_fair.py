@@ -19,6 +19,7 @@ from synthfair.privacy.statement import make_guarantee
 from synthfair.release.reading import inspect_release, read_release
 from synthfair.report.privacy_words import header_facts
 from synthfair.surrogate.questions import TableSums
+from synthfair.task.protocol import Run
 
 SCHEMA = make_schema()
 TABLE = make_table(600)
@@ -117,7 +118,7 @@ def test_records_are_bought_once_and_serve_every_release(paths, monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        distill_file(*paths, CONFIG, progress=stop)
+        distill_file(*paths, CONFIG, run=Run(progress=stop))
     assert not paths[2].exists()
     monkeypatch.setattr("synthfair.client.surrogate_task.read_sums", refuse_rows)
     first, _ = distill_file(*paths, CONFIG)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -294,7 +294,7 @@ class FairTask:
             _, rho_o, tried = cast(Search, state)
             problem = gap_search.with_weight(problem, rho_o)
             ended = gap_search.next_weight(tried, max_gap) is None
-        kinds: Any = {"model": problem.model, "penalty": problem.penalty}
+        kinds: Any = {"model": problem.model, "penalty": problem.objective.penalty}
         guarantee = self.buyer and self.buyer.guarantee
         header = make_header(config, schema, **kinds, guarantee=guarantee)
         s, y = np.asarray(problem.s), np.asarray(problem.y)
@@ -414,14 +414,12 @@ def _baseline(problem: Problem, theta: Params) -> Baseline:
     """Compare theta(x) on the rows, or records, that were distilled, with a plain model."""
     objective = problem.objective
     plain = train(objective.rows, problem.lambda_theta, model=problem.model).params
-    return Baseline(*map(float, _compared(objective, theta, plain, model=problem.model)))
+    return Baseline(*map(float, _compared(objective, theta, plain)))
 
 
-@partial(jax.jit, static_argnames="model")
-def _compared(
-    objective: PenalizedLoss, theta: Params, plain: Params, *, model: Model
-) -> tuple[jax.Array, ...]:
-    right = (model.scores(theta, objective.rows.a) > 0) == (objective.y > 0)
+@jax.jit
+def _compared(objective: PenalizedLoss, theta: Params, plain: Params) -> tuple[jax.Array, ...]:
+    right = (objective.model.scores(theta, objective.rows.a) > 0) == (objective.y > 0)
     share, accuracy = (
         jnp.average(each, weights=objective.weight) for each in (objective.y > 0, right)
     )

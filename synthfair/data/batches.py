@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
 from operator import add
 from os import PathLike
 from pathlib import Path
@@ -120,8 +119,10 @@ class DaskBatches:
         Raises:
             InputError: a partition does not fit the schema, or there are no rows.
         """
-        from dask.base import compute
+        from dask.bag import from_delayed
         from dask.delayed import delayed
+
+        schema = self._schema
 
         def of_part(part: pd.DataFrame, number: int) -> list[Sum]:
             """Return a partition's sum, or none where it has no rows, as filters leave some."""
@@ -129,18 +130,14 @@ class DaskBatches:
             rows = len(part) and encode(part, schema, source=source, rows_before=0)
             return [terms(rows)] if rows and len(rows.y) else []
 
-        def both(*sums: list[Sum]) -> list[Sum]:
-            pair = list(chain(*sums))
-            return [reduce(add, pair)] if pair else []
+        def both(one: Sum | None, other: Sum | None) -> Sum | None:
+            return other if one is None else one if other is None else one + other
 
-        schema = self._schema
-        sums = [delayed(of_part)(part, i) for i, part in enumerate(self._parts)]
-        while len(sums) > 1:
-            sums = [delayed(both)(*sums[i : i + 2]) for i in range(0, len(sums), 2)]
-        (total,) = compute(*sums)
-        if not total:
+        sums = from_delayed([delayed(of_part)(part, i) for i, part in enumerate(self._parts)])
+        total = sums.fold(both, initial=None, split_every=2).to_delayed().compute()
+        if total is None:
             raise InputError("the Dask table has no rows")
-        return total[0]
+        return total
 
 
 class RealRows(NamedTuple):

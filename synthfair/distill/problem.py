@@ -95,14 +95,8 @@ class PenalizedLoss:
         Among the rows that the notion compares, the largest. With statistical parity that is
         |SPD|, eq. (4).
         """
-        gaps = decision_gaps(
-            self._scores(params),
-            self.rows,
-            notion=self.notion,
-            n_groups=self.n_groups,
-            by=self.by,
-        )
-        return jnp.nanmax(gaps)
+        compared: Any = {"notion": self.notion, "n_groups": self.n_groups, "by": self.by}
+        return jnp.nanmax(decision_gaps(self._scores(params), self.rows, **compared))
 
     def _scores(self, params: Params) -> jax.Array:
         return self.model.scores(params, self.rows.a)
@@ -127,8 +121,6 @@ class Problem:
         rho_s: weight of the penalty on synthetic rows, at least 0; None where there is none.
         lambda_x: regularisation of x, at least 0.
         lambda_theta: regularisation of theta, positive.
-        model: what is trained.
-        penalty: the same as in F.
     """
 
     objective: PenalizedLoss
@@ -139,8 +131,11 @@ class Problem:
     rho_s: jax.Array | float | None
     lambda_x: jax.Array | float
     lambda_theta: jax.Array | float
-    model: Model = field(metadata={"static": True})
-    penalty: Penalty = field(metadata={"static": True})
+
+    @property
+    def model(self) -> Model:
+        """What is trained, on real rows and on synthetic ones."""
+        return self.objective.model
 
     def inner(self, x: jax.Array) -> Function:
         """Regularised loss on the synthetic rows, eq. (11), as a function of theta."""
@@ -157,7 +152,7 @@ class Problem:
         if self.rho_s is None:
             return self.objective(params) + ridge
         rows = self._rows(x)
-        unfairness = self.penalty(self.model.scores(params, rows.a), rows)
+        unfairness = self.objective.penalty(self.model.scores(params, rows.a), rows)
         return self.objective(params) + self.rho_s * unfairness + ridge
 
     def _rows(self, x: jax.Array) -> Rows:
@@ -444,15 +439,5 @@ def make_problem(
     others = other_inputs(start.s, n_groups=n_read, intercept=config.intercept)
     # Unlike jnp.asarray, device_put compiles nothing.
     x, s, y, others = jax.device_put((np.ascontiguousarray(start.x.T), start.s, start.y, others))
-    return Problem(
-        objective=objective,
-        start=x,
-        s=s,
-        y=y,
-        others=others,
-        rho_s=config.rho_s or None,
-        lambda_x=config.lambda_x,
-        lambda_theta=config.lambda_theta,
-        model=model,
-        penalty=penalty,
-    )
+    weights = config.rho_s or None, config.lambda_x, config.lambda_theta
+    return Problem(objective, x, s, y, others, *weights)

@@ -176,20 +176,14 @@ class Lbfgs:
         # needs no fewer evaluations here, and takes twice as long to compile.)
         solver = jaxopt.LBFGS(
             lambda phi: fun.value(place(phi)),
+            maxiter=self.max_iterations,
+            tol=self.tolerance,
             linesearch="backtracking",
             linesearch_init="max",
             unroll=False,
             implicit_diff=False,
         )
-
-        # Its own loop makes the first iteration outside of the loop, and compiles it twice.
-        def unfinished(at: tuple[jax.Array, Any]) -> jax.Array:
-            missed = jnp.linalg.norm(at[1].grad) > self.tolerance  # not-a-number ends it, too
-            return missed & (at[1].iter_num < self.max_iterations)
-
-        zero = jnp.zeros_like(start)
-        first = zero, solver.init_state(zero)
-        phi, last = jax.lax.while_loop(unfinished, lambda at: tuple(solver.update(*at)), first)
+        phi, last = solver.run(jnp.zeros_like(start))
         gradient = last.grad if factor is None else factor @ last.grad  # in phi it is L^-1 that
         return InnerSolution(
             params=place(phi),
