@@ -9,7 +9,6 @@ from conftest import make_schema, make_table, silent
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.client import distill_file
-from synthfair.data.batches import gather
 from synthfair.data.encode import encode, encode_records
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
@@ -45,8 +44,8 @@ def test_it_is_what_the_records_of_a_surrogate_distil_to():
     records = sf.distill_table(TABLE, SCHEMA, surrogate, noise=seeded(3)).release
     rows = sf.Encoded(encode_records(records.x, SCHEMA), records.s, records.y)
     own = {"rho_o": 3.0, "labels": "proportional", "group_input": True}
-    weighted = gather(rows, n_groups=2, intercept=True, weight=records.weight)
-    wanted = sf.distill_table(weighted, SCHEMA, sf.DistillConfig(**FEW, **own))
+    config = sf.DistillConfig(**FEW, **own)
+    wanted = sf.distill_table(rows, SCHEMA, config, weight=records.weight)
     found = sf.distill_table(TABLE, SCHEMA, CONFIG.replace(**own), noise=seeded(3))
     np.testing.assert_array_equal(found.release.x, wanted.release.x)
     np.testing.assert_array_equal(found.release.y, wanted.release.y)
@@ -202,6 +201,5 @@ def test_names_that_cannot_be_booked_are_refused_and_spend_nothing(paths):
 
 
 def test_rows_with_weights_have_no_epsilon():
-    rows = gather(encode(TABLE, SCHEMA), n_groups=1, intercept=True, weight=np.ones(600))
     with pytest.raises(InputError, match="rows have weights, of which an epsilon does not know"):
-        sf.distill_table(rows, SCHEMA, CONFIG)
+        sf.distill_table(TABLE, SCHEMA, CONFIG, weight=np.ones(600))

@@ -195,18 +195,18 @@ class FairTask:
         sha256 = f"{sha256_of((content,))} {precision}"
         return ReadRows(self.gather(rows, source=str(site.data)), sha256)
 
-    def gather(self, rows: Encoded | RealRows, *, source: str) -> RealRows | Batches:
+    def gather(
+        self, rows: Encoded, weight: np.ndarray | None = None, *, source: str
+    ) -> RealRows | Batches:
         """Return rows that are encoded, with an epsilon by ``schema.plain``, to be read.
 
         Raises:
             InputError: with an epsilon, rows have weights, or are encoded otherwise.
         """
         if self.buyer is None:
-            return rows if isinstance(rows, RealRows) else self._gathered(rows)
-        if isinstance(rows, RealRows):
-            if rows.weight is not None:
-                raise InputError(f"{source}: rows have weights, of which an epsilon does not know")
-            rows = rows.encoded
+            return self._gathered(rows, weight)
+        if weight is not None:
+            raise InputError(f"{source}: rows have weights, of which an epsilon does not know")
         if rows.x.shape[1] != (width := len(self.schema.plain.encoded_names)):
             raise InputError(
                 f"{source}: rows of {rows.x.shape[1]} columns; with epsilon they must have the"
@@ -218,7 +218,9 @@ class FairTask:
         self, real: RealRows | Batches, bought: bytes | None, run: Run
     ) -> RealRows | Surrogate:
         """Return the rows themselves; or, with an epsilon, private records of them."""
-        return self.buyer.records(real, bought, run) if self.buyer else real  # type: ignore[arg-type, return-value]
+        if self.buyer:
+            return self.buyer.records(cast(Batches, real), bought, run)
+        return cast(RealRows, real)
 
     # From the rows, or from private records, to the release
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast, overload
 
-from synthfair.data.batches import Batches, RealRows, in_memory
+from synthfair.data.batches import Batches, in_memory
 from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
@@ -15,6 +15,7 @@ from synthfair.settings import DistillConfig, PenaltyName, SurrogateConfig
 from synthfair.task.protocol import Progress, ReadRows, Run
 
 if TYPE_CHECKING:
+    import numpy as np
     import optax
     import pandas as pd
 
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 
 @overload
 def distill_table(
-    table: pd.DataFrame | Encoded | RealRows,
+    table: pd.DataFrame | Encoded,
     schema: Schema,
     config: DistillConfig | None = None,
     *,
+    weight: np.ndarray | None = None,
     model: Model | None = None,
     penalty: Penalty | PenaltyName | None = None,
     optimizer: optax.GradientTransformation | None = None,
@@ -49,10 +51,11 @@ def distill_table(
 
 
 def distill_table(
-    table: pd.DataFrame | Encoded | RealRows | Batches,
+    table: pd.DataFrame | Encoded | Batches,
     schema: Schema,
     config: DistillConfig | SurrogateConfig | None = None,
     *,
+    weight: np.ndarray | None = None,
     model: Model | None = None,
     penalty: Penalty | PenaltyName | None = None,
     optimizer: optax.GradientTransformation | None = None,
@@ -78,10 +81,11 @@ def distill_table(
 
     Args:
         table: one row a person; for a fair release also its rows as :func:`encode` returns them,
-            with epsilon by ``schema.plain``, or gathered with weights; for a surrogate also batches
-            of rows that are read as a stream, encoded by ``schema.plain``.
+            with epsilon by ``schema.plain``; for a surrogate also batches of rows that are read as
+            a stream, encoded by ``schema.plain``.
         schema: public; the same for all clients.
         config: settings of one of the two kinds; the defaults of a fair release if not given.
+        weight: [N] of a fair release without epsilon, how much each row counts; all alike if None.
         model: of a fair release, another than the linear model with the logistic loss.
         penalty: of a fair release, another than ``config.penalty``: a name, or a function of scores
             and rows. For a function ``config.notion`` only chooses the covariance that is shown.
@@ -115,7 +119,8 @@ def distill_table(
         from synthfair.client.surrogate_task import SurrogateTask  # SciPy takes a while
 
         fair = {
-            "model": model, "penalty": penalty, "optimizer": optimizer, "progress": progress
+            "weight": weight, "model": model, "penalty": penalty, "optimizer": optimizer,
+            "progress": progress,
         }  # fmt: skip
         if given := [name for name, value in fair.items() if value is not None]:
             raise InputError(f"{', '.join(given)}: not used for a surrogate; the server trains")
@@ -128,11 +133,11 @@ def distill_table(
     config = config or DistillConfig()
     if isinstance(penalty, str):
         config, penalty = config.replace(penalty=penalty), None
-    if not isinstance(table, Encoded | RealRows):
+    if not isinstance(table, Encoded):
         read_by = schema if config.epsilon is None else schema.plain
         table = encode_own(table, read_by, source=source)
         if config.epsilon is None:
             require_rows(len(table.y), source=source)
     task = FairTask(schema, config, noise, model, penalty, optimizer)
-    measured = task.measured(task.gather(table, source=source), None, run)
+    measured = task.measured(task.gather(table, weight, source=source), None, run)
     return task.distill(task.problem(measured, run), run)

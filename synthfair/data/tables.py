@@ -70,8 +70,9 @@ def read_table(path: str | PathLike[str], schema: Schema) -> pd.DataFrame:
     """Return a table from a CSV or Parquet file, which are distinguished by their first bytes.
 
     The columns of a CSV file are separated by whichever of comma, semicolon, tab and vertical bar
-    its header holds most often outside quotes. Its fields stay text, so that :func:`encode` checks
-    each as it was written; texts in ``schema.missing_values`` become missing, in Parquet files, too.
+    its header holds most often outside quotes. Its fields stay text, so that :func:`encode`
+    checks each as it was written; texts in ``schema.missing_values`` become missing, in Parquet
+    files, too.
 
     Args:
         path: of the file.
