@@ -134,8 +134,8 @@ class DaskBatches:
             return other if one is None else one if other is None else one + other
 
         sums = from_delayed([delayed(of_part)(part, i) for i, part in enumerate(self._parts)])
-        total = sums.fold(both, initial=None, split_every=2).to_delayed().compute()
-        if total is None:
+        total: Any = sums.fold(both, initial=None, split_every=2)
+        if (total := total.to_delayed().compute()) is None:
             raise InputError("the Dask table has no rows")
         return total
 

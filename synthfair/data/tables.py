@@ -308,8 +308,9 @@ def _frame(rows: pa.Table, schema: Schema | None) -> pd.DataFrame:
     Raises:
         ValueError: the column behind a trailing separator holds a value.
     """
-    for i, column in enumerate(rows.schema if schema else ()):
-        if column.name.strip() in schema.columns and re.search("binary|view", str(column.type)):
+    names = schema.columns if schema else ()
+    for i, column in enumerate(rows.schema):
+        if column.name.strip() in names and re.search("binary|view", str(column.type)):
             rows = rows.set_column(i, column.name, rows.column(i).cast(pa.large_string()))
     table = rows.to_pandas(ignore_metadata=True)
     if _TRAILING in table:

@@ -23,6 +23,7 @@ from synthfair.data.batches import RealRows, gather, other_inputs
 from synthfair.data.encode import Encoded
 from synthfair.distill.losses import mean_loss, regularized_hessian, regularized_loss, squared_norm
 from synthfair.distill.solvers import Function, Method, absolute_eigen
+from synthfair.errors import InputError
 from synthfair.fairness.penalties import (
     CovariancePenalty,
     Grouping,
@@ -31,7 +32,6 @@ from synthfair.fairness.penalties import (
     decision_gaps,
     named_penalty,
 )
-from synthfair.errors import InputError
 from synthfair.model import LinearModel, Model, Params, Rows, padded
 from synthfair.settings import DistillConfig
 

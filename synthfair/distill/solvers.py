@@ -176,8 +176,8 @@ class Lbfgs:
         # needs no fewer evaluations here, and takes twice as long to compile.)
         solver = jaxopt.LBFGS(
             lambda phi: fun.value(place(phi)),
-            maxiter=self.max_iterations,
-            tol=self.tolerance,
+            maxiter=self.max_iterations,  # type: ignore[arg-type]
+            tol=self.tolerance,  # type: ignore[arg-type]
             linesearch="backtracking",
             linesearch_init="max",
             unroll=False,

@@ -121,7 +121,9 @@ class FairEstimator(BaseEstimator):
         y = _one_each(y, "y", x)
         check_classification_targets(y)
         _warn_of_index(sample_weight, "sample_weight", x)
-        weight = _check_sample_weight(sample_weight, table, dtype=np.float64, ensure_non_negative=True)
+        weight = _check_sample_weight(
+            sample_weight, table, dtype=np.float64, ensure_non_negative=True
+        )
         counted = weight > 0
         classes, labels = np.unique(y[counted], return_inverse=True)
         if len(classes) > 2:
