@@ -321,7 +321,7 @@ class TrainedModel(BaseModel):
 
 
 def input_names(schema: Schema, *, intercept: bool, group_input: bool = False) -> tuple[str, ...]:
-    """Names of the model inputs, in the order of :func:`synthfair.data.batches.gather`."""
+    """Names of the model inputs, in the order of :func:`synthfair.distill.problem.make_problem`."""
     groups = (
         [f"{schema.sensitive_name}={value}" for value in schema.groups[1:]] if group_input else []
     )

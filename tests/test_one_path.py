@@ -10,8 +10,7 @@ import synthfair as sf
 from synthfair.client import distill_file, fair_task
 from synthfair.compare import federate, run_method
 from synthfair.compare.compared_methods import make_surrogates, surrogate_settings
-from synthfair.data.batches import gather
-from synthfair.data.encode import encode
+from synthfair.data.encode import encode, in_content_order
 from synthfair.data.partition import ClientTable
 from synthfair.errors import InputError
 from synthfair.privacy.noise import seeded
@@ -112,5 +111,5 @@ def test_the_least_number_of_rows_is_that_of_all(paths, monkeypatch):
 def test_copied_labels_are_of_all_rows(paths):
     config = sf.DistillConfig(labels="copy", n_synthetic=ROWS, steps=2)
     made, _ = distill_file(*paths, config)
-    rows = gather(encode(TABLE, SCHEMA), n_groups=1, intercept=True)
+    rows = in_content_order(encode(TABLE, SCHEMA))
     np.testing.assert_array_equal(made.release.y, rows.y)

@@ -16,8 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.data.batches import Batches, RealRows, from_files, gather, in_memory
-from synthfair.data.encode import Clipping, Encoded, content_digests, content_sums
+from synthfair.data.batches import Batches, from_files
+from synthfair.data.encode import (
+    Clipping,
+    Encoded,
+    content_digests,
+    content_sums,
+    in_content_order,
+)
 from synthfair.data.schema import Schema
 from synthfair.distill import gap_search
 from synthfair.distill import problem as outer
@@ -47,7 +53,6 @@ if TYPE_CHECKING:
     from synthfair.client.page import Site
     from synthfair.client.surrogate_task import SurrogateTask
     from synthfair.settings import ServerConfig
-    from synthfair.surrogate.make import Surrogate
 
 PAID = (
     "The private records are paid for: of them, other settings distil at no cost, and release ="
@@ -193,34 +198,16 @@ class FairTask:
         content = sum(map(content_sums, parts), np.zeros(3, np.uint64))
         precision = jax.dtypes.canonicalize_dtype(float)  # in another, another release is made
         sha256 = f"{sha256_of((content,))} {precision}"
-        return ReadRows(self.gather(rows, source=str(site.data)), sha256)
-
-    def gather(
-        self, rows: Encoded, weight: np.ndarray | None = None, *, source: str
-    ) -> RealRows | Batches:
-        """Return rows that are encoded, with an epsilon by ``schema.plain``, to be read.
-
-        Raises:
-            InputError: with an epsilon, rows have weights, or are encoded otherwise.
-        """
-        if self.buyer is None:
-            return self._gathered(rows, weight)
-        if weight is not None:
-            raise InputError(f"{source}: rows have weights, of which an epsilon does not know")
-        if rows.x.shape[1] != (width := len(self.schema.plain.encoded_names)):
-            raise InputError(
-                f"{source}: rows of {rows.x.shape[1]} columns; with epsilon they must have the"
-                f" {width} of schema.plain, of which bases and interactions are computed"
-            )
-        return in_memory(rows)
+        return ReadRows(in_content_order(rows), sha256)
 
     def measured(
-        self, real: RealRows | Batches, bought: bytes | None, run: Run
-    ) -> RealRows | Surrogate:
-        """Return the rows themselves; or, with an epsilon, private records of them."""
-        if self.buyer:
-            return self.buyer.records(cast(Batches, real), bought, run)
-        return cast(RealRows, real)
+        self, real: Encoded | Batches, bought: bytes | None, run: Run
+    ) -> tuple[Encoded, np.ndarray | None]:
+        """Return the rows themselves; or, with an epsilon, private records and their weights."""
+        if self.buyer is None:
+            return cast(Encoded, real), None
+        records = self.buyer.records(cast(Batches, real), bought, run)
+        return records.rows(self.schema), records.weight
 
     # From the rows, or from private records, to the release
 
@@ -233,22 +220,20 @@ class FairTask:
         """
         measured = self.measured(rows.real, bought, run)
         try:
-            problem = self.problem(measured, run)
+            problem = self.problem(*measured, run)
             made = self.distill(problem, run)
         except InputError as error:
             paid = f". {PAID}" if bought else ""
             raise InputError(f"{error}{paid}", *error.arguments) from error
         return made._replace(baseline=_baseline(problem, made.theta))
 
-    def problem(self, measured: RealRows | Surrogate, run: Run) -> Problem:
+    def problem(self, rows: Encoded, weight: np.ndarray | None, run: Run) -> Problem:
         """Return the bilevel problem of rows, or of private records.
 
         Raises:
             InputError: groups cannot be compared, or synthetic rows not chosen as the settings say.
         """
         config, schema = self.config, self.schema
-        if not isinstance(measured, RealRows):
-            measured = self._gathered(measured.rows(schema), measured.weight)
         remedy = (
             "merge small groups (in the schema, by 'unlisted'), or make a surrogate (release ="
             " surrogate), which a client of one label or one group can make"
@@ -258,10 +243,10 @@ class FairTask:
                 f"these are private records: k_min = {config.k_min}, or the noise of epsilon ="
                 f" {config.epsilon:g}, may hide the others; with other values they are bought anew"
             )
-        check_rows(measured, schema, config, source=run.source, remedy=remedy)
+        check_rows(rows, schema, config, source=run.source, remedy=remedy)
         by = schema.groupings_by(config.groups_by)
-        given: Any = {"by": by, "model": self.model, "penalty": self.penalty}
-        return make_problem(measured, config, n_groups=len(schema.groups), **given)
+        given: Any = {"weight": weight, "by": by, "model": self.model, "penalty": self.penalty}
+        return make_problem(rows, config, n_groups=len(schema.groups), **given)
 
     def distill(self, problem: Problem, run: Run) -> Distillation:
         """Return the release of a problem's best synthetic rows, and how well it was computed.
@@ -312,13 +297,9 @@ class FairTask:
             ended,
         )
 
-    def _gathered(self, rows: Encoded, weight: np.ndarray | None = None) -> RealRows:
-        n_groups = len(self.schema.groups) if self.config.group_input else 1
-        return gather(rows, n_groups=n_groups, intercept=self.config.intercept, weight=weight)
-
 
 def check_rows(
-    real: Encoded | RealRows,
+    real: Encoded,
     schema: Schema,
     config: DistillConfig | ServerConfig,
     *,
@@ -385,7 +366,7 @@ def require_rows(n_rows: int, *, source: str) -> None:
         )
 
 
-def check_copies(release: Release, real: RealRows, *, source: str) -> None:
+def check_copies(release: Release, real: Encoded, *, source: str) -> None:
     """Refuse a release that holds real rows, or their labels without being asked to.
 
     Raises:
@@ -397,13 +378,13 @@ def check_copies(release: Release, real: RealRows, *, source: str) -> None:
         raise InputError(f"{source}: not written: it holds the labels of the real rows, in order")
     made, there = (
         content_digests(np.rint(column / GRID).astype(int) for column in columns)
-        for columns in (release.x.T, real.columns[: real.n_features])
+        for columns in (release.x.T, real.x.T)
     )
     if not (copies := int(np.isin(made, there).sum())):
         return
     from scipy.stats import binom  # takes a while
 
-    if copies > binom.isf(CHANCE, len(made), min(1.0, len(there) * GRID**real.n_features)):
+    if copies > binom.isf(CHANCE, len(made), min(1.0, len(there) * GRID ** real.x.shape[1])):
         safer = "start = range, " * (config.start == "real")
         raise InputError(
             f"{source}: not written: {copies} of {len(made)} synthetic rows are copies of real"

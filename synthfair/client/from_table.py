@@ -138,6 +138,14 @@ def distill_table(
         table = encode_own(table, read_by, source=source)
         if config.epsilon is None:
             require_rows(len(table.y), source=source)
-    task = FairTask(schema, config, noise, model, penalty, optimizer)
-    measured = task.measured(task.gather(table, weight, source=source), None, run)
-    return task.distill(task.problem(measured, run), run)
+    task, rows = FairTask(schema, config, noise, model, penalty, optimizer), (table, weight)
+    if config.epsilon is not None:
+        if weight is not None:
+            raise InputError(f"{source}: rows have weights, of which an epsilon does not know")
+        if table.x.shape[1] != (width := len(schema.plain.encoded_names)):
+            raise InputError(
+                f"{source}: rows of {table.x.shape[1]} columns; with epsilon they must have the"
+                f" {width} of schema.plain, of which bases and interactions are computed"
+            )
+        rows = task.measured(in_memory(table), None, run)
+    return task.distill(task.problem(*rows, run), run)

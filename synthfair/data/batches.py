@@ -8,11 +8,11 @@ from functools import reduce
 from operator import add
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from synthfair.data.encode import Clipping, Encoded, content_order, encode
+from synthfair.data.encode import Clipping, Encoded, encode
 from synthfair.data.schema import Schema
 from synthfair.data.tables import read_chunks, with_starts
 from synthfair.errors import InputError
@@ -124,64 +124,20 @@ class DaskBatches:
 
         schema = self._schema
 
-        def of_part(part: pd.DataFrame, number: int) -> list[Sum]:
-            """Return a partition's sum, or none where it has no rows, as filters leave some."""
+        def of_part(part: pd.DataFrame, number: int) -> list[Sum | None]:
+            """Return a partition's sum; None where it has no rows, as filters leave some."""
             source = f"partition {number}"
             rows = len(part) and encode(part, schema, source=source, rows_before=0)
-            return [terms(rows)] if rows and len(rows.y) else []
+            return [terms(rows) if rows and len(rows.y) else None]
 
         def both(one: Sum | None, other: Sum | None) -> Sum | None:
             return other if one is None else one if other is None else one + other
 
         sums = from_delayed([delayed(of_part)(part, i) for i, part in enumerate(self._parts)])
-        total: Any = sums.fold(both, initial=None, split_every=2)
+        total: Any = sums.fold(both, split_every=2)
         if (total := total.to_delayed().compute()) is None:
             raise InputError("the Dask table has no rows")
         return total
-
-
-class RealRows(NamedTuple):
-    """Rows with the model inputs that are no features, too, column by column.
-
-    On a CPU, products with long lines are faster.
-
-    Attributes:
-        columns: [n, N] of model inputs: features, then those of :func:`other_inputs`.
-        s: [N] groups.
-        y: [N] labels, -1 or +1.
-        n_features: d.
-        weight: [N] how much each counts; None: all alike.
-    """
-
-    columns: np.ndarray
-    s: np.ndarray
-    y: np.ndarray
-    n_features: int
-    weight: np.ndarray | None = None
-
-    @property
-    def encoded(self) -> Encoded:
-        """The rows without the columns added; x is a view."""
-        return Encoded(self.columns[: self.n_features].T, self.s, self.y)
-
-
-def gather(
-    rows: Encoded, *, n_groups: int, intercept: bool, weight: np.ndarray | None = None
-) -> RealRows:
-    """Return the rows in their :func:`content_order`, with all inputs of a model.
-
-    Args:
-        rows: at least one.
-        n_groups: number of groups that the model reads; 1 where it reads none.
-        intercept: whether the model has one.
-        weight: [N] how much each row counts; all alike if None.
-    """
-    order = content_order([*rows.x.T, *[rows.s] * (n_groups > 1), rows.y])
-    x, s, y = (field[order] for field in rows)
-    others = other_inputs(s, n_groups=n_groups, intercept=intercept)
-    columns = np.empty((x.shape[1] + len(others), len(y)))
-    np.concatenate([x.T, others], out=columns)  # which alone might keep each row together
-    return RealRows(columns, s, y, x.shape[1], None if weight is None else weight[order])
 
 
 def other_inputs(s: np.ndarray, *, n_groups: int, intercept: bool) -> np.ndarray:
