@@ -114,7 +114,7 @@ class Distillation(NamedTuple):
     baseline: Baseline | None = None
 
     def __repr__(self) -> str:
-        """The release and how well it was computed, in a line."""
+        """Return the release and how well it was computed, in a line."""
         solved = f"inner_converged={self.inner_converged}, outer_converged={self.outer_converged}"
         return f"Distillation({self.release!r}, {solved})"
 

@@ -63,7 +63,7 @@ def distill_table(
     source: str = "table",
     progress: Progress | None = None,
 ) -> Distillation | SurrogateRelease:
-    """Distils a private table into a release.
+    """Return the release that a private table is distilled into.
 
     A *fair* release (the default) has synthetic rows on which ``model``, trained without a penalty,
     is accurate and fair on the real ones: Wu et al. (2024) algorithm 1, lines 1 to 16. A

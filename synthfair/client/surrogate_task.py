@@ -65,7 +65,7 @@ class SurrogateRelease(NamedTuple):
     rate_error: float
 
     def __repr__(self) -> str:
-        """The release, in a line."""
+        """Return the release, in a line."""
         return f"SurrogateRelease({self.release!r})"
 
 

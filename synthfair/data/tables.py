@@ -140,7 +140,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def _unquoted(text: bytes) -> bytes:
-    """CSV text with a mark in place of each byte of quoted fields."""
+    """Return CSV text with a mark in place of each byte of quoted fields."""
     return _QUOTED.sub(lambda field: b"x" * len(field[0]), text) if b'"' in text else text
 
 

@@ -1,4 +1,4 @@
-"""Finds the weight of the penalty that a wanted gap needs: Wu et al. (2024) problem (8).
+"""The weight of the penalty that a wanted gap needs: Wu et al. (2024) problem (8).
 
 The paper states the problem with a tolerance on the gap and then solves it with a fixed weight
 rho_o. Here the gap between decisions is what is wanted, and rho_o is found by trying weights, each
@@ -47,7 +47,7 @@ class Search(NamedTuple):
 
 
 def next_weight(tried: dict[float, float], wanted: float) -> float | None:
-    """What to try next, given the gap that each weight reached; None where the search is over.
+    """Return the next weight, given the gap that each reached; None where the search is over.
 
     Upwards until a weight suffices, then by bisection between it and the next smaller one. Where
     none suffices, the neighbourhood of the smallest gap is refined.
@@ -69,7 +69,7 @@ def next_weight(tried: dict[float, float], wanted: float) -> float | None:
 
 
 def _between(low: float | None, high: float) -> float | None:
-    """A weight between two, on the logarithm, or below the lowest; None if that is close enough."""
+    """Return a weight between two, by the logarithm, or below the lowest; None if near enough."""
     if low is None:
         return high / FACTOR if high > LEAST else None
     return float(np.sqrt(low * high)) if high > low * PRECISION else None
@@ -78,7 +78,7 @@ def _between(low: float | None, high: float) -> float | None:
 def run(
     problem: Problem, state: OuterState, method: Method, *, max_gap: float, steps: int
 ) -> Iterator[tuple[Search, StepRecord]]:
-    """Search until no weight is left to try, or the steps are spent.
+    """Yield the search's results until no weight is left to try, or the steps are spent.
 
     Args:
         problem: with a :class:`~synthfair.distill.problem.PenalizedLoss` as objective.
@@ -93,7 +93,7 @@ def run(
     """
 
     def rank(weight: float, gap: float) -> tuple[bool, float]:
-        """Of weights that suffice the smallest comes first, then of the others the smallest gap."""
+        """Return the key of an order: the smallest that suffices, then the smallest gap."""
         return (True, gap) if gap > max_gap else (False, weight)
 
     found = Search(state.best, FIRST, {})
@@ -112,7 +112,7 @@ def run(
 
 
 def with_weight(problem: Problem, rho_o: float) -> Problem:
-    """The same problem with this weight of the penalty."""
+    """Return the same problem with this weight of the penalty."""
     weight = jnp.asarray(rho_o, problem.y.dtype)  # the same type each time: one compilation
     objective = dataclasses.replace(problem.objective, rho_o=weight)  # type: ignore[type-var]
     return dataclasses.replace(problem, objective=objective)

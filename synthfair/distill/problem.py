@@ -87,18 +87,18 @@ class PenalizedLoss:
         return Rows(self.columns.T, self.s, self.y, self.weight)
 
     def __call__(self, params: Params) -> jax.Array:
-        """F(theta); loss and penalty share one pass over the scores."""
+        """Return F(theta); loss and penalty share one pass over the scores."""
         rows, scores = self.rows, self._scores(params)
         return mean_loss(self.model, scores, rows) + self.rho_o * self.penalty(scores, rows)
 
     def covariance(self, params: Params) -> jax.Array:
-        """C(theta), eq. (2), (3): signed, of the stratum and the group where it is largest."""
+        """Return C(theta), eq. (2), (3): signed, of the stratum and group where it is largest."""
         penalty = CovariancePenalty(self.n_groups, self.notion, self.by)
         covariances = penalty.gaps(self._scores(params), self.rows)
         return covariances.ravel()[jnp.argmax(jnp.abs(covariances))]
 
     def gap(self, params: Params) -> jax.Array:
-        """max_g P(decision = +1 | s = g) - min_g P(decision = +1 | s = g), on the real rows.
+        """Return max_g P(decision = +1 | s = g) - min_g P(decision = +1 | s = g) of the real rows.
 
         Among the rows that the notion compares, the largest. With statistical parity that is
         |SPD|, eq. (4).
@@ -146,7 +146,7 @@ class Problem:
         return self.objective.model
 
     def inner(self, x: jax.Array) -> Function:
-        """Regularised loss on the synthetic rows, eq. (11), as a function of theta."""
+        """Return the regularised loss on the synthetic rows, eq. (11), as a function of theta."""
         rows, weight = self._rows(x), self.lambda_theta
         return Function(
             lambda theta: regularized_loss(self.model, self.params(theta), rows, weight),
@@ -154,7 +154,7 @@ class Problem:
         )
 
     def outer(self, theta: jax.Array, x: jax.Array) -> jax.Array:
-        """F(theta) + rho_s synthetic penalty + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
+        """Return F(theta) + rho_s penalty + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
         params, n_inputs = self.params(theta), len(x) + len(self.others)
         ridge = self.lambda_x / (2.0 * (x.shape[1] * n_inputs) ** 2) * squared_norm(x)
         if self.rho_s is None:
@@ -164,7 +164,7 @@ class Problem:
         return self.objective(params) + self.rho_s * unfairness + ridge
 
     def _rows(self, x: jax.Array) -> Rows:
-        """The synthetic rows as the model sees them."""
+        """Return the synthetic rows as the model sees them."""
         return Rows(jnp.concatenate([x, self.others]).T, self.s, self.y)
 
     @property
@@ -173,7 +173,7 @@ class Problem:
         return ravel_pytree(self.model.init(len(self.start) + len(self.others)))[0]
 
     def params(self, theta: jax.Array) -> Params:
-        """The model's params, of which theta is the vector."""
+        """Return the model's params, of which theta is the vector."""
         return ravel_pytree(self.model.init(len(self.start) + len(self.others)))[1](theta)
 
 
@@ -198,7 +198,7 @@ class StepRecord(NamedTuple):
     inner_iterations: jax.Array | np.ndarray
 
     def improves(self, best: StepRecord) -> jax.Array | np.ndarray:
-        """Whether P(x) is lower than the least so far.
+        """Return whether P(x) is lower than the least so far.
 
         A theta that is not the inner optimum may look good, and a server would not find it: x whose
         inner problem converged come first.
@@ -227,7 +227,7 @@ class Point(NamedTuple):
 
 
 def implicit_vjp(fun: Callable[[Any, Any], jax.Array], theta: Any, data: Any, v: Any) -> Any:
-    """Cotangent c of theta pulled back to x through the inner optimum, given v = H^-1 c.
+    """Return the cotangent c of theta, pulled back to x by the inner optimum, given v = H^-1 c.
 
     At the optimum df/dtheta = 0 for every x, hence H dtheta/dx + d2f/(dtheta dx) = 0 and
 
@@ -251,7 +251,7 @@ def implicit_vjp(fun: Callable[[Any, Any], jax.Array], theta: Any, data: Any, v:
 def evaluate(
     problem: Problem, x: jax.Array, theta: jax.Array, curvature: jax.Array, method: Method
 ) -> Point:
-    """P(x) and its hypergradient; theta and curvature, of an x nearby, are where solvers start.
+    """Return P(x) and its hypergradient; solvers start at theta and curvature of an x nearby.
 
         dP/dx = dP/dx (direct)  -  (d2 inner/(dtheta dx))' H^-1 dP/dtheta
 
@@ -304,7 +304,7 @@ class OuterState(NamedTuple):
 
 
 def step(problem: Problem, state: OuterState, method: Method) -> tuple[OuterState, StepRecord]:
-    """One pass of algorithm 1's loop: trains on x, differentiates P(x), and moves x."""
+    """Train on x, differentiate P(x), and return the moved x: one pass of algorithm 1's loop."""
     point = evaluate(problem, state.x, state.theta, state.curvature, method)
     update = optax.with_extra_args_support(method.optimizer).update
     more = {"value": point.record.objective, "grad": point.gradient}
@@ -377,7 +377,7 @@ def run(
 
 
 def outer_excess(problem: Problem, best: Best) -> float:
-    """How far P(x) is above min F, which no P(x) is below, as a share of F of the untrained model.
+    """Return how far P(x) is above min F, as a share of F of the untrained model.
 
         (1/2 g' |B|^-1 g + P(x) - F(theta)) / F(theta_0),    g = dF/dtheta,    B = d2F/dtheta2.
 
@@ -392,7 +392,7 @@ def outer_excess(problem: Problem, best: Best) -> float:
 
 @jax.jit
 def _excess(problem: Problem, best: Best) -> tuple[jax.Array, jax.Array]:
-    """The numerator and the denominator of :func:`outer_excess`."""
+    """Return the numerator and the denominator of :func:`outer_excess`."""
 
     def fun(theta: jax.Array) -> jax.Array:
         return problem.objective(problem.params(theta))
@@ -442,12 +442,12 @@ def make_problem(
         rows = padded(rows)
     model = model or LinearModel()
     penalty = penalty or named_penalty(config, n_groups=n_groups, by=by)
-    fields = jax.device_put((rows.a.T, *rows[1:]))
-    kinds: Any = model, penalty, config.notion, n_groups, by
-    objective = PenalizedLoss(*fields, config.rho_o, *kinds)
     cells = 2 * real.s + (real.y > 0)
     counts = np.bincount(cells, weight, minlength=2 * n_groups).reshape(n_groups, 2)
     start = choose_start(config, counts, real)
+    columns, s, y, row_weight = jax.device_put((rows.a.T, *rows[1:]))
+    kinds: Any = model, penalty, config.notion, n_groups, by
+    objective = PenalizedLoss(columns, s, y, row_weight, config.rho_o, *kinds)
     others = other_inputs(start.s, n_groups=n_read, intercept=config.intercept)
     # Unlike jnp.asarray, device_put compiles nothing.
     x, s, y, others = jax.device_put((np.ascontiguousarray(start.x.T), start.s, start.y, others))
@@ -508,7 +508,7 @@ def _even_counts(n: int, real_counts: np.ndarray) -> np.ndarray:
 
 
 def _proportional_counts(n: int, real_counts: np.ndarray) -> np.ndarray:
-    """Counts in proportion to the real ones by largest remainders, at least 1 where any is."""
+    """Return counts in proportion to the real ones by largest remainders; 1 where any is."""
     if n < np.count_nonzero(real_counts):
         raise InputError(
             f"n_synthetic = {n}: must be at least {np.count_nonzero(real_counts)}, one row for"
@@ -526,7 +526,7 @@ def _proportional_counts(n: int, real_counts: np.ndarray) -> np.ndarray:
 def _matching_rows(
     rng: np.random.Generator, real: Encoded, s: np.ndarray, y: np.ndarray
 ) -> np.ndarray:
-    """[N_s] indices of real rows with the wanted group and label, as few repeated as can be."""
+    """Return [N_s] indices of real rows of the wanted group and label, few of them twice."""
     if len(s) == len(real.s) and np.array_equal(s, real.s) and np.array_equal(y, real.y):
         return np.arange(len(s))
     order = rng.permutation(len(real.s))

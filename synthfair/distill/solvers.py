@@ -53,11 +53,11 @@ class Cholesky:
     """Forms the Hessian, N_s p^2 operations, and factors it, p^3 / 3. Its memory is the factor."""
 
     def init(self, fun: Function, theta: jax.Array) -> jax.Array:
-        """The factor there."""
+        """Return the factor there."""
         return jax.lax.linalg.cholesky(fun.hessian(theta))
 
     def factor(self, memory: jax.Array) -> jax.Array:
-        """The memory itself."""
+        """Return the memory itself."""
         return memory
 
     def solve(
@@ -87,11 +87,11 @@ class ConjugateGradient:
     tolerance: float | None = None
 
     def init(self, fun: Function, theta: jax.Array) -> jax.Array:  # noqa: ARG002
-        """Zero."""
+        """Return zeros."""
         return jnp.zeros_like(theta)
 
     def factor(self, memory: jax.Array) -> None:  # noqa: ARG002
-        """Not known."""
+        """Return None: no factor is known."""
         return
 
     def solve(
@@ -132,7 +132,7 @@ class InnerSolution(NamedTuple):
 
 
 def default_tolerance() -> float:
-    """1e-8 in float64, which keeps hypergradients exact to about 1e-6; 1e-5 in float32.
+    """Return 1e-8 in float64, which keeps hypergradients exact to about 1e-6; or 1e-5.
 
     Single precision cannot reach less, and a solution that missed its tolerance says so.
     """
@@ -266,7 +266,7 @@ def train(
     tolerance: jax.Array | float | None = None,
     max_iterations: jax.Array | int = 1000,
 ) -> InnerSolution:
-    """Trains a model straight on rows, as a server does, Wu et al. (2024) eq. (15).
+    """Return the params of a model trained on rows, Wu et al. (2024) eq. (15).
 
     Args:
         rows: real or synthetic.
