@@ -40,8 +40,8 @@ from synthfair.distill.solvers import choose_method, train
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params
+from synthfair.privacy.guarantee import GRID
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.privacy.statement import GRID
 from synthfair.release.format import MAX_ABSOLUTE, Release, make_header
 from synthfair.settings import MIN_ROWS, DistillConfig
 from synthfair.task.limits import Claim
@@ -287,7 +287,7 @@ class FairTask:
         s, y = np.asarray(problem.s), np.asarray(problem.y)
         x = np.rint(np.asarray(best.x).T / GRID) * GRID  # of the file, and of what is checked
         return Distillation(
-            Release(header, schema.encoded_names, x, s, y),
+            Release(header, x, s, y),
             StepRecord(*(np.concatenate(fields) for fields in zip(*parts, strict=True))),
             jax.tree.map(np.asarray, best.record),
             outer_excess(problem, best),

@@ -20,9 +20,7 @@ from synthfair.fairness.penalties import named_penalty
 from synthfair.model import LinearModel
 from synthfair.server.pooling import compared_groupings, trained_model
 from synthfair.sklearn.estimator import FairEstimator, as_pandas, encoded, warn
-from synthfair.surrogate.fair import GlobalProblem
-from synthfair.surrogate.objective import ridge_of
-from synthfair.surrogate.weighted_table import WeightedTable
+from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
