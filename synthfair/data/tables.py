@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
-from itertools import islice
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import IO, cast
@@ -31,7 +31,7 @@ MAX_HEADER_BYTES = 2**20
 
 _SEPARATORS = {b",": "comma", b";": "semicolon", b"\t": "tab", b"|": "vertical bar"}
 
-_QUOTED = re.compile(rb'(?:^|(?<=[\n,;\t|]))"[^"]*(?:""[^"]*)*(?:"|\Z)')
+_QUOTED = re.compile(rb'(?:^|(?<=[\r\n,;\t|]))"[^"]*(?:""[^"]*)*(?:"|\Z)')
 """A quoted field, which may hold separators and line ends. A quote opens a field only as its first
 character; elsewhere, as in 5" pipe, it is one."""
 
@@ -139,9 +139,11 @@ def files_of(path: Path) -> list[Path]:
     return files
 
 
-def _unquoted(text: bytes) -> bytes:
-    """Return CSV text with a mark in place of each byte of quoted fields."""
-    return _QUOTED.sub(lambda field: b"x" * len(field[0]), text) if b'"' in text else text
+def _alike(line: bytes, below: bytes, mark: bytes) -> bool:
+    """Return whether two lines have as many fields, give or take empty ones at their ends."""
+    inside, n = line.rstrip(b",;\t|").count(mark), below.count(mark)
+    widths = {inside, min(line.count(mark), inside + 1)}
+    return bool(inside and widths & {n, n - below.endswith(mark)})
 
 
 def _open_text(path: Path) -> pa.NativeFile:
@@ -230,47 +232,32 @@ def _open_csv(
     )
 
 
-def _first_record(begin: bytes) -> tuple[int, int, bytes | None]:
-    """Return where the first record begins and ends, and the separator that a line before names.
-
-    Lines before that begin with # are comments, unless they have as many fields as the line below,
-    give or take empty ones at their ends.
-    """
-    before = cast(re.Match, _BEFORE.match(begin))  # it matches nothing, too
-    start = before.end()
-    while begin[start : start + 1] == b"#":
-        lines = [*islice(_LINE.finditer(begin, start), 2)]
-        line, row = (_unquoted(match[0]).rstrip(b"\r\n") for match in lines)
-        for mark in [before[1]] if before[1] else _SEPARATORS:
-            inside, below = line.rstrip(b",;\t|").count(mark), row.count(mark)
-            widths = {inside, min(line.count(mark), inside + 1)}
-            if inside and widths & {below, below - row.endswith(mark)}:
-                return start, start + len(_record(begin[start:])), before[1]
-        start = lines[0].end()
-    return start, start + len(_record(begin[start:])), before[1]
-
-
-def _record(text: bytes) -> bytes:
-    """Return the first record of CSV text, without its end, and marks for what is quoted."""
-    return re.split(rb"[\r\n]", _unquoted(text), maxsplit=1)[0]
-
-
 def _header(begin: bytes) -> tuple[int, str, list[str]]:
     """Return where the header of CSV text ends, what separates its columns, and their names.
+
+    Lines before it that begin with # are comments, unless they have as many fields as the line
+    below, give or take empty ones at their ends.
 
     Raises:
         ValueError: the header is none; the message says what it holds.
     """
-    start, end, separator = _first_record(begin)
-    header = begin[start:end]
-    if not header:
+    before = cast(re.Match, _BEFORE.match(begin))  # it matches nothing, too
+    start, allowed = before.end(), [before[1]] if before[1] else [*_SEPARATORS]
+    # Separators and line ends in quoted fields do not count.
+    text = _QUOTED.sub(lambda field: b"x" * len(field[0]), begin[start:])
+    for line, below in pairwise(_LINE.finditer(text)):
+        masked, row = (record[0].rstrip(b"\r\n") for record in (line, below))
+        if not masked.startswith(b"#") or any(_alike(masked, row, mark) for mark in allowed):
+            break
+    else:
         raise ValueError("it is empty")
+    end = start + line.start() + len(masked)
+    header = begin[start + line.start() : end]
     if len(header) >= MAX_HEADER_BYTES:
         raise ValueError(f"its first line is longer than {MAX_HEADER_BYTES} bytes, as no header is")
 
     # What stands most often in the header, outside quotes, separates the columns.
-    allowed = [separator] if separator else _SEPARATORS
-    counts = {mark: _unquoted(header).count(mark) for mark in allowed}
+    counts = {mark: masked.count(mark) for mark in allowed}
     most = max(counts.values())
     separator, *others = (mark for mark, count in counts.items() if count == most)
     if most == 0:
@@ -292,7 +279,7 @@ def _header(begin: bytes) -> tuple[int, str, list[str]]:
     parse_options = csv.ParseOptions(delimiter=separator.decode(), newlines_in_values=True)
     names = csv.read_csv(BytesIO(header + b"\n"), parse_options=parse_options).column_names
     names = [name.strip() for name in names]
-    row = _record(begin[end:].lstrip(b"\r\n")).rstrip(b" ")
+    row = row.rstrip(b" ")
     if row.endswith(separator) and row.count(separator) == len(names):
         names.append("")
     names[-1] = names[-1] or _TRAILING
