@@ -243,10 +243,11 @@ class Schema(BaseModel):
     @classmethod
     def _few_enough(cls, columns: object) -> object:
         # Before each is looked at, as one error for each would bury this one.
-        if isinstance(columns, dict) and len(columns) > MOST:
-            raise ValueError(f"holds {len(columns)} columns; at most {MOST} are allowed")
-        if isinstance(columns, dict) and (twice := repeated(str(one).strip() for one in columns)):
-            raise ValueError(f"column {twice[0]!r} appears more than once; blanks do not count")
+        if isinstance(columns, dict):
+            if len(columns) > MOST:
+                raise ValueError(f"holds {len(columns)} columns; at most {MOST} are allowed")
+            if twice := repeated(str(name).strip() for name in columns):
+                raise ValueError(f"column {twice[0]!r} appears more than once; blanks do not count")
         return columns
 
     @model_validator(mode="after")
@@ -285,17 +286,13 @@ class Schema(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _positive_fits(self) -> Schema:
+    def _choices_fit(self) -> Schema:
         values, positive = self.label_values, self.positives
         if not positive or len(set(positive)) < len(positive) or not set(positive) < set(values):
             raise ValueError(
                 f"positive must be one category of label {self.label!r}, or a list of some but not"
                 f" all of them; it is {self.positive!r} of {shown(values)}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _interactions_fit(self) -> Schema:
         features, pairs = self.features, self.interactions or ()
         for pair in pairs:
             if len(set(pair)) < 2 or not set(pair) <= set(features):
@@ -391,11 +388,9 @@ class Schema(BaseModel):
 
     def groups_of(self, grouping: str) -> tuple[Value, ...]:
         """Return the names of a grouping's groups; of :attr:`groupings`."""
-        return (
-            self.groups
-            if grouping == self.sensitive_name
-            else self.categorical(grouping).categories
-        )
+        if grouping == self.sensitive_name:
+            return self.groups
+        return self.categorical(grouping).categories
 
     def group_names(self, grouping: str) -> list[str]:
         """Return the names of a grouping's groups for people: labels, or as in "sex=Female".

@@ -258,8 +258,8 @@ def evaluate(
     Wu et al. (2024) eq. (13); the direct part has the rho_s term as well as the lambda_x term.
     """
     # theta(x), eq. (11).
-    inner, factor = problem.inner(x), method.linear.factor(curvature)
-    theta, gradient_norm, iterations, converged, _ = method.inner.minimise(inner, theta, factor)
+    inner, factor = problem.inner(x), curvature if curvature.ndim == 2 else None
+    theta, gradient_norm, iterations, converged = method.inner.minimise(inner, theta, factor)
     # The direct derivatives of P.
     value, (by_theta, by_x) = jax.value_and_grad(problem.outer, argnums=(0, 1))(theta, x)
     # The derivative through theta(x), eq. (14).

@@ -44,8 +44,8 @@ class Function(NamedTuple):
 
 
 # A linear solver solves H v = c for Hessians H, and remembers how it did so last: ``init`` returns
-# the memory before the first solve; ``factor`` L of H = L L' where it was solved last, None if not
-# known; ``solve`` v [p], the new memory, and whether the residual is as small as wanted.
+# the memory before the first solve; ``solve`` v [p], the new memory, and whether the residual is as
+# small as wanted.
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,6 @@ class Cholesky:
     def init(self, fun: Function, theta: jax.Array) -> jax.Array:
         """Return the factor there."""
         return jax.lax.linalg.cholesky(fun.hessian(theta))
-
-    def factor(self, memory: jax.Array) -> jax.Array:
-        """Return the memory itself."""
-        return memory
 
     def solve(
         self,
@@ -90,10 +86,6 @@ class ConjugateGradient:
         """Return zeros."""
         return jnp.zeros_like(theta)
 
-    def factor(self, memory: jax.Array) -> None:  # noqa: ARG002
-        """Return None: no factor is known."""
-        return
-
     def solve(
         self, fun: Function, theta: jax.Array, c: jax.Array, memory: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -114,14 +106,12 @@ class InnerSolution(NamedTuple):
         gradient_norm: Euclidean norm of the gradient there.
         iterations: L-BFGS iterations or Newton steps spent.
         converged: whether the stopping criterion was met.
-        value: of the function there.
     """
 
     params: Any
     gradient_norm: jax.Array
     iterations: jax.Array
     converged: jax.Array
-    value: jax.Array
 
 
 # An inner solver minimises a function of theta from a start [p]; warm starts save most of the work.
@@ -190,7 +180,6 @@ class Lbfgs:
             gradient_norm=jnp.linalg.norm(gradient),
             iterations=last.iter_num,
             converged=jnp.linalg.norm(last.grad) <= self.tolerance,
-            value=last.value,
         )
 
 
@@ -247,13 +236,11 @@ class Newton:
         unknown, one = jnp.full((), jnp.inf, start.dtype), jnp.ones((), start.dtype)
         first = start, unknown, jnp.zeros((), int), one
         theta, decrement, iterations, length = jax.lax.while_loop(unfinished, step, first)
-        value, gradient = jax.value_and_grad(fun.value)(theta)
         return InnerSolution(
             params=theta,
-            gradient_norm=jnp.linalg.norm(gradient),
+            gradient_norm=jnp.linalg.norm(jax.grad(fun.value)(theta)),
             iterations=iterations,
             converged=(decrement <= self.tolerance) & (length >= shortest),
-            value=value,
         )
 
 
