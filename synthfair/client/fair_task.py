@@ -376,18 +376,19 @@ def check_copies(release: Release, real: Encoded, *, source: str) -> None:
     config = cast(DistillConfig, release.header.config)
     if config.labels != "copy" and np.array_equal(release.y, real.y):
         raise InputError(f"{source}: not written: it holds the labels of the real rows, in order")
-    made, there = (
+    digests, real_digests = (
         content_digests(np.rint(column / GRID).astype(int) for column in columns)
         for columns in (release.x.T, real.x.T)
     )
-    if not (copies := int(np.isin(made, there).sum())):
+    if not (copies := int(np.isin(digests, real_digests).sum())):
         return
     from scipy.stats import binom  # takes a while
 
-    if copies > binom.isf(CHANCE, len(made), min(1.0, len(there) * GRID ** real.x.shape[1])):
+    chance = min(1.0, len(real_digests) * GRID ** real.x.shape[1])
+    if copies > binom.isf(CHANCE, len(digests), chance):
         safer = "start = range, " * (config.start == "real")
         raise InputError(
-            f"{source}: not written: {copies} of {len(made)} synthetic rows are copies of real"
+            f"{source}: not written: {copies} of {len(digests)} synthetic rows are copies of real"
             f" rows. Try {safer}a lower n_synthetic, or coarser columns (rounded numbers; fewer"
             " categories in the schema)"
         )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import dask.dataframe
     import pandas as pd
 
-ROWS = 2**16
+BATCH_ROWS = 2**16
 """Number of rows in memory of a batch."""
 
 
@@ -54,9 +54,9 @@ class BatchesInOrder:
 
 def in_memory(rows: Encoded) -> BatchesInOrder:
     """Return batches of rows that are encoded already."""
-    begins = range(0, max(1, len(rows.y)), ROWS)
+    begins = range(0, max(1, len(rows.y)), BATCH_ROWS)
     return BatchesInOrder(
-        lambda: (Encoded(*(field[i : i + ROWS] for field in rows)) for i in begins)
+        lambda: (Encoded(*(field[i : i + BATCH_ROWS] for field in rows)) for i in begins)
     )
 
 

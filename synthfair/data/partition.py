@@ -102,7 +102,7 @@ def partition(
         for rows in _rows_by(2 * encoded.s + (encoded.y > 0)).values():
             mixed, shares = rng.permutation(rows), rng.dirichlet(np.full(clients, skew))
             pieces.append(np.split(mixed, (np.cumsum(shares) * len(rows)).astype(int)[:-1]))
-        parts = [rng.permutation(np.concatenate(some)) for some in zip(*pieces, strict=True)]
+        parts = [rng.permutation(np.concatenate(rows)) for rows in zip(*pieces, strict=True)]
     named = dict(enumerate(parts))
     return [*_clients(table, named, test_fraction, min_rows, alike=skew is None).values()]
 

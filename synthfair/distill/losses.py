@@ -98,14 +98,14 @@ def regularized_hessian(
 ) -> jax.Array:
     """Return the Hessian [p, p] of :func:`regularized_loss` in params, raveled to p numbers."""
     flat, unravel = ravel_pytree(params)
-    own = getattr(model, "hessian", None)
-    if own is None:
+    hessian = getattr(model, "hessian", None)
+    if hessian is None:
         loss = lambda theta: regularized_loss(model, unravel(theta), rows, lambda_theta)  # noqa: E731
         return jax.hessian(loss)(flat)
     ridge = lambda_theta / rows.a.shape[1] ** 2
-    return own(params, rows) + ridge * jnp.eye(len(flat), dtype=flat.dtype)
+    return hessian(params, rows) + ridge * jnp.eye(len(flat), dtype=flat.dtype)
 
 
-def derivative(function: Callable[[jax.Array], jax.Array], at: jax.Array) -> jax.Array:
+def derivative(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
     """Return the derivative of an elementwise function."""
-    return jax.jvp(function, (at,), (jnp.ones_like(at),))[1]
+    return jax.jvp(function, (x,), (jnp.ones_like(x),))[1]

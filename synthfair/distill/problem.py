@@ -39,7 +39,7 @@ CHUNK = 50
 """Steps in one compiled call, but for the first: enough to cost nothing, few enough to show and to
 interrupt."""
 
-MOST_PADDED = 2**17
+MAX_PADDED_ROWS = 2**17
 """Most rows that are padded, so that tables of nearly one size share compiled code. More are used
 where they lie: a copy of them would take more than compiling does."""
 
@@ -47,7 +47,7 @@ where they lie: a copy of them would take more than compiling does."""
 ROWS_PER_PAIR = 200
 """Synthetic rows for each pair of group and label where n_synthetic is not given."""
 
-PUBLIC = {"range": (0.0, 1.0), "middle": (0.25, 0.75)}
+PUBLIC_STARTS = {"range": (0.0, 1.0), "middle": (0.25, 0.75)}
 """Starts that read no real row: uniform over the range that encoded features have by the schema,
 or over its middle half."""
 
@@ -438,7 +438,7 @@ def make_problem(
     others = other_inputs(real.s, n_groups=n_read, intercept=config.intercept)
     # An input a line: on a CPU, products with long lines are faster.
     rows = Rows(np.ascontiguousarray(np.vstack([real.x.T, others])).T, real.s, real.y, weight)
-    if penalty is None and len(real.y) <= MOST_PADDED:
+    if penalty is None and len(real.y) <= MAX_PADDED_ROWS:
         rows = padded(rows)
     model = model or LinearModel()
     penalty = penalty or named_penalty(config, n_groups=n_groups, by=by)
@@ -487,8 +487,8 @@ def choose_start(config: DistillConfig, counts: np.ndarray, rows: Encoded) -> En
         s = np.repeat(np.repeat(np.arange(len(counts)), 2), per_pair)
         y = np.repeat(np.tile([-1.0, 1.0], len(counts)), per_pair)
     shape = (len(s), rows.x.shape[1])
-    if config.start in PUBLIC:
-        x = rng.uniform(*PUBLIC[config.start], size=shape)
+    if config.start in PUBLIC_STARTS:
+        x = rng.uniform(*PUBLIC_STARTS[config.start], size=shape)
     elif config.start == "normal":
         spread = [column.std() for column in rows.x.T]  # one by one: they may be a million
         x = rows.x.mean(axis=0) + spread * rng.standard_normal(shape)

@@ -27,7 +27,7 @@ from synthfair.settings import DistillConfig
 if TYPE_CHECKING:
     from synthfair.distill.problem import Problem
 
-LARGE = 200
+MIN_ITERATED_PARAMS = 200
 """From so many params on, conjugate gradients are chosen; times in benchmarks/results/scale."""
 
 
@@ -209,14 +209,14 @@ class Newton:
         """Return the minimiser."""
         shortest = 0.5**40
 
-        def unfinished(at: tuple[jax.Array, ...]) -> jax.Array:
-            _, decrement, iterations, length = at
+        def unfinished(carry: tuple[jax.Array, ...]) -> jax.Array:
+            _, decrement, iterations, length = carry
             # Not-a-number ends it, too.
             more = (decrement > self.tolerance) & (iterations < self.max_iterations)
             return more & (length >= shortest)
 
-        def step(at: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-            theta, _, iterations, _ = at
+        def step(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+            theta, _, iterations, _ = carry
             value, slope = jax.value_and_grad(fun.value)(theta)
             memory = self.linear.init(fun, theta)
             change, _, solved = self.linear.solve(fun, theta, slope, memory)
@@ -313,7 +313,7 @@ def choose_method(
     Raises:
         InputError: the optimizer needs more than the gradient and the value of P(x).
     """
-    large = len(problem.first_theta) >= LARGE
+    large = len(problem.first_theta) >= MIN_ITERATED_PARAMS
     iterates = {"auto": large, "cholesky": False, "conjugate_gradient": True}[config.linear_solver]
     # L-BFGS learns the curvature from a factor, or, with few params, in some tens of steps.
     steps = {"auto": large, "lbfgs": False, "newton": True}[config.inner_solver]

@@ -61,7 +61,7 @@ Verdict = Literal["yes", "probably", "probably not", "no", "not measured"]
 TAIL = (1 - CONFIDENCE) / 2
 """Probability with which a limit may be missed."""
 
-POWER = 2.8016 / 1.9600
+POWER_RATIO = 2.8016 / 1.9600
 """Between what shows a difference in half of all tests, and in 4 of 5: (z_0.975 + z_0.8) / z_0.975
 (Fleiss, Levin and Paik 2003, chapter 4)."""
 
@@ -157,7 +157,7 @@ def rate_interval(hits: float, size: float) -> Metric:
     return Metric(*limits[:, 0].tolist())
 
 
-NEAR = 0.05
+MIN_GAIN_SHARE = 0.05
 """Of what a model can gain over the constant classifier, the share below which it is near it."""
 
 
@@ -165,9 +165,9 @@ def near_constant(accuracy: Metric, constant: float) -> str | None:
     """Return a warning of a model that is near the constant classifier; None if it is not.
 
     It is near if the interval of its accuracy contains the share of the more frequent label, or if
-    its accuracy is less than :data:`NEAR` of the way from that share to 1. One decision for
-    everybody has no gap between groups: such a model may be fair because it has learned little. A
-    model whose interval lies below that share is said to be less accurate.
+    its accuracy is less than :data:`MIN_GAIN_SHARE` of the way from that share to 1. One decision
+    for everybody has no gap between groups: such a model may be fair because it has learned little.
+    A model whose interval lies below that share is said to be less accurate.
 
     Args:
         accuracy: of the model, with its interval.
@@ -180,7 +180,7 @@ def near_constant(accuracy: Metric, constant: float) -> str | None:
         'the model is near the constant classifier: its accuracy of 0.880 is not clearly above t'
         >>> near_constant(rate_interval(880, 1000), 0.8)
     """
-    above, gain = accuracy.value - constant, NEAR * (1 - constant)
+    above, gain = accuracy.value - constant, MIN_GAIN_SHARE * (1 - constant)
     if not (accuracy.low <= constant or above < gain):
         return None
     if accuracy.high < constant:
@@ -423,10 +423,10 @@ def rows_to_settle(gap: Metric, limit: float, rows: int) -> int | None:
         >>> rows_to_settle(Metric(0.03, -0.01, 0.07), 0.05, 300)
         2200
     """
-    found = verdict(size(gap), limit)
-    if found in ("yes", "no"):
+    answer = verdict(size(gap), limit)
+    if answer in ("yes", "no"):
         return 0
-    if found == "not measured" or abs(gap.value) == limit:
+    if answer == "not measured" or abs(gap.value) == limit:
         return None
     # Distances to the ends away from 0 and beyond it, and what each may be at most.
     value, low, high = gap if gap.value >= 0 else (-gap.value, -gap.high, -gap.low)
@@ -434,7 +434,7 @@ def rows_to_settle(gap: Metric, limit: float, rows: int) -> int | None:
         ratio = (value - low) / (value - limit)
     else:
         ratio = max((high - value) / (limit - value), (value - low) / (limit + value))
-    more = rows * ((ratio * POWER) ** 2 - 1)
+    more = rows * ((ratio * POWER_RATIO) ** 2 - 1)
     return int(float(f"{max(more, 1):.1e}"))
 
 

@@ -278,11 +278,11 @@ def as_pandas(x: Any) -> Any:
 
     Raises InputError: sparse rows of more columns than a schema may have.
     """
-    if issparse(x) and x.shape[1] <= MOST:
-        return x.toarray()
-    if issparse(x):
+    if not issparse(x):
+        return in_pandas(x)
+    if x.shape[1] > MOST:
         raise InputError(f"X: {x.shape[1]} columns; at most {MOST} are allowed")
-    return in_pandas(x)
+    return x.toarray()
 
 
 def group_column(name: object) -> str:
