@@ -22,7 +22,7 @@ from jax.flatten_util import ravel_pytree
 from synthfair.data.batches import other_inputs
 from synthfair.data.encode import Encoded, content_order
 from synthfair.distill.losses import mean_loss, regularized_hessian, regularized_loss, squared_norm
-from synthfair.distill.solvers import Function, Method, absolute_eigen
+from synthfair.distill.solvers import Function, Method
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import (
     CovariancePenalty,
@@ -401,7 +401,9 @@ def _excess(problem: Problem, best: Best) -> tuple[jax.Array, jax.Array]:
     # The Hessian, a line at a time: rows of data may be a million.
     _, times_hessian = jax.linearize(jax.grad(fun), best.theta)
     hessian = jax.lax.map(times_hessian, jnp.eye(len(slope), dtype=slope.dtype))
-    values, vectors = absolute_eigen(hessian)
+    values, vectors = jnp.linalg.eigh(hessian)
+    values = jnp.abs(values)  # 0 counts as a little, for rounding
+    values = jnp.maximum(values, 10 * jnp.finfo(values.dtype).eps * jnp.max(values))
     along = slope @ vectors
     decrement = 0.5 * jnp.sum(along**2 / jnp.where(along == 0, 1.0, values))
     return decrement + best.record.objective - value, fun(problem.first_theta)

@@ -289,13 +289,6 @@ class Method:
     optimizer: optax.GradientTransformation = field(metadata={"static": True})
 
 
-def absolute_eigen(hessian: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return absolute eigenvalues [p], 0 counted as a little, for rounding, and eigenvectors."""
-    values, vectors = jnp.linalg.eigh(hessian)
-    values = jnp.abs(values)
-    return jnp.maximum(values, 10 * jnp.finfo(values.dtype).eps * jnp.max(values)), vectors
-
-
 adam = cache(optax.adam)
 """``optax.adam``, the same object for the same rate, so that clients share a compilation."""
 
@@ -318,13 +311,10 @@ def choose_method(
     # L-BFGS learns the curvature from a factor, or, with few params, in some tens of steps.
     steps = {"auto": large, "lbfgs": False, "newton": True}[config.inner_solver]
     tolerance = config.inner_tolerance or default_tolerance()
-    if steps:
-        # Systems of Newton's method that are solved by iteration need not be solved exactly.
-        linear = ConjugateGradient(1e-3) if iterates else Cholesky()
-        inner = Newton(tolerance, linear=linear)
-    else:
-        inner = Lbfgs(tolerance)
     linear = ConjugateGradient() if iterates else Cholesky()
+    # Systems of Newton's method that are solved by iteration need not be solved exactly.
+    loose = ConjugateGradient(1e-3) if iterates else linear
+    inner = Newton(tolerance, linear=loose) if steps else Lbfgs(tolerance)
     if optimizer is None:
         return Method(inner, linear, adam(config.learning_rate))
 
