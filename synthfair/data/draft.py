@@ -141,11 +141,11 @@ def draft_document(
     for column, role in roles.items():
         if column not in names:
             raise InputError(f"{role} {column!r}: must be one of {shown(names, 100)}")
-    plain = [name for name in names if not _is_nested(table[name])]
+    plain = [column for column in names if not _is_nested(table[column])]
     words = find_missing(table[plain], missing)
     table = tidied(table, words, plain)
-    drafts = {name: draft_column(table[name], additive=additive) for name in names}
-    features = [name for name in plain if drafts[name][0] and name not in roles]
+    drafts = {column: draft_column(table[column], additive=additive) for column in names}
+    features = [column for column in plain if drafts[column][0] and column not in roles]
     for feature, column in product(features, attributes):
         (entry, cause), values = drafts[feature], table[feature]
         if entry and entry["kind"] == "numeric":
