@@ -255,7 +255,7 @@ class SelectionRatePenalty(SumPenalty):
 
 
 def named_penalty(settings: Any, *, n_groups: int, by: tuple[Grouping, ...] = ()) -> SumPenalty:
-    """Return the penalty that the ``penalty``, ``notion`` and ``temperature`` of settings name."""
+    """Return the penalty that settings name by ``penalty``, ``notion`` and ``temperature``."""
     if settings.penalty == "covariance":
         return CovariancePenalty(n_groups, settings.notion, by)
     return SelectionRatePenalty(n_groups, settings.notion, settings.temperature, by)

@@ -141,7 +141,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             problem = CustomProblem(problem, LinearModel(), self._own_penalty)
         most = fairness.max_gap
         point = problem.solve(0.0 if free else fairness.rho) if most is None else problem.meet(most)
-        self.model_ = trained_model(point, schema, intercept=True)
+        self.model_ = trained_model(point, schema, fairness)
         self._sign = 1.0 if labels[1] == self.classes_[1] else -1.0
         self.encoded_names_ = np.array(schema.encoded_names, dtype=object)
         coefficients = self.model_.coefficients
