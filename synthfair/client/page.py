@@ -7,7 +7,6 @@ a secure sum, a report in a round, the sums of an exchange.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,12 +19,12 @@ from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
 from synthfair.release.format import release_bytes
 from synthfair.settings import DistillConfig, SurrogateConfig
 from synthfair.task.limits import Limits
-from synthfair.task.protocol import Progress, Run, Task
+from synthfair.task.protocol import Run, Task
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from synthfair.client.distillation import Distillation
+    from synthfair.client.fair_task import Distillation
     from synthfair.client.surrogate_task import SurrogateRelease
 
 
@@ -97,31 +96,11 @@ class Receipt(NamedTuple):
         path: of the release.
         size: in bytes.
         sha256: of the file.
-        clipping: how many of the real values were clipped to the schema's bounds. Private.
     """
 
     path: Path
     size: int
     sha256: str
-    clipping: Clipping
-
-
-class Options(NamedTuple):
-    """How a release is made, other than its public settings.
-
-    Attributes:
-        force: whether an existing output is overwritten.
-        key: that the release is signed with; it is not signed if not given.
-        ledger: where it is booked; next to the table if not given.
-        again: consent to an exact release although the ledger holds another answer.
-        noise_seed: makes the noise repeatable, for tests; such a release guarantees nothing.
-    """
-
-    force: bool = False
-    key: Ed25519PrivateKey | None = None
-    ledger: Path | None = None
-    again: bool = False
-    noise_seed: int | None = None
 
 
 def distill_file(
@@ -129,11 +108,13 @@ def distill_file(
     schema_path: Path,
     output: Path,
     config: DistillConfig | SurrogateConfig,
-    options: Options = Options(),  # noqa: B008 - immutable
     *,
-    on_rows: Callable[[Clipping], None] = lambda _: None,
-    progress: Progress | None = None,
-    on_stage: Callable[[str], None] = lambda _: None,
+    force: bool = False,
+    key: Ed25519PrivateKey | None = None,
+    ledger: Path | None = None,
+    again: bool = False,
+    noise_seed: int | None = None,
+    run: Run = Run(),  # noqa: B008 - immutable
 ) -> tuple[Distillation | SurrogateRelease, Receipt]:
     """Distil a table into a release file, and return what it holds and what was written.
 
@@ -150,37 +131,29 @@ def distill_file(
         schema_path: the public schema.
         output: the release, written whole or not at all.
         config: settings, of either kind of release.
-        options: see there.
-        on_rows: called when the rows are read, with what was clipped of them, before anything is
-            booked or an epsilon spent; an exception ends the run there. What it is given is
-            private, and has no noise.
-        progress: of a fair release, see :func:`synthfair.distill_table`.
-        on_stage: called with what is done next, in a few words.
+        force: whether an existing output is overwritten.
+        key: that the release is signed with; it is not signed if not given.
+        ledger: where it is booked; next to the table if not given.
+        again: consent to an exact release although the ledger holds another answer.
+        noise_seed: makes the noise repeatable, for tests; such a release guarantees nothing.
+        run: who is told what happens; the table is called by its path.
 
     Raises:
         BudgetError: the ledger does not allow it, see :mod:`synthfair.privacy.ledger`.
         InputError: an input is refused, the release holds copies of real rows, or the output
             exists, is being written by another run, or cannot be written.
     """
-    ledger = Ledger(options.ledger or Ledger.for_table(data).path, again=options.again)
-    require_distinct(ledger.path, data, schema_path)
-    with claimed(output, inputs=(data, schema_path, ledger.path), force=options.force):
-        noise = system_entropy if options.noise_seed is None else seeded(options.noise_seed)
-        site = Site(data, read_schema(schema_path), ledger)
+    book = Ledger(ledger or Ledger.for_table(data).path, again=again)
+    require_distinct(book.path, data, schema_path)
+    with claimed(output, inputs=(data, schema_path, book.path), force=force):
+        noise = system_entropy if noise_seed is None else seeded(noise_seed)
+        site = Site(data, read_schema(schema_path), book)
         task = release_task(config, site.schema, noise)
-        seen = Clipping()
-
-        def read(clipping: Clipping) -> None:
-            nonlocal seen
-            seen = clipping
-            on_rows(clipping)
-
-        run = Run(str(data), progress, on_stage, read)
-        made = answer(task, site, output=output.name, run=run)
-        content = release_bytes(made.release, options.key)
+        made = answer(task, site, output=output.name, run=run._replace(source=str(data)))
+        content = release_bytes(made.release, key)
         with whole_file(output) as temporary:
             temporary.write_bytes(content)
-        return made, Receipt(output, len(content), hashlib.sha256(content).hexdigest(), seen)
+        return made, Receipt(output, len(content), hashlib.sha256(content).hexdigest())
 
 
 def release_task(
@@ -190,7 +163,7 @@ def release_task(
     if isinstance(config, DistillConfig):
         from synthfair.client.fair_task import FairTask  # loads JAX
 
-        return FairTask(schema, config, noise=noise).task
+        return FairTask(schema, config, noise).task
     from synthfair.client.surrogate_task import SurrogateTask
 
     return SurrogateTask(schema, config, noise).task
