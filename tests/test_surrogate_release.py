@@ -297,12 +297,13 @@ def test_tests_without_labels_have_gaps_and_no_accuracy_on_the_frontier(releases
     assert 0 <= line.test_gap <= 1
 
 
-def test_kinds_do_not_mix_and_settings_of_surrogates_are_not_read_for_fair_ones(releases):
-    fair = sf.distill_table(make_table(), SCHEMA, sf.DistillConfig(n_synthetic=24, steps=5)).release
+def test_kinds_do_not_mix_and_settings_of_surrogates_are_not_read_for_fair_ones(
+    releases, fair_release
+):
     with pytest.raises(InputError, match="c9 is a fair release, and c0 a surrogate"):
-        make_pool({**releases, "c9": fair}, SCHEMA)
+        make_pool({**releases, "c9": fair_release}, SCHEMA)
     with pytest.raises(InputError, match="max_gap: of fair releases that is the"):
-        make_pool({"c9": fair}, SCHEMA, sf.ServerConfig(max_gap=0.1))
+        make_pool({"c9": fair_release}, SCHEMA, sf.ServerConfig(max_gap=0.1))
 
 
 def test_a_group_that_nobody_has_is_left_out_of_the_comparison(tables):
