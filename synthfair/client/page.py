@@ -1,7 +1,9 @@
-"""A client's whole job on one page: a table is asked, and answers.
+"""A client's whole job on one page: a site is asked, and answers from its table.
 
-Every path comes through :func:`answer`: a release by file or in a federation, counts and shares of
-a secure sum, a report in a round, the sums of an exchange.
+Every path comes through :func:`answer`. What is asked is a task: a fair release (synthetic rows
+on which any learner becomes accurate and fair), a surrogate (weighted records that stand in for the
+rows, of which a server trains a fair model), an encrypted part of a secure sum, a report in a round
+of training, or sums over rows from which a server refines its model.
 """
 
 from __future__ import annotations
@@ -58,22 +60,26 @@ def answer(task: Task, site: Site, *, output: str, run: Run, submitter: str | No
     Raises:
         RefusedError: the answer is beyond the site's limits.
         BudgetError: the ledger does not allow it, see :mod:`synthfair.privacy.ledger`.
-        InputError: the table is refused, or what would leave gives rows away.
+        InputError: the table is refused, what would leave gives rows away, or what was bought
+            before is damaged.
     """
     # May such an answer leave at all? No row is read yet.
     if site.limits:
         site.limits.require(task.claim, site.ledger, output=output, question=task.asked_now)
 
-    # The rows are read, and what is wrong with them is shown, before anything is booked.
+    # The rows are read and encoded by the schema; values out of its bounds are clipped and counted.
+    # A caller may look at the counts, and stop here: nothing is booked yet.
     run.on_stage("reading the rows")
     clipping = Clipping()
-    rows = task.read(site, clipping)
+    rows = task.read(site, clipping)  # adds to the counts
     run.on_rows(clipping)
     purchase = task.purchase(rows, output, submitter)
 
-    # With a guarantee, what an epsilon buys is booked before it is computed, and kept: the same
-    # question is never bought twice. What follows knows no row, so that no check is needed; in
-    # rounds it does, and its noise follows from the seed that was bought.
+    # With a guarantee, `buy` books the epsilon, computes what it buys, and keeps that next to the
+    # ledger, in this order; asked again, it returns what it kept, at no cost. A release has its
+    # noisy sums measured here, and is then made of them alone. A report in a round buys the seed of
+    # its noise here, and is then computed of the rows with noise of that seed. Nothing is checked:
+    # whether a check refuses would tell more of the rows than the epsilon allows.
     if measure := task.measure:
         bought = site.ledger.buy(purchase, lambda: measure(rows, run), max_bytes=task.max_bytes)
         try:
@@ -81,7 +87,8 @@ def answer(task: Task, site: Site, *, output: str, run: Run, submitter: str | No
         except DamagedError as error:
             raise damaged(site.ledger.bought(purchase.run)) from error
 
-    # Without one, what leaves is checked, and booked then.
+    # Without a guarantee: may it leave after all that the ledger holds? Then the answer is made of
+    # the rows, refused where it gives rows away, and booked as something that has left.
     site.ledger.require(purchase)
     made = task.answer(rows, None, run)
     task.check(made, rows, run)
@@ -121,9 +128,9 @@ def distill_file(
     Without an epsilon, a fair release is checked before it is written: it is refused where more
     synthetic rows equal a real one than chance explains, or where its labels are those of the real
     rows in order, unless the setting ``labels`` asks for them. With an epsilon, private records of
-    the rows are bought, and stay next to the ledger: the guarantee is theirs, and any release is
-    made of them. So whoever wants other settings, or was stopped, makes it of the same records at
-    no cost.
+    the rows are bought, and kept next to the ledger. They have the guarantee, and so has every
+    release that is made of them: with other settings, or after an interruption, the next release is
+    made of the same records at no cost.
 
     Args:
         data: the private table, CSV or Parquet; for a surrogate also a folder of such files. A
