@@ -312,7 +312,7 @@ class TrainedModel(BaseModel):
 
 
 def input_names(schema: Schema, *, intercept: bool, group_input: bool = False) -> tuple[str, ...]:
-    """Return the names of the inputs, in the order of :func:`synthfair.data.batches.gather`."""
+    """Return the names of the inputs, in the order that a problem has them in."""
     groups = (
         [f"{schema.sensitive_name}={value}" for value in schema.groups[1:]] if group_input else []
     )

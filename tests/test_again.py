@@ -6,7 +6,7 @@ from two_sites import RELEASE, World
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.client import Options, distill_file
+from synthfair.client import distill_file
 from synthfair.privacy.ledger import BudgetError, Ledger
 
 EXACT = sf.SurrogateConfig(k_min=5)
@@ -25,8 +25,8 @@ def months(tmp_path):
 
 def release(folder, month, config, **options):
     path = folder / f"{month}.csv"
-    options = Options(force=True, ledger=folder / "all.ledger.jsonl", **options)
-    distill_file(path, folder / "schema.json", folder / "out.parquet", config, options)
+    paths = path, folder / "schema.json", folder / "out.parquet"
+    distill_file(*paths, config, force=True, ledger=folder / "all.ledger.jsonl", **options)
 
 
 def test_a_second_exact_release_needs_consent_once(months):

@@ -9,7 +9,7 @@ from two_sites import NAMES, PRIVATE, RELEASE, World
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.client import Options, distill_file
+from synthfair.client import distill_file
 from synthfair.deploy.project import needs_aggregators
 from synthfair.deploy.single_shot import SingleShotJob, release_config, run_single_shot
 from synthfair.privacy.ledger import BudgetError, Ledger
@@ -33,12 +33,10 @@ def world(tmp_path):
 
 def by_file(world, settings, ledger, **options):
     folder, key = world.folder / "north", world.folder / "north" / "local" / "north.key"
-    options = Options(key=read_signing_key(key), ledger=ledger, **options)
-    output = world.folder / "by_file.parquet"
-    distill_file(
-        folder / "rows.csv", world.folder / "schema.json", output, release_config(settings), options
-    )
-    return output.read_bytes()
+    paths = folder / "rows.csv", world.folder / "schema.json", world.folder / "by_file.parquet"
+    options |= {"key": read_signing_key(key), "ledger": ledger}
+    distill_file(*paths, release_config(settings), **options)
+    return paths[-1].read_bytes()
 
 
 def by_message(world, settings, job="job-1"):

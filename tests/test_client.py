@@ -10,7 +10,7 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
-from synthfair.client import Options, check_rows, distill_file
+from synthfair.client import check_rows, distill_file
 from synthfair.data.encode import encode
 from synthfair.distill.problem import make_problem
 from synthfair.errors import InputError
@@ -45,11 +45,11 @@ def files(tmp_path):
 def test_the_same_seed_gives_the_same_bytes(files, quick):
     data, schema, output = files
     _, first = distill_file(data, schema, output, quick)
-    _, again = distill_file(data, schema, output, quick, Options(force=True))
+    _, again = distill_file(data, schema, output, quick, force=True)
     other = quick.model_copy(update={"seed": 1})
     assert first.sha256 == again.sha256
-    options = Options(force=True, again=True)
-    assert distill_file(data, schema, output, other, options)[1].sha256 != first.sha256
+    _, changed = distill_file(data, schema, output, other, force=True, again=True)
+    assert changed.sha256 != first.sha256
 
 
 def test_a_release_reads_back_and_is_booked(files, quick):

@@ -15,6 +15,7 @@ from synthfair.data.encode import Clipping, encode
 from synthfair.release.format import read_release
 from synthfair.report.release_tables import clipping_table, real_rows_warnings
 from synthfair.report.text_table import plain_text
+from synthfair.task.protocol import Run
 
 SCHEMA, TABLE = make_schema(), make_table(n=200)
 QUICK = sf.DistillConfig(n_synthetic=24, steps=2)
@@ -101,9 +102,11 @@ def folder(tmp_path):
 )
 def test_every_release_counts_each_row_once_and_sends_nothing_of_it(config, folder):
     output = folder / "out.parquet"
-    _, receipt = distill_file(folder / "rows", folder / "schema.json", output, config)
-    assert receipt.clipping.rows == 200  # once however often they are read
-    assert receipt.clipping.columns["income"].above == 1
+    seen = []
+    run = Run(on_rows=seen.append)
+    distill_file(folder / "rows", folder / "schema.json", output, config, run=run)
+    assert seen[0].rows == 200  # once however often they are read
+    assert seen[0].columns["income"].above == 1
     assert "clip" not in read_release(output, SCHEMA).header.model_dump_json(
         exclude={"table_schema"}
     )
@@ -124,7 +127,7 @@ def test_it_is_known_before_anything_is_booked(kind, epsilon, folder):
 
     paths = folder / "rows", folder / "schema.json", folder / "out.parquet"
     with pytest.raises(KeyboardInterrupt):
-        distill_file(*paths, config, on_rows=stop)
+        distill_file(*paths, config, run=Run(on_rows=stop))
     assert seen == [1.0]
     assert sorted(folder.rglob("*")) == before
 

@@ -8,8 +8,7 @@ from scipy.spatial import KDTree
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.client.fair_task import check_copies
-from synthfair.data.batches import gather
-from synthfair.data.encode import Encoded, encode
+from synthfair.data.encode import Encoded, encode, in_content_order
 from synthfair.errors import InputError
 from synthfair.privacy.guarantee import GRID
 from synthfair.privacy.ledger import Ledger
@@ -25,7 +24,7 @@ def checked(x, y=None, *, rows=ROWS, **settings):
     header = make_header(config, SCHEMA, model=sf.LinearModel(), penalty=sf.CovariancePenalty())
     y = np.random.default_rng(1).choice([-1.0, 1.0], len(x)) if y is None else y
     release = Release(header, np.rint(x / GRID) * GRID, np.zeros(len(x), int), y)
-    check_copies(release, gather(rows, n_groups=1, intercept=True), source="out.parquet")
+    check_copies(release, in_content_order(rows), source="out.parquet")
 
 
 def uniform(n=200, seed=0, d=ROWS.x.shape[1]):
@@ -52,7 +51,7 @@ def test_with_one_feature_equal_rows_are_chance():
 
 
 def test_real_labels_in_order_are_refused_unless_they_are_asked_for():
-    real = gather(ROWS, n_groups=1, intercept=True)
+    real = in_content_order(ROWS)
     with pytest.raises(InputError, match="it holds the labels of the real rows, in order"):
         checked(uniform(700), real.y)
     checked(uniform(700), real.y, labels="copy")

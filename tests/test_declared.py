@@ -16,7 +16,7 @@ from conftest import make_schema, make_table
 from two_sites import NAMES, RELEASE, InProcess, World
 
 import synthfair as sf
-from synthfair.client import Options, distill_file
+from synthfair.client import distill_file
 from synthfair.data.batches import in_memory
 from synthfair.deploy.train_job import TrainJob, run_train
 from synthfair.fairness.metrics import Scored
@@ -94,7 +94,7 @@ def released(rows, config, folder, **options):
     rows.to_csv(folder / "rows.csv", index=False)
     (folder / "schema.json").write_text(SCHEMA.to_json())
     paths = folder / "rows.csv", folder / "schema.json", folder / "sent.parquet"
-    distill_file(*paths, config, Options(**options))
+    distill_file(*paths, config, **options)
     return paths[2].read_bytes()
 
 

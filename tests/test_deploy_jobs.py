@@ -6,7 +6,7 @@ import pytest
 from conftest import make_table
 from two_sites import NAMES, RELEASE, InProcess, World
 
-from synthfair.client.page import Options, distill_file
+from synthfair.client.page import distill_file
 from synthfair.deploy.single_shot import release_config
 from synthfair.errors import InputError
 from synthfair.privacy.ledger import Ledger
@@ -37,7 +37,7 @@ def test_an_upload_gives_what_the_command_line_gives(world, channel, tmp_path):
         key = read_signing_key(world.folder / name / "local" / f"{name}.key")
         distill_file(world.folder / name / "rows.csv", world.folder / "schema.json",
                      hand / f"{name}.parquet", release_config(RELEASE),
-                     Options(key=key, ledger=hand / f"{name}.ledger"))  # fmt: skip
+                     key=key, ledger=hand / f"{name}.ledger")  # fmt: skip
     serve([hand / f"{name}.parquet" for name in NAMES], world.folder / "schema.json",
           [world.folder / f"{name}_test.csv" for name in NAMES], hand / "out",
           ServerConfig(rho=1.0, max_influence=5.0), keys=[world.folder / "keys"])  # fmt: skip

@@ -51,7 +51,7 @@ def test_the_weight_found_is_about_the_smallest_that_does():
 def test_a_gap_that_is_there_anyway_needs_no_penalty():
     found = distil(0.9)
     assert found.gap_met
-    assert found.rho_o <= 10 * gap_search.LEAST
+    assert found.rho_o <= 10 * gap_search.MIN_RHO
 
 
 def searched(gap_of, wanted):
@@ -112,7 +112,7 @@ def test_the_gap_of_three_groups_is_that_between_the_extremes():
 
 
 def test_weights_share_one_compilation(compilations, monkeypatch):
-    monkeypatch.setattr(gap_search, "FIRST", 0.7)  # no other test has tried these weights
+    monkeypatch.setattr(gap_search, "FIRST_RHO", 0.7)  # no other test has tried these weights
     config = sf.DistillConfig(max_gap=0.05, n_synthetic=24, group_input=True)
     problem = make_problem(REAL, config, n_groups=2)
     method = choose_method(problem, config)

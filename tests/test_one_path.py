@@ -7,14 +7,14 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
-from synthfair.client import Options, distill_file, fair_task
+from synthfair.client import distill_file, fair_task
 from synthfair.compare import federate, run_method
 from synthfair.compare.compared_methods import make_surrogates
-from synthfair.data.batches import gather
-from synthfair.data.encode import encode
+from synthfair.data.encode import encode, in_content_order
 from synthfair.data.partition import ClientTable
 from synthfair.errors import InputError
 from synthfair.privacy.noise import seeded
+from synthfair.task.protocol import Run
 
 ROWS, SCHEMA = 400, make_schema()
 TABLE = make_table(ROWS)
@@ -52,8 +52,7 @@ def assert_same(found, wanted):
 def test_a_file_holds_what_python_makes(paths, kind):
     config = CONFIGS[kind]
     noise = {"noise": seeded(3)} if config.epsilon else {}
-    options = Options(noise_seed=3 if config.epsilon else None)
-    made, _ = distill_file(*paths, config, options)
+    made, _ = distill_file(*paths, config, noise_seed=3 if config.epsilon else None)
     assert_same(made.release, sf.distill_table(TABLE, SCHEMA, config, **noise).release)
 
 
@@ -72,7 +71,7 @@ def test_a_comparison_makes_what_python_makes():
 
 def stages_of(paths, config):
     stages = []
-    distill_file(*paths, config, Options(again=True, force=True), on_stage=stages.append)
+    distill_file(*paths, config, again=True, force=True, run=Run(on_stage=stages.append))
     return stages
 
 
@@ -87,7 +86,7 @@ def test_the_stages_are_told_in_words(paths):
 
 
 def test_a_planted_copy_stops_the_release(paths, monkeypatch):
-    distill = fair_task.distill_problem
+    distill = fair_task.FairTask.distill
 
     def planted(*given):
         made = distill(*given)
@@ -95,7 +94,7 @@ def test_a_planted_copy_stops_the_release(paths, monkeypatch):
         x[3] = encode(TABLE, SCHEMA).x[200]
         return made._replace(release=replace(made.release, x=x))
 
-    monkeypatch.setattr(fair_task, "distill_problem", planted)
+    monkeypatch.setattr(fair_task.FairTask, "distill", planted)
     with pytest.raises(InputError, match="1 of 24 synthetic rows are copies of real rows"):
         distill_file(*paths, FAIR)
     assert not paths[2].exists()
@@ -106,11 +105,11 @@ def test_the_least_number_of_rows_is_that_of_all(paths, monkeypatch):
     distill_file(*paths, FAIR)
     monkeypatch.setattr(fair_task, "MIN_ROWS", ROWS + 1)
     with pytest.raises(InputError, match="400 rows; a release needs at least 401"):
-        distill_file(*paths, FAIR, Options(force=True))
+        distill_file(*paths, FAIR, force=True)
 
 
 def test_copied_labels_are_of_all_rows(paths):
     config = sf.DistillConfig(labels="copy", n_synthetic=ROWS, steps=2)
     made, _ = distill_file(*paths, config)
-    rows = gather(encode(TABLE, SCHEMA), n_groups=1, intercept=True)
+    rows = in_content_order(encode(TABLE, SCHEMA))
     np.testing.assert_array_equal(made.release.y, rows.y)

@@ -168,7 +168,7 @@ def test_the_choice_is_by_size(problem, monkeypatch):
     assert (type(small.inner), type(small.linear)) == (Lbfgs, Cholesky)
     asked = choose_method(problem, DistillConfig(linear_solver="conjugate_gradient"))
     assert (type(asked.inner), type(asked.linear)) == (Lbfgs, ConjugateGradient)
-    monkeypatch.setattr(solvers, "LARGE", 5)
+    monkeypatch.setattr(solvers, "MIN_ITERATED_PARAMS", 5)
     large = choose_method(problem, SHORT)
     assert (type(large.inner.linear), type(large.linear)) == (ConjugateGradient, ConjugateGradient)
 

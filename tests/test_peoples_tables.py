@@ -538,7 +538,7 @@ def test_the_order_of_columns_and_of_categories_may_differ(tmp_path, loans_relea
         after, _ = sf.pool_records(given, other)
         pd.testing.assert_frame_equal(before, after[list(before)])
     fair = sf.distill_table(LOANS, SCHEMA, sf.DistillConfig(n_synthetic=8, steps=2))
-    with pytest.raises(InputError, match="unknown or in another place"):
+    with pytest.raises(InputError, match="in another order"):
         sf.pool_and_train([fair], reordered(SCHEMA, "pay"))
 
 

@@ -8,8 +8,7 @@ from conftest import make_schema, make_table, silent
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.client import Options, distill_file
-from synthfair.data.batches import gather
+from synthfair.client import distill_file
 from synthfair.data.encode import encode, encode_records
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
@@ -19,6 +18,7 @@ from synthfair.privacy.noise import seeded
 from synthfair.release.format import inspect_release, read_release
 from synthfair.report.privacy_words import header_facts
 from synthfair.surrogate.sums import TableSums
+from synthfair.task.protocol import Run
 
 SCHEMA = make_schema()
 TABLE = make_table(600)
@@ -44,8 +44,8 @@ def test_it_is_what_the_records_of_a_surrogate_distil_to():
     records = sf.distill_table(TABLE, SCHEMA, surrogate, noise=seeded(3)).release
     rows = sf.Encoded(encode_records(records.x, SCHEMA), records.s, records.y)
     own = {"rho_o": 3.0, "labels": "proportional", "group_input": True}
-    weighted = gather(rows, n_groups=2, intercept=True, weight=records.weight)
-    wanted = sf.distill_table(weighted, SCHEMA, sf.DistillConfig(**FEW, **own))
+    config = sf.DistillConfig(**FEW, **own)
+    wanted = sf.distill_table(rows, SCHEMA, config, weight=records.weight)
     found = sf.distill_table(TABLE, SCHEMA, CONFIG.replace(**own), noise=seeded(3))
     np.testing.assert_array_equal(found.release.x, wanted.release.x)
     np.testing.assert_array_equal(found.release.y, wanted.release.y)
@@ -117,15 +117,15 @@ def test_records_are_bought_once_and_serve_every_release(paths, monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        distill_file(*paths, CONFIG, progress=stop)
+        distill_file(*paths, CONFIG, run=Run(progress=stop))
     assert not paths[2].exists()
     monkeypatch.setattr("synthfair.client.surrogate_task.read_sums", refuse_rows)
     first, _ = distill_file(*paths, CONFIG)
-    again, _ = distill_file(*paths, CONFIG, Options(force=True))
+    again, _ = distill_file(*paths, CONFIG, force=True)
     np.testing.assert_array_equal(first.release.x, again.release.x)
     other = CONFIG.replace(penalty="selection_rate", rho_o=30.0, seed=1)
-    distill_file(*paths, other, Options(force=True))
-    distill_file(*paths, CONFIG.records, Options(force=True))
+    distill_file(*paths, other, force=True)
+    distill_file(*paths, CONFIG.records, force=True)
     assert inspect_release(paths[2], schema=SCHEMA).fits
     assert Ledger.for_table(paths[0]).spent().releases == 1
     (stored,) = paths[0].parent.glob("rows.csv.ledger.jsonl.*.bought")
@@ -136,14 +136,14 @@ def test_records_are_bought_once_and_serve_every_release(paths, monkeypatch):
     "change", [{"epsilon": 3.9}, {"delta": 2e-5}, {"k_min": 6}, {"relation": "replace"}]
 )
 def test_what_records_depend_on_makes_another_purchase(paths, change):
-    ledgers = [Options(ledger=paths[0].with_name("ledger"), force=True)] * 2
+    options = {"ledger": paths[0].with_name("ledger"), "force": True}
     other = CONFIG.replace(**change)
-    for config, options in zip((CONFIG, other), ledgers, strict=True):
+    for config in (CONFIG, other):
         if "relation" in change and config is other:
             with pytest.raises(InputError, match="all releases of a ledger must have the same"):
-                distill_file(*paths, config, options)
+                distill_file(*paths, config, **options)
         else:
-            distill_file(*paths, config, options)
+            distill_file(*paths, config, **options)
     spent = Ledger(paths[0].with_name("ledger")).spent().releases
     assert spent == (1 if "relation" in change else 2)
 
@@ -152,9 +152,9 @@ def test_a_limit_stops_a_purchase_and_not_what_was_bought(paths, monkeypatch):
     Ledger.for_table(paths[0]).set_limit(4.5, 1e-5)
     distill_file(*paths, CONFIG)
     monkeypatch.setattr("synthfair.client.surrogate_task.read_sums", refuse_rows)
-    distill_file(*paths, CONFIG, Options(force=True))
+    distill_file(*paths, CONFIG, force=True)
     with pytest.raises(InputError, match=r"the limit is 4.5"):
-        distill_file(*paths, CONFIG.replace(k_min=6), Options(force=True))
+        distill_file(*paths, CONFIG.replace(k_min=6), force=True)
 
 
 def test_records_of_one_label_are_refused_and_their_surrogate_is_paid_for(paths, monkeypatch):
@@ -179,14 +179,14 @@ def test_damaged_records_are_refused_and_measured_anew_once_they_are_deleted(pat
     (stored,) = paths[0].parent.glob("*.bought")
     stored.write_bytes(stored.read_bytes()[:500])
     with pytest.raises(InputError, match="bought: .* damaged, or of another version"):
-        distill_file(*paths, CONFIG, Options(force=True))
+        distill_file(*paths, CONFIG, force=True)
     stored.unlink()
-    distill_file(*paths, CONFIG, Options(force=True))
+    distill_file(*paths, CONFIG, force=True)
     assert Ledger.for_table(paths[0]).spent().releases == 2
 
 
 def test_noise_from_a_seed_is_marked_and_booked_without_a_guarantee(paths):
-    distill_file(*paths, CONFIG, Options(noise_seed=3))
+    distill_file(*paths, CONFIG, noise_seed=3)
     header = read_release(paths[2], SCHEMA).header
     assert header.guarantee is None
     assert "fixed seed" in " ".join(header_facts(header)["discloses"])
@@ -201,6 +201,5 @@ def test_names_that_cannot_be_booked_are_refused_and_spend_nothing(paths):
 
 
 def test_rows_with_weights_have_no_epsilon():
-    rows = gather(encode(TABLE, SCHEMA), n_groups=1, intercept=True, weight=np.ones(600))
     with pytest.raises(InputError, match="rows have weights, of which an epsilon does not know"):
-        sf.distill_table(rows, SCHEMA, CONFIG)
+        sf.distill_table(TABLE, SCHEMA, CONFIG, weight=np.ones(600))

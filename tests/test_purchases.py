@@ -16,7 +16,7 @@ from conftest import make_schema, make_table
 from two_sites import PRIVATE, World
 
 import synthfair as sf
-from synthfair.client import Options, distill_file
+from synthfair.client import distill_file
 from synthfair.client.fair_task import FairTask
 from synthfair.client.surrogate_task import SurrogateTask
 from synthfair.data.batches import in_memory
@@ -272,21 +272,21 @@ def test_wherever_a_surrogate_ends_it_is_booked_once(paths, monkeypatch, step):
 def test_what_changes_a_surrogates_answer_is_another_purchase(paths, monkeypatch):
     """And what does not is none: the order of rows, the name of the table, and a seed."""
     config, folder = CONFIGS["surrogate"], paths[0].parent
-    ledger = Options(ledger=folder / "ledger")
+    ledger = {"ledger": folder / "ledger"}
     changes = {}, {"k_min": 6}, {"delta": 2e-5}, {"epsilon": 19.0}
     with monkeypatch.context() as patch:
         patch.setattr("synthfair.client.surrogate_task.surrogate_of", lambda *_: full())
         for files, change in enumerate(changes, start=1):
             with pytest.raises(OSError, match="No space"):
-                distill_file(*paths, config.model_copy(update=change), ledger)
+                distill_file(*paths, config.model_copy(update=change), **ledger)
             assert len(list(folder.glob("*.bought"))) == files
     make_table(300).sample(frac=1, random_state=1).to_parquet(folder / "again.parquet", index=False)
     other = config.model_copy(update={"seed": 1})
-    distill_file(folder / "again.parquet", *paths[1:], other, ledger)
+    distill_file(folder / "again.parquet", *paths[1:], other, **ledger)
     assert Ledger(folder / "ledger").spent().releases == len(changes)
     # A ledger that was lost is written again, before what it paid for leaves.
     (folder / "ledger").unlink()
-    distill_file(folder / "again.parquet", *paths[1:], config, ledger._replace(force=True))
+    distill_file(folder / "again.parquet", *paths[1:], config, **ledger, force=True)
     assert Ledger(folder / "ledger").spent().releases == 1
 
 

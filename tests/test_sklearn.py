@@ -20,7 +20,6 @@ from sklearn.utils.validation import _num_samples
 
 import synthfair as sf
 from synthfair.sklearn import Distiller, FairLogisticRegression
-from synthfair.sklearn.codebook import read_arrays
 
 RNG = np.random.default_rng(0)
 N = 300
@@ -366,7 +365,7 @@ def test_rows_without_weight_say_nothing():
     outlier = X.copy()
     outlier[0] = 1e6
     model = FairLogisticRegression(rho=0)
-    found = read_arrays(model, outlier, Y, S, weight)
+    found = model._read_arrays(outlier, Y, S, weight)
     assert len(found.rows.y) == N - 1
     assert found.schema.columns["x0"].upper < 1e3
 

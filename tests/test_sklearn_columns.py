@@ -8,12 +8,10 @@ import pytest
 
 from synthfair.errors import InputError
 from synthfair.sklearn import Distiller, FairLogisticRegression
-from synthfair.sklearn.codebook import (
+from synthfair.sklearn.estimator import (
     MAX_GROUPS,
     encoded,
     encoder_of,
-    read_arrays,
-    read_table,
     to_units,
 )
 
@@ -34,14 +32,14 @@ def frame(values, **others):
 
 
 def read(x, y=Y, s=S, weight=None, **settings):
-    return read_arrays(FairLogisticRegression(rho=0, **settings), x, y, s, weight)
+    return FairLogisticRegression(rho=0, **settings)._read_arrays(x, y, s, weight)
 
 
 def in_units(x, **settings):
     """Names and values of what a model of X reads of X: by fit, and again by predict."""
     model = FairLogisticRegression(rho=0, **settings)
-    schema = read_arrays(model, x, Y, S).schema
-    values = to_units(encoded(read_table(model, x, reset=False)[0], schema), schema)
+    schema = model._read_arrays(x, Y, S).schema
+    values = to_units(encoded(model._read_table(x, reset=False)[0], schema), schema)
     return dict(zip(schema.encoded_names, values.T.tolist(), strict=True))
 
 
@@ -69,9 +67,9 @@ def test_booleans_are_two_categories(values):
 
 def test_fit_and_predict_may_have_booleans_of_two_dtypes():
     model = FairLogisticRegression(rho=0)
-    schema = read_arrays(model, frame(column(True, False)), Y, S).schema
+    schema = model._read_arrays(frame(column(True, False)), Y, S).schema
     for dtype in ("category", "boolean", object, float):
-        table, _ = read_table(model, frame(column(True, False).astype(dtype)), reset=False)
+        table, _ = model._read_table(frame(column(True, False).astype(dtype)), reset=False)
         assert encoded(table, schema)[:, 0].tolist() == HALF
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthfair.data.encode import encode
-from synthfair.distill.start import choose_start
+from synthfair.distill.problem import choose_start
 from synthfair.errors import InputError
 from synthfair.settings import DistillConfig
 

@@ -48,12 +48,7 @@ def test_a_release_stands_for_the_clients_rows():
             assert np.abs(off).max() < 5 + 0.02 * n
 
 
-def test_the_release_keyword_names_the_kind(tables):
-    assert sf.distill_table(
-        tables["c0"], SCHEMA, CONFIG, release="surrogate"
-    ).release.header.kind == ("surrogate")
-    with pytest.raises(InputError, match="settings are those of a surrogate release"):
-        sf.distill_table(tables["c0"], SCHEMA, CONFIG, release="fair")
+def test_a_surrogate_takes_no_settings_of_training(tables):
     with pytest.raises(InputError, match="penalty: not used for a surrogate"):
         sf.distill_table(tables["c0"], SCHEMA, CONFIG, penalty=sf.CovariancePenalty())
 
@@ -176,7 +171,7 @@ def test_a_client_without_a_pair_is_told_the_rows_of_each_and_what_to_do():
 
 
 def test_a_fair_release_that_is_worse_than_none_is_warned_of():
-    from synthfair.client.distillation import Baseline
+    from synthfair.client.fair_task import Baseline
 
     made = sf.distill_table(make_table(), SCHEMA, sf.DistillConfig(n_synthetic=24, steps=400))
     worse = made._replace(baseline=Baseline(0.6, gap=0.4, majority=0.7, plain_gap=0.3))

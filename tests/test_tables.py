@@ -147,12 +147,11 @@ def test_no_such_table(tmp_path, schema):
         read_table(tmp_path / "none.csv", schema)
 
 
-def test_broken_metadata_is_refused(tmp_path, schema):
+def test_broken_metadata_of_pandas_is_not_read(tmp_path, schema):
     path = tmp_path / "t.parquet"
     table = pa.Table.from_pandas(make_table()).replace_schema_metadata({b"pandas": b"garbage"})
     pq.write_table(table, path)
-    with pytest.raises(InputError, match=r"t.parquet: cannot read"):
-        read_table(path, schema)
+    assert len(read_table(path, schema)) == 120
 
 
 def in_parts(path, schema):
@@ -165,9 +164,9 @@ def _small_parts(monkeypatch):
     """Parts of at least 7 rows; a CSV file is parsed in blocks of some four rows."""
     real = csv.open_csv
 
-    def small_blocks(path, read_options=None, **options):
+    def small_blocks(path, read_options, *options):
         read_options.block_size = 256
-        return real(path, read_options=read_options, **options)
+        return real(path, read_options, *options)
 
     monkeypatch.setattr(csv, "open_csv", small_blocks)
     monkeypatch.setattr(tables, "CHUNK_ROWS", 7)

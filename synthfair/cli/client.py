@@ -101,9 +101,9 @@ def client(
         from synthfair.jax_setup import start_jax
 
         start_jax()
-    from synthfair.client import Options, distill_file
+    from synthfair.client import distill_file
+    from synthfair.task.protocol import Run
 
-    options = Options(force, key, ledger, again=again)
     with ExitStack() as bars:
         show = bars.enter_context(stage_bar())
 
@@ -113,16 +113,13 @@ def client(
             _tell_real_rows(clipping, settings_of_release)
             show = bars.enter_context(stage_bar())
 
-        outcome, receipt = distill_file(
-            data,
-            schema,
-            output,
-            settings_of_release,
-            options,
-            on_rows=on_rows,
+        run = Run(
             progress=lambda *now: show(distilling(*now)),
             on_stage=lambda stage: show(stage),  # noqa: PLW0108 - of the bar that is there now
+            on_rows=on_rows,
         )
+        booked: Any = {"force": force, "key": key, "ledger": ledger, "again": again, "run": run}
+        outcome, receipt = distill_file(data, schema, output, settings_of_release, **booked)
     say(release_table(outcome, receipt))
     if sign:
         say(f"Signed with {sign}.")

@@ -101,7 +101,6 @@ def server(
         )
     check_inputs(schema, *releases, *test, *keys, *filter(None, [trusted]))
 
-    from synthfair.federated.refine_files import replay
     from synthfair.files import require_free
     from synthfair.release.keys import read_keys
     from synthfair.report.answer import run_sentence
@@ -115,6 +114,8 @@ def server(
         require_free(page, *plots, inputs=[records], force=force)
     exchanges = None
     if refine:
+        from synthfair.federated.refine_files import replay
+
         exchanges = partial(
             replay,
             folder=refine,

@@ -1,12 +1,10 @@
-from .comparable import check_rows
-from .distillation import Distillation
+from .fair_task import Distillation, check_rows
 from .from_table import distill_table
-from .page import Options, Receipt, distill_file
+from .page import Receipt, distill_file
 from .surrogate_task import SurrogateRelease
 
 __all__ = [
     "Distillation",
-    "Options",
     "Receipt",
     "SurrogateRelease",
     "check_rows",

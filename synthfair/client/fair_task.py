@@ -6,27 +6,43 @@ records, those of a surrogate, and nothing that follows knows a real row.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.client.comparable import check_rows
-from synthfair.client.distillation import Baseline, Distillation, distill_problem
-from synthfair.data.batches import Batches, RealRows, from_files, gather, in_memory
-from synthfair.data.encode import Clipping, Encoded, content_digests, content_sums
+from synthfair.data.batches import Batches, from_files
+from synthfair.data.encode import (
+    Clipping,
+    Encoded,
+    content_digests,
+    content_sums,
+    in_content_order,
+)
 from synthfair.data.schema import Schema
-from synthfair.distill.problem import PenalizedLoss, Problem, make_problem
-from synthfair.distill.solvers import train
+from synthfair.distill import gap_search
+from synthfair.distill import problem as outer
+from synthfair.distill.gap_search import Search
+from synthfair.distill.problem import (
+    OuterState,
+    PenalizedLoss,
+    Problem,
+    StepRecord,
+    make_problem,
+    outer_excess,
+)
+from synthfair.distill.solvers import choose_method, train
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params
 from synthfair.privacy.guarantee import GRID
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.release.format import Release, make_header
+from synthfair.release.format import MAX_ABSOLUTE, Release, make_header
 from synthfair.settings import MIN_ROWS, DistillConfig
 from synthfair.task.limits import Claim
 from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
@@ -36,7 +52,7 @@ if TYPE_CHECKING:
 
     from synthfair.client.page import Site
     from synthfair.client.surrogate_task import SurrogateTask
-    from synthfair.surrogate.records import Surrogate
+    from synthfair.settings import ServerConfig
 
 PAID = (
     "The private records are paid for: of them, other settings distil at no cost, and release ="
@@ -48,6 +64,87 @@ CHANCE = 1e-3
 """Chance at which synthetic rows that are drawn at random pass for copies of real rows."""
 
 
+OUTER_TOLERANCE = 1e-3
+"""The outer problem counts as solved where :func:`outer_excess` is at most this."""
+
+
+class Baseline(NamedTuple):
+    """How a release's model does on the training rows, and what it must not fall behind. Private.
+
+    Attributes:
+        accuracy: of the model that is trained on the release.
+        gap: largest difference between its decision rates of the groups.
+        majority: accuracy of the more frequent label for everybody.
+        plain_gap: gap of the model that is trained on the real rows without a penalty.
+    """
+
+    accuracy: float
+    gap: float
+    majority: float
+    plain_gap: float
+
+
+class Distillation(NamedTuple):
+    """A release and how well it was computed.
+
+    Attributes:
+        release: what may be sent.
+        history: records [steps + 1] of every step. Private: computed from real rows.
+        reached: the record of the release's own x, where P(x) was least. Private.
+        outer_excess: how far P(x) is above its optimum, as a share of F of the untrained model;
+            see :func:`synthfair.distill.problem.outer_excess`. Private.
+        rho_o: weight of the penalty: the one given, or, with ``max_gap``, the one found. Private,
+            like the history.
+        theta: of the model that anybody can train on the release.
+        tried: gap on the real rows that each weight reached, with ``max_gap``. Private.
+        search_ended: whether the search found nothing more to try; false where the steps were spent
+            before.
+        baseline: what the release's model must not fall behind, on the rows, or records, that it is
+            distilled from; only of a table in a file.
+    """
+
+    release: Release
+    history: StepRecord
+    reached: StepRecord
+    outer_excess: float
+    rho_o: float
+    theta: Params
+    tried: Mapping[float, float]
+    search_ended: bool
+    baseline: Baseline | None = None
+
+    def __repr__(self) -> str:
+        """Return the release and how well it was computed, in a line."""
+        solved = f"inner_converged={self.inner_converged}, outer_converged={self.outer_converged}"
+        return f"Distillation({self.release!r}, {solved})"
+
+    @property
+    def config(self) -> DistillConfig:
+        """The settings."""
+        return cast(DistillConfig, self.release.header.config)
+
+    @property
+    def inner_converged(self) -> bool:
+        """Whether the inner problem at the release's x met its tolerance."""
+        return bool(self.reached.inner_converged)
+
+    @property
+    def outer_converged(self) -> bool:
+        """Whether P(x) is near its optimum, to :data:`OUTER_TOLERANCE`."""
+        return self.outer_excess <= OUTER_TOLERANCE
+
+    @property
+    def converged(self) -> bool:
+        """Whether both problems are solved."""
+        return self.inner_converged and self.outer_converged
+
+    @property
+    def gap_met(self) -> bool | None:
+        """Whether the gap on the real rows is at most ``max_gap``; None where none was wanted."""
+        wanted = self.config.max_gap
+        return None if wanted is None else bool(self.reached.gap <= wanted)
+
+
 @dataclass(frozen=True)
 class FairTask:
     """A fair release of some client, Wu et al. (2024) algorithm 1, lines 1 to 16.
@@ -55,36 +152,37 @@ class FairTask:
     Attributes:
         schema: of the rows, public.
         config: settings, public.
+        noise: where its bytes come from; other than the system's, it protects nothing.
         model: another than the linear model with the logistic loss.
         penalty: another than that of the settings.
-        noise: where its bytes come from; other than the system's, it protects nothing.
-        buyer: with an epsilon, the task that buys private records, which take the place of rows.
+        optimizer: another of the synthetic rows than Adam.
     """
 
     schema: Schema
     config: DistillConfig
+    noise: RandomBytes = field(default=system_entropy)
     model: Model | None = None
     penalty: Penalty | None = None
-    noise: RandomBytes = field(default=system_entropy)
-    buyer: SurrogateTask | None = field(default=None, init=False)
+    optimizer: optax.GradientTransformation | None = None
 
-    def __post_init__(self) -> None:
-        """Works out what is guaranteed."""
-        if self.config.epsilon is not None:
-            from synthfair.client.surrogate_task import SurrogateTask  # SciPy takes a while
+    @cached_property
+    def buyer(self) -> SurrogateTask | None:
+        """With an epsilon, the task that buys private records, which take the place of rows."""
+        if self.config.epsilon is None:
+            return None
+        from synthfair.client.surrogate_task import SurrogateTask  # SciPy takes a while
 
-            surrogate = SurrogateTask(self.schema, self.config.records, self.noise)
-            object.__setattr__(self, "buyer", surrogate)
+        return SurrogateTask(self.schema, self.config.records, self.noise)
 
     @property
     def task(self) -> Task:
         """The question to a site."""
         config, buyer = self.config, self.buyer and self.buyer.task
         claim = Claim("fair", config.epsilon, config.delta, k_min=config.k_min if buyer else None)
-        if buyer is None:
-            asked = f"{config.model_dump_json()} {self.schema.hash}"
-            return Task(claim, asked, self.answer, read=self.read, check=_check_release)
-        return replace(buyer, claim=claim, answer=self.answer)
+        if buyer:
+            return replace(buyer, claim=claim, answer=self.answer)
+        asked = f"{config.model_dump_json()} {self.schema.hash}"
+        return Task(claim, asked, self.answer, read=self.read, check=_check_release)
 
     # At the site, with its rows
 
@@ -100,32 +198,16 @@ class FairTask:
         content = sum(map(content_sums, parts), np.zeros(3, np.uint64))
         precision = jax.dtypes.canonicalize_dtype(float)  # in another, another release is made
         sha256 = f"{sha256_of((content,))} {precision}"
-        return ReadRows(self.gather(rows, source=str(site.data)), sha256)
+        return ReadRows(in_content_order(rows), sha256)
 
-    def gather(self, rows: Encoded | RealRows, *, source: str) -> RealRows | Batches:
-        """Return rows that are encoded, with an epsilon by ``schema.plain``, to be read.
-
-        Raises:
-            InputError: with an epsilon, rows have weights, or are encoded otherwise.
-        """
+    def measured(
+        self, real: Encoded | Batches, bought: bytes | None, run: Run
+    ) -> tuple[Encoded, np.ndarray | None]:
+        """Return the rows themselves; or, with an epsilon, private records and their weights."""
         if self.buyer is None:
-            return rows if isinstance(rows, RealRows) else self._gathered(rows)
-        if isinstance(rows, RealRows):
-            if rows.weight is not None:
-                raise InputError(f"{source}: rows have weights, of which an epsilon does not know")
-            rows = rows.encoded
-        if rows.x.shape[1] != (width := len(self.schema.plain.encoded_names)):
-            raise InputError(
-                f"{source}: rows of {rows.x.shape[1]} columns; with epsilon they must have the"
-                f" {width} of schema.plain, of which bases and interactions are computed"
-            )
-        return in_memory(rows)
-
-    def measured(self, real: RealRows | Batches, run: Run) -> RealRows | Surrogate:
-        """Return the rows themselves; or, with an epsilon, private records of them."""
-        if self.buyer:
-            return self.buyer.records(cast(Batches, real), Run(run.source))
-        return cast(RealRows, real)
+            return cast(Encoded, real), None
+        records = self.buyer.records(cast(Batches, real), bought, run)
+        return records.rows(self.schema), records.weight
 
     # From the rows, or from private records, to the release
 
@@ -133,31 +215,25 @@ class FairTask:
         """Return the release of rows, or of private records, next to its baseline.
 
         Raises:
-            InputError: as :meth:`problem`, or the distillation diverges.
+            InputError: groups cannot be compared, synthetic rows not chosen as the settings say, or
+                the distillation diverges.
         """
-        if bought is None or self.buyer is None:
-            return self._release(self.measured(rows.real, run), run)
-        measured = self.buyer.unpacked(bought)
+        measured = self.measured(rows.real, bought, run)
         try:
-            return self._release(measured, run)
+            problem = self.problem(*measured, run)
+            made = self.distill(problem, run)
         except InputError as error:
-            raise InputError(f"{error}. {PAID}", *error.arguments) from error
-
-    def _release(self, measured: RealRows | Surrogate, run: Run) -> Distillation:
-        problem = self.problem(measured, source=run.source)
-        run.on_stage("distilling")
-        made = self.distill(problem, run)
+            paid = f". {PAID}" if bought else ""
+            raise InputError(f"{error}{paid}", *error.arguments) from error
         return made._replace(baseline=_baseline(problem, made.theta))
 
-    def problem(self, measured: RealRows | Surrogate, *, source: str = "table") -> Problem:
+    def problem(self, rows: Encoded, weight: np.ndarray | None, run: Run) -> Problem:
         """Return the bilevel problem of rows, or of private records.
 
         Raises:
             InputError: groups cannot be compared, or synthetic rows not chosen as the settings say.
         """
         config, schema = self.config, self.schema
-        if not isinstance(measured, RealRows):
-            measured = self._gathered(measured.rows(schema), measured.weight)
         remedy = (
             "merge small groups (in the schema, by 'unlisted'), or make a surrogate (release ="
             " surrogate), which a client of one label or one group can make"
@@ -167,33 +243,114 @@ class FairTask:
                 f"these are private records: k_min = {config.k_min}, or the noise of epsilon ="
                 f" {config.epsilon:g}, may hide the others; with other values they are bought anew"
             )
-        check_rows(measured, schema, config, source=source, remedy=remedy)
-        return make_problem(
-            measured,
-            config,
-            n_groups=len(schema.groups),
-            by=schema.groupings_by(config.groups_by),
-            model=self.model,
-            penalty=self.penalty,
+        check_rows(rows, schema, config, source=run.source, remedy=remedy)
+        by = schema.groupings_by(config.groups_by)
+        given: Any = {"weight": weight, "by": by, "model": self.model, "penalty": self.penalty}
+        return make_problem(rows, config, n_groups=len(schema.groups), **given)
+
+    def distill(self, problem: Problem, run: Run) -> Distillation:
+        """Return the release of a problem's best synthetic rows, and how well it was computed.
+
+        Raises:
+            InputError: an objective is not finite, or an entry of the best x larger than a release
+                may hold.
+        """
+        run.on_stage("distilling")
+        config, schema = self.config, self.schema
+        method = choose_method(problem, config, optimizer=self.optimizer)
+        state: OuterState | Search = outer.init(problem, method)
+        if (max_gap := config.max_gap) is None:
+            chunks = outer.run(problem, state, method, steps=config.steps)
+        else:
+            chunks = gap_search.run(problem, state, method, max_gap=max_gap, steps=config.steps)
+        parts, taken = [], 0
+        for state, records in chunks:
+            taken += len(records.objective)
+            is_finite = np.isfinite(records.objective).all()
+            if not (is_finite and np.abs(state.best.x).max() <= MAX_ABSOLUTE):
+                raise InputError(
+                    f"{run.source}: distillation diverged, by step {taken}: lower learning_rate,"
+                    " rho_o or temperature, or raise lambda_theta (the inner problem must be"
+                    " strictly convex)"
+                )
+            parts.append(records)
+            if run.progress:
+                run.progress(records, taken - 1, config.steps)
+        best, rho_o, tried, ended = state.best, config.rho_o, {}, True
+        if max_gap is not None:
+            _, rho_o, tried = cast(Search, state)
+            problem = gap_search.with_weight(problem, rho_o)
+            ended = gap_search.next_weight(tried, max_gap) is None
+        kinds: Any = {"model": problem.model, "penalty": problem.objective.penalty}
+        guarantee = self.buyer and self.buyer.guarantee
+        header = make_header(config, schema, **kinds, guarantee=guarantee)
+        s, y = np.asarray(problem.s), np.asarray(problem.y)
+        x = np.rint(np.asarray(best.x).T / GRID) * GRID  # of the file, and of what is checked
+        return Distillation(
+            Release(header, x, s, y),
+            StepRecord(*(np.concatenate(fields) for fields in zip(*parts, strict=True))),
+            jax.tree.map(np.asarray, best.record),
+            outer_excess(problem, best),
+            rho_o,
+            problem.params(best.theta),
+            tried,
+            ended,
         )
 
-    def distill(
-        self, problem: Problem, run: Run, optimizer: optax.GradientTransformation | None = None
-    ) -> Distillation:
-        """Return the release of a problem's best synthetic rows, and how well it was computed."""
-        model, penalty = problem.model, problem.penalty
-        header = make_header(
-            self.config,
-            self.schema,
-            model=model,
-            penalty=penalty,
-            guarantee=self.buyer and self.buyer.guarantee,
-        )
-        return distill_problem(problem, header, run, optimizer)
 
-    def _gathered(self, rows: Encoded, weight: np.ndarray | None = None) -> RealRows:
-        n_groups = len(self.schema.groups) if self.config.group_input else 1
-        return gather(rows, n_groups=n_groups, intercept=self.config.intercept, weight=weight)
+def check_rows(
+    real: Encoded,
+    schema: Schema,
+    config: DistillConfig | ServerConfig,
+    *,
+    source: str,
+    remedy: str = "merge small groups",
+) -> None:
+    """Refuse a table in which groups cannot be compared.
+
+    Args:
+        real: its rows.
+        schema: of the rows.
+        config: says which notion, penalty and attributes compare groups.
+        source: of the rows, for messages.
+        remedy: what to do, for messages.
+
+    Raises:
+        InputError: fewer rows than groups; only one label; or, among the rows that the fairness
+            notion compares, fewer groups than the penalty needs: two for the covariance, all for
+            the selection rate.
+    """
+    asked = config.groups_by or (schema.sensitive_name,)
+    schema.groupings_by(asked)
+    for by in asked:
+        if len(real.y) < (n_groups := len(schema.groups_of(by))):
+            raise InputError(
+                f"{source}: {len(real.y)} rows are fewer than the {n_groups} groups of"
+                f" {by!r}; {remedy}"
+            )
+    if len(np.unique(real.y)) < 2:
+        only = schema.decisions[int(real.y[0] > 0)]
+        raise InputError(
+            f"{source}: column {schema.label!r} holds only {only!r}; needs both labels; {remedy}"
+        )
+    negative, positive = (f"rows with {schema.label}={value}" for value in schema.decisions)
+    compared = {
+        "statistical_parity": {},
+        "equal_opportunity": {positive: real.y > 0},
+        "equalized_odds": {positive: real.y > 0, negative: real.y < 0},
+    }[config.notion]
+    among = {"all rows": np.full(len(real.y), True), **compared}
+    for (name, rows), by in product(among.items(), asked):
+        groups, grouping = schema.groups_of(by), np.array(schema.groupings[by])
+        needed = len(groups) if config.penalty == "selection_rate" else 2
+        present = np.unique(grouping[real.s[rows]])
+        if len(present) < needed:
+            raise InputError(
+                f"{source}: column {by!r}, among {name}, holds only"
+                f" {[groups[g] for g in present]}; {config.notion} by {config.penalty} needs"
+                f" {needed} of {list(groups)}; {remedy}"
+                + (", or compare by each attribute (groups_by)" * (len(schema.attributes) > 1))
+            )
 
 
 def _check_release(made: Any, rows: ReadRows, run: Run) -> None:
@@ -209,7 +366,7 @@ def require_rows(n_rows: int, *, source: str) -> None:
         )
 
 
-def check_copies(release: Release, real: RealRows, *, source: str) -> None:
+def check_copies(release: Release, real: Encoded, *, source: str) -> None:
     """Refuse a release that holds real rows, or their labels without being asked to.
 
     Raises:
@@ -219,18 +376,19 @@ def check_copies(release: Release, real: RealRows, *, source: str) -> None:
     config = cast(DistillConfig, release.header.config)
     if config.labels != "copy" and np.array_equal(release.y, real.y):
         raise InputError(f"{source}: not written: it holds the labels of the real rows, in order")
-    made, there = (
+    digests, real_digests = (
         content_digests(np.rint(column / GRID).astype(int) for column in columns)
-        for columns in (release.x.T, real.columns[: real.n_features])
+        for columns in (release.x.T, real.x.T)
     )
-    if not (copies := int(np.isin(made, there).sum())):
+    if not (copies := int(np.isin(digests, real_digests).sum())):
         return
     from scipy.stats import binom  # takes a while
 
-    if copies > binom.isf(CHANCE, len(made), min(1.0, len(there) * GRID**real.n_features)):
+    chance = min(1.0, len(real_digests) * GRID ** real.x.shape[1])
+    if copies > binom.isf(CHANCE, len(digests), chance):
         safer = "start = range, " * (config.start == "real")
         raise InputError(
-            f"{source}: not written: {copies} of {len(made)} synthetic rows are copies of real"
+            f"{source}: not written: {copies} of {len(digests)} synthetic rows are copies of real"
             f" rows. Try {safer}a lower n_synthetic, or coarser columns (rounded numbers; fewer"
             " categories in the schema)"
         )
@@ -240,14 +398,12 @@ def _baseline(problem: Problem, theta: Params) -> Baseline:
     """Compare theta(x) on the rows, or records, that were distilled, with a plain model."""
     objective = problem.objective
     plain = train(objective.rows, problem.lambda_theta, model=problem.model).params
-    return Baseline(*map(float, _compared(objective, theta, plain, model=problem.model)))
+    return Baseline(*map(float, _compared(objective, theta, plain)))
 
 
-@partial(jax.jit, static_argnames="model")
-def _compared(
-    objective: PenalizedLoss, theta: Params, plain: Params, *, model: Model
-) -> tuple[jax.Array, ...]:
-    right = (model.scores(theta, objective.rows.a) > 0) == (objective.y > 0)
+@jax.jit
+def _compared(objective: PenalizedLoss, theta: Params, plain: Params) -> tuple[jax.Array, ...]:
+    right = (objective.model.scores(theta, objective.rows.a) > 0) == (objective.y > 0)
     share, accuracy = (
         jnp.average(each, weights=objective.weight) for each in (objective.y > 0, right)
     )

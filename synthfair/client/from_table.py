@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast, overload
+from typing import TYPE_CHECKING, cast, overload
 
-from synthfair.data.batches import Batches, RealRows, in_memory
+from synthfair.data.batches import Batches, in_memory
 from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
@@ -15,20 +15,21 @@ from synthfair.settings import DistillConfig, PenaltyName, SurrogateConfig
 from synthfair.task.protocol import Progress, ReadRows, Run
 
 if TYPE_CHECKING:
+    import numpy as np
     import optax
     import pandas as pd
 
-    from synthfair.client.distillation import Distillation
+    from synthfair.client.fair_task import Distillation
     from synthfair.client.surrogate_task import SurrogateRelease
 
 
 @overload
 def distill_table(
-    table: pd.DataFrame | Encoded | RealRows,
+    table: pd.DataFrame | Encoded,
     schema: Schema,
     config: DistillConfig | None = None,
     *,
-    release: Literal["fair"] = "fair",
+    weight: np.ndarray | None = None,
     model: Model | None = None,
     penalty: Penalty | PenaltyName | None = None,
     optimizer: optax.GradientTransformation | None = None,
@@ -42,20 +43,19 @@ def distill_table(
 def distill_table(
     table: pd.DataFrame | Batches,
     schema: Schema,
-    config: SurrogateConfig | None = None,
+    config: SurrogateConfig,
     *,
-    release: Literal["surrogate"] = "surrogate",
     noise: RandomBytes = system_entropy,
     source: str = "table",
 ) -> SurrogateRelease: ...
 
 
 def distill_table(
-    table: pd.DataFrame | Encoded | RealRows | Batches,
+    table: pd.DataFrame | Encoded | Batches,
     schema: Schema,
     config: DistillConfig | SurrogateConfig | None = None,
     *,
-    release: Literal["fair", "surrogate"] | None = None,
+    weight: np.ndarray | None = None,
     model: Model | None = None,
     penalty: Penalty | PenaltyName | None = None,
     optimizer: optax.GradientTransformation | None = None,
@@ -63,7 +63,7 @@ def distill_table(
     source: str = "table",
     progress: Progress | None = None,
 ) -> Distillation | SurrogateRelease:
-    """Distils a private table into a release.
+    """Return the release that a private table is distilled into.
 
     A *fair* release (the default) has synthetic rows on which ``model``, trained without a penalty,
     is accurate and fair on the real ones: Wu et al. (2024) algorithm 1, lines 1 to 16. A
@@ -81,11 +81,11 @@ def distill_table(
 
     Args:
         table: one row a person; for a fair release also its rows as :func:`encode` returns them,
-            with epsilon by ``schema.plain``, or gathered with weights; for a surrogate also batches
-            of rows that are read as a stream, encoded by ``schema.plain``.
+            with epsilon by ``schema.plain``; for a surrogate also batches of rows that are read as
+            a stream, encoded by ``schema.plain``.
         schema: public; the same for all clients.
-        config: settings; the defaults if not given.
-        release: its kind; that of the settings if not given.
+        config: settings of one of the two kinds; the defaults of a fair release if not given.
+        weight: [N] of a fair release without epsilon, how much each row counts; all alike if None.
         model: of a fair release, another than the linear model with the logistic loss.
         penalty: of a fair release, another than ``config.penalty``: a name, or a function of scores
             and rows. For a function ``config.notion`` only chooses the covariance that is shown.
@@ -114,36 +114,38 @@ def distill_table(
         >>> made.release.header.guarantee.epsilon
         1.0
     """
-    kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
-    if config is None and release is not None:
-        kind = release
-    if release not in (None, kind):
-        raise InputError(f"release = {release!r}: the settings are those of a {kind} release")
-    if kind == "surrogate":
+    run = Run(source, progress)
+    if isinstance(config, SurrogateConfig):
         from synthfair.client.surrogate_task import SurrogateTask  # SciPy takes a while
 
         fair = {
-            "model": model, "penalty": penalty, "optimizer": optimizer, "progress": progress
+            "weight": weight, "model": model, "penalty": penalty, "optimizer": optimizer,
+            "progress": progress,
         }  # fmt: skip
         if given := [name for name, value in fair.items() if value is not None]:
             raise InputError(f"{', '.join(given)}: not used for a surrogate; the server trains")
         rows = cast(Batches, table)
         if hasattr(table, "columns"):
-            frame = cast("pd.DataFrame", table)
-            rows = in_memory(encode_own(frame, schema.plain, source=source))
-        wanted = SurrogateTask(schema, cast(SurrogateConfig, config or SurrogateConfig()), noise)
-        return wanted.answer(ReadRows(rows, ""), None, Run(source))
+            rows = in_memory(encode_own(table, schema.plain, source=source))
+        return SurrogateTask(schema, config, noise).answer(ReadRows(rows, ""), None, run)
     from synthfair.client.fair_task import FairTask, require_rows  # loads JAX
 
-    settings = cast(DistillConfig, config or DistillConfig())
+    config = config or DistillConfig()
     if isinstance(penalty, str):
-        settings, penalty = settings.replace(penalty=penalty), None
-    real, run = table, Run(source, progress)
-    if not isinstance(table, Encoded | RealRows):
-        own = schema if settings.epsilon is None else schema.plain
-        real = encode_own(cast("pd.DataFrame", table), own, source=source)
-        if settings.epsilon is None:
-            require_rows(len(real.y), source=source)
-    task = FairTask(schema, settings, model, penalty, noise)
-    gathered = task.gather(cast("Encoded | RealRows", real), source=source)
-    return task.distill(task.problem(task.measured(gathered, run), source=source), run, optimizer)
+        config, penalty = config.replace(penalty=penalty), None
+    if not isinstance(table, Encoded):
+        read_by = schema if config.epsilon is None else schema.plain
+        table = encode_own(table, read_by, source=source)
+        if config.epsilon is None:
+            require_rows(len(table.y), source=source)
+    task, rows = FairTask(schema, config, noise, model, penalty, optimizer), (table, weight)
+    if config.epsilon is not None:
+        if weight is not None:
+            raise InputError(f"{source}: rows have weights, of which an epsilon does not know")
+        if table.x.shape[1] != (width := len(schema.plain.encoded_names)):
+            raise InputError(
+                f"{source}: rows of {table.x.shape[1]} columns; with epsilon they must have the"
+                f" {width} of schema.plain, of which bases and interactions are computed"
+            )
+        rows = task.measured(in_memory(table), None, run)
+    return task.distill(task.problem(*rows, run), run)

@@ -64,7 +64,7 @@ class SurrogateRelease(NamedTuple):
     rate_error: float
 
     def __repr__(self) -> str:
-        """The release, in a line."""
+        """Return the release, in a line."""
         return f"SurrogateRelease({self.release!r})"
 
 
@@ -114,54 +114,53 @@ class SurrogateTask:
         """Return the records, packed; a noisy refusal as well, so that no other noise is tried."""
         content = io.BytesIO()
         try:
-            fields: dict[str, Any] = self.records(rows.real, run)._asdict()
+            fields: dict[str, Any] = self.records(rows.real, None, run)._asdict()
         except TooFewRowsError as refused:
             fields = {"refused": np.array(str(refused))}
         np.savez(content, **fields)
         return content.getvalue()
 
-    def unpacked(self, content: bytes) -> Surrogate:
-        """Return records that were packed.
+    def records(self, real: Batches, bought: bytes | None, run: Run) -> Surrogate:
+        """Return the records that were bought; or those of sums over the rows.
 
-        Raises:
-            TooFewRowsError: they are a noisy refusal.
-            DamagedError: they are no records.
-        """
-        try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                if "refused" not in arrays:
-                    return Surrogate(**arrays)
-                refused = str(arrays["refused"])
-        except (EOFError, TypeError, zipfile.BadZipFile) as error:
-            raise DamagedError("no records") from error
-        raise TooFewRowsError(f"{refused}. {SPENT}", "k_min")
-
-    def records(self, real: Batches, run: Run) -> Surrogate:
-        """Return the records of sums over the rows: rounded, or with an epsilon noisy.
-
-        Guarantee: (epsilon, delta)-differential privacy, as :attr:`guarantee` states. Unit: one
-        row. Neighbouring relation: ``config.relation``.
+        Sums are rounded, or with an epsilon noisy. Guarantee: (epsilon, delta)-differential
+        privacy, as :attr:`guarantee` states. Unit: one row. Neighbouring relation:
+        ``config.relation``.
 
         Raises:
             TooFewRowsError: no pair of group and label has enough rows.
+            DamagedError: what was bought are no records.
         """
+        if bought:
+            return _unpacked(bought)
+        spec = SurrogateSpec(self._measured, self.schema)
         try:
-            spec = SurrogateSpec(self._measured, self.schema)
-            return surrogate_of(
-                read_sums(TableSums(real, spec, self.noise), spec, run.on_stage), spec
-            )
+            sums = read_sums(TableSums(real, spec, self.noise), spec, run.on_stage)
+            return surrogate_of(sums, spec)
         except TooFewRowsError as error:
             raise TooFewRowsError(f"{run.source}: {error}", *error.arguments) from error
 
     def answer(self, rows: ReadRows, bought: bytes | None, run: Run) -> SurrogateRelease:
         """Return the release of the records that were bought, or are made now."""
-        made = self.unpacked(bought) if bought else self.records(rows.real, run)
+        made = self.records(rows.real, bought, run)
         release = release_of(made, self.config, self.schema, self.guarantee)
         hidden, left_out = (
             tuple(self.schema.pair(int(s), y) for s, y in some)
             for some in (made.hidden, made.left_out)
         )
         return SurrogateRelease(release, hidden, left_out, float(made.rate_error))
+
+
+def _unpacked(content: bytes) -> Surrogate:
+    """Return records that were packed. Raises TooFewRowsError: they are a noisy refusal."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            if "refused" not in arrays:
+                return Surrogate(**arrays)
+            refused = str(arrays["refused"])
+    except (EOFError, TypeError, zipfile.BadZipFile) as error:
+        raise DamagedError("no records") from error
+    raise TooFewRowsError(f"{refused}. {SPENT}", "k_min")
 
 
 def release_of(

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from synthfair import federated
-from synthfair.client.distillation import Distillation
+from synthfair.client.fair_task import Distillation
 from synthfair.client.from_table import distill_table
 from synthfair.data.batches import in_memory, other_inputs
 from synthfair.data.encode import Encoded, encode, expand

@@ -7,8 +7,8 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from synthfair.client.distillation import Distillation
-from synthfair.client.page import Options, distill_file
+from synthfair.client.fair_task import Distillation
+from synthfair.client.page import distill_file
 from synthfair.compare.compared_methods import federate, run_method, server_config
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition_by, write_clients
@@ -16,7 +16,7 @@ from synthfair.errors import InputError
 from synthfair.metrics_file import Evaluation
 from synthfair.server.page import serve
 from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig
-from synthfair.task.protocol import Progress
+from synthfair.task.protocol import Progress, Run
 
 COLUMN = "suffolk"
 """The column that says whose an application is."""
@@ -102,8 +102,9 @@ def demonstrate(
                 folder / "schema.json",
                 paths[-1],
                 config,
-                Options(force=force, again=True),  # three releases of each table, to compare them
-                progress=begin(f"{name} release, {lender}"),
+                force=force,
+                again=True,  # three releases of each table, to compare them
+                run=Run(progress=begin(f"{name} release, {lender}")),
             )
             converged &= not isinstance(release, Distillation) or release.converged
         return paths, converged

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from synthfair.settings import STRICT
 
-MOST_PLACES = 100
+MAX_PLACES = 100
 """Knots or edges of a column, at most."""
 
 
@@ -25,7 +25,7 @@ def _require_increasing(places: tuple[float, ...]) -> tuple[float, ...]:
 
 Places = Annotated[
     tuple[float, ...],
-    Field(strict=False, min_length=1, max_length=MOST_PLACES),
+    Field(strict=False, min_length=1, max_length=MAX_PLACES),
     AfterValidator(_require_increasing),
 ]
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
 from operator import add
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from synthfair.data.encode import Clipping, Encoded, content_order, encode
+from synthfair.data.encode import Clipping, Encoded, encode
 from synthfair.data.schema import Schema
 from synthfair.data.tables import read_chunks, with_starts
 from synthfair.errors import InputError
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import dask.dataframe
     import pandas as pd
 
-ROWS = 2**16
+BATCH_ROWS = 2**16
 """Number of rows in memory of a batch."""
 
 
@@ -55,9 +54,9 @@ class BatchesInOrder:
 
 def in_memory(rows: Encoded) -> BatchesInOrder:
     """Return batches of rows that are encoded already."""
-    begins = range(0, max(1, len(rows.y)), ROWS)
+    begins = range(0, max(1, len(rows.y)), BATCH_ROWS)
     return BatchesInOrder(
-        lambda: (Encoded(*(field[i : i + ROWS] for field in rows)) for i in begins)
+        lambda: (Encoded(*(field[i : i + BATCH_ROWS] for field in rows)) for i in begins)
     )
 
 
@@ -120,71 +119,25 @@ class DaskBatches:
         Raises:
             InputError: a partition does not fit the schema, or there are no rows.
         """
-        from dask.base import compute
+        from dask.bag import from_delayed
         from dask.delayed import delayed
 
-        def of_part(part: pd.DataFrame, number: int) -> list[Sum]:
-            """Return a partition's sum, or none where it has no rows, as filters leave some."""
+        schema = self._schema
+
+        def of_part(part: pd.DataFrame, number: int) -> list[Sum | None]:
+            """Return a partition's sum; None where it has no rows, as filters leave some."""
             source = f"partition {number}"
             rows = len(part) and encode(part, schema, source=source, rows_before=0)
-            return [terms(rows)] if rows and len(rows.y) else []
+            return [terms(rows) if rows and len(rows.y) else None]
 
-        def both(*sums: list[Sum]) -> list[Sum]:
-            pair = list(chain(*sums))
-            return [reduce(add, pair)] if pair else []
+        def both(one: Sum | None, other: Sum | None) -> Sum | None:
+            return other if one is None else one if other is None else one + other
 
-        schema = self._schema
-        sums = [delayed(of_part)(part, i) for i, part in enumerate(self._parts)]
-        while len(sums) > 1:
-            sums = [delayed(both)(*sums[i : i + 2]) for i in range(0, len(sums), 2)]
-        (total,) = compute(*sums)
-        if not total:
+        sums = from_delayed([delayed(of_part)(part, i) for i, part in enumerate(self._parts)])
+        total: Any = sums.fold(both, split_every=2)
+        if (total := total.to_delayed().compute()) is None:
             raise InputError("the Dask table has no rows")
-        return total[0]
-
-
-class RealRows(NamedTuple):
-    """Rows with the model inputs that are no features, too, column by column.
-
-    On a CPU, products with long lines are faster.
-
-    Attributes:
-        columns: [n, N] of model inputs: features, then those of :func:`other_inputs`.
-        s: [N] groups.
-        y: [N] labels, -1 or +1.
-        n_features: d.
-        weight: [N] how much each counts; None: all alike.
-    """
-
-    columns: np.ndarray
-    s: np.ndarray
-    y: np.ndarray
-    n_features: int
-    weight: np.ndarray | None = None
-
-    @property
-    def encoded(self) -> Encoded:
-        """The rows without the columns added; x is a view."""
-        return Encoded(self.columns[: self.n_features].T, self.s, self.y)
-
-
-def gather(
-    rows: Encoded, *, n_groups: int, intercept: bool, weight: np.ndarray | None = None
-) -> RealRows:
-    """Return the rows in their :func:`content_order`, with all inputs of a model.
-
-    Args:
-        rows: at least one.
-        n_groups: number of groups that the model reads; 1 where it reads none.
-        intercept: whether the model has one.
-        weight: [N] how much each row counts; all alike if None.
-    """
-    order = content_order([*rows.x.T, *[rows.s] * (n_groups > 1), rows.y])
-    x, s, y = (field[order] for field in rows)
-    others = other_inputs(s, n_groups=n_groups, intercept=intercept)
-    columns = np.empty((x.shape[1] + len(others), len(y)))
-    np.concatenate([x.T, others], out=columns)  # which alone might keep each row together
-    return RealRows(columns, s, y, x.shape[1], None if weight is None else weight[order])
+        return total
 
 
 def other_inputs(s: np.ndarray, *, n_groups: int, intercept: bool) -> np.ndarray:

@@ -178,8 +178,8 @@ def find_file(source: Source) -> Path:
     if folder := os.environ.get(DATA_VARIABLE):
         path = Path(folder) / source.file
         if path.is_file():
-            if (found := pooch.file_hash(str(path))) != source.sha256:
-                raise InputError(f"{path}: its sha256 is {found}; it must be {source.sha256}")
+            if (sha256 := pooch.file_hash(str(path))) != source.sha256:
+                raise InputError(f"{path}: its sha256 is {sha256}; it must be {source.sha256}")
             return path
     cache = pooch.os_cache("synthfair")
 

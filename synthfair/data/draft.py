@@ -30,7 +30,7 @@ MAX_CATEGORIES, FREQUENT = 30, 0.01
 MAX_CODES = 10
 """Whole numbers with no more distinct values than this are drafted as codes, not as quantities."""
 
-PIECES = 5
+N_PIECES = 5
 """The number of pieces of a drafted spline."""
 
 _MARKS = ("", "?", ".", "na", "n/a", "#n/a", "<na>", "nan", "null")
@@ -141,11 +141,11 @@ def draft_document(
     for column, role in roles.items():
         if column not in names:
             raise InputError(f"{role} {column!r}: must be one of {shown(names, 100)}")
-    plain = [one for one in names if not _is_nested(table[one])]
+    plain = [column for column in names if not _is_nested(table[column])]
     words = find_missing(table[plain], missing)
     table = tidied(table, words, plain)
-    drafts = {one: draft_column(table[one], additive=additive) for one in names}
-    features = [one for one in plain if drafts[one][0] and one not in roles]
+    drafts = {column: draft_column(table[column], additive=additive) for column in names}
+    features = [column for column in plain if drafts[column][0] and column not in roles]
     for feature, column in product(features, attributes):
         (entry, cause), values = drafts[feature], table[feature]
         if entry and entry["kind"] == "numeric":
@@ -157,9 +157,9 @@ def draft_document(
     columns = {column: entry for column, (entry, _) in drafts.items() if entry}
     values = columns[label]["categories"]
     given = np.atleast_1d(np.array(positive, object)).tolist()
-    found = find_categories(pd.Series(given, dtype="string").str.strip(), values)
-    chosen = [values[i] for i in dict.fromkeys(found.tolist())]
-    if not chosen or -1 in found or len(chosen) == len(values):
+    position = find_categories(pd.Series(given, dtype="string").str.strip(), values)
+    chosen = [values[i] for i in dict.fromkeys(position.tolist())]
+    if not chosen or -1 in position or len(chosen) == len(values):
         some = f"must be some, but not all, values of {label!r}: {shown(values)}"
         raise InputError(f"positive {shown(given)}: {some}")
     asked = {
@@ -224,8 +224,8 @@ def find_missing(table: pd.DataFrame, given: Collection[str] = ()) -> list[str]:
     texts = set(given)
     for name in table.columns:
         if not pd.api.types.is_any_real_numeric_dtype(values := table[name]):
-            found = values.dropna().astype("string").str.strip().unique()
-            texts |= {text for text in found if text.lower() in _MARKS}
+            occurring = values.dropna().astype("string").str.strip().unique()
+            texts |= {text for text in occurring if text.lower() in _MARKS}
     default = schemas.MISSING_VALUES
     return [*default, *sorted(texts - set(default))]
 
@@ -354,7 +354,7 @@ def _numeric(
     lower, upper = bounds or round_bounds(low, high if high > low else low + max(1.0, abs(low)))
     entry = {"kind": "numeric", "lower": lower, "upper": upper, "out_of_range": "clip"}
     if additive and len(np.unique(numbers)) > 2:
-        inner = [float(f"{knot:.12g}") for knot in np.linspace(lower, upper, PIECES + 1)[1:-1]]
+        inner = [float(f"{knot:.12g}") for knot in np.linspace(lower, upper, N_PIECES + 1)[1:-1]]
         entry["basis"] = {"kind": "spline", "knots": [float(lower), *inner, float(upper)]}
     return entry
 
@@ -440,7 +440,7 @@ def round_bounds(low: float, high: float) -> tuple[float, float]:
         >>> round_bounds(17, 95), round_bounds(-0.3, 8.1), round_bounds(1987, 2021)
         ((0, 100), (-1, 9), (1980, 2030))
     """
-    if not schemas.LEAST_WIDTH <= high - low <= schemas.MOST_WIDTH / 10:  # no schema has such
+    if not schemas.MIN_WIDTH <= high - low <= schemas.MAX_WIDTH / 10:  # no schema has such
         return low, high
     digits = -math.floor(math.log10(high - low))
     near = 0 <= low < high - low

@@ -188,7 +188,7 @@ def encode(
     return Encoded(x, s, y)
 
 
-def encode_own(table: pd.DataFrame, schema: Schema, *, source: str) -> Encoded:
+def encode_own(table: Any, schema: Schema, *, source: str) -> Encoded:
     """Encode a table as :func:`encode`, with a warning of the columns that are clipped much.
 
     For whoever trains on, or releases, a table of their own: the shares have no noise, and are for
@@ -415,8 +415,8 @@ def tidied(table: Any, words: Collection[str], columns: Collection[str] = ()) ->
         if not pd.api.types.is_any_real_numeric_dtype(values):
             values, marks = values.astype("string").str.strip(), words
         if len(marks):
-            found = values.isin([*marks])
-            values = values.mask(found) if found.any() else values
+            is_missing = values.isin([*marks])
+            values = values.mask(is_missing) if is_missing.any() else values
         table[name] = values
     return table
 
@@ -468,9 +468,9 @@ def _fill_one_hot(block: np.ndarray, position: np.ndarray, column: Categorical) 
     expected value of the columns is.
     """
     n, first = len(column.categories), int(len(column.categories) == 2)
-    at = np.where((position < 0) & (column.missing == "category"), n, position) - first
-    rows = np.flatnonzero(at >= 0)
-    block[rows, at[rows]] = 1.0
+    column_index = np.where((position < 0) & (column.missing == "category"), n, position) - first
+    rows = np.flatnonzero(column_index >= 0)
+    block[rows, column_index[rows]] = 1.0
     if column.missing != "category":
         block[position < 0] = (column.shares or np.full(n, 1 / n))[first:]
 

@@ -102,7 +102,7 @@ def partition(
         for rows in _rows_by(2 * encoded.s + (encoded.y > 0)).values():
             mixed, shares = rng.permutation(rows), rng.dirichlet(np.full(clients, skew))
             pieces.append(np.split(mixed, (np.cumsum(shares) * len(rows)).astype(int)[:-1]))
-        parts = [rng.permutation(np.concatenate(some)) for some in zip(*pieces, strict=True)]
+        parts = [rng.permutation(np.concatenate(rows)) for rows in zip(*pieces, strict=True)]
     named = dict(enumerate(parts))
     return [*_clients(table, named, test_fraction, min_rows, alike=skew is None).values()]
 
@@ -179,7 +179,7 @@ class Split:
     test_fraction: float = 0.2
 
     def __post_init__(self) -> None:
-        """Refuses what excludes each other."""
+        """Refuse what excludes each other."""
         if self.by is not None and (self.clients is not None or self.skew is not None):
             raise InputError("by: gives one client of each value; leave out clients and skew", "by")
 
@@ -296,7 +296,7 @@ def write_clients(
 
 
 def file_stems(names: Collection[int | str]) -> list[str]:
-    """Beginnings of the names of each client's files. Raises InputError where two agree."""
+    """Return the stems of each client's files. Raises InputError where two agree."""
     stems = ["client_" + re.sub(r"[^\w.-]+", "_", str(name))[:MAX_NAME] for name in names]
     first: dict[str, int | str] = {}
     for name, stem in zip(names, stems, strict=True):

@@ -44,7 +44,7 @@ Value = int | float | Text
 MISSING_VALUES = ("", "NA", "NaN")
 """Texts that stand for a missing value where a schema does not say."""
 
-LEAST_WIDTH, MOST_WIDTH = 1e-100, 1e100
+MIN_WIDTH, MAX_WIDTH = 1e-100, 1e100
 """The range of widths of a number's bounds; beyond, coefficients in its unit overflow."""
 
 TIMES = " x "
@@ -53,13 +53,13 @@ TIMES = " x "
 OTHER = f"{TIMES}other"
 """Behind the first attribute's value, the small combinations with it together."""
 
-MOST_GROUPS = 1000
+MAX_COMBINATIONS = 1000
 """Combinations of several sensitive attributes, at most."""
 
 MOST = 10_000
 """Columns of a table or a schema, categories of a column, and encoded columns: no more of each."""
 
-_MOST_BYTES = 2**21
+_MAX_BYTES = 2**21
 """The largest size of a schema's file, and half that of a release's header, which holds it."""
 
 
@@ -85,10 +85,10 @@ class Numeric(BaseModel):
 
     @model_validator(mode="after")
     def _bounds_fit(self) -> Numeric:
-        if not LEAST_WIDTH <= self.upper - self.lower <= MOST_WIDTH:
+        if not MIN_WIDTH <= self.upper - self.lower <= MAX_WIDTH:
             raise ValueError(
                 f"upper is {self.upper}; it must be above lower = {self.lower}, by"
-                f" {LEAST_WIDTH:g} to {MOST_WIDTH:g}"
+                f" {MIN_WIDTH:g} to {MAX_WIDTH:g}"
             )
         if self.basis is not None:
             self.basis.require_between(self.lower, self.upper)
@@ -169,13 +169,13 @@ class GroupNames(NamedTuple):
     def with_rows(self, rows: np.ndarray, least: float) -> GroupNames:
         """Return the groups that have ``least`` rows, of numbers of rows [G] by index s."""
         grouping = np.array(self.grouping)
-        some = grouping >= 0
-        size = np.bincount(grouping[some], rows[some], minlength=len(self.names))
+        is_compared = grouping >= 0
+        size = np.bincount(grouping[is_compared], rows[is_compared], minlength=len(self.names))
         place = np.where(size >= least, np.cumsum(size >= least) - 1, -1)
         names = zip(self.names, place, strict=True)
         return GroupNames(
-            tuple(np.where(some, place[grouping], -1).tolist()),
-            tuple(name for name, at in names if at >= 0),
+            tuple(np.where(is_compared, place[grouping], -1).tolist()),
+            tuple(name for name, index in names if index >= 0),
         )
 
 
@@ -243,10 +243,11 @@ class Schema(BaseModel):
     @classmethod
     def _few_enough(cls, columns: object) -> object:
         # Before each is looked at, as one error for each would bury this one.
-        if isinstance(columns, dict) and len(columns) > MOST:
-            raise ValueError(f"holds {len(columns)} columns; at most {MOST} are allowed")
-        if isinstance(columns, dict) and (twice := repeated(str(one).strip() for one in columns)):
-            raise ValueError(f"column {twice[0]!r} appears more than once; blanks do not count")
+        if isinstance(columns, dict):
+            if len(columns) > MOST:
+                raise ValueError(f"holds {len(columns)} columns; at most {MOST} are allowed")
+            if twice := repeated(str(name).strip() for name in columns):
+                raise ValueError(f"column {twice[0]!r} appears more than once; blanks do not count")
         return columns
 
     @model_validator(mode="after")
@@ -275,27 +276,23 @@ class Schema(BaseModel):
         if clashes := repeated(attributes):
             raise ValueError(f"sensitive must not repeat a column: {clashes}")
         n_groups = prod(len(self.categorical(name).categories) for name in attributes)
-        if len(attributes) > 1 and n_groups > MOST_GROUPS:
+        if len(attributes) > 1 and n_groups > MAX_COMBINATIONS:
             raise ValueError(
-                f"sensitive: {self.sensitive_name} has {n_groups} groups; at most {MOST_GROUPS}"
-                " combinations of several attributes are allowed"
+                f"sensitive: {self.sensitive_name} has {n_groups} groups; at most"
+                f" {MAX_COMBINATIONS} combinations of several attributes are allowed"
             )
         if not self.features:
             raise ValueError("columns holds no feature other than label and sensitive")
         return self
 
     @model_validator(mode="after")
-    def _positive_fits(self) -> Schema:
+    def _choices_fit(self) -> Schema:
         values, positive = self.label_values, self.positives
         if not positive or len(set(positive)) < len(positive) or not set(positive) < set(values):
             raise ValueError(
                 f"positive must be one category of label {self.label!r}, or a list of some but not"
                 f" all of them; it is {self.positive!r} of {shown(values)}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _interactions_fit(self) -> Schema:
         features, pairs = self.features, self.interactions or ()
         for pair in pairs:
             if len(set(pair)) < 2 or not set(pair) <= set(features):
@@ -391,11 +388,9 @@ class Schema(BaseModel):
 
     def groups_of(self, grouping: str) -> tuple[Value, ...]:
         """Return the names of a grouping's groups; of :attr:`groupings`."""
-        return (
-            self.groups
-            if grouping == self.sensitive_name
-            else self.categorical(grouping).categories
-        )
+        if grouping == self.sensitive_name:
+            return self.groups
+        return self.categorical(grouping).categories
 
     def group_names(self, grouping: str) -> list[str]:
         """Return the names of a grouping's groups for people: labels, or as in "sex=Female".
@@ -420,11 +415,11 @@ class Schema(BaseModel):
         Raises:
             InputError: one is not in :attr:`groupings`.
         """
-        own, asked = self.groupings, dict.fromkeys(names or ())
+        groupings, asked = self.groupings, dict.fromkeys(names or ())
         for name in asked:
-            if name not in own:
-                raise InputError(f"groups_by: {name!r} must be one of {shown([*own])}")
-        return tuple(own[name] for name in asked)
+            if name not in groupings:
+                raise InputError(f"groups_by: {name!r} must be one of {shown([*groupings])}")
+        return tuple(groupings[name] for name in asked)
 
     def compared(
         self, by: Sequence[str] | None, rows: Sequence[float] | np.ndarray, least: float
@@ -448,7 +443,7 @@ class Schema(BaseModel):
             >>> schema.compared(None, [12, 25, 300, 400], 30)["race x male"].names
             ('race x male=White x 0', 'race x male=White x 1', 'race=Non-White x other')
         """
-        by, own = list(dict.fromkeys(by or (self.sensitive_name,))), self.groupings
+        by, groupings = list(dict.fromkeys(by or (self.sensitive_name,))), self.groupings
         first, rows, compared = self.attributes[0], np.asarray(rows), {}
         for name, groups in zip(by, self.groupings_by(by), strict=True):
             names, grouping = self.group_names(name), np.array(groups)
@@ -457,7 +452,7 @@ class Schema(BaseModel):
                 names = [text for text, few in zip(names, small, strict=True) if not few]
                 grouping = np.where(small, -1, np.cumsum(~small) - 1)
                 for i, value in enumerate(self.group_names(first)):
-                    others = small & (np.array(own[first]) == i)
+                    others = small & (np.array(groupings[first]) == i)
                     if rows[others].any():
                         grouping[others] = len(names)
                         names.append(f"{value}{OTHER}")
@@ -680,4 +675,4 @@ def read_schema(path: str | PathLike[str]) -> Schema:
         >>> schema.label, schema.positive, schema.groups
         ('income', '>50K', ('Female', 'Male'))
     """
-    return parse_schema(read_bytes(Path(path), _MOST_BYTES), source=str(path))
+    return parse_schema(read_bytes(Path(path), _MAX_BYTES), source=str(path))

@@ -7,10 +7,10 @@ import zipfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
-from itertools import islice
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, cast
 
 import numpy as np
 import pandas as pd
@@ -22,9 +22,6 @@ from synthfair.data.schema import MOST, Schema, repeated
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, whole_file
 
-if TYPE_CHECKING:
-    from pyarrow.parquet import ParquetFile
-
 CHUNK_ROWS, CHUNK_BYTES = 2**14, 2**21
 """Rows of Parquet, and bytes of CSV, that are encoded together: few enough to be small compared to
 the table, and enough that encoding them costs little more than encoding all at once."""
@@ -34,7 +31,7 @@ MAX_HEADER_BYTES = 2**20
 
 _SEPARATORS = {b",": "comma", b";": "semicolon", b"\t": "tab", b"|": "vertical bar"}
 
-_QUOTED = re.compile(rb'(?:^|(?<=[\n,;\t|]))"[^"]*(?:""[^"]*)*(?:"|\Z)')
+_QUOTED = re.compile(rb'(?:^|(?<=[\r\n,;\t|]))"[^"]*(?:""[^"]*)*(?:"|\Z)')
 """A quoted field, which may hold separators and line ends. A quote opens a field only as its first
 character; elsewhere, as in 5" pipe, it is one."""
 
@@ -73,13 +70,13 @@ def read_table(path: str | PathLike[str], schema: Schema) -> pd.DataFrame:
     """Return a table from a CSV or Parquet file, which are distinguished by their first bytes.
 
     The columns of a CSV file are separated by whichever of comma, semicolon, tab and vertical bar
-    its header holds most often outside quotes. Fields of the schema's columns stay text, so that
-    :func:`encode` checks each as it was written; texts in ``schema.missing_values`` become missing,
-    in Parquet files, too.
+    its header holds most often outside quotes. Its fields stay text, so that :func:`encode`
+    checks each as it was written; texts in ``schema.missing_values`` become missing, in Parquet
+    files, too.
 
     Args:
         path: of the file.
-        schema: its columns stay text, its ``missing_values`` become missing.
+        schema: its ``missing_values`` become missing.
 
     Returns:
         All columns of the file, without blanks around names and values; :func:`encode` refuses
@@ -100,24 +97,18 @@ def read_table(path: str | PathLike[str], schema: Schema) -> pd.DataFrame:
         >>> back["loanamt"].tolist()
         ['89', '128', '128']
     """
-    return tidied(_read(Path(path), schema), schema.missing_values, schema.columns)
+    with _open_rows(Path(path), schema) as rows:
+        return tidied(_frame(rows.read_all(), schema), schema.missing_values, schema.columns)
 
 
 def read_raw_table(path: str | PathLike[str]) -> pd.DataFrame:
-    """Read a table without a schema: a CSV file is text, in which nothing is missing yet."""
-    return _read(Path(path), None)
-
-
-def _read(path: Path, schema: Schema | None) -> pd.DataFrame:
-    with _errors_of(path), open_file(path) as file:
-        if _is_parquet(file):
-            return _frame(_with_texts(_parquet(file, schema).read(), schema))
-        rows, options = _open_rows(path, schema)
-        return _frame(csv.read_csv(rows, **options))
+    """Return a table without a schema: a CSV file is text, in which nothing is missing yet."""
+    with _open_rows(Path(path), None) as rows:
+        return _frame(rows.read_all(), None)
 
 
 def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
-    """Return the rows of a file, or of all files of a folder, some at a time: in constant memory.
+    """Yield the rows of a file, or of all files of a folder, some at a time: in constant memory.
 
     Args:
         path: of the file or folder.
@@ -127,19 +118,10 @@ def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iter
     Raises:
         InputError: as :func:`read_table` does, or a folder holds no table; when it gets there.
     """
-    ignored = set(schema.ignored) - set(text)
     for name in files_of(path):
-        with _errors_of(name), open_file(name) as file:
-            if _is_parquet(file):
-                parquet = _parquet(file, schema)
-                names = parquet.schema_arrow.names
-                columns = [column for column in names if column.strip() not in ignored]
-                batches = parquet.iter_batches(batch_size=CHUNK_ROWS, columns=columns)
-            else:
-                rows, options = _open_rows(name, schema, ignored)
-                batches = csv.open_csv(rows, **options)
-            for batch in batches:
-                yield _frame(_with_texts(pa.Table.from_batches([batch]), schema))
+        with _open_rows(name, schema, set(schema.ignored) - set(text)) as rows:
+            for batch in rows:
+                yield _frame(pa.Table.from_batches([batch]), schema)
             pa.default_memory_pool().release_unused()
 
 
@@ -157,9 +139,11 @@ def files_of(path: Path) -> list[Path]:
     return files
 
 
-def _unquoted(text: bytes) -> bytes:
-    """CSV text with a mark in place of each byte of quoted fields."""
-    return _QUOTED.sub(lambda field: b"x" * len(field[0]), text) if b'"' in text else text
+def _alike(line: bytes, below: bytes, mark: bytes) -> bool:
+    """Return whether two lines have as many fields, give or take empty ones at their ends."""
+    inside, n = line.rstrip(b",;\t|").count(mark), below.count(mark)
+    widths = {inside, min(line.count(mark), inside + 1)}
+    return bool(inside and widths & {n, n - below.endswith(mark)})
 
 
 def _open_text(path: Path) -> pa.NativeFile:
@@ -180,86 +164,100 @@ def _open_text(path: Path) -> pa.NativeFile:
         raise ValueError(_PACKED) from error
 
 
+@contextmanager
 def _open_rows(
-    path: Path, schema: Schema | None, ignored: Collection[str] | None = None
-) -> tuple[pa.NativeFile, dict[str, Any]]:
-    """Return a file of CSV text behind its header, and options by which Arrow reads the rows.
+    path: Path, schema: Schema | None, ignored: Collection[str] = ()
+) -> Iterator[pa.RecordBatchReader]:
+    """Open the rows of a file; without a schema, no text is missing.
 
-    Arrow's guesses at types may fail after a block.
+    Raises:
+        InputError: an error of the libraries, also while rows are read; it names the file, and row
+            1 is the one after the header.
+    """
+    try:
+        with open_file(path) as file:
+            open_ = _open_parquet if _is_parquet(file) else _open_csv
+            yield open_(file, path, schema, ignored)
+    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
+        message = reason(error).replace("Row #", "row ")
+        message = _COLUMN.sub(lambda column: f"column {int(column[1]) + 1}", message)
+        message = _VALUES.sub(r"\1", message)
+        if "utf-8" in message.lower().replace("utf8", "utf-8") and message not in _NOT_CSV.values():
+            message += "; save the table as UTF-8"
+        raise InputError(f"{path}: cannot read as CSV or Parquet: {message}") from error
 
-    Args:
-        path: of the file.
-        schema: its columns are read as text, and the texts that it says are missing; without one,
-            all columns are text, in which nothing is missing.
-        ignored: columns that are not read; if given, all others are text. If None, all are read.
+
+def _open_parquet(
+    file: IO[bytes], _path: Path, schema: Schema | None, ignored: Collection[str]
+) -> pa.RecordBatchReader:
+    """Return the rows of a Parquet file. Raises ValueError: a nested column of the schema."""
+    from pyarrow.parquet import ParquetFile
+
+    parquet = ParquetFile(file)
+    columns = [column for column in parquet.schema_arrow if column.name.strip() not in ignored]
+    _check_names([name.strip() for name in parquet.schema_arrow.names])
+    for column in columns:
+        if pa.types.is_nested(column.type) and schema and column.name.strip() in schema.columns:
+            raise ValueError(
+                f"column {column.name!r} holds {column.type}; must hold a number or text"
+            )
+    names = [column.name for column in columns]
+    batches = parquet.iter_batches(CHUNK_ROWS, columns=names)
+    return pa.RecordBatchReader.from_batches(pa.schema(columns), batches)
+
+
+def _open_csv(
+    _file: IO[bytes], path: Path, schema: Schema | None, ignored: Collection[str]
+) -> pa.RecordBatchReader:
+    """Return the rows of a file of CSV text, in which all is text: guesses fail after a block.
 
     Raises:
         ValueError: the header is none; the message says what it holds.
     """
     with _open_text(path) as file:
-        begin = file.read(MAX_HEADER_BYTES)
-    end, separator, names = _header(begin)
-    texts = list(schema.columns) if schema else names
-    if ignored is not None:
-        texts = [name for name in names if name not in ignored]
+        end, separator, names = _header(file.read(MAX_HEADER_BYTES))
     file = _open_text(path)
     file.read(end)
-    return file, {
+    return csv.open_csv(
+        file,
         # With threads, errors do not name rows.
-        "read_options": csv.ReadOptions(
-            use_threads=False, column_names=names, block_size=CHUNK_BYTES
-        ),
-        "parse_options": csv.ParseOptions(delimiter=separator, newlines_in_values=True),
-        "convert_options": csv.ConvertOptions(
-            column_types=dict.fromkeys(texts, pa.string()),
-            include_columns=None if ignored is None else texts,
+        csv.ReadOptions(use_threads=False, column_names=names, block_size=CHUNK_BYTES),
+        csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+        csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            include_columns=[name for name in names if name not in ignored],
             null_values=schema.missing_values if schema else (),
             strings_can_be_null=True,
         ),
-    }
-
-
-def _first_record(begin: bytes) -> tuple[int, int, bytes | None]:
-    """Return where the first record begins and ends, and the separator that a line before names.
-
-    Lines before that begin with # are comments, unless they have as many fields as the line below,
-    give or take empty ones at their ends.
-    """
-    before = cast(re.Match, _BEFORE.match(begin))  # it matches nothing, too
-    start = before.end()
-    while begin[start : start + 1] == b"#":
-        lines = [*islice(_LINE.finditer(begin, start), 2)]
-        line, row = (_unquoted(match[0]).rstrip(b"\r\n") for match in lines)
-        for mark in [before[1]] if before[1] else _SEPARATORS:
-            inside, below = line.rstrip(b",;\t|").count(mark), row.count(mark)
-            widths = {inside, min(line.count(mark), inside + 1)}
-            if inside and widths & {below, below - row.endswith(mark)}:
-                return start, start + len(_record(begin[start:])), before[1]
-        start = lines[0].end()
-    return start, start + len(_record(begin[start:])), before[1]
-
-
-def _record(text: bytes) -> bytes:
-    """Return the first record of CSV text, without its end, and marks for what is quoted."""
-    return re.split(rb"[\r\n]", _unquoted(text), maxsplit=1)[0]
+    )
 
 
 def _header(begin: bytes) -> tuple[int, str, list[str]]:
     """Return where the header of CSV text ends, what separates its columns, and their names.
 
+    Lines before it that begin with # are comments, unless they have as many fields as the line
+    below, give or take empty ones at their ends.
+
     Raises:
         ValueError: the header is none; the message says what it holds.
     """
-    start, end, separator = _first_record(begin)
-    header = begin[start:end]
-    if not header:
+    before = cast(re.Match, _BEFORE.match(begin))  # it matches nothing, too
+    start, allowed = before.end(), [before[1]] if before[1] else [*_SEPARATORS]
+    # Separators and line ends in quoted fields do not count.
+    text = _QUOTED.sub(lambda field: b"x" * len(field[0]), begin[start:])
+    for line, below in pairwise(_LINE.finditer(text)):
+        masked, row = (record[0].rstrip(b"\r\n") for record in (line, below))
+        if not masked.startswith(b"#") or any(_alike(masked, row, mark) for mark in allowed):
+            break
+    else:
         raise ValueError("it is empty")
+    end = start + line.start() + len(masked)
+    header = begin[start + line.start() : end]
     if len(header) >= MAX_HEADER_BYTES:
         raise ValueError(f"its first line is longer than {MAX_HEADER_BYTES} bytes, as no header is")
 
     # What stands most often in the header, outside quotes, separates the columns.
-    allowed = [separator] if separator else _SEPARATORS
-    counts = {mark: _unquoted(header).count(mark) for mark in allowed}
+    counts = {mark: masked.count(mark) for mark in allowed}
     most = max(counts.values())
     separator, *others = (mark for mark, count in counts.items() if count == most)
     if most == 0:
@@ -281,7 +279,7 @@ def _header(begin: bytes) -> tuple[int, str, list[str]]:
     parse_options = csv.ParseOptions(delimiter=separator.decode(), newlines_in_values=True)
     names = csv.read_csv(BytesIO(header + b"\n"), parse_options=parse_options).column_names
     names = [name.strip() for name in names]
-    row = _record(begin[end:].lstrip(b"\r\n")).rstrip(b" ")
+    row = row.rstrip(b" ")
     if row.endswith(separator) and row.count(separator) == len(names):
         names.append("")
     names[-1] = names[-1] or _TRAILING
@@ -289,12 +287,18 @@ def _header(begin: bytes) -> tuple[int, str, list[str]]:
     return end, separator.decode(), names
 
 
-def _frame(rows: pa.Table) -> pd.DataFrame:
+def _frame(rows: pa.Table, schema: Schema | None) -> pd.DataFrame:
     """Return rows in pandas, without the column behind a trailing separator.
 
+    Texts of the schema's columns are strings, and not bytes.
+
     Raises:
-        ValueError: that column holds a value.
+        ValueError: the column behind a trailing separator holds a value.
     """
+    names = schema.columns if schema else ()
+    for i, column in enumerate(rows.schema):
+        if column.name.strip() in names and re.search("binary|view", str(column.type)):
+            rows = rows.set_column(i, column.name, rows.column(i).cast(pa.large_string()))
     table = rows.to_pandas(ignore_metadata=True)
     if _TRAILING in table:
         filled = table.pop(_TRAILING).astype("string").str.strip().fillna("") != ""
@@ -317,30 +321,6 @@ def _is_parquet(file: IO[bytes]) -> bool:
     return begins == b"PAR1"
 
 
-def _parquet(file: IO[bytes], schema: Schema | None) -> ParquetFile:
-    """Return a Parquet file. Raises ValueError: a nested column of the schema."""
-    from pyarrow.parquet import ParquetFile
-
-    parquet = ParquetFile(file)
-    _check_names([name.strip() for name in parquet.schema_arrow.names])
-    nested = [column for column in parquet.schema_arrow if pa.types.is_nested(column.type)]
-    for column in nested:
-        if schema and column.name.strip() in schema.columns:
-            raise ValueError(
-                f"column {column.name!r} holds {column.type}; must hold a number or text"
-            )
-    return parquet
-
-
-def _with_texts(rows: pa.Table, schema: Schema | None) -> pa.Table:
-    """Return rows whose texts in columns of the schema are strings, and not bytes."""
-    names = schema.columns if schema else ()
-    for i, column in enumerate(rows.schema):
-        if column.name.strip() in names and re.search("binary|view", str(column.type)):
-            rows = rows.set_column(i, column.name, rows.column(i).cast(pa.large_string()))
-    return rows
-
-
 def _check_names(names: Sequence[str]) -> None:
     if len(names) > MOST:
         raise ValueError(f"it has {len(names)} columns; at most {MOST} are allowed")
@@ -351,20 +331,6 @@ def _check_names(names: Sequence[str]) -> None:
             f"column {twice[0]!r} appears more than once, as columns {' and '.join(where)}{others};"
             " rename them in the file, or add a header, if that line is a row"
         )
-
-
-@contextmanager
-def _errors_of(source: Path) -> Iterator[None]:
-    """Turn errors of the libraries into one that names the file; row 1 follows the header."""
-    try:
-        yield
-    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
-        message = reason(error).replace("Row #", "row ")
-        message = _COLUMN.sub(lambda column: f"column {int(column[1]) + 1}", message)
-        message = _VALUES.sub(r"\1", message)
-        if "utf-8" in message.lower().replace("utf8", "utf-8") and message not in _NOT_CSV.values():
-            message += "; save the table as UTF-8"
-        raise InputError(f"{source}: cannot read as CSV or Parquet: {message}") from error
 
 
 def with_starts(parts: Iterable[pd.DataFrame], source: str) -> Iterator[tuple[int, pd.DataFrame]]:

@@ -1,4 +1,4 @@
-"""Finds the weight of the penalty that a wanted gap needs: Wu et al. (2024) problem (8).
+"""The weight of the penalty that a wanted gap needs: Wu et al. (2024) problem (8).
 
 The paper states the problem with a tolerance on the gap and then solves it with a fixed weight
 rho_o. Here the gap between decisions is what is wanted, and rho_o is found by trying weights, each
@@ -19,16 +19,16 @@ from synthfair.distill import problem as outer
 from synthfair.distill.problem import CHUNK, Best, OuterState, Problem, StepRecord
 from synthfair.distill.solvers import Method
 
-FIRST, FACTOR = 1.0, 10.0
+FIRST_RHO, RHO_RATIO = 1.0, 10.0
 """The first weight, and the ratio of neighbours as long as none is large enough, or all are."""
 
-LEAST, MOST = 1e-3, 1e6
+MIN_RHO, MAX_RHO = 1e-3, 1e6
 """Weights searched; below the least a penalty does nothing, above the most it is given up."""
 
-PRECISION = 1.1
+MIN_RATIO = 1.1
 """Weights within this ratio are not told apart."""
 
-MOST_TRIED = 60
+MAX_TRIALS = 60
 """Weights that a search tries at most."""
 
 
@@ -47,20 +47,20 @@ class Search(NamedTuple):
 
 
 def next_weight(tried: dict[float, float], wanted: float) -> float | None:
-    """What to try next, given the gap that each weight reached; None where the search is over.
+    """Return the next weight, given the gap that each reached; None where the search is over.
 
     Upwards until a weight suffices, then by bisection between it and the next smaller one. Where
     none suffices, the neighbourhood of the smallest gap is refined.
     """
     if not tried:
-        return FIRST
-    if len(tried) == MOST_TRIED:
+        return FIRST_RHO
+    if len(tried) == MAX_TRIALS:
         return None
     enough = [weight for weight, gap in tried.items() if gap <= wanted]
     if enough:
         return _between(max((w for w in tried if w < min(enough)), default=None), min(enough))
-    if max(tried) < MOST:
-        return max(tried) * FACTOR
+    if max(tried) < MAX_RHO:
+        return max(tried) * RHO_RATIO
     best = min(tried, key=lambda weight: tried[weight])
     left = _between(max((w for w in tried if w < best), default=None), best)
     right = _between(best, min((w for w in tried if w > best), default=best))
@@ -69,16 +69,16 @@ def next_weight(tried: dict[float, float], wanted: float) -> float | None:
 
 
 def _between(low: float | None, high: float) -> float | None:
-    """A weight between two, on the logarithm, or below the lowest; None if that is close enough."""
+    """Return a weight between two, by the logarithm, or below the lowest; None if near enough."""
     if low is None:
-        return high / FACTOR if high > LEAST else None
-    return float(np.sqrt(low * high)) if high > low * PRECISION else None
+        return high / RHO_RATIO if high > MIN_RHO else None
+    return float(np.sqrt(low * high)) if high > low * MIN_RATIO else None
 
 
 def run(
     problem: Problem, state: OuterState, method: Method, *, max_gap: float, steps: int
 ) -> Iterator[tuple[Search, StepRecord]]:
-    """Search until no weight is left to try, or the steps are spent.
+    """Yield the search's results until no weight is left to try, or the steps are spent.
 
     Args:
         problem: with a :class:`~synthfair.distill.problem.PenalizedLoss` as objective.
@@ -93,26 +93,26 @@ def run(
     """
 
     def rank(weight: float, gap: float) -> tuple[bool, float]:
-        """Of weights that suffice the smallest comes first, then of the others the smallest gap."""
+        """Return the key of an order: the smallest that suffices, then the smallest gap."""
         return (True, gap) if gap > max_gap else (False, weight)
 
-    found = Search(state.best, FIRST, {})
-    while not found.tried or CHUNK * (len(found.tried) + 1) <= steps:
-        weight = next_weight(found.tried, max_gap)
+    search = Search(state.best, FIRST_RHO, {})
+    while not search.tried or CHUNK * (len(search.tried) + 1) <= steps:
+        weight = next_weight(search.tried, max_gap)
         if weight is None:
             return
         weighted = with_weight(problem, weight)
         ((state, records),) = outer.run(weighted, state, method, steps=CHUNK - 1)
         gap = float(state.best.record.gap)
-        if all(rank(weight, gap) < rank(*other) for other in found.tried.items()):
-            found = found._replace(best=state.best, rho_o=weight)
-        found = found._replace(tried=found.tried | {weight: gap})
-        yield found, records
+        if all(rank(weight, gap) < rank(*other) for other in search.tried.items()):
+            search = search._replace(best=state.best, rho_o=weight)
+        search = search._replace(tried=search.tried | {weight: gap})
+        yield search, records
         state = outer.init(problem, method, after=state)
 
 
 def with_weight(problem: Problem, rho_o: float) -> Problem:
-    """The same problem with this weight of the penalty."""
+    """Return the same problem with this weight of the penalty."""
     weight = jnp.asarray(rho_o, problem.y.dtype)  # the same type each time: one compilation
     objective = dataclasses.replace(problem.objective, rho_o=weight)  # type: ignore[type-var]
     return dataclasses.replace(problem, objective=objective)

@@ -14,7 +14,7 @@ from synthfair.model import Model, Params, Rows, Scorer
 
 @jax.custom_jvp
 def jax_logistic(margin: jax.Array) -> jax.Array:
-    """Logistic loss log(1 + exp(-margin)) of the margin y a'theta, Wu et al. (2024) eq. (9).
+    """Return the logistic loss log(1 + exp(-margin)) of the margin y a'theta, Wu et al. eq. (9).
 
     The value and its derivatives share one exponential, and the logarithm is a polynomial: as XLA
     has them, they would take half of a distillation's time on a CPU.
@@ -34,7 +34,7 @@ def _logistic_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
 
 @jax.custom_jvp
 def _falling(margin: jax.Array) -> jax.Array:
-    """1 / (1 + exp(margin)), without overflow, by the exponential that the loss has."""
+    """Return 1 / (1 + exp(margin)), without overflow, by the exponential that the loss has."""
     small = jnp.exp(-jnp.abs(margin))
     return jnp.where(margin > 0, small, 1.0) / (1.0 + small)
 
@@ -63,18 +63,18 @@ of 0 <= z^2 <= 1/9."""
 
 
 def _log1p(u: jax.Array) -> jax.Array:
-    """log(1 + u) = 2 atanh(u / (2 + u)) for 0 <= u <= 1, to about 1e-15, relatively."""
+    """Return log(1 + u) = 2 atanh(u / (2 + u)), 0 <= u <= 1, to about 1e-15, relatively."""
     z = u / (2.0 + u)
     return 2.0 * z * jnp.polyval(jnp.asarray(_ATANH[::-1], u.dtype), z**2, unroll=len(_ATANH))
 
 
 def squared_norm(tree: Any) -> jax.Array:
-    """Sum of squares over all leaves of a pytree."""
+    """Return the sum of squares over all leaves of a pytree."""
     return sum((jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(tree)), start=jnp.zeros(()))
 
 
 def mean_loss(model: Scorer, scores: jax.Array, rows: Rows) -> jax.Array:
-    """Mean of the losses of scores [N], each row counting by its weight; 0 where all weigh 0."""
+    """Return the mean loss of scores [N], each row by its weight; 0 where all weigh 0."""
     losses, weight = model.loss(scores, rows.y), rows.weight
     if weight is None:
         return jnp.mean(losses)
@@ -84,7 +84,7 @@ def mean_loss(model: Scorer, scores: jax.Array, rows: Rows) -> jax.Array:
 def regularized_loss(
     model: Scorer, params: Params, rows: Rows, lambda_theta: jax.Array | float
 ) -> jax.Array:
-    """Mean loss + lambda_theta / (2 n^2) ||params||^2, Wu et al. (2024) eq. (11).
+    """Return mean loss + lambda_theta / (2 n^2) ||params||^2, Wu et al. (2024) eq. (11).
 
     n is the number of inputs, the intercept counted. The intercept is regularised like the rest,
     which keeps the problem strictly convex.
@@ -96,16 +96,16 @@ def regularized_loss(
 def regularized_hessian(
     model: Model, params: Params, rows: Rows, lambda_theta: jax.Array | float
 ) -> jax.Array:
-    """Hessian [p, p] of :func:`regularized_loss` in params, raveled to p numbers."""
+    """Return the Hessian [p, p] of :func:`regularized_loss` in params, raveled to p numbers."""
     flat, unravel = ravel_pytree(params)
-    own = getattr(model, "hessian", None)
-    if own is None:
+    hessian = getattr(model, "hessian", None)
+    if hessian is None:
         loss = lambda theta: regularized_loss(model, unravel(theta), rows, lambda_theta)  # noqa: E731
         return jax.hessian(loss)(flat)
     ridge = lambda_theta / rows.a.shape[1] ** 2
-    return own(params, rows) + ridge * jnp.eye(len(flat), dtype=flat.dtype)
+    return hessian(params, rows) + ridge * jnp.eye(len(flat), dtype=flat.dtype)
 
 
-def derivative(function: Callable[[jax.Array], jax.Array], at: jax.Array) -> jax.Array:
+def derivative(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
     """Return the derivative of an elementwise function."""
-    return jax.jvp(function, (at,), (jnp.ones_like(at),))[1]
+    return jax.jvp(function, (x,), (jnp.ones_like(x),))[1]

@@ -19,11 +19,11 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from synthfair.data.batches import RealRows, gather, other_inputs
-from synthfair.data.encode import Encoded
+from synthfair.data.batches import other_inputs
+from synthfair.data.encode import Encoded, content_order
 from synthfair.distill.losses import mean_loss, regularized_hessian, regularized_loss, squared_norm
-from synthfair.distill.solvers import Function, Method, absolute_eigen
-from synthfair.distill.start import choose_start
+from synthfair.distill.solvers import Function, Method
+from synthfair.errors import InputError
 from synthfair.fairness.penalties import (
     CovariancePenalty,
     Grouping,
@@ -39,9 +39,17 @@ CHUNK = 50
 """Steps in one compiled call, but for the first: enough to cost nothing, few enough to show and to
 interrupt."""
 
-MOST_PADDED = 2**17
+MAX_PADDED_ROWS = 2**17
 """Most rows that are padded, so that tables of nearly one size share compiled code. More are used
 where they lie: a copy of them would take more than compiling does."""
+
+
+ROWS_PER_PAIR = 200
+"""Synthetic rows for each pair of group and label where n_synthetic is not given."""
+
+PUBLIC_STARTS = {"range": (0.0, 1.0), "middle": (0.25, 0.75)}
+"""Starts that read no real row: uniform over the range that encoded features have by the schema,
+or over its middle half."""
 
 
 @jax.tree_util.register_dataclass
@@ -79,30 +87,24 @@ class PenalizedLoss:
         return Rows(self.columns.T, self.s, self.y, self.weight)
 
     def __call__(self, params: Params) -> jax.Array:
-        """F(theta); loss and penalty share one pass over the scores."""
+        """Return F(theta); loss and penalty share one pass over the scores."""
         rows, scores = self.rows, self._scores(params)
         return mean_loss(self.model, scores, rows) + self.rho_o * self.penalty(scores, rows)
 
     def covariance(self, params: Params) -> jax.Array:
-        """C(theta), eq. (2), (3): signed, of the stratum and the group where it is largest."""
+        """Return C(theta), eq. (2), (3): signed, of the stratum and group where it is largest."""
         penalty = CovariancePenalty(self.n_groups, self.notion, self.by)
         covariances = penalty.gaps(self._scores(params), self.rows)
         return covariances.ravel()[jnp.argmax(jnp.abs(covariances))]
 
     def gap(self, params: Params) -> jax.Array:
-        """max_g P(decision = +1 | s = g) - min_g P(decision = +1 | s = g), on the real rows.
+        """Return max_g P(decision = +1 | s = g) - min_g P(decision = +1 | s = g) of the real rows.
 
         Among the rows that the notion compares, the largest. With statistical parity that is
         |SPD|, eq. (4).
         """
-        gaps = decision_gaps(
-            self._scores(params),
-            self.rows,
-            notion=self.notion,
-            n_groups=self.n_groups,
-            by=self.by,
-        )
-        return jnp.nanmax(gaps)
+        compared: Any = {"notion": self.notion, "n_groups": self.n_groups, "by": self.by}
+        return jnp.nanmax(decision_gaps(self._scores(params), self.rows, **compared))
 
     def _scores(self, params: Params) -> jax.Array:
         return self.model.scores(params, self.rows.a)
@@ -127,8 +129,6 @@ class Problem:
         rho_s: weight of the penalty on synthetic rows, at least 0; None where there is none.
         lambda_x: regularisation of x, at least 0.
         lambda_theta: regularisation of theta, positive.
-        model: what is trained.
-        penalty: the same as in F.
     """
 
     objective: PenalizedLoss
@@ -139,11 +139,14 @@ class Problem:
     rho_s: jax.Array | float | None
     lambda_x: jax.Array | float
     lambda_theta: jax.Array | float
-    model: Model = field(metadata={"static": True})
-    penalty: Penalty = field(metadata={"static": True})
+
+    @property
+    def model(self) -> Model:
+        """What is trained, on real rows and on synthetic ones."""
+        return self.objective.model
 
     def inner(self, x: jax.Array) -> Function:
-        """Regularised loss on the synthetic rows, eq. (11), as a function of theta."""
+        """Return the regularised loss on the synthetic rows, eq. (11), as a function of theta."""
         rows, weight = self._rows(x), self.lambda_theta
         return Function(
             lambda theta: regularized_loss(self.model, self.params(theta), rows, weight),
@@ -151,17 +154,17 @@ class Problem:
         )
 
     def outer(self, theta: jax.Array, x: jax.Array) -> jax.Array:
-        """F(theta) + rho_s synthetic penalty + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
+        """Return F(theta) + rho_s penalty + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
         params, n_inputs = self.params(theta), len(x) + len(self.others)
         ridge = self.lambda_x / (2.0 * (x.shape[1] * n_inputs) ** 2) * squared_norm(x)
         if self.rho_s is None:
             return self.objective(params) + ridge
         rows = self._rows(x)
-        unfairness = self.penalty(self.model.scores(params, rows.a), rows)
+        unfairness = self.objective.penalty(self.model.scores(params, rows.a), rows)
         return self.objective(params) + self.rho_s * unfairness + ridge
 
     def _rows(self, x: jax.Array) -> Rows:
-        """The synthetic rows as the model sees them."""
+        """Return the synthetic rows as the model sees them."""
         return Rows(jnp.concatenate([x, self.others]).T, self.s, self.y)
 
     @property
@@ -170,7 +173,7 @@ class Problem:
         return ravel_pytree(self.model.init(len(self.start) + len(self.others)))[0]
 
     def params(self, theta: jax.Array) -> Params:
-        """The model's params, of which theta is the vector."""
+        """Return the model's params, of which theta is the vector."""
         return ravel_pytree(self.model.init(len(self.start) + len(self.others)))[1](theta)
 
 
@@ -195,7 +198,7 @@ class StepRecord(NamedTuple):
     inner_iterations: jax.Array | np.ndarray
 
     def improves(self, best: StepRecord) -> jax.Array | np.ndarray:
-        """Whether P(x) is lower than the least so far.
+        """Return whether P(x) is lower than the least so far.
 
         A theta that is not the inner optimum may look good, and a server would not find it: x whose
         inner problem converged come first.
@@ -224,7 +227,7 @@ class Point(NamedTuple):
 
 
 def implicit_vjp(fun: Callable[[Any, Any], jax.Array], theta: Any, data: Any, v: Any) -> Any:
-    """Cotangent c of theta pulled back to x through the inner optimum, given v = H^-1 c.
+    """Return the cotangent c of theta, pulled back to x by the inner optimum, given v = H^-1 c.
 
     At the optimum df/dtheta = 0 for every x, hence H dtheta/dx + d2f/(dtheta dx) = 0 and
 
@@ -248,15 +251,15 @@ def implicit_vjp(fun: Callable[[Any, Any], jax.Array], theta: Any, data: Any, v:
 def evaluate(
     problem: Problem, x: jax.Array, theta: jax.Array, curvature: jax.Array, method: Method
 ) -> Point:
-    """P(x) and its hypergradient; theta and curvature, of an x nearby, are where solvers start.
+    """Return P(x) and its hypergradient; solvers start at theta and curvature of an x nearby.
 
         dP/dx = dP/dx (direct)  -  (d2 inner/(dtheta dx))' H^-1 dP/dtheta
 
     Wu et al. (2024) eq. (13); the direct part has the rho_s term as well as the lambda_x term.
     """
     # theta(x), eq. (11).
-    inner, factor = problem.inner(x), method.linear.factor(curvature)
-    theta, gradient_norm, iterations, converged, _ = method.inner.minimise(inner, theta, factor)
+    inner, factor = problem.inner(x), curvature if curvature.ndim == 2 else None
+    theta, gradient_norm, iterations, converged = method.inner.minimise(inner, theta, factor)
     # The direct derivatives of P.
     value, (by_theta, by_x) = jax.value_and_grad(problem.outer, argnums=(0, 1))(theta, x)
     # The derivative through theta(x), eq. (14).
@@ -301,7 +304,7 @@ class OuterState(NamedTuple):
 
 
 def step(problem: Problem, state: OuterState, method: Method) -> tuple[OuterState, StepRecord]:
-    """One pass of algorithm 1's loop: trains on x, differentiates P(x), and moves x."""
+    """Train on x, differentiate P(x), and return the moved x: one pass of algorithm 1's loop."""
     point = evaluate(problem, state.x, state.theta, state.curvature, method)
     update = optax.with_extra_args_support(method.optimizer).update
     more = {"value": point.record.objective, "grad": point.gradient}
@@ -374,7 +377,7 @@ def run(
 
 
 def outer_excess(problem: Problem, best: Best) -> float:
-    """How far P(x) is above min F, which no P(x) is below, as a share of F of the untrained model.
+    """Return how far P(x) is above min F, as a share of F of the untrained model.
 
         (1/2 g' |B|^-1 g + P(x) - F(theta)) / F(theta_0),    g = dF/dtheta,    B = d2F/dtheta2.
 
@@ -389,7 +392,7 @@ def outer_excess(problem: Problem, best: Best) -> float:
 
 @jax.jit
 def _excess(problem: Problem, best: Best) -> tuple[jax.Array, jax.Array]:
-    """The numerator and the denominator of :func:`outer_excess`."""
+    """Return the numerator and the denominator of :func:`outer_excess`."""
 
     def fun(theta: jax.Array) -> jax.Array:
         return problem.objective(problem.params(theta))
@@ -398,27 +401,31 @@ def _excess(problem: Problem, best: Best) -> tuple[jax.Array, jax.Array]:
     # The Hessian, a line at a time: rows of data may be a million.
     _, times_hessian = jax.linearize(jax.grad(fun), best.theta)
     hessian = jax.lax.map(times_hessian, jnp.eye(len(slope), dtype=slope.dtype))
-    values, vectors = absolute_eigen(hessian)
+    values, vectors = jnp.linalg.eigh(hessian)
+    values = jnp.abs(values)  # 0 counts as a little, for rounding
+    values = jnp.maximum(values, 10 * jnp.finfo(values.dtype).eps * jnp.max(values))
     along = slope @ vectors
     decrement = 0.5 * jnp.sum(along**2 / jnp.where(along == 0, 1.0, values))
     return decrement + best.record.objective - value, fun(problem.first_theta)
 
 
 def make_problem(
-    real: Encoded | RealRows,
+    real: Encoded,
     config: DistillConfig,
     *,
     n_groups: int,
+    weight: np.ndarray | None = None,
     by: tuple[Grouping, ...] = (),
     model: Model | None = None,
     penalty: Penalty | None = None,
 ) -> Problem:
-    """The bilevel problem of one client.
+    """Return the bilevel problem of one client.
 
     Args:
-        real: the real rows; if gathered, then for these settings.
+        real: the real rows; in their :func:`~synthfair.data.encode.content_order` they are summed.
         config: settings.
         n_groups: number of groups.
+        weight: [N] how much each row counts; all alike if None.
         by: groupings that are compared; without any, each index s is a group.
         model: the linear model with the logistic loss if not given.
         penalty: that of the settings if not given; one that is given sees the real rows alone.
@@ -427,32 +434,110 @@ def make_problem(
         InputError: the synthetic rows cannot be chosen as the settings say.
     """
     n_read = n_groups if config.group_input else 1
-    if isinstance(real, Encoded):
-        real = gather(real, n_groups=n_read, intercept=config.intercept)
-    rows = Rows(real.columns.T, real.s, real.y, real.weight)  # type: ignore[arg-type]
-    if penalty is None and len(real.y) <= MOST_PADDED:
+    order = content_order([*real.x.T, real.s, real.y])
+    real = Encoded(*(field[order] for field in real))
+    weight = None if weight is None else weight[order]
+    others = other_inputs(real.s, n_groups=n_read, intercept=config.intercept)
+    # An input a line: on a CPU, products with long lines are faster.
+    rows = Rows(np.ascontiguousarray(np.vstack([real.x.T, others])).T, real.s, real.y, weight)
+    if penalty is None and len(real.y) <= MAX_PADDED_ROWS:
         rows = padded(rows)
     model = model or LinearModel()
     penalty = penalty or named_penalty(config, n_groups=n_groups, by=by)
-    columns, s, y, weight = jax.device_put((rows.a.T, *rows[1:]))
-    objective = PenalizedLoss(
-        columns, s, y, weight, config.rho_o, model, penalty, config.notion, n_groups, by
-    )
     cells = 2 * real.s + (real.y > 0)
-    counts = np.bincount(cells, real.weight, minlength=2 * n_groups).reshape(n_groups, 2)
-    start = choose_start(config, counts, real.encoded)
+    counts = np.bincount(cells, weight, minlength=2 * n_groups).reshape(n_groups, 2)
+    start = choose_start(config, counts, real)
+    columns, s, y, row_weight = jax.device_put((rows.a.T, *rows[1:]))
+    kinds: Any = model, penalty, config.notion, n_groups, by
+    objective = PenalizedLoss(columns, s, y, row_weight, config.rho_o, *kinds)
     others = other_inputs(start.s, n_groups=n_read, intercept=config.intercept)
     # Unlike jnp.asarray, device_put compiles nothing.
     x, s, y, others = jax.device_put((np.ascontiguousarray(start.x.T), start.s, start.y, others))
-    return Problem(
-        objective=objective,
-        start=x,
-        s=s,
-        y=y,
-        others=others,
-        rho_s=config.rho_s or None,
-        lambda_x=config.lambda_x,
-        lambda_theta=config.lambda_theta,
-        model=model,
-        penalty=penalty,
-    )
+    weights = config.rho_s or None, config.lambda_x, config.lambda_theta
+    return Problem(objective, x, s, y, others, *weights)
+
+
+def choose_start(config: DistillConfig, counts: np.ndarray, rows: Encoded) -> Encoded:
+    """Return groups, labels and first features as ``config.labels`` and ``config.start`` say.
+
+    With balanced labels and a public start nothing is read but the numbers of groups and features.
+    Every other choice discloses something; see :func:`synthfair.release.format.disclosures`.
+
+    Args:
+        config: settings; the seed is theirs.
+        counts: [G, 2] numbers of rows by group and label.
+        rows: the rows, of which only some settings read more than the number of features.
+
+    Raises:
+        InputError: n_synthetic does not split as wanted.
+    """
+    rng = np.random.default_rng(config.seed)
+    n_rows = config.n_synthetic or ROWS_PER_PAIR * counts.size
+    if not config.group_input:
+        counts = counts.sum(axis=0, keepdims=True)
+        rows = rows._replace(s=np.zeros_like(rows.s))
+    if config.labels == "copy":
+        if config.n_synthetic not in (None, len(rows.y)):
+            raise InputError(
+                f"n_synthetic = {config.n_synthetic}: with labels = 'copy' it must be the number of"
+                f" real rows, {len(rows.y)}"
+            )
+        s, y = rows.s, rows.y
+    else:
+        split = _even_counts if config.labels == "balanced" else _proportional_counts
+        per_pair = split(n_rows, counts)
+        s = np.repeat(np.repeat(np.arange(len(counts)), 2), per_pair)
+        y = np.repeat(np.tile([-1.0, 1.0], len(counts)), per_pair)
+    shape = (len(s), rows.x.shape[1])
+    if config.start in PUBLIC_STARTS:
+        x = rng.uniform(*PUBLIC_STARTS[config.start], size=shape)
+    elif config.start == "normal":
+        spread = [column.std() for column in rows.x.T]  # one by one: they may be a million
+        x = rows.x.mean(axis=0) + spread * rng.standard_normal(shape)
+    else:
+        x = rows.x[_matching_rows(rng, rows, s, y)]
+    return Encoded(x, s, y)
+
+
+def _even_counts(n: int, real_counts: np.ndarray) -> np.ndarray:
+    parts = real_counts.size
+    if n % parts:
+        raise InputError(
+            f"n_synthetic = {n}: with balanced labels it must be a multiple of {parts},"
+            f" the number of {'labels' if len(real_counts) == 1 else 'pairs of group and label'}"
+        )
+    return np.full(parts, n // parts)
+
+
+def _proportional_counts(n: int, real_counts: np.ndarray) -> np.ndarray:
+    """Return counts in proportion to the real ones by largest remainders; 1 where any is."""
+    if n < np.count_nonzero(real_counts):
+        raise InputError(
+            f"n_synthetic = {n}: must be at least {np.count_nonzero(real_counts)}, one row for"
+            f" each {'label' if len(real_counts) == 1 else 'pair of group and label'}"
+        )
+    real_counts = real_counts.ravel()
+    needed = (real_counts > 0).astype(int)
+    quota = (n - needed.sum()) * real_counts / real_counts.sum()
+    counts = needed + np.floor(quota).astype(int)
+    largest = np.argsort(-(quota % 1), kind="stable")[: n - counts.sum()]
+    counts[largest] += 1
+    return counts
+
+
+def _matching_rows(
+    rng: np.random.Generator, real: Encoded, s: np.ndarray, y: np.ndarray
+) -> np.ndarray:
+    """Return [N_s] indices of real rows of the wanted group and label, few of them twice."""
+    if len(s) == len(real.s) and np.array_equal(s, real.s) and np.array_equal(y, real.y):
+        return np.arange(len(s))
+    order = rng.permutation(len(real.s))
+    chosen = np.empty(len(s), int)
+    for pair in set(zip(s.tolist(), y.tolist(), strict=True)):
+        wanted = np.flatnonzero((s == pair[0]) & (y == pair[1]))
+        pool = order[(real.s[order] == pair[0]) & (real.y[order] == pair[1])]
+        if len(pool) == 0:
+            names = f"group {pair[0]} and " * bool(s.any()) + f"label {pair[1]:+g}"
+            raise InputError(f"start = 'real': no real row has {names}")
+        chosen[wanted] = np.resize(pool, len(wanted))
+    return chosen

@@ -27,7 +27,7 @@ from synthfair.settings import DistillConfig
 if TYPE_CHECKING:
     from synthfair.distill.problem import Problem
 
-LARGE = 200
+MIN_ITERATED_PARAMS = 200
 """From so many params on, conjugate gradients are chosen; times in benchmarks/results/scale."""
 
 
@@ -44,8 +44,8 @@ class Function(NamedTuple):
 
 
 # A linear solver solves H v = c for Hessians H, and remembers how it did so last: ``init`` returns
-# the memory before the first solve; ``factor`` L of H = L L' where it was solved last, None if not
-# known; ``solve`` v [p], the new memory, and whether the residual is as small as wanted.
+# the memory before the first solve; ``solve`` v [p], the new memory, and whether the residual is as
+# small as wanted.
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,8 @@ class Cholesky:
     """Forms the Hessian, N_s p^2 operations, and factors it, p^3 / 3. Its memory is the factor."""
 
     def init(self, fun: Function, theta: jax.Array) -> jax.Array:
-        """The factor there."""
+        """Return the factor there."""
         return jax.lax.linalg.cholesky(fun.hessian(theta))
-
-    def factor(self, memory: jax.Array) -> jax.Array:
-        """The memory itself."""
-        return memory
 
     def solve(
         self,
@@ -87,12 +83,8 @@ class ConjugateGradient:
     tolerance: float | None = None
 
     def init(self, fun: Function, theta: jax.Array) -> jax.Array:  # noqa: ARG002
-        """Zero."""
+        """Return zeros."""
         return jnp.zeros_like(theta)
-
-    def factor(self, memory: jax.Array) -> None:  # noqa: ARG002
-        """Not known."""
-        return
 
     def solve(
         self, fun: Function, theta: jax.Array, c: jax.Array, memory: jax.Array
@@ -114,14 +106,12 @@ class InnerSolution(NamedTuple):
         gradient_norm: Euclidean norm of the gradient there.
         iterations: L-BFGS iterations or Newton steps spent.
         converged: whether the stopping criterion was met.
-        value: of the function there.
     """
 
     params: Any
     gradient_norm: jax.Array
     iterations: jax.Array
     converged: jax.Array
-    value: jax.Array
 
 
 # An inner solver minimises a function of theta from a start [p]; warm starts save most of the work.
@@ -132,7 +122,7 @@ class InnerSolution(NamedTuple):
 
 
 def default_tolerance() -> float:
-    """1e-8 in float64, which keeps hypergradients exact to about 1e-6; 1e-5 in float32.
+    """Return 1e-8 in float64, which keeps hypergradients exact to about 1e-6; or 1e-5.
 
     Single precision cannot reach less, and a solution that missed its tolerance says so.
     """
@@ -176,27 +166,20 @@ class Lbfgs:
         # needs no fewer evaluations here, and takes twice as long to compile.)
         solver = jaxopt.LBFGS(
             lambda phi: fun.value(place(phi)),
+            maxiter=self.max_iterations,  # type: ignore[arg-type]
+            tol=self.tolerance,  # type: ignore[arg-type]
             linesearch="backtracking",
             linesearch_init="max",
             unroll=False,
             implicit_diff=False,
         )
-
-        # Its own loop makes the first iteration outside of the loop, and compiles it twice.
-        def unfinished(at: tuple[jax.Array, Any]) -> jax.Array:
-            missed = jnp.linalg.norm(at[1].grad) > self.tolerance  # not-a-number ends it, too
-            return missed & (at[1].iter_num < self.max_iterations)
-
-        zero = jnp.zeros_like(start)
-        first = zero, solver.init_state(zero)
-        phi, last = jax.lax.while_loop(unfinished, lambda at: tuple(solver.update(*at)), first)
+        phi, last = solver.run(jnp.zeros_like(start))
         gradient = last.grad if factor is None else factor @ last.grad  # in phi it is L^-1 that
         return InnerSolution(
             params=place(phi),
             gradient_norm=jnp.linalg.norm(gradient),
             iterations=last.iter_num,
             converged=jnp.linalg.norm(last.grad) <= self.tolerance,
-            value=last.value,
         )
 
 
@@ -226,14 +209,14 @@ class Newton:
         """Return the minimiser."""
         shortest = 0.5**40
 
-        def unfinished(at: tuple[jax.Array, ...]) -> jax.Array:
-            _, decrement, iterations, length = at
+        def unfinished(carry: tuple[jax.Array, ...]) -> jax.Array:
+            _, decrement, iterations, length = carry
             # Not-a-number ends it, too.
             more = (decrement > self.tolerance) & (iterations < self.max_iterations)
             return more & (length >= shortest)
 
-        def step(at: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-            theta, _, iterations, _ = at
+        def step(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+            theta, _, iterations, _ = carry
             value, slope = jax.value_and_grad(fun.value)(theta)
             memory = self.linear.init(fun, theta)
             change, _, solved = self.linear.solve(fun, theta, slope, memory)
@@ -253,13 +236,11 @@ class Newton:
         unknown, one = jnp.full((), jnp.inf, start.dtype), jnp.ones((), start.dtype)
         first = start, unknown, jnp.zeros((), int), one
         theta, decrement, iterations, length = jax.lax.while_loop(unfinished, step, first)
-        value, gradient = jax.value_and_grad(fun.value)(theta)
         return InnerSolution(
             params=theta,
-            gradient_norm=jnp.linalg.norm(gradient),
+            gradient_norm=jnp.linalg.norm(jax.grad(fun.value)(theta)),
             iterations=iterations,
             converged=(decrement <= self.tolerance) & (length >= shortest),
-            value=value,
         )
 
 
@@ -272,7 +253,7 @@ def train(
     tolerance: jax.Array | float | None = None,
     max_iterations: jax.Array | int = 1000,
 ) -> InnerSolution:
-    """Trains a model straight on rows, as a server does, Wu et al. (2024) eq. (15).
+    """Return the params of a model trained on rows, Wu et al. (2024) eq. (15).
 
     Args:
         rows: real or synthetic.
@@ -308,13 +289,6 @@ class Method:
     optimizer: optax.GradientTransformation = field(metadata={"static": True})
 
 
-def absolute_eigen(hessian: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return absolute eigenvalues [p], 0 counted as a little, for rounding, and eigenvectors."""
-    values, vectors = jnp.linalg.eigh(hessian)
-    values = jnp.abs(values)
-    return jnp.maximum(values, 10 * jnp.finfo(values.dtype).eps * jnp.max(values)), vectors
-
-
 adam = cache(optax.adam)
 """``optax.adam``, the same object for the same rate, so that clients share a compilation."""
 
@@ -332,18 +306,15 @@ def choose_method(
     Raises:
         InputError: the optimizer needs more than the gradient and the value of P(x).
     """
-    large = len(problem.first_theta) >= LARGE
+    large = len(problem.first_theta) >= MIN_ITERATED_PARAMS
     iterates = {"auto": large, "cholesky": False, "conjugate_gradient": True}[config.linear_solver]
     # L-BFGS learns the curvature from a factor, or, with few params, in some tens of steps.
     steps = {"auto": large, "lbfgs": False, "newton": True}[config.inner_solver]
     tolerance = config.inner_tolerance or default_tolerance()
-    if steps:
-        # Systems of Newton's method that are solved by iteration need not be solved exactly.
-        linear = ConjugateGradient(1e-3) if iterates else Cholesky()
-        inner = Newton(tolerance, linear=linear)
-    else:
-        inner = Lbfgs(tolerance)
     linear = ConjugateGradient() if iterates else Cholesky()
+    # Systems of Newton's method that are solved by iteration need not be solved exactly.
+    loose = ConjugateGradient(1e-3) if iterates else linear
+    inner = Newton(tolerance, linear=loose) if steps else Lbfgs(tolerance)
     if optimizer is None:
         return Method(inner, linear, adam(config.learning_rate))
 

@@ -61,7 +61,7 @@ Verdict = Literal["yes", "probably", "probably not", "no", "not measured"]
 TAIL = (1 - CONFIDENCE) / 2
 """Probability with which a limit may be missed."""
 
-POWER = 2.8016 / 1.9600
+POWER_RATIO = 2.8016 / 1.9600
 """Between what shows a difference in half of all tests, and in 4 of 5: (z_0.975 + z_0.8) / z_0.975
 (Fleiss, Levin and Paik 2003, chapter 4)."""
 
@@ -90,7 +90,7 @@ class GroupSize(NamedTuple):
 
 
 def group_sizes(rows: Scored) -> list[GroupSize]:
-    """Of each group, 0 to n_groups - 1."""
+    """Return the sizes of each group, 0 to n_groups - 1."""
     among = np.full(len(rows.y), True), rows.y > 0, rows.y < 0
     sizes = [np.bincount(rows.s[part], minlength=rows.n_groups).tolist() for part in among]
     return [GroupSize(*numbers) for numbers in zip(*sizes, strict=True)]
@@ -114,12 +114,12 @@ class Shares(NamedTuple):
             return self.hits / self.size
 
     def of_at_least(self, n: int) -> Shares:
-        """Those of the sets that have so many rows."""
+        """Return the sets that have so many rows."""
         counts = self.size >= n
         return Shares(self.hits[counts], self.size[counts])
 
     def limits(self, tail: float = TAIL) -> np.ndarray:
-        """[3, G] rates, and limits of Clopper and Pearson (1934), each missed at most so often.
+        """Return [3, G] rates, and limits of Clopper and Pearson (1934) of this tail.
 
         Probabilities vary less than 0 and 1 with the same mean: their limits are wider than need
         be. Without rows all is not-a-number.
@@ -133,14 +133,14 @@ class Shares(NamedTuple):
         return np.array([self.rate, np.minimum(low, self.rate), np.maximum(high, self.rate)])
 
     def differences(self, tail: float = TAIL) -> np.ndarray:
-        """[3, K] of all pairs of groups a < b, rate of b minus rate of a, and its limits."""
+        """Return [3, K] rate of b minus rate of a, of all pairs of groups a < b, and its limits."""
         a, b = np.triu_indices(len(self.size), 1)
         rates = self.limits(tail)
         return np.array(difference(rates[:, b], rates[:, a]))
 
 
 def rate_interval(hits: float, size: float) -> Metric:
-    """A share of some rows with its interval, of Clopper and Pearson (1934).
+    """Return a share of some rows with its interval, of Clopper and Pearson (1934).
 
     Args:
         hits: rows that count as 1, from 0 to ``size``; a sum of probabilities where coins decide.
@@ -157,17 +157,17 @@ def rate_interval(hits: float, size: float) -> Metric:
     return Metric(*limits[:, 0].tolist())
 
 
-NEAR = 0.05
+MIN_GAIN_SHARE = 0.05
 """Of what a model can gain over the constant classifier, the share below which it is near it."""
 
 
 def near_constant(accuracy: Metric, constant: float) -> str | None:
-    """What to say of a model that is near the constant classifier; None if it is not.
+    """Return a warning of a model that is near the constant classifier; None if it is not.
 
     It is near if the interval of its accuracy contains the share of the more frequent label, or if
-    its accuracy is less than :data:`NEAR` of the way from that share to 1. One decision for
-    everybody has no gap between groups: such a model may be fair because it has learned little. A
-    model whose interval lies below that share is said to be less accurate.
+    its accuracy is less than :data:`MIN_GAIN_SHARE` of the way from that share to 1. One decision
+    for everybody has no gap between groups: such a model may be fair because it has learned little.
+    A model whose interval lies below that share is said to be less accurate.
 
     Args:
         accuracy: of the model, with its interval.
@@ -180,7 +180,7 @@ def near_constant(accuracy: Metric, constant: float) -> str | None:
         'the model is near the constant classifier: its accuracy of 0.880 is not clearly above t'
         >>> near_constant(rate_interval(880, 1000), 0.8)
     """
-    above, gain = accuracy.value - constant, NEAR * (1 - constant)
+    above, gain = accuracy.value - constant, MIN_GAIN_SHARE * (1 - constant)
     if not (accuracy.low <= constant or above < gain):
         return None
     if accuracy.high < constant:
@@ -196,7 +196,7 @@ def near_constant(accuracy: Metric, constant: float) -> str | None:
 
 
 def missed_gap(gap: Metric, wanted: float | None, rows: str = "test rows") -> str | None:
-    """What to say of a gap above the wanted one, or not measured; None if neither, or none wanted.
+    """Return a warning of a gap above the wanted one, or not measured; None if neither.
 
     Args:
         gap: between groups, signed or not.
@@ -224,7 +224,7 @@ def missed_gap(gap: Metric, wanted: float | None, rows: str = "test rows") -> st
 
 
 def difference(first: Metric | np.ndarray, second: Metric | np.ndarray) -> Metric:
-    """``first - second`` of values with limits of the same tail, after Zou and Donner (2008).
+    """Return ``first - second`` with limits of the same tail, after Zou and Donner (2008).
 
     Either may be an array [3, ...], too. It holds for independent estimates; of two models on the
     same test rows, which tend to err together, the limits are too far apart rather than too near.
@@ -253,7 +253,7 @@ def metrics_with_intervals(
     by: Sequence[Sequence[int]] = (),
     together: int = 1,
 ) -> dict[str, Metric]:
-    """What is reported of a model, by the names of metrics.json, with the intervals of this module.
+    """Return the metrics of a model with intervals, by the names of metrics.json.
 
     Args:
         rows: test rows with scores.
@@ -280,7 +280,7 @@ def metrics_with_intervals(
     parts, tail = [rows.grouped(grouping) for grouping in by] or [rows], TAIL / together
 
     def gap(*labels: float) -> Metric:
-        """Of the rows with a label; of all, where that is 0."""
+        """Return the gap among the rows with a label; among all, where that is 0."""
         shares = [
             _shares(part, part.y * label > 0 if label else part.s >= 0, min_group_rows)
             for part in parts
@@ -304,7 +304,7 @@ def metrics_with_intervals(
 def client_gaps(
     clients: Mapping[str, Scored], *, min_group_rows: int = 0, by: Sequence[Sequence[int]] = ()
 ) -> dict[str, dict[str, Metric]]:
-    """Gaps of clients with rows enough, by metric and client, with intervals that hold together.
+    """Return gaps by metric and client, with intervals that hold together.
 
     Each interval of C clients misses with probability 0.05 / C at most (Bonferroni): in 95 of 100
     cases all contain the truth. A group with fewer than :data:`FEW_ROWS` rows of those that a gap
@@ -340,7 +340,7 @@ def client_gaps(
 
 
 def unfair_clients(overall: Metric, gaps: Mapping[str, Metric], limit: float) -> str | None:
-    """Says at which clients the gap is clearly above a limit; None if at none of several.
+    """Return a warning of clients whose gap is clearly above a limit; None if of none.
 
     Args:
         overall: gap over all clients' rows.
@@ -380,7 +380,7 @@ def unfair_clients(overall: Metric, gaps: Mapping[str, Metric], limit: float) ->
 
 
 def verdict(gap: Metric, limit: float) -> Verdict:
-    """Whether a gap is within a limit, as far as its interval can tell.
+    """Return whether a gap is within a limit, as far as its interval can tell.
 
     Example:
         >>> from synthfair.fairness.intervals import verdict
@@ -398,7 +398,7 @@ def verdict(gap: Metric, limit: float) -> Verdict:
 
 
 def rows_to_settle(gap: Metric, limit: float, rows: int) -> int | None:
-    """About how many more test rows would show on which side of a limit a gap is.
+    """Return about how many more test rows would show on which side of a limit a gap is.
 
     The ends of an interval come nearer to its value as the inverse root of the number of rows n. If
     the true gap is the measured one g, and the limit is between g and an end at the distance d,
@@ -423,10 +423,10 @@ def rows_to_settle(gap: Metric, limit: float, rows: int) -> int | None:
         >>> rows_to_settle(Metric(0.03, -0.01, 0.07), 0.05, 300)
         2200
     """
-    found = verdict(size(gap), limit)
-    if found in ("yes", "no"):
+    answer = verdict(size(gap), limit)
+    if answer in ("yes", "no"):
         return 0
-    if found == "not measured" or abs(gap.value) == limit:
+    if answer == "not measured" or abs(gap.value) == limit:
         return None
     # Distances to the ends away from 0 and beyond it, and what each may be at most.
     value, low, high = gap if gap.value >= 0 else (-gap.value, -gap.high, -gap.low)
@@ -434,12 +434,12 @@ def rows_to_settle(gap: Metric, limit: float, rows: int) -> int | None:
         ratio = (value - low) / (value - limit)
     else:
         ratio = max((high - value) / (limit - value), (value - low) / (limit + value))
-    more = rows * ((ratio * POWER) ** 2 - 1)
+    more = rows * ((ratio * POWER_RATIO) ** 2 - 1)
     return int(float(f"{max(more, 1):.1e}"))
 
 
 def gap_interval(*shares: Shares, tail: float = TAIL) -> Metric:
-    """The largest size of the differences between groups' rates, of one rate or of several.
+    """Return the largest size of the differences between groups' rates.
 
     Args:
         shares: of each rate, the rows of each group that counts.
@@ -466,7 +466,7 @@ def gap_interval(*shares: Shares, tail: float = TAIL) -> Metric:
 
 
 def largest(near: np.ndarray, far: np.ndarray) -> Metric:
-    """The largest size of some differences.
+    """Return the largest size of some differences.
 
     Args:
         near: [3, K] them, with limits of the tail that ``high`` may miss.
@@ -480,7 +480,7 @@ def largest(near: np.ndarray, far: np.ndarray) -> Metric:
 
 
 def size(signed: Metric) -> Metric:
-    """The absolute value; its interval reaches down to 0 where the signed one contains 0.
+    """Return the absolute value; its interval reaches 0 where the signed one contains 0.
 
     Also of intervals from files, which may leave out their value.
 
@@ -496,7 +496,7 @@ def size(signed: Metric) -> Metric:
 
 
 def _shares(rows: Scored, among: np.ndarray, least: int) -> Shares:
-    """Decisions +1 by group, among some rows; of the groups that have at least so many there."""
+    """Return the decisions +1 by group among a mask's rows; of groups with ``least`` of them."""
     s = rows.s[among]
     size = np.bincount(s, minlength=rows.n_groups)
     hits = np.bincount(s, weights=rows.selected[among], minlength=rows.n_groups)
@@ -536,7 +536,7 @@ def _covariance(
 
 
 def _covariances(rows: Scored) -> np.ndarray:
-    """[G] of membership in each group and score, Wu et al. (2024) eq. (2), (3)."""
+    """Return [G] covariances of membership in a group and score, Wu et al. (2024) eq. (2), (3)."""
     size = np.bincount(rows.s, minlength=rows.n_groups)
     sums = np.bincount(rows.s, weights=rows.score, minlength=rows.n_groups)
     return sums / len(rows.y) - size / len(rows.y) * (sums.sum() / len(rows.y))

@@ -65,12 +65,12 @@ class Scored(NamedTuple):
         return (self.score > 0).astype(float) if self.probability is None else self.probability
 
     def take(self, index: np.ndarray) -> Scored:
-        """The rows at these positions."""
+        """Return the rows at these positions."""
         chance = None if self.probability is None else self.probability[index]
         return Scored(self.y[index], self.score[index], self.s[index], self.n_groups, chance)
 
     def grouped(self, grouping: Sequence[int]) -> Scored:
-        """The rows by other groups: that of each index s, or -1 for rows that are left out."""
+        """Return the rows by other groups: of each index s, or -1 for rows that are left out."""
         if tuple(grouping) == tuple(range(self.n_groups)):
             return self
         s = np.asarray(grouping)[self.s]
@@ -150,7 +150,7 @@ class Rates(NamedTuple):
 
 
 def group_rates(rows: Scored) -> list[Rates]:
-    """The rates of each group, 0 to n_groups - 1."""
+    """Return the rates of each group, 0 to n_groups - 1."""
     selected, rates = rows.selected, []
     for group in range(rows.n_groups):
         mine, y = selected[rows.s == group], rows.y[rows.s == group]

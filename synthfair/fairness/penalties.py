@@ -30,7 +30,7 @@ class Penalty(Protocol):
     """How unfair scores are on some rows; at least 0, differentiable, hashable."""
 
     def __call__(self, scores: Array, rows: Rows) -> Array:
-        """The penalty, a scalar, of scores [N]. A row of weight 0 is as if it were not there."""
+        """Return the penalty, a scalar, of scores [N]; a row of weight 0 does not count."""
         ...
 
 
@@ -117,7 +117,7 @@ class SumPenalty:
     by: tuple[Grouping, ...] = ()
 
     def __post_init__(self) -> None:
-        """Takes the notion by its own name. Raises InputError: there is no such notion."""
+        """Take the notion by its own name. Raises InputError: there is no such notion."""
         object.__setattr__(self, "notion", notion_of(self.notion))
 
     def term(self, scores: Array) -> Array:

@@ -377,10 +377,11 @@ def require_fit(release: Release, schema: Schema | None, source: str) -> None:
         fits = schema is None or is_within(made_with, schema)
         why = "records pool where each column allows no more than the schema given"
     else:
-        fits = schema is None or made_with.hash == schema.hash
+        names = schema and schema.encoded_names  # the hash does not see their order
+        fits = schema is None or (made_with.hash, made_with.encoded_names) == (schema.hash, names)
         why = "columns of a fair release are encoded, so that all need the same schema file"
     if schema and not fits:
-        unlike = "; ".join(differences(made_with, schema))
+        unlike = "; ".join(differences(made_with, schema)) or "columns are in another order"
         raise InputError(f"{source}: made with another schema than the one given: {unlike}; {why}")
     _require_values(release, source)
 

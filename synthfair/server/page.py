@@ -50,9 +50,9 @@ class ServerResult(NamedTuple):
         model: the trained model.
         metrics: its metrics, as in metrics.json; None without test tables.
         influences: of the releases, by the names of their files.
-        point: of surrogates, the weight of the penalty and what the model reaches on the pooled
-            rows; None of fair releases.
-        frontier: other weights, and what their models reach; none if not asked for.
+        point: of surrogates, the weight of the penalty that was chosen, with accuracy and gap of
+            its model on the pooled rows; None of fair releases, and after exchanges.
+        frontier: accuracy and gap for many weights of the penalty; empty if not asked for.
         warnings: sentences on what is not as it should be.
         refinement: how far exchanges of sums have come; None where none are asked for.
     """
@@ -136,7 +136,9 @@ def serve(
     inputs = (schema_path, *tests, *releases, *keys, trusted)
     require_free(*files, *more, inputs=inputs, force=force)
 
-    # Every release is verified, and all are pooled.
+    # Every release is verified, as a hostile file is, and all are pooled: synthetic rows of fair
+    # releases count alike, records of surrogates by the real rows that they stand for. Where the
+    # server has trusted rows of its own, these weigh the releases.
     schema, clients = read_schema(schema_path), read_keys(keys) if keys else None
     read = pooling.read_releases(releases, schema, keys=clients)
     rows = encode(read_table(trusted, schema), schema, source=str(trusted)) if trusted else None
@@ -159,12 +161,14 @@ def serve(
     exchanged = refinement if refinement and refinement.done else None
     model = exchanged.model if exchanged else trained
 
-    # It is measured on the test tables, and so is what fairness costs.
+    # It is measured on the test tables: rows that the clients' owners have set aside and may show,
+    # or that the server holds. A model without a penalty beside it shows what fairness costs.
     evaluation = evaluate(model, tables, config) if tables else None
     free = _without_penalty(pooled, trained, point, schema) if point and evaluation else None
     without = Metrics(**evaluate(free, tables, config).overall) if free else None
 
-    # No release may move it too far; what looks wrong is said.
+    # The pool's model without each release in turn: no release may move it too far. (Exchanges
+    # start from that model; the sums that they add are limited by the rows of each client.)
     influences = review.influence_in(pooled, trained, tables, price=point.price if point else None)
     too_bad = review.missed(evaluation, read, config) if evaluation else ()
     remedy = review.UNLIKE if too_bad and not point else ""
@@ -195,14 +199,15 @@ def serve(
             server=config if point else None,
             asked=config.asked if point else review.asked_of(read),
             rho=exchanged.rho if exchanged else point.price.rho if point else None,
-            without_penalty=None if exchanged else without,  # is of the surrogates' rows
+            without_penalty=None if exchanged else without,  # it was trained on surrogates alone
             left_out=pooled.left_out,
             warnings=warnings,
             converged=model.converged,
             refinement=exchanged and exchanged.done,
         )
 
-    # All files are written before the first gets its name; what no longer holds is removed then.
+    # All files are written before the first gets its name. Then files of an earlier run that this
+    # one has no counterpart of are removed.
     with ExitStack() as outputs:
         if records and table is not None:
             table.assign(weight=pooled.weight).to_parquet(

@@ -19,8 +19,7 @@ from synthfair.fairness.metrics import Metric
 from synthfair.fairness.penalties import named_penalty
 from synthfair.model import LinearModel
 from synthfair.server.pooling import compared_groupings, trained_model
-from synthfair.sklearn.codebook import encoded, read_arrays, read_table
-from synthfair.sklearn.keywords import FairEstimator, as_pandas, warn
+from synthfair.sklearn.estimator import FairEstimator, as_pandas, encoded, warn
 from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
 
 
@@ -126,8 +125,8 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             if sensitive_features not in getattr(x, "columns", ()):
                 raise InputError(f"sensitive_features: X has no column {sensitive_features!r}")
             sensitive_features = x[sensitive_features]
-        rows, weight, schema, _, labels, self.groups_ = read_arrays(
-            self, self._inputs(x), y, sensitive_features, sample_weight
+        rows, weight, schema, _, labels, self.groups_ = self._read_arrays(
+            self._inputs(x), y, sensitive_features, sample_weight
         )
         self.schema_, self.classes_, by = schema, np.sort(labels), ()
         if not free:
@@ -167,7 +166,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
         Raises ValueError: rows that do not fit those of fit.
         """
         check_is_fitted(self)
-        x = encoded(read_table(self, self._inputs(X), reset=False)[0], self.schema_)
+        x = encoded(self._read_table(self._inputs(X), reset=False)[0], self.schema_)
         return self._sign * self.model_.scores(x, np.zeros(len(x), int))
 
     def predict(self, X: Any) -> np.ndarray:

@@ -12,11 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from synthfair.client.from_table import distill_table
-from synthfair.data.batches import gather
 from synthfair.errors import InputError
 from synthfair.settings import DistillConfig
-from synthfair.sklearn.codebook import encoder_of, read_arrays, to_units
-from synthfair.sklearn.keywords import SHARED, FairEstimator, as_pandas, warn
+from synthfair.sklearn.estimator import SHARED, FairEstimator, as_pandas, encoder_of, to_units, warn
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -130,8 +128,8 @@ class Distiller(FairEstimator):
         }
         config = self._checked(DistillConfig, settings)
         table = as_pandas(X)
-        rows, weight, schema, learned, labels, self.groups_ = read_arrays(
-            self, table, y, sensitive_features, sample_weight
+        rows, weight, schema, learned, labels, self.groups_ = self._read_arrays(
+            table, y, sensitive_features, sample_weight
         )
         self.schema_, self.classes_, penalty = schema, np.sort(labels), self._own_penalty
         if learned:
@@ -140,11 +138,9 @@ class Distiller(FairEstimator):
                 " so not public: what is made of the rows discloses them; give bounds= and"
                 " categories= from a codebook"
             )
-        real = rows
-        if np.ptp(weight):
-            real = gather(rows, n_groups=1, intercept=True, weight=weight)
+        given: Any = {"weight": weight if np.ptp(weight) else None, "penalty": penalty}
         with jax.enable_x64(True):
-            client = distill_table(real, schema, config, penalty=penalty, source="X")
+            client = distill_table(rows, schema, config, **given, source="X")
         release, self.converged_ = client.release, client.converged
         if not self.converged_:
             warn("distillation has not converged: raise steps", ConvergenceWarning)

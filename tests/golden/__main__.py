@@ -40,7 +40,7 @@ import pyarrow.parquet as pq
 
 from examples.deployment import demonstrate
 from synthfair.cli import main as synthfair
-from synthfair.client import Options, distill_file
+from synthfair.client import distill_file
 from synthfair.settings import load_release_config
 
 FOLDER = Path(__file__).parent
@@ -170,8 +170,8 @@ def release() -> dict[str, Any]:
                 "split/schema.json",
                 f"{kind}_private_{client}.parquet",
             )
-            options = Options(noise_seed=1, ledger=Path("seeded.jsonl"), again=True)
-            distill_file(*map(Path, files), config, options)
+            options = {"noise_seed": 1, "ledger": Path("seeded.jsonl"), "again": True}
+            distill_file(*map(Path, files), config, **options)
             kept[f"{kind}_private_{client}"] = read(Path(files[-1]))
         for name in (f"{kind}_1", f"{kind}_private_1"):
             kept[f"{name}/inspected"] = run(f"inspect {name}.parquet --schema split/schema.json")
