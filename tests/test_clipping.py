@@ -1,8 +1,5 @@
 """Values beyond the schema's bounds: counted as they are clipped, and shown at home alone."""
 
-import io
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -127,35 +124,6 @@ def test_it_is_known_before_anything_is_booked(kind, epsilon, folder):
         distill_file(*paths, config, on_rows=stop)
     assert seen == [1.0]
     assert sorted(folder.rglob("*")) == before
-
-
-@pytest.mark.parametrize(("answer", "code"), [("\n", 2), ("y\n", 0)])
-def test_a_person_is_asked_before_epsilon_is_spent(folder, monkeypatch, answer, code):
-    """On a terminal; Enter stops. The ledger says whether anything was booked."""
-
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    class Person(Terminal):
-        def readline(self, *_):
-            assert "epsilon = 8 nevertheless?" in said.getvalue()
-            assert not booked()
-            return answer
-
-    def booked():
-        return list(folder.glob("*.ledger.jsonl"))
-
-    said = Terminal()
-    for name, stream in (("stdin", Person()), ("stderr", said)):
-        monkeypatch.setattr(sys, name, stream)
-    monkeypatch.setenv("TERM", "xterm")
-    argv = ["client", "--data", f"{folder}/rows", "--schema", f"{folder}/schema.json"]
-    argv += ["--output", f"{folder}/out.parquet", "--release", "surrogate"]
-    argv += ["--epsilon", "8", "--delta", "1e-3", "--k-min", "5"]
-    assert main(argv) == code
-    assert "were clipped to them" in said.getvalue()
-    assert (folder / "out.parquet").exists() == bool(booked()) == (code == 0)
 
 
 @pytest.mark.parametrize("config", [QUICK, SURROGATE], ids=["fair", "surrogate"])

@@ -64,9 +64,10 @@ def moved():
 
 
 def overview():
-    effort = {"rounds": 12_345, "bytes sent": 1_234_567_890, "seconds": 1234.5, "epsilon": None}
+    effort = {"rounds": 12_345, "bytes sent": 1_234_567_890, "seconds": 1234.5, "epsilon": None,
+              "converged": "NO"}  # fmt: skip
     summary = Fake(
-        method="two-phase; clip = several", setting="gap at most 0.0125", converged=False,
+        method="two-phase; clip = several", setting="gap at most 0.0125",
         accuracy=METRIC, accuracy_spread=0.0123, gap=METRIC, gap_spread=0.0456, runs=[1, 2],
         effort=effort,
     )  # fmt: skip

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from synthfair.cli.parameters import (
     Again,
@@ -16,13 +14,9 @@ from synthfair.cli.parameters import (
     check_inputs,
     with_settings,
 )
-from synthfair.cli.show import distilling, say, stage_bar, terminal, warn
-from synthfair.errors import InputError
+from synthfair.cli.show import distilling, say, stage_bar, warn
 from synthfair.files import require_free
-from synthfair.settings import DistillConfig, SurrogateConfig, load_release_config
-
-if TYPE_CHECKING:
-    from synthfair.data.encode import Clipping
+from synthfair.settings import DistillConfig, load_release_config
 
 _FAIR = ("rho_o", "max_gap", "penalty", "steps")
 
@@ -84,66 +78,43 @@ def client(
             overrides.
     """
     settings |= {"release": release, "without_epsilon": without_epsilon}
-    settings_of_release, is_decided = load_release_config(config, **settings)
-    check_inputs(schema, data, *filter(None, [sign]))
+    given, is_decided = load_release_config(config, **settings)
+    check_inputs(schema, data)
 
     # All that could refuse the outputs, before any work is done.
     require_free(output, inputs=(data, schema, config, sign), force=force)
     from synthfair.release.keys import read_signing_key
 
     key = read_signing_key(sign) if sign else None
-    # The release, with a bar; where a person has to answer, the bar makes room.
-    from synthfair.report.release_tables import fit_warnings, no_epsilon_warning, release_table
+    from synthfair.report import release_tables as make
 
-    if settings_of_release.epsilon is None and not is_decided:
-        warn(no_epsilon_warning(settings_of_release))
-    if isinstance(settings_of_release, DistillConfig):
+    if given.epsilon is None and not is_decided:
+        warn(make.no_epsilon_warning(given))
+    if isinstance(given, DistillConfig):
         from synthfair.jax_setup import start_jax
 
         start_jax()
     from synthfair.client import Options, distill_file
 
-    options = Options(force, key, ledger, again=again)
-    with ExitStack() as bars:
-        show = bars.enter_context(stage_bar())
-
-        def on_rows(clipping: Clipping) -> None:
-            nonlocal show
-            bars.close()
-            _tell_real_rows(clipping, settings_of_release)
-            show = bars.enter_context(stage_bar())
-
-        outcome, receipt = distill_file(
-            data,
-            schema,
-            output,
-            settings_of_release,
-            options,
-            on_rows=on_rows,
-            progress=lambda *now: show(distilling(*now)),
-            on_stage=lambda stage: show(stage),  # noqa: PLW0108 - of the bar that is there now
-        )
-    say(release_table(outcome, receipt))
+    options, seen = Options(force, key, ledger, again=again), []
+    try:
+        with stage_bar() as show:
+            outcome, receipt = distill_file(
+                data,
+                schema,
+                output,
+                given,
+                options,
+                on_rows=seen.append,
+                progress=lambda *now: show(distilling(*now)),
+                on_stage=show,
+            )
+    finally:  # also where the release is refused
+        for clipping in seen:
+            if table := make.clipping_table(clipping):
+                say(table)
+            warn(*make.real_rows_warnings(clipping, given))
+    say(make.release_table(outcome, receipt))
     if sign:
         say(f"Signed with {sign}.")
-    warn(*fit_warnings(outcome))
-
-
-def _tell_real_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> None:
-    """Warns of what is wrong with the rows. Before an epsilon is spent, a person may stop."""
-    from rich.prompt import Confirm
-
-    from synthfair.report.release_tables import clipping_table, real_rows_warnings
-
-    if table := clipping_table(clipping):
-        say(table)
-    warnings = real_rows_warnings(clipping, config)
-    warn(*warnings)
-    console = terminal()
-    if not (warnings and config.epsilon is not None):
-        return
-    if sys.stdin is None or not sys.stdin.isatty() or console.quiet:
-        return  # a script has nobody who answers
-    question = f"Make a release with epsilon = {config.epsilon:g} nevertheless?"
-    if not Confirm.ask(question, console=console, default=False):
-        raise InputError("no release is made")
+    warn(*make.fit_warnings(outcome))

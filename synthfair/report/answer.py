@@ -18,8 +18,7 @@ from synthfair.fairness.intervals import (
 )
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.metrics_file import METRICS, Evaluation, read_metrics
-from synthfair.report.overview import ACCURACY_GAP, Overview, Summary, mean_metric, overviews
-from synthfair.report.results import Result
+from synthfair.report.results import ACCURACY_GAP, Overview, Result, Summary, mean_metric, overviews
 from synthfair.report.text_table import as_text
 from synthfair.settings import RULE_OF_THUMB, Target
 

@@ -20,7 +20,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.intervals import rate_interval, size
 from synthfair.fairness.metrics import METRIC_OF, Metric, Rates
 from synthfair.report.answer import COMPARED, Headline
-from synthfair.report.overview import Overview, Summary
+from synthfair.report.results import Overview, Summary
 from synthfair.settings import notion_of
 
 if TYPE_CHECKING:

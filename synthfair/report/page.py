@@ -17,9 +17,8 @@ from synthfair.metrics_file import METRICS, MetricsFile
 from synthfair.report import figures
 from synthfair.report import result_tables as make
 from synthfair.report.answer import COMPARED, IN_WORDS, PLACES, answer, compared_rates
-from synthfair.report.overview import METRIC_OF, Overview, overviews
 from synthfair.report.privacy_words import disclosures, guarantee_facts, origin_facts
-from synthfair.report.results import FILES, Result, read_results
+from synthfair.report.results import FILES, METRIC_OF, Overview, Result, overviews, read_results
 from synthfair.report.shapes import plot_shapes
 from synthfair.report.text_table import Table
 
