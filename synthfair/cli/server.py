@@ -14,7 +14,6 @@ from synthfair.cli.parameters import (
     Int,
     Model,
     SchemaFile,
-    check_inputs,
     with_settings,
 )
 from synthfair.cli.show import command, conclude, opening, say, warn
@@ -99,7 +98,6 @@ def server(
         raise InputError(
             f"--refine, {other}: give one; exchanged sums are over the rows of all clients alike"
         )
-    check_inputs(schema, *releases, *test, *keys, *filter(None, [trusted]))
 
     from synthfair.federated.refine_files import replay
     from synthfair.files import require_free
@@ -137,16 +135,17 @@ def server(
         force=force,
     )
     files = [path for name in FILES if (path := output / name).exists()]
-    following = command("report", output, "--output", page) if test else None
+    following = command("evaluate", "--model", files[0], "--data", "TEST.csv")
+    if test:
+        following = command("report", output, "--output", page)
     if report:
         write_report(output, page, force=True)
         files, following = [*files, page], opening(page)
     _tell(result)
     if result.refinement:
         following = _next_exchange(result.refinement, schema) or following
-    evaluating = command("evaluate", "--model", files[0], "--data", "TEST.csv")
     sentence = run_sentence(output) if test else None
-    conclude(sentence, [*files, *filter(None, [records])], following or evaluating)
+    conclude(sentence, [*files, *filter(None, [records])], following)
 
 
 def _tell(result: ServerResult) -> None:
