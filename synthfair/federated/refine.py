@@ -32,7 +32,7 @@ from synthfair.federated.single_rows import RowWeights
 from synthfair.federated.user_rows import UserRows
 from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.settings import Notion, Target
-from synthfair.surrogate.objective import Price
+from synthfair.surrogate.fair import Price
 from synthfair.trained import TrainedModel, read_model
 
 

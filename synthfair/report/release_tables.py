@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from synthfair.data.encode import Clipping
     from synthfair.data.schema import Schema
     from synthfair.privacy.ledger import Ledger
-    from synthfair.release.format import Release
-    from synthfair.release.reading import Inspection
+    from synthfair.release.format import Inspection, Release
     from synthfair.settings import SurrogateConfig
 
 MOST_CLIPPED = 20
@@ -129,7 +128,7 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     if not outcome.hidden and not outcome.left_out:
         return []
     from synthfair.data.schema import shown
-    from synthfair.surrogate.make import REMEDIES
+    from synthfair.surrogate.records import REMEDIES
 
     config, hidden = cast("SurrogateConfig", outcome.release.header.config), shown(outcome.hidden)
     few, lines = f"fewer than {config.k_min} rows (k_min)", []
@@ -236,7 +235,7 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         signature = f"valid, by {signer}, key {key}"
     fits = {None: "", True: "; fits the schema given", False: "; DOES NOT FIT the schema given"}
 
-    from synthfair.release.reading import fitted
+    from synthfair.release.format import fitted
 
     # Rows of each pair of group and label, and the real ones for which they stand.
     counts, names = [], header.table_schema
@@ -258,7 +257,7 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         model += f"; it {reads} {names.sensitive_name}"
     ranges = [
         f"{name}: {f'{part.min():.4g} to {part.max():.4g}' if part.size else 'all missing'}"
-        for name, column in zip(release.names, release.x.T, strict=True)
+        for name, column in zip(header.names, release.x.T, strict=True)
         for part in [column[~np.isnan(column)]]
     ]
     settings = header.config.model_dump(exclude_defaults=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from synthfair.metrics_file import Evaluation, Influences
     from synthfair.postprocess import DecisionChoice, ScoreHistogram
     from synthfair.report.results import Overview
-    from synthfair.surrogate.objective import FrontierPoint
+    from synthfair.surrogate.fair import FrontierPoint
     from synthfair.task.federation_file import FederationFile
     from synthfair.trained import TrainedModel
 

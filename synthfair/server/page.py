@@ -39,8 +39,8 @@ from synthfair.server.pooling import (
 )
 from synthfair.server.review import UNLIKE, asked_of, hardly_count, missed, surrogate_warnings
 from synthfair.settings import ServerConfig
+from synthfair.surrogate.fair import FrontierPoint
 from synthfair.surrogate.fair import frontier as fair_frontier
-from synthfair.surrogate.objective import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
 
 
