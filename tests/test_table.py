@@ -103,12 +103,11 @@ def inspected():
     header = Fake(
         format="synthfair/1", version="0.1", kind="surrogate", schema_hash="a" * 64, model="linear",
         penalty="covariance", config=synthfair.SurrogateConfig(k_min=25),
-        guarantee=None, hides_pairs=False,
+        guarantee=None, hides_pairs=False, names=["income of a year", "age"],
         own_columns=OWN_COLUMNS, table_schema=Fake(label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
     )  # fmt: skip
     release = Fake(
         header=header, x=np.ones((4, 2)), s=np.arange(4) % 2, y=np.ones(4), weight=np.ones(4) * 1e4,
-        names=["income of a year", "age"],
     )  # fmt: skip
     signature = Fake(public_key="c" * 64, sha256="b" * 64)
     return Fake(
