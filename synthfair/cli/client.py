@@ -11,7 +11,6 @@ from synthfair.cli.parameters import (
     Force,
     LedgerFile,
     SchemaFile,
-    check_inputs,
     with_settings,
 )
 from synthfair.cli.show import distilling, say, stage_bar, warn
@@ -79,7 +78,6 @@ def client(
     """
     settings |= {"release": release, "without_epsilon": without_epsilon}
     given, is_decided = load_release_config(config, **settings)
-    check_inputs(schema, data)
 
     # All that could refuse the outputs, before any work is done.
     require_free(output, inputs=(data, schema, config, sign), force=force)
@@ -91,8 +89,11 @@ def client(
     if given.epsilon is None and not is_decided:
         warn(make.no_epsilon_warning(given))
     if isinstance(given, DistillConfig):
+        from synthfair.data.schema import read_schema
+        from synthfair.data.tables import read_chunks
         from synthfair.jax_setup import start_jax
 
+        next(read_chunks(data, read_schema(schema)), None)  # refused before JAX, which takes longer
         start_jax()
     from synthfair.client import Options, distill_file
 
