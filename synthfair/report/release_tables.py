@@ -61,13 +61,14 @@ def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
     kind = "fair" if isinstance(config, DistillConfig) else "surrogate"
     disclosed = {
         "fair": "at least as much as a model trained on the rows",
-        "surrogate": "nearly how many rows each group and label has, and how columns look",
+        "surrogate": "nearly how many rows each group and label has, and how their columns are"
+        " distributed",
     }
     return (
         f"without epsilon no row is protected, and the file discloses {disclosed[kind]}."
-        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {COSTS[kind]} on public tables,"
-        " of clients with few rows more. From version 1.0 on, --epsilon or --without-epsilon must"
-        " be given"
+        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {COSTS[kind]} on public tables"
+        " among alike clients, and more to clients with few rows. From version 1.0 on, --epsilon or"
+        " --without-epsilon must be given"
     )
 
 
