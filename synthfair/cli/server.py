@@ -183,6 +183,7 @@ def evaluate(
     *,
     model: Model,
     data: tuple[Path, ...],
+    id: str | None = None,  # noqa: A002 - the name of the flag
     max_gap: float | None = None,
     output: Path | None = None,
     force: Force = False,
@@ -201,6 +202,7 @@ def evaluate(
 
     Args:
         data: Test tables, CSV or Parquet.
+        id: Column of the ids, as predict takes them; no metric depends on them.
         max_gap: Gap between groups that is fair enough, above 0 and below 1, of which the last
             sentence speaks. Default: 0.1, a rule of thumb.
         output: JSON file to write the metrics to as well.
@@ -216,12 +218,16 @@ def evaluate(
     from synthfair.metrics_file import write_metrics
     from synthfair.report.answer import sentence
     from synthfair.report.result_tables import evaluation_tables, untrained_warning
+    from synthfair.scoring import take_ids
     from synthfair.trained import read_model
 
     if output:
         require_free(output, inputs=(model, *data), force=force)
     trained = read_model(model)
     tables = read_tests(data, trained.schema_)
+    if id:
+        pairs = zip(tables.items(), map(str, data), strict=True)
+        tables = {n: take_ids(t, id, trained.schema_, source=path)[1] for (n, t), path in pairs}
     following = command("predict", "--model", model, "--data", "NEW.csv", "--output", "scored.csv")
     if decision := trained.decision:
         if "notion" not in config.model_fields_set:  # what the decision was chosen for

@@ -232,7 +232,7 @@ def decision_tables(choice: DecisionChoice, histogram: ScoreHistogram) -> Group:
     }
     caption = (
         "± noise: standard error by the counts' noise. The best on this histogram was chosen:"
-        " expect a little less of new rows, and less again if the model was trained on those"
+        " expect a little less of new rows, and less again if the model was trained on the rows"
         " counted."
     )
     title = f"{decision.notion}, alpha = {decision.alpha:g}"
