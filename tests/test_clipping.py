@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_schema, make_table
+from printed import plain_text
 
 import synthfair as sf
 from synthfair.cli import main
@@ -11,7 +12,6 @@ from synthfair.client import distill_file
 from synthfair.data.encode import Clipping, encode
 from synthfair.release.format import read_release
 from synthfair.report.release_tables import clipping_table, real_rows_warnings
-from synthfair.report.text_table import plain_text
 
 SCHEMA, TABLE = make_schema(), make_table(n=200)
 QUICK = sf.DistillConfig(n_synthetic=24, steps=2)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
+from printed import plain_text
 
 import synthfair as sf
 from benchmarks import findings as rules
@@ -20,7 +21,7 @@ from benchmarks.privfairfl.comparison import (
     responses,
 )
 from benchmarks.runs import Run, Runs
-from synthfair.compare import RoundOptions, federate, run_method
+from synthfair.compare import federate, run_method
 from synthfair.errors import InputError
 from synthfair.federated import (
     METHODS,
@@ -39,7 +40,6 @@ from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.noise import discrete_laplace
 from synthfair.report.result_tables import training_table
 from synthfair.report.results import read_results
-from synthfair.report.text_table import plain_text
 
 QUICK = {"rounds": 2, "batch": 20, "local_epochs": 5.0, "bins": 21, "group_input": True}
 PRIVATE = {"clip": 1.0, "epsilon": 4.0, "delta": 1e-4}
@@ -231,7 +231,7 @@ def test_counts_lost_in_noise_are_refused():
 
 def test_compare_measures_decisions_and_not_scores():
     clients = federate(sf.partition(make_table(3750, seed=1), clients=10, seed=0), make_schema())
-    options = RoundOptions(QUICK | {"randomized": True})
+    options = QUICK | {"randomized": True}
     report = sf.ServerConfig(resamples=1)
     free, fair = (
         run_method("privfairfl_post", clients, config, report, rounds=options)[0].overall["spd"]

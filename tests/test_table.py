@@ -6,6 +6,7 @@ from types import SimpleNamespace as Fake
 
 import numpy as np
 import pytest
+from printed import plain_text
 from rich.console import Group
 
 import synthfair
@@ -30,7 +31,7 @@ from synthfair.report.result_tables import (
     outcomes_table,
     overview_tables,
 )
-from synthfair.report.text_table import LONG, Table, plain_text
+from synthfair.report.text_table import LONG, Table
 from synthfair.task.federation_file import FederationFile, SiteRecord
 
 CLIENTS = [f"community hospital of the north {i}" for i in range(9)] + ["north_western_bank_branch"]

@@ -29,8 +29,7 @@ from synthfair.federated.user_data import UserTable, make_user_data, other_group
 from synthfair.federated.users import UserData
 from synthfair.files import claimed, whole_file, write_text
 from synthfair.metrics_file import METRICS, Cost, MetricsFile, RoundSettings, write_metrics
-from synthfair.postprocess.histogram import ScoreHistogram
-from synthfair.postprocess.weights import RowWeights
+from synthfair.postprocess.histogram import RowWeights, ScoreHistogram
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.settings import ServerConfig, Target

@@ -16,7 +16,7 @@ from synthfair.data.schema import Schema
 from synthfair.data.tables import take_names
 from synthfair.errors import InputError
 from synthfair.federated.users import UserData, Users, make_users
-from synthfair.postprocess.weights import RowWeights
+from synthfair.postprocess.histogram import RowWeights
 
 if TYPE_CHECKING:
     import pandas as pd

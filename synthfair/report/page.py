@@ -59,7 +59,8 @@ def write_report(
     # All figures, as SVG text in the page and as files next to it.
     pictures = [lead["picture"] for lead in leads]
     pictures += [picture for view in views for picture in view["pictures"].values()]
-    plots = {_plot(path, picture.name): picture.svg for picture in filter(None, pictures)}
+    folder = path.with_name(f"{path.stem}_plots")
+    plots = {folder / f"{picture.name}.svg": picture.svg for picture in filter(None, pictures)}
     inputs = [run / name for run in runs for name in FILES]
     require_free(path, *plots, inputs=inputs, force=force)
     # The page, from its template.
@@ -85,10 +86,6 @@ def write_report(
         write_text(file, svg)
     write_text(path, text)
     return [path, *plots]
-
-
-def _plot(path: Path, name: str) -> Path:
-    return path.parent / f"{path.stem}_plots" / f"{name}.svg"
 
 
 def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
