@@ -218,7 +218,7 @@ def evaluate(
     from synthfair.metrics_file import write_metrics
     from synthfair.report.answer import sentence
     from synthfair.report.result_tables import evaluation_tables, untrained_warning
-    from synthfair.scoring import take_ids
+    from  import take_ids
     from synthfair.trained import read_model
 
     if output:
