@@ -210,6 +210,7 @@ def evaluate(
     limits = {} if max_gap is None else {"max_gap": max_gap}
     config = load_settings(ServerConfig, None, settings | limits)
 
+    from synthfair.data.tables import take_names
     from synthfair.evaluation import decision_metrics, read_tests, small_group_warnings
     from synthfair.evaluation import evaluate as measure
     from synthfair.fairness.intervals import near_constant, unfair_clients
@@ -218,7 +219,6 @@ def evaluate(
     from synthfair.metrics_file import write_metrics
     from synthfair.report.answer import sentence
     from synthfair.report.result_tables import evaluation_tables, untrained_warning
-    from  import take_ids
     from synthfair.trained import read_model
 
     if output:
@@ -226,8 +226,8 @@ def evaluate(
     trained = read_model(model)
     tables = read_tests(data, trained.schema_)
     if id:
-        pairs = zip(tables.items(), map(str, data), strict=True)
-        tables = {n: take_ids(t, id, trained.schema_, source=path)[1] for (n, t), path in pairs}
+        source = "id column"  # which the schema does not have
+        tables = {name: take_names(rows, id, source=source)[1] for name, rows in tables.items()}
     following = command("predict", "--model", model, "--data", "NEW.csv", "--output", "scored.csv")
     if decision := trained.decision:
         if "notion" not in config.model_fields_set:  # what the decision was chosen for
