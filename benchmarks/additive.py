@@ -34,7 +34,7 @@ from synthfair.data.datasets import ADDITIVE, SOURCES
 from synthfair.data.partition import ClientTable
 from synthfair.fairness.penalties import SumPenalty
 from synthfair.federated import exchange
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
 from synthfair.release.format import name_of
 from synthfair.server.pooling import Pool, make_pool, train_pool
 from synthfair.surrogate.objective import Price, ridge_of

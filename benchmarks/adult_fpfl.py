@@ -34,8 +34,7 @@ from synthfair.federated.engine import UNPROTECTED, Protection, run
 from synthfair.federated.fpfl import FedSgd, Fpfl, Steps
 from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity
-from synthfair.federated.user_data import poisson_users
-from synthfair.federated.users import Cohorts, make_users
+from synthfair.federated.users import Cohorts, make_users, poisson_users
 from synthfair.privacy.accounting import SampledSums
 
 # The rows of the tables

@@ -33,8 +33,7 @@ from synthfair.data.datasets import SOURCES, load_dataset
 from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
 from synthfair.fairness.metrics import statistical_parity_difference
-from synthfair.federated.algorithm import Algorithm
-from synthfair.federated.engine import run
+from synthfair.federated.engine import Algorithm, run
 from synthfair.federated.fair_sgd import FairSgd
 from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity, ParityNotion

@@ -14,7 +14,7 @@ from synthfair.fairness.penalties import CovariancePenalty
 from synthfair.federated.engine import UNPROTECTED, Protection, run
 from synthfair.federated.fedavg import SETTLED, FedAvg, FedAvgRecord, safe_rate
 from synthfair.federated.networks import LogisticRegression
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import Cohorts, make_users
 from synthfair.model import LinearModel, Rows
 

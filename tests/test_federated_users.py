@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from synthfair.errors import InputError
-from synthfair.federated.user_data import poisson_users
-from synthfair.federated.users import make_users
+from synthfair.federated.users import make_users, poisson_users
 
 
 def users_of(owner):

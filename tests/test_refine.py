@@ -23,7 +23,7 @@ from synthfair.federated.engine import run
 from synthfair.federated.exchange import DAMPING, Problem, Sums, derivatives
 from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.refine import Refine
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import Cohorts, make_users
 from synthfair.model import LinearModel, Rows
 from synthfair.privacy.ledger import Ledger

@@ -13,8 +13,7 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.errors import InputError
 from synthfair.federated import engine, train_rounds
-from synthfair.federated.engine import Protection
-from synthfair.federated.secure_sums import STEPS_IN_CLIP, make_secure_sums
+from synthfair.federated.engine import STEPS_IN_CLIP, Protection, make_secure_sums
 from synthfair.federated.users import Cohorts
 from synthfair.metrics_file import MetricsFile
 from synthfair.privacy.accounting import SampledSums
@@ -148,7 +147,7 @@ class TestNoise:
 
     def test_a_rate_needs_a_count_above_the_noise_of_both(self, rows):
         plan = plan_for(rows, secure=True, epsilon=2.0, delta=1e-3, memory=0.0)
-        assert plan.algorithm.least_count == pytest.approx(3 * plan.secure.noise)
+        assert plan.least_count == pytest.approx(3 * plan.by_shares.noise)
 
 
 class TestGuarantee:
@@ -174,11 +173,11 @@ class TestGuarantee:
 
     def test_less_noise_is_refused(self, rows):
         plan = plan_for(rows, secure=True, epsilon=2.0, delta=1e-3)
-        noise = plan.secure.noise_of_one
+        noise = plan.by_shares.noise_of_one
         with pytest.raises(InputError, match="of the sensitivity; must be at least"):
             training_guarantee(
                 {"reports": (SampledSums(50, 50, 4), 0.5)}, epsilon=2.0, delta=1e-3,
-                shares=plan.secure.shares, noise=noise * (1 - 1e-6),
+                shares=plan.by_shares.shares, noise=noise * (1 - 1e-6),
             )  # fmt: skip
 
     def test_a_norm_without_rounding_is_refused(self, rows):
@@ -210,9 +209,9 @@ class TestGuarantee:
     def test_all_users_send_where_who_was_drawn_is_hidden(self, rows):
         data, config = data_for(rows, secure=True, cohort=20)
         plan = config.plan(data)
-        length = plan.secure.what.length
-        claimed = plan._replace(guarantee=self.guarantee(rows))
-        sent = [train_rounds(data, config, plan=p).cost.bytes_sent for p in (plan, claimed)]
+        length = plan.by_shares.what.length
+        claimed = plan.bound(guarantee=self.guarantee(rows))
+        sent = [train_rounds(data, p).cost.bytes_sent for p in (plan, claimed)]
         assert sent == [2 * 8 * length * 4 * users for users in (20, 50)]
 
 

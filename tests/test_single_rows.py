@@ -21,10 +21,8 @@ from synthfair.federated.engine import run
 from synthfair.federated.exchange import DAMPING
 from synthfair.federated.refine import Refine
 from synthfair.federated.refine_files import Question, answer_question
-from synthfair.federated.single_rows import LEAST_ROWS, require_alike
-from synthfair.federated.user_data import make_user_data
-from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import Cohorts
+from synthfair.federated.single_rows import LEAST_ROWS, UserRows, require_alike
+from synthfair.federated.users import Cohorts, make_user_data
 from synthfair.privacy.ledger import Ledger
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Message
@@ -82,7 +80,7 @@ def of_table(
     config = Refine(penalty=penalty, notion=notion)
     rows = sf.encode(table, schema)
     data = make_user_data(rows, np.zeros(len(rows.y), int), schema, config, all_groups=False)
-    algorithm = config.plan(data).algorithm
+    algorithm = config.plan(data)
     return algorithm, algorithm.init(jax.random.key(0)), data.users.rows_of(0)
 
 
@@ -329,7 +327,7 @@ class TestEngine:
         rows, config = sf.encode(table, make_schema()), TrainConfig(**settings)
         data = make_user_data(rows, np.zeros(MANY, int), make_schema(), config)
         own = data.users.rows_of(0)
-        algorithm: Any = config.plan(data).algorithm
+        algorithm: Any = config.plan(data)
         state = algorithm.init(jax.random.key(0))
         least = (1, LEAST_ROWS)
         require_alike(
@@ -369,7 +367,7 @@ def test_honest_refinements_of_public_tables_are_answered(name):
     rows = sf.Encoded(*(part[order] for part in sf.encode(table, schema)))
     config = Refine(penalty="selection_rate")
     data = make_user_data(rows, client[order], schema, config)
-    algorithm, progress = config.plan(data).algorithm, None
+    algorithm, progress = config.plan(data), None
     assert isinstance(algorithm, Refine)
     state = algorithm.init(jax.random.key(0))
     for rounds in range(1, 7):

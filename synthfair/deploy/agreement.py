@@ -19,7 +19,7 @@ from synthfair.task.messages import Name, sha256
 
 if TYPE_CHECKING:
     from synthfair.data.schema import Schema
-    from synthfair.federated.method import TrainConfig, TrainingPlan
+    from synthfair.federated.method import TrainConfig
     from synthfair.federated.users import UserData
 
 
@@ -123,11 +123,11 @@ class TrainingSetup(NamedTuple):
 
     Attributes:
         users: that stand in for the sites: shapes and numbers are theirs, and no row is.
-        plan: of the method.
+        plan: the method as it trains on them.
     """
 
     users: UserData
-    plan: TrainingPlan
+    plan: TrainConfig
 
 
 def make_setup(agreement: Agreement, schema: Schema) -> TrainingSetup:
@@ -135,7 +135,7 @@ def make_setup(agreement: Agreement, schema: Schema) -> TrainingSetup:
     import jax.numpy as jnp
 
     from synthfair.data.encode import Encoded
-    from synthfair.federated.user_data import make_user_data
+    from synthfair.federated.users import make_user_data
 
     config, sites = agreement.config, len(agreement.sites)
     s, y = (part.ravel() for part in np.meshgrid(np.arange(len(schema.groups)), [-1.0, 1.0]))
@@ -148,7 +148,7 @@ def make_setup(agreement: Agreement, schema: Schema) -> TrainingSetup:
     plan = config.plan(data)
     if plan.guarantee:  # what is stated, and booked, is not that of a simulation
         deployed = plan.guarantee.model_copy(update={"simulated": False})
-        plan = plan._replace(guarantee=deployed)
+        plan = plan.bound(guarantee=deployed)
     return TrainingSetup(data, plan)
 
 

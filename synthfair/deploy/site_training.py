@@ -75,9 +75,9 @@ class SiteTraining:
         if training is None or training.agreement != agreement:
             training = self._training = _remember(agreement, request.party.schema)
         plan, sums = training.setup.plan, None
-        if plan.secure:  # the round's sum, as the site plans it
+        if plan.by_shares:  # the round's sum, as the site plans it
             sums = agreed_task(request)
-            if sums.what != plan.secure.what:
+            if sums.what != plan.by_shares.what:
                 raise RefusedError("settings")
 
         def read(site: Site, clipping: Clipping) -> ReadRows:
@@ -113,7 +113,7 @@ class SiteTraining:
         Raises:
             InputError: they do not fit the schema, or are too few.
         """
-        from synthfair.federated.user_data import make_user_data
+        from synthfair.federated.users import make_user_data
 
         training = cast(_Training, self._training)
         if training.rows is None:
@@ -153,22 +153,20 @@ class SiteTraining:
 
         agreement, setup = cast(_Training, self._training)[:2]
         plan, limits = setup.plan, request.party.settings.limits
-        if plan.algorithm.additive and agreement.config.get("epsilon") is None:
+        if plan.additive and agreement.config.get("epsilon") is None:
             least, own = (limits.k_min, limits.value_rows), users.rows_of(0)
             path = str(request.party.settings.data)
-            of_rows = jax.jit(
-                type(cast(Any, plan.algorithm)).weights
-            )  # compiled once for all rounds
-            weights = jax.device_get(of_rows(plan.algorithm, state, own))
+            of_rows = jax.jit(type(cast(Any, plan)).weights)  # compiled once for all rounds
+            weights = jax.device_get(of_rows(plan, state, own))
             require_alike(weights, own, request.party.schema, source=path, least=least)
         seed = int.from_bytes(bought) if bought else agreement.config.seed
         users = self._labelled(request, users, seed)
         # The key of the round and the site is that of the engine in one process.
         key = jax.random.fold_in(key_from(seed, 1), request.ask.round)
         key = jax.random.fold_in(key, agreement.sites.index(request.party.name))
-        content = pack(report_of(plan.algorithm, plan.protection.clip, state, users, key))
-        if plan.secure and sums:
-            part = plan.secure.what.integers(np.frombuffer(content, "<f8"))
+        content = pack(report_of(plan, plan.protection.clip, state, users, key))
+        if plan.by_shares and sums:
+            part = plan.by_shares.what.integers(np.frombuffer(content, "<f8"))
             content = b"".join(make_uploads(sums, part, request.party.key))
         return content
 
@@ -182,15 +180,15 @@ class SiteTraining:
         import jax.numpy as jnp
 
         training = cast(_Training, self._training)
-        agreement, prepare = training.agreement, training.setup.plan.prepare
-        if prepare is None:
+        agreement, plan = training.agreement, training.setup.plan
+        if not plan.teaches:
             return users
         if training.seed == seed and training.labelled is not None:
             return training.labelled
 
         def labels() -> bytes:
             number = agreement.sites.index(request.party.name)
-            return np.packbits(np.asarray(prepare(users, seed, [number]).y) > 0).tobytes()
+            return np.packbits(np.asarray(plan.teach(users, seed, [number]).y) > 0).tobytes()
 
         if agreement.config.get("epsilon") is None:
             content = labels()
@@ -233,7 +231,7 @@ def _remember(agreement: Agreement, schema: Schema) -> _Training:
 
     with refused_as("settings"):
         setup = make_setup(agreement, schema)
-    return _Training(agreement, setup, jax.eval_shape(setup.plan.algorithm.init, jax.random.key(0)))
+    return _Training(agreement, setup, jax.eval_shape(setup.plan.init, jax.random.key(0)))
 
 
 def _claim(agreement: Agreement, number: int) -> Claim:

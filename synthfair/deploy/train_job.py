@@ -32,8 +32,7 @@ from synthfair.settings import Checked, ServerConfig
 from synthfair.task.job_sites import JobSites, Query
 
 if TYPE_CHECKING:
-    from synthfair.federated.checkpoint import CheckpointFile
-    from synthfair.federated.engine import RunProgress
+    from synthfair.federated.engine import CheckpointFile, RunProgress
     from synthfair.metrics_file import Evaluation
     from synthfair.secure.summands import ClippedVectors
     from synthfair.trained import TrainedModel
@@ -113,7 +112,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
             epsilon would go on with other sums than it began with.
     """
     from synthfair.federated import engine
-    from synthfair.federated.training import make_model, rounds_csv, to_save
+    from synthfair.federated.training import make_model, rounds_csv
     from synthfair.files import write_text
     from synthfair.jax_setup import start_jax
     from synthfair.metrics_file import METRICS, MetricsFile, RoundSettings, write_metrics
@@ -133,12 +132,12 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
 
     def save(after: RunProgress) -> None:
         if after.rounds % save_each == 0 or after.rounds == config.rounds:
-            checkpoint.save(to_save(after))
+            checkpoint.save(after)
 
     # The rounds: sites report, the server adds up and moves on.
     save(progress)
     progress = engine.run(
-        plan.algorithm,
+        plan,
         data.users,
         plan.cohorts,
         rounds=config.rounds,
@@ -150,8 +149,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     )
 
     # The model, and what it does on test tables.
-    converged = config.converged(plan, progress.history)
-    model = make_model(plan, config, data, progress.state, converged=converged)
+    model = make_model(plan, data, progress)
     output.mkdir(parents=True, exist_ok=True)
     if evaluation := evaluation_of(model, federation, ServerConfig(seed=config.seed)):
         metrics = MetricsFile.of(
@@ -162,7 +160,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
             asked=config.asked,
             converged=model.converged,
             guarantee=plan.guarantee,
-            secure_sums=plan.secure and plan.secure.shares,
+            secure_sums=plan.by_shares and plan.by_shares.shares,
         )
         write_metrics(metrics, output / METRICS)
     write_text(output / "rounds.csv", rounds_csv(progress.history))
@@ -194,16 +192,16 @@ def _begin(
         InputError: with an epsilon, what is there cannot go on: begun anew, every site would book
             the training once more.
     """
-    from synthfair.federated.checkpoint import CheckpointFile
-    from synthfair.federated.training import first_progress, read_progress
+    from synthfair.federated.engine import CheckpointFile, start
+    from synthfair.federated.training import first_progress
 
     data, plan = setup
     run = agreement.run(federation.schema)
     checkpoint = CheckpointFile.next_to(folder / "train", run)
-    if plan.secure and plan.guarantee:
-        sums = make_sum(federation, plan.secure.what, label=run, least=job.least_answers)
+    if plan.by_shares and plan.guarantee:
+        sums = make_sum(federation, plan.by_shares.what, label=run, least=job.least_answers)
         checkpoint = replace(checkpoint, fingerprint=sums.id.hex())
-    progress = read_progress(plan, data, checkpoint)
+    progress = checkpoint.load(start(plan, data.users, 0))
     if progress is not None:
         return checkpoint, progress
     if plan.guarantee and checkpoint.path.exists():
@@ -212,7 +210,7 @@ def _begin(
             " least_answers, or damaged: go on with the same, or remove the file to begin anew,"
             " which every site books once more"
         )
-    return checkpoint, first_progress(plan, data, agreement.config)
+    return checkpoint, first_progress(plan, data)
 
 
 @dataclass(frozen=True)
@@ -237,8 +235,8 @@ class _Sites:
         """
         plan, settings = self.setup.plan, self.agreement.model_dump(mode="json")
         query = Query("train", t, settings, self.job.timeout, pack(state))
-        if plan.secure:
-            total, count = self._by_shares(query, plan.secure.what)
+        if plan.by_shares:
+            total, count = self._by_shares(query, plan.by_shares.what)
         else:
             total, count = self._of_reports(query, state)
         return total, float(count if plan.guarantee is None else len(self.agreement.sites))
@@ -247,7 +245,7 @@ class _Sites:
         """Add up reports that the server sees, and refuse those that do not fit."""
         from synthfair.federated.engine import report_shapes
 
-        like = report_shapes(self.setup.plan.algorithm, self.setup.users.users, state)
+        like = report_shapes(self.setup.plan, self.setup.users.users, state)
         reports = self.federation.collect(
             query, lambda _, content: self._report(content, like), least=self.job.least_answers
         )
@@ -260,7 +258,7 @@ class _Sites:
         norm, most = np.linalg.norm(numbers), np.inf if clip is None else float(clip)
         if not np.isfinite(norm) or norm > most * (1 + ROUNDING):
             raise ValueError("its numbers are not finite, or larger than the clip allows")
-        self.setup.plan.algorithm.check(report, job.least_rows or 0, job.most_rows or np.inf)
+        self.setup.plan.check(report, job.least_rows or 0, job.most_rows or np.inf)
         return numbers
 
     def _by_shares(self, query: Query, what: ClippedVectors) -> tuple[np.ndarray, int]:

@@ -1,18 +1,20 @@
-"""The rounds: cohorts are drawn, their reports summed under protection, and the server moves on.
+"""The rounds of a method: a cohort's reports are summed under protection, and the server moves on.
 
 The protected sum of a cohort's reports is the only thing that the server sees of the users' rows.
 Each report is clipped as one vector, and noise is added to the sum: as by a trusted third party, in
-:func:`clip_report` and :func:`add_noise`; or through shares, by
-:class:`~synthfair.federated.secure_sums.SecureSums`.
+:func:`clip_report` and :func:`add_noise`; or through shares, by :class:`SecureSums`.
 Rodríguez-Gálvez et al. (2021), algorithm 1; McMahan et al. (2018).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,15 +22,91 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from synthfair.errors import InputError
-from synthfair.federated.algorithm import Algorithm, RoundRecord, ServerState, UserReport
-from synthfair.federated.secure_sums import SecureSums
+from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import Block, Cohorts, Users
+from synthfair.files import OWNER_ONLY, open_file, whole_file
+from synthfair.model import Params
+from synthfair.privacy.guarantee import SumOfShares
+from synthfair.privacy.mechanism import grid_for, sensitivity
+from synthfair.privacy.noise import system_entropy
+from synthfair.secure.opening import noisy_sum
+from synthfair.secure.shares import Sharing
+from synthfair.secure.summands import ClippedVectors
+from synthfair.settings import Relation
 
 ENTRIES_AT_ONCE = 2**19
 """Numbers in the reports that are held together while a cohort is summed up."""
 
-Totals = Callable[[ServerState, int], tuple[np.ndarray, float]]
+STEPS_IN_CLIP = 2**30
+"""Steps of the grid in the norm to which a report is clipped, where there is no noise to go by."""
+
+ServerState = Any
+"""A pytree of arrays that the server keeps from round to round."""
+
+UserReport = Any
+"""A pytree of arrays that a user sends: only the sum over the cohort is seen by the server."""
+
+RoundRecord = Any
+"""A NamedTuple of arrays that is kept of every round; made of what the server saw."""
+
+Totals = Callable[[ServerState, int], tuple[np.ndarray | jax.Array | int, float]]
 """[k] the sum of the reports of round t, and the number of users that the server divides by."""
+
+
+class Algorithm:
+    """A method in rounds: any pytree with these functions.
+
+    Attributes:
+        additive: whether the sum of the reports of two users is the report of their rows together.
+            Where nothing is clipped, a cohort is then computed as one user, which is faster. Such
+            an algorithm has ``weights(state, rows)``, too, which gives the
+            :class:`synthfair.federated.single_rows.RowWeights` in its report: a site reports sums
+            without protection only where no row stands out.
+
+    Example:
+        This one counts the rows of a cohort; :func:`run` runs it.
+
+        >>> import jax.numpy as jnp
+        >>> class CountRows:
+        ...     additive = True
+        ...     def init(self, key):
+        ...         return jnp.zeros(())
+        ...     def report(self, state, rows, key):
+        ...         return rows.weight.sum()
+        ...     def update(self, state, total, cohort):
+        ...         return state + total, (total,)
+        ...     def params(self, state):
+        ...         return state
+    """
+
+    additive: ClassVar[bool]
+
+    def init(self, key: jax.Array) -> ServerState:
+        """Return the server's first state."""
+        raise NotImplementedError
+
+    def report(self, state: ServerState, rows: UserRows, key: jax.Array) -> UserReport:
+        """Compute a user's report on the device. Rows of weight 0 must not enter it."""
+        raise NotImplementedError
+
+    def update(
+        self, state: ServerState, total: UserReport, cohort: float
+    ) -> tuple[ServerState, RoundRecord]:
+        """Compute the next state from the sum of the reports, which may be noisy, on the server.
+
+        Args:
+            state: the last one.
+            total: the sum.
+            cohort: number of users expected in a round.
+        """
+        raise NotImplementedError
+
+    def params(self, state: ServerState) -> Params:
+        """Return the model to use if this state is the last one."""
+        raise NotImplementedError
+
+
+# What protects a sum
 
 
 class Protection(NamedTuple):
@@ -60,6 +138,138 @@ UNPROTECTED = Protection()
 """No protection: nothing is clipped and no noise is added."""
 
 
+class SecureSums(NamedTuple):
+    """Sums of reports by shares; :func:`make_secure_sums` chooses the grid.
+
+    Each report is clipped in L2, rounded to a grid and cut into shares; two aggregators add up
+    their shares, each with discrete Gaussian noise that is enough by itself; what opens is the
+    noisy total. Here all of them are simulated in one process, without encryption and signatures.
+
+    Guarantee: a total has that of :class:`~synthfair.secure.ClippedVectors`, against any single
+    aggregator together with everyone who sees it. Unit: one user, with all its rows.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair.federated.engine import make_secure_sums
+        >>> sums = make_secure_sums(2, clip=1.0, relation="add_or_remove", multiplier=None)
+        >>> sums.total([np.array([0.25, 0.5]), np.array([3.0, -4.0])], round_=0).round(6).tolist()
+        [0.85, -0.3]
+    """
+
+    what: ClippedVectors  # its rho is None where there is no noise
+    aggregators: int = 2  # or 3
+    seed: int | None = None  # for tests: noise that anybody can repeat
+
+    @property
+    def clip(self) -> float:
+        """Euclidean norm that no report exceeds before it is rounded."""
+        return self.what.clip
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of an entry of a total, the noise of all aggregators together."""
+        return self.aggregators**0.5 * self.noise_of_one
+
+    @property
+    def noise_of_one(self) -> float:
+        """The standard deviation of one aggregator's noise, on which the guarantee rests."""
+        return self.what.step * self.what.variance**0.5
+
+    @property
+    def upload_bytes(self) -> int:
+        """Size of what a user sends in a round: a message to each aggregator, not encrypted yet."""
+        sharing = Sharing(bytes(32), self.what.length, self.aggregators)
+        return self.aggregators * sharing.message_bytes
+
+    @property
+    def shares(self) -> SumOfShares:
+        """The parameters of the sums for a guarantee."""
+        what = self.what
+        norm = what.step * what.largest_square**0.5
+        return SumOfShares(
+            aggregators=self.aggregators, length=what.length, step=what.step, norm=norm
+        )
+
+    def total(self, reports: Iterable[np.ndarray], *, round_: int) -> np.ndarray:
+        """[k] the noisy sum of a round's reports [k], as real numbers.
+
+        Users who were not drawn send zeros, of which one stands for all; so a cohort may be empty,
+        and its total has noise like any other.
+
+        Raises:
+            InputError: a total that cannot be.
+        """
+        source = system_entropy
+        if self.seed is not None:  # of the seed and the round alone, see :func:`key_from`
+            sequence = np.random.SeedSequence(self.seed, spawn_key=(5, round_))
+            source = np.random.default_rng(sequence).bytes
+        parts = chain([np.zeros(self.what.length, np.int64)], map(self.what.integers, reports))
+        result = noisy_sum(parts, self.what, aggregators=self.aggregators, source=source)
+        return result.total * self.what.step
+
+
+def make_secure_sums(
+    length: int, *, clip: float, relation: Relation, multiplier: float | None
+) -> SecureSums:
+    """Return sums by shares on a grid that is fine next to the noise, or to the clip without any.
+
+    Args:
+        length: of a report.
+        clip: Euclidean norm to which it is shortened.
+        relation: which populations are neighbours.
+        multiplier: noise of each aggregator in units of the sensitivity, rounding included; None
+            for no noise, where nothing is guaranteed of the total.
+
+    Raises:
+        InputError: reports are too long, or the clip is out of range.
+    """
+    rho, step = None, clip / STEPS_IN_CLIP
+    if multiplier is not None:
+        rho, step = 1 / (2 * multiplier**2), grid_for(sensitivity(clip, relation) * multiplier)
+    what = ClippedVectors(length=length, clip=clip, step=step, rho=rho, relation=relation)
+    return SecureSums(what)
+
+
+def require_bounded(protection: Protection | SecureSums) -> None:
+    """Refuses noise on a sum that no clip bounds, and numbers out of range. Raises InputError."""
+    clip, noise = protection.clip, float(protection.noise)
+    if not 0 <= noise < np.inf:
+        raise InputError(f"noise = {noise}: must be at least 0 and finite")
+    if clip is not None and not 0 < float(clip) < np.inf:
+        raise InputError(f"clip = {float(clip)}: must be positive and finite")
+    if clip is None and noise > 0:
+        raise InputError(f"noise = {noise}: needs a clip; without one it protects nobody")
+
+
+def clip_report(report: UserReport, clip: jax.Array | float | None) -> UserReport:
+    """Return a report v as v min(1, clip / |v|); one without a finite norm becomes 0."""
+    if clip is None:
+        return report
+    flat, unravel = ravel_pytree(report)
+    norm = jnp.linalg.norm(flat)
+    factor = clip / jnp.maximum(norm, clip)
+    return unravel(jnp.where(jnp.isfinite(norm), flat * factor, 0.0))
+
+
+def add_noise(total: UserReport, noise: jax.Array | float, key: jax.Array) -> UserReport:
+    """Return the sum with Gaussian noise in every entry."""
+    flat, unravel = ravel_pytree(total)
+    return unravel(flat + noise * jax.random.normal(key, flat.shape, flat.dtype))
+
+
+def key_from(seed: int, purpose: int) -> jax.Array:
+    """Derive one of the independent keys of a seed of up to 128 bits.
+
+    Key 0 is for first params, 1 for users, 2 for noise, 3 for cohorts (see ``Cohorts``), 4 for what
+    users do before the rounds and 5 for secure sums in tests (see ``SecureSums``).
+    """
+    words = np.random.SeedSequence(seed, spawn_key=(purpose,)).generate_state(2)
+    return jax.random.wrap_key_data(jnp.asarray(words))
+
+
+# A run, and how it is saved
+
+
 class RunProgress(NamedTuple):
     """The progress of a run: its round, state and history so far."""
 
@@ -76,6 +286,58 @@ def start(algorithm: Algorithm, users: Users, seed: int) -> RunProgress:
     record = jax.eval_shape(algorithm.update, state, report, 1.0)[1]
     none = jax.tree.map(lambda leaf: np.zeros((0, *leaf.shape), leaf.dtype), record)
     return RunProgress(0, state, none, seed)
+
+
+@dataclass(frozen=True)
+class CheckpointFile:
+    """The file of an interrupted run, which then goes on as if never stopped. Stays where it ran.
+
+    Attributes:
+        path: of the file.
+        fingerprint: of everything that the run depends on; a file with another is of another run.
+    """
+
+    path: Path
+    fingerprint: str
+
+    @classmethod
+    def next_to(cls, output: Path, fingerprint: str) -> CheckpointFile:
+        """Return the file named after an output and the run, so that it is never another."""
+        return cls(output.with_name(f"{output.name}.{fingerprint[:16]}.checkpoint"), fingerprint)
+
+    def save(self, progress: RunProgress) -> None:
+        """Write a run, whole or not at all; only its owner may read it."""
+        leaves = jax.tree.leaves((progress.state, progress.history))
+        arrays = {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+        run = np.asarray([self.fingerprint, str(progress.rounds), str(progress.seed)])
+        with whole_file(self.path, mode=OWNER_ONLY) as temporary, temporary.open("wb") as file:
+            np.savez(file, run=run, **arrays)  # type: ignore[arg-type]
+
+    def load(self, like: RunProgress) -> RunProgress | None:
+        """Return the run that was saved, or None where there is none of this very run.
+
+        Args:
+            like: of the same structure and shapes, but for the first axis of the history.
+        """
+        leaves, tree = jax.tree.flatten((like.state, like.history))
+        try:
+            with open_file(self.path) as raw, np.load(raw, allow_pickle=False) as file:
+                fingerprint, rounds, seed = map(str, file["run"])
+                saved = [file[f"leaf_{i}"] for i in range(len(leaves))]
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
+            return None
+        growing = len(jax.tree.leaves(like.state))
+        kinds = [
+            [(leaf.dtype, leaf.shape[i >= growing :]) for i, leaf in enumerate(arrays)]
+            for arrays in (leaves, saved)
+        ]
+        if fingerprint != self.fingerprint or kinds[0] != kinds[1]:
+            return None
+        state, history = jax.tree.unflatten(tree, saved)
+        return RunProgress(int(rounds), jax.tree.map(jnp.asarray, state), history, int(seed))
+
+
+# The rounds
 
 
 def run(
@@ -130,25 +392,10 @@ def run(
     progress = start(algorithm, users, seed) if progress is None else progress
     local = UNPROTECTED if isinstance(protection, SecureSums) else protection
     this = _Run(algorithm, users, local, key_from(seed, 1), key_from(seed, 2))
-    at_once = cohorts.room
-    if protection.clip is not None or not algorithm.additive:
-        numbers = report_size(algorithm, users)[0]
-        at_once = max(1, min(at_once, ENTRIES_AT_ONCE // max(numbers, 1)))
+    totals = totals or _cohort_totals(this, cohorts, seed, protection)
     for t in range(progress.rounds, rounds):
-        state, size = progress.state, float(cohorts.size)
-        if totals is not None:
-            total, size = totals(state, t)
-        else:
-            blocks = cohorts.blocks(seed, t, at_once)
-            if isinstance(protection, SecureSums):
-                reports = (
-                    np.asarray(_reports(this, state, block, t), np.float64)[block.present]
-                    for block in blocks
-                )
-                total = protection.total(chain.from_iterable(reports), round_=t)
-            else:
-                total = sum(_sum_of_reports(this, state, block, t) for block in blocks)
-        state, record = _update(this, state, total, size, t)
+        total, size = totals(progress.state, t)
+        state, record = _update(this, progress.state, total, size, t)
         history = jax.tree.map(
             lambda old, new: np.append(old, new[None], axis=0),
             progress.history,
@@ -168,6 +415,28 @@ class _Run(NamedTuple):
     protection: Protection
     user_key: jax.Array
     noise_key: jax.Array
+
+
+def _cohort_totals(
+    this: _Run, cohorts: Cohorts, seed: int, protection: Protection | SecureSums
+) -> Totals:
+    """Return the function that sums the reports of the users drawn, some users at a time."""
+    at_once = cohorts.room
+    if protection.clip is not None or not this.algorithm.additive:
+        numbers = report_size(this.algorithm, this.users)[0]
+        at_once = max(1, min(at_once, ENTRIES_AT_ONCE // max(numbers, 1)))
+
+    def total(state: ServerState, t: int) -> tuple[np.ndarray | jax.Array | int, float]:
+        blocks, size = cohorts.blocks(seed, t, at_once), float(cohorts.size)
+        if not isinstance(protection, SecureSums):
+            return sum(_sum_of_reports(this, state, block, t) for block in blocks), size
+        reports = (
+            np.asarray(_reports(this, state, block, t), np.float64)[block.present]
+            for block in blocks
+        )
+        return protection.total(chain.from_iterable(reports), round_=t), size
+
+    return total
 
 
 @jax.jit
@@ -207,52 +476,12 @@ def _update(
     return run.algorithm.update(state, unravel(noisy), size)
 
 
-# What protects a sum, and what is drawn
-
-
-def require_bounded(protection: Protection | SecureSums) -> None:
-    """Refuses noise on a sum that no clip bounds, and numbers out of range. Raises InputError."""
-    clip, noise = protection.clip, float(protection.noise)
-    if not 0 <= noise < np.inf:
-        raise InputError(f"noise = {noise}: must be at least 0 and finite")
-    if clip is not None and not 0 < float(clip) < np.inf:
-        raise InputError(f"clip = {float(clip)}: must be positive and finite")
-    if clip is None and noise > 0:
-        raise InputError(f"noise = {noise}: needs a clip; without one it protects nobody")
-
-
-def clip_report(report: UserReport, clip: jax.Array | float | None) -> UserReport:
-    """Return a report v as v min(1, clip / |v|); one without a finite norm becomes 0."""
-    if clip is None:
-        return report
-    flat, unravel = ravel_pytree(report)
-    norm = jnp.linalg.norm(flat)
-    factor = clip / jnp.maximum(norm, clip)
-    return unravel(jnp.where(jnp.isfinite(norm), flat * factor, 0.0))
-
-
 @jax.jit
 def report_of(
     algorithm: Algorithm, clip: float | None, state: ServerState, users: Users, key: jax.Array
 ) -> UserReport:
     """Return the clipped report of the first user, as one who is somewhere else sends it."""
     return clip_report(algorithm.report(state, users.rows_of(0), key), clip)
-
-
-def add_noise(total: UserReport, noise: jax.Array | float, key: jax.Array) -> UserReport:
-    """Return the sum with Gaussian noise in every entry."""
-    flat, unravel = ravel_pytree(total)
-    return unravel(flat + noise * jax.random.normal(key, flat.shape, flat.dtype))
-
-
-def key_from(seed: int, purpose: int) -> jax.Array:
-    """Derive one of the independent keys of a seed of up to 128 bits.
-
-    Key 0 is for first params, 1 for users, 2 for noise, 3 for cohorts (see ``Cohorts``), 4 for what
-    users do before the rounds and 5 for secure sums in tests (see ``SecureSums``).
-    """
-    words = np.random.SeedSequence(seed, spawn_key=(purpose,)).generate_state(2)
-    return jax.random.wrap_key_data(jnp.asarray(words))
 
 
 def report_shapes(algorithm: Algorithm, users: Users, state: ServerState | None = None) -> Any:
@@ -265,6 +494,5 @@ def report_shapes(algorithm: Algorithm, users: Users, state: ServerState | None 
 def report_size(algorithm: Algorithm, users: Users) -> tuple[int, int]:
     """Count the numbers that one user sends in a round, and their bytes."""
     leaves = jax.tree.leaves(report_shapes(algorithm, users))
-    return sum(leaf.size for leaf in leaves), sum(
-        leaf.size * leaf.dtype.itemsize for leaf in leaves
-    )
+    nbytes = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+    return sum(leaf.size for leaf in leaves), nbytes

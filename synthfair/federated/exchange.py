@@ -13,8 +13,7 @@ import numpy as np
 
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Array, CovariancePenalty, SumPenalty, strata, sum_gaps
-from synthfair.federated.single_rows import RowWeights
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import RowWeights, UserRows
 from synthfair.surrogate.objective import Price
 from synthfair.trained import TrainedModel
 

@@ -16,13 +16,12 @@ import jax.numpy as jnp
 import optax
 from pydantic import AfterValidator, model_validator
 
-from synthfair.federated.algorithm import AtLeast0, Positive, Share
-from synthfair.federated.averaging import Averaging
-from synthfair.federated.method import Given, TrainingPlan, given
+from synthfair.federated.clipping import cross_entropy, random_rows
+from synthfair.federated.fedavg import Averaging
+from synthfair.federated.method import AtLeast0, Given, Positive, Share, given
 from synthfair.federated.parity import Parity, RateSums
-from synthfair.federated.row_sums import cross_entropy, random_rows
-from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import Cohorts, UserData
+from synthfair.federated.single_rows import UserRows
+from synthfair.federated.users import UserData
 from synthfair.model import Params
 from synthfair.settings import notion_of
 
@@ -103,12 +102,10 @@ class FairSgd(FairPasses):
             )
         return self
 
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Plans a training in which all clients take part in every round."""
+    def plan(self, data: UserData) -> FairSgd:
+        """Return the method, in which all clients take part in every round."""
         steps = data.users.steps(batch=self.rows, epochs=self.local_epochs)
-        parity = Parity(self.notion, data.groups)
-        method = self.bound(model=self.trainable(data), parity=parity, local_steps=steps)
-        return TrainingPlan(method, Cohorts.everyone(len(data.users)))
+        return self.bound_to(data, parity=Parity(self.notion, data.groups), local_steps=steps)
 
     # Server, before the first round
 

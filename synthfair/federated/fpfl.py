@@ -13,18 +13,16 @@ without a constraint it is FederatedSGD (McMahan et al. 2017), private or not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from pydantic import Field
 
-from synthfair.federated.algorithm import AtLeast0, Positive, Share
-from synthfair.federated.method import Given, InCohorts, TrainingPlan, UsersPrivate, given
+from synthfair.federated.method import AtLeast0, Given, InCohorts, Positive, Share, given
 from synthfair.federated.parity import Parity, ParityNotion, RateSums, is_right
-from synthfair.federated.single_rows import RowWeights
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import RowWeights, UserRows
 from synthfair.federated.users import UserData
 from synthfair.model import Params
 from synthfair.postprocess.histogram import SURE
@@ -110,16 +108,14 @@ class Steps(InCohorts):
         " larger cohorts, or a larger alpha"
     )
 
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Plans a training; groups are known only where counts stand out from the noise."""
+    def plan(self, data: UserData) -> Self:
+        """Return the method; groups are known only where counts stand out from the noise."""
         notion: ParityNotion | None = self.get("notion")
-        parity = notion and Parity(notion, data.groups)
-        plan = self.in_cohorts(self.bound(model=self.trainable(data), parity=parity), data)
+        method = self.in_cohorts(data, parity=notion and Parity(notion, data.groups))
         # Standard deviation, in rows, of a group's noisy count in the recent cohorts:
-        noise = float(plan.protection.noise) / self.get("rate_scale", 1.0)
+        noise = float(method.protection.noise) / self.get("rate_scale", 1.0)
         noise *= (1 / (1 - self.memory**2)) ** 0.5
-        known = plan.algorithm.bound(least_count=max(1.0, SURE * noise))
-        return plan._replace(algorithm=known)
+        return method.bound(least_count=max(1.0, SURE * noise))
 
     def check(self, report: Statistics, least_rows: int, most_rows: float) -> None:  # noqa: ARG002
         """Refuse counts that no rows have. Raises ValueError."""
@@ -231,7 +227,7 @@ class Steps(InCohorts):
         return state.best
 
 
-class FedSgd(Steps, UsersPrivate):
+class FedSgd(Steps):
     """FederatedSGD: one gradient step a round."""
 
     method: Literal["fedsgd"] = "fedsgd"
@@ -260,7 +256,7 @@ class Constrained(Steps):
     """The same for the sums of the constraint and their gradients. Where few rows meet its
     condition, these are divided by a small number: above 1 they get less noise."""
 
-    def converged(self, plan: TrainingPlan, history: FpflRecord) -> bool:  # noqa: ARG002
+    def converged(self, history: FpflRecord) -> bool:
         """Whether some params met the constraint on what the server saw of their cohorts."""
         return bool(history.quality.max() >= 0)
 
@@ -289,7 +285,7 @@ class Constrained(Steps):
         return jnp.where(jnp.all(d.is_known), quality, UNKNOWN + accuracy)
 
 
-class Fpfl(Constrained, UsersPrivate):
+class Fpfl(Constrained):
     """Modified method of differential multipliers on cohorts.
 
     Example:
@@ -313,6 +309,7 @@ class Mmdm(Constrained):
 
     method: Literal["mmdm"] = "mmdm"
 
+    unread: ClassVar[frozenset[str]] = frozenset({"clip", "epsilon", "delta", "secure"})
     one_place: ClassVar[bool] = True
     is_job: ClassVar[bool] = False
     unconstrained: ClassVar[Mapping[str, str | float]] = {"multiplier_rate": 0.0, "damping": 0.0}

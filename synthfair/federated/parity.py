@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
 from synthfair.settings import ParityNotion, notion_of
 
 

@@ -8,16 +8,15 @@ and added up, and each of two aggregators adds noise of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import jax.numpy as jnp
 import numpy as np
 from pydantic import Field, model_validator
 
 from synthfair.data.schema import Schema
-from synthfair.federated.algorithm import Share
 from synthfair.federated.dp_sgd import NoisySteps
-from synthfair.federated.method import Epsilon, TrainingPlan
+from synthfair.federated.method import Epsilon, Share
 from synthfair.federated.users import UserData, Users
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram, count_scores, score_bins
@@ -54,14 +53,13 @@ class Counting(NoisySteps):
                 raise ValueError(f"epsilon + counts_epsilon: must be at most {LARGEST_EPSILON:g}")
         return self
 
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Return the plan of DP-SGD, whose guarantee includes the counts."""
-        plan = super().plan(data)
-        if plan.guarantee and self.counts_epsilon:
-            own, counts = plan.guarantee, self.counts_epsilon
+    def plan(self, data: UserData) -> Self:
+        """Return DP-SGD, whose guarantee includes the counts."""
+        method, counts = super().plan(data), self.counts_epsilon
+        if (own := method.guarantee) and counts:
             both = {"epsilon": own.epsilon + counts, "counts_epsilon": counts}
-            return plan._replace(guarantee=own.model_copy(update=both))
-        return plan
+            return method.bound(guarantee=own.model_copy(update=both))
+        return method
 
 
 class PrivFairFLPre(Counting):
@@ -79,10 +77,8 @@ class PrivFairFLPre(Counting):
         """Fairness is asked for by the weights."""
         return Target(by="row_weights")
 
-    def count_first(
-        self, data: UserData, noise_seed: int | None
-    ) -> tuple[UserData, ScoreHistogram]:
-        """Weighs the users' rows by group and label; returns the counts behind the weights, too.
+    def count_first(self, data: UserData, noise_seed: int | None) -> tuple[Self, ScoreHistogram]:
+        """Return the method with weights by group and label, and the counts behind these.
 
         Raises:
             InputError: a count that does not stand out from its noise.
@@ -90,7 +86,7 @@ class PrivFairFLPre(Counting):
         source = system_entropy if noise_seed is None else seeded(noise_seed)
         counts = sum_counts(data.users, data.schema, epsilon=self.counts_epsilon, source=source)
         weights = make_weights(counts, self.weight_method).array()
-        return data._replace(row_weights=jnp.asarray(weights, data.users.a.dtype)), counts
+        return self.bound(row_weights=jnp.asarray(weights, data.users.a.dtype)), counts
 
 
 class PrivFairFLPost(Counting):
@@ -124,7 +120,7 @@ class PrivFairFLPost(Counting):
         Raises:
             InputError: a group whose rows do not stand out from the noise.
         """
-        scores = np.asarray(self.trainable(data).scores(params, data.count_users.a))
+        scores = np.asarray(self.model.scores(params, data.count_users.a))
         counts = sum_counts(
             data.count_users,
             data.schema,

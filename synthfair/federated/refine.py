@@ -23,13 +23,11 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.federated import exchange
-from synthfair.federated.algorithm import Count, Positive
 from synthfair.federated.engine import report_size, run
 from synthfair.federated.exchange import ExchangeState, Sums
-from synthfair.federated.method import Given, TrainingPlan, UsersPrivate, given
+from synthfair.federated.method import Count, Given, InCohorts, Positive, given
 from synthfair.federated.networks import LogisticRegression
-from synthfair.federated.single_rows import RowWeights
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import RowWeights, UserRows
 from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.settings import Notion, Target
 from synthfair.surrogate.objective import Price
@@ -45,7 +43,7 @@ class RefineRecord(NamedTuple):
     step: jax.Array  # Euclidean norm of the change of params
 
 
-class Refine(UsersPrivate):
+class Refine(InCohorts):
     """Minimises loss + rho penalty + ridge over all clients' rows together.
 
         F(theta) = 1/N sum_i l(y_i a_i'theta) + rho/2 sum_kg gap_kg^2 + 1/(2 C N) ||theta||^2
@@ -92,19 +90,17 @@ class Refine(UsersPrivate):
 
     gap: Given[SumPenalty] = given()
 
+    # All clients take part, nothing is noised, and Newton's steps are of a linear model.
+    unread: ClassVar[frozenset[str]] = frozenset(
+        {"hidden", "learning_rate", "cohort", "sampling", "epsilon", "delta"}
+    )
     additive: ClassVar[bool] = True
     unsettled: ClassVar[str] = "refine has not come to the optimum: more rounds"
-    not_compiled: ClassVar[frozenset[str]] = UsersPrivate.not_compiled | {
+    not_compiled: ClassVar[frozenset[str]] = InCohorts.not_compiled | {
         "start",
         "penalty",
         "temperature",
     }
-
-    @classmethod
-    def reads(cls, key: str) -> bool:
-        """All clients take part, nothing is noised, and Newton's steps of a linear model."""
-        unread = "hidden", "learning_rate", "cohort", "sampling", "epsilon", "delta"
-        return key not in unread and super().reads(key)
 
     @property
     def asked(self) -> Target:
@@ -116,25 +112,21 @@ class Refine(UsersPrivate):
         """Whether a client weighs as much as the rows that it says it has."""
         return self.clip is None
 
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Return the plan. Raises InputError: the start is of another number of inputs."""
+    def plan(self, data: UserData) -> Refine:
+        """Return the method. Raises InputError: the start is of another number of inputs."""
         n_inputs = data.users.a.shape[1]
         if self.start and len(self.start) != n_inputs:
             raise InputError(f"start: {len(self.start)} numbers; must be {n_inputs}, one an input")
         gap = named_penalty(
             self.penalty, self.notion, self.temperature, n_groups=len(data.schema.groups)
         )
-        return self.in_cohorts(self.bound(model=self.trainable(data), gap=gap), data)
+        return self.in_cohorts(data, gap=gap)
 
     def check(self, report: Sums, least_rows: int, most_rows: float) -> None:  # noqa: ARG002
         """Refuse counts that no client has. Raises ValueError."""
         exchange.require_counts(report, most_rows)
 
-    def progress(self, history: RefineRecord) -> str:
-        """Show the objective and its gradient."""
-        return f"objective {history.objective[-1]:.6f}, gradient {history.gradient_norm[-1]:.0e}"
-
-    def converged(self, plan: TrainingPlan, history: RefineRecord) -> bool:  # noqa: ARG002
+    def converged(self, history: RefineRecord) -> bool:
         """Whether the params are those of the optimum."""
         return bool(history.decrement[-1] <= exchange.TOLERANCE)
 

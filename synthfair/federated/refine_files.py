@@ -22,8 +22,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import Grouping, SumPenalty, named_penalty
 from synthfair.federated import exchange
 from synthfair.federated.exchange import ExchangeState, Sums
-from synthfair.federated.single_rows import LEAST_ROWS, require_alike
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import LEAST_ROWS, UserRows, require_alike
 from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
 from synthfair.release.keys import Keys, Signature, require_signer, sign, verify
 from synthfair.server.page import Refinement

@@ -1,4 +1,4 @@
-"""The check that exact sums over rows tell no record of a row that hardly any other resembles.
+"""Rows as a method sees them, whose exact sums must tell the record of none.
 
 A sum of w_i a_i a_i' over rows i has a line for each input c, the sum of w_i a_ic a_i. Where few
 rows have c, or one weighs far more than the others, the line over its entry at c is their record.
@@ -14,7 +14,6 @@ import numpy as np
 
 from synthfair.data.schema import Categorical, Schema
 from synthfair.errors import InputError
-from synthfair.federated.user_rows import UserRows
 from synthfair.model import Array
 
 LEAST_ROWS = 10
@@ -23,6 +22,31 @@ LEAST_ROWS = 10
 MOST_OF_SUM, MOST_OF_LINE = 0.1 * (1 + 1e-6), 0.5
 """Largest share that a row may have of the absolute weights in a sum, and in a line of a sum of
 products: there it must not outweigh all others that have the same value."""
+
+
+class UserRows(NamedTuple):
+    """Rows of one user, or of several, padded to one length.
+
+    Attributes:
+        a: [..., R, ...] model inputs.
+        s: [..., R, A] group index in each of A attributes.
+        y: [..., R] label: -1.0 or +1.0, or the index of one of several classes.
+        weight: [..., R] 1 for a row that is there, 0 for padding.
+    """
+
+    a: Array
+    s: Array
+    y: Array
+    weight: Array
+
+    def factors(self, by_pair: Array | None) -> Array:
+        """[..., R] the entry [G, 2] of each row's group and label -1 or +1; 1 without entries.
+
+        The group is that of the first attribute.
+        """
+        if by_pair is None:
+            return self.weight * 0 + 1.0
+        return by_pair[self.s[..., 0], (self.y > 0).astype(int)]
 
 
 class RowWeights(NamedTuple):

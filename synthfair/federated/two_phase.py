@@ -22,16 +22,15 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import model_validator
 
-from synthfair.federated.algorithm import AtLeast0, Positive, Share
+from synthfair.federated.clipping import clipped_gradients, cross_entropy, noise_of, poisson_sum
 from synthfair.federated.dp_sgd import NoisySteps
 from synthfair.federated.engine import add_noise, key_from
 from synthfair.federated.fair_sgd import FairPasses, FairSgd, FairState, fair_loss
-from synthfair.federated.method import ROWS, Given, TrainingPlan, given
+from synthfair.federated.method import ROWS, AtLeast0, Given, Positive, Share, given
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
-from synthfair.federated.row_sums import clipped_gradients, cross_entropy, noise_of, poisson_sum
-from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import Cohorts, UserData, Users
+from synthfair.federated.single_rows import UserRows
+from synthfair.federated.users import UserData, Users
 from synthfair.model import Params
 from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.guarantee import Summed
@@ -192,6 +191,7 @@ class TwoPhase(FairPasses, NoisySteps):
 
     teacher: Given[FairSgd] = given()
 
+    teaches: ClassVar[bool] = True
     not_compiled: ClassVar[frozenset[str]] = FairPasses.not_compiled | {"teacher", "end_to_end"}
 
     @model_validator(mode="after")
@@ -231,31 +231,22 @@ class TwoPhase(FairPasses, NoisySteps):
         teacher, student = self.teacher, self.sums(users, self.rounds)
         return (teacher.sums(users), student) if isinstance(teacher, PrivateFairSgd) else (student,)
 
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Return the plan of the students' rounds; teachers are trained before them."""
-        users, clip = data.users, self.clip or math.inf
-        method = self.about(users, self.trainable(data), Parity(self.notion, data.groups))
+    def plan(self, data: UserData) -> TwoPhase:
+        """Return the students' rounds; teachers are trained before them."""
+        users, clip, known = data.users, self.clip or math.inf, self.bound_to(data)
+        method = known.about(users, known.model, Parity(self.notion, data.groups))
         *teacher, student = method.phases(users)
         sums: dict[Summed, tuple[SampledSums, float]] = {}
         if teacher:
             sums["teacher_gradients"] = teacher[0], clip * SENSITIVITY
         sums["student_gradients"] = student, clip
         condition = None if self.end_to_end else "teacher"
-        guarantee = self.guarantee(users.smallest, ROWS, sums, condition=condition)
-        if guarantee:
-            method = method.with_noise(guarantee.samples[-1].noise / clip)
-        everyone = Cohorts.everyone(len(users))
-        return TrainingPlan(method, everyone, guarantee=guarantee, prepare=method.teach)
+        guarantee = self.promise(users.smallest, ROWS, sums, condition=condition)
+        noise = guarantee.samples[-1].noise / clip if guarantee else 0.0
+        return method.with_noise(noise).bound(guarantee=guarantee)
 
     def teach(self, users: Users, seed: int, numbers: Sequence[int] | None = None) -> Users:
-        """Phase 1: the users, with their teachers' decisions for labels.
-
-        Args:
-            users: with their own labels.
-            seed: of first params, batches and noise, as for :func:`synthfair.federated.engine.run`.
-            numbers: [K] of the users among all, by which their draws differ; 0 to K - 1 if not
-                given. A site that is user 3 by itself draws as user 3 among the others does.
-        """
+        """Return the users with their teachers' decisions for labels: phase 1."""
         which = jnp.asarray(range(len(users)) if numbers is None else numbers)
         decisions = np.asarray(_decisions(self.teacher, users, which, key_from(seed, 4)))
         owner = np.repeat(np.arange(len(users)), users.size)

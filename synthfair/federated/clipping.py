@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from synthfair.distill.losses import derivative, squared_norm
 from synthfair.federated.networks import Perceptron, Trainable
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
 from synthfair.model import Params, logistic
 
 RowLoss = Callable[[jax.Array, UserRows], jax.Array]
