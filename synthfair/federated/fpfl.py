@@ -78,14 +78,30 @@ class FpflRecord(NamedTuple):
 
 
 class Steps(InCohorts):
-    """One gradient step a round, with or without a constraint.
+    """One gradient step a round, with or without fairness constraints.
 
     Attributes:
-        parity: the constraint; None for FederatedSGD.
+        parity: the constraints; None for FederatedSGD.
         least_count: rows of a group in the recent cohorts, older ones weighing less, below which it
             is left out of the constraint, and no params count as meeting it; positive. With noise
             take a few of its standard deviations: of a count near 0 a rate means nothing.
     """
+
+    notion: ParityNotion = "statistical_parity"
+    """Rates that must not differ between groups: of true positives; of positive decisions; of true
+    and of false positives; of right decisions."""
+
+    also: tuple[str, ...] = Field(default=(), strict=False, max_length=20)
+    """Further attributes, by column, whose groups are constrained likewise."""
+
+    alpha: Share = 0.02
+    """Most by which a group's rate may differ from all's."""
+
+    multiplier_rate: AtLeast0 = 0.1
+    """Step gamma of the multipliers."""
+
+    damping: AtLeast0 = 2.0
+    """Weight c of violated constraints."""
 
     memory: Share = 0.9
     """Share that sums of earlier cohorts keep in each round, in what is compared with the
@@ -98,7 +114,11 @@ class Steps(InCohorts):
     norm to which a report is clipped, and get more noise. 1, as published, treats all entries
     alike."""
 
-    parity: Given[Parity] = given()
+    rate_scale: Positive = 1.0
+    """The same for the sums of the constraint and their gradients. Where few rows meet its
+    condition, these are divided by a small number: above 1 they get less noise."""
+
+    parity: Given[Parity | None] = given()
     least_count: float = given(1.0)
 
     additive: ClassVar[bool] = True
@@ -110,10 +130,10 @@ class Steps(InCohorts):
 
     def plan(self, data: UserData) -> Self:
         """Return the method; groups are known only where counts stand out from the noise."""
-        notion: ParityNotion | None = self.get("notion")
-        method = self.in_cohorts(data, parity=notion and Parity(notion, data.groups))
+        parity = Parity(self.notion, data.groups) if self.reads("notion") else None
+        method = self.in_cohorts(data, parity=parity)
         # Standard deviation, in rows, of a group's noisy count in the recent cohorts:
-        noise = float(method.protection.noise) / self.get("rate_scale", 1.0)
+        noise = float(method.protection.noise) / self.rate_scale
         noise *= (1 / (1 - self.memory**2)) ** 0.5
         return method.bound(least_count=max(1.0, SURE * noise))
 
@@ -128,6 +148,10 @@ class Steps(InCohorts):
         if quality <= -1:
             return "too few rows of a group"
         return f"accuracy {quality:.3f}" if quality >= 0 else f"violation {-quality:.3f}"
+
+    def converged(self, history: FpflRecord) -> bool | None:
+        """Whether some params met the constraint on what the server saw of their cohorts."""
+        return None if self.parity is None else bool(history.quality.max() >= 0)
 
     # Server, before the first round
 
@@ -173,7 +197,7 @@ class Steps(InCohorts):
 
     def _scale(self, statistics: Statistics, power: int) -> Statistics:
         """Scales all but the gradient of the loss, for sending (1) or as received (-1)."""
-        rate, count = self.get("rate_scale", 1.0) ** power, self.count_scale**power
+        rate, count = self.rate_scale**power, self.count_scale**power
         rates, right, rows = statistics.sums
         sums = CohortSums(_times(rate, rates), count * right, count * rows)
         return Statistics(statistics.loss_gradient, _times(rate, statistics.rate_gradients), sums)
@@ -210,17 +234,32 @@ class Steps(InCohorts):
         return state, FpflRecord(total.sums, multipliers, quality)
 
     def _multipliers(
-        self,
-        state: FpflState,
-        total: Statistics,  # noqa: ARG002
-        rates: RateSums,  # noqa: ARG002
-        weight: jax.Array,  # noqa: ARG002
+        self, state: FpflState, total: Statistics, rates: RateSums, weight: jax.Array
     ) -> tuple[jax.Array, Params]:
-        """Return new multipliers, and the constraints' part of the step; without any, none."""
-        return state.multipliers, jax.tree.map(jnp.zeros_like, state.params)
+        """Return new multipliers, and the constraints' part of the step.
+
+        With d = F/n' - F_a/n'_a, a constraint is g_a = max(|d_a| - alpha, 0), and its gradient is
+        sign(d_a) grad d_a where g_a > 0, 0 elsewhere, (11). Without any, there is no part.
+        """
+        if self.parity is None:
+            return state.multipliers, jax.tree.map(jnp.zeros_like, state.params)
+        d = self.parity.differences(rates, self.least_count)
+        violation = jnp.maximum(jnp.abs(d.values) - self.alpha, 0.0)
+        multipliers = state.multipliers + self.multiplier_rate * violation
+        force = jnp.where(violation > 0, multipliers + self.damping * violation, 0.0)
+        slope = weight * d.slope  # in the sums of one cohort, as they are on average
+        in_sums = jnp.einsum("qg,qgh->qh", force * jnp.sign(d.values), slope)
+        pull = jax.tree.map(lambda leaf: jnp.tensordot(in_sums, leaf, axes=2), total.rate_gradients)
+        return multipliers, pull
 
     def _quality(self, sums: CohortSums) -> jax.Array:
-        return jnp.clip(sums.right / jnp.maximum(sums.rows, 1.0), 0.0, 1.0)
+        accuracy = jnp.clip(sums.right / jnp.maximum(sums.rows, 1.0), 0.0, 1.0)
+        if self.parity is None:
+            return accuracy
+        d = self.parity.differences(sums.rates, self.least_count)
+        worst = jnp.max(jnp.abs(d.values)) - self.alpha
+        quality = jnp.where(worst > SLACK * self.alpha + LEAST_SLACK, -worst, accuracy)
+        return jnp.where(jnp.all(d.is_known), quality, UNKNOWN + accuracy)
 
     def params(self, state: FpflState) -> Params:
         """Return the best by the cohorts' sums: most accurate among the fair, or the fairest."""
@@ -232,60 +271,12 @@ class FedSgd(Steps):
 
     method: Literal["fedsgd"] = "fedsgd"
 
-
-class Constrained(Steps):
-    """One gradient step a round under fairness constraints."""
-
-    notion: ParityNotion = "statistical_parity"
-    """Rates that must not differ between groups: of true positives; of positive decisions; of true
-    and of false positives; of right decisions."""
-
-    also: tuple[str, ...] = Field(default=(), strict=False, max_length=20)
-    """Further attributes, by column, whose groups are constrained likewise."""
-
-    alpha: Share = 0.02
-    """Most by which a group's rate may differ from all's."""
-
-    multiplier_rate: AtLeast0 = 0.1
-    """Step gamma of the multipliers."""
-
-    damping: AtLeast0 = 2.0
-    """Weight c of violated constraints."""
-
-    rate_scale: Positive = 1.0
-    """The same for the sums of the constraint and their gradients. Where few rows meet its
-    condition, these are divided by a small number: above 1 they get less noise."""
-
-    def converged(self, history: FpflRecord) -> bool:
-        """Whether some params met the constraint on what the server saw of their cohorts."""
-        return bool(history.quality.max() >= 0)
-
-    def _multipliers(
-        self, state: FpflState, total: Statistics, rates: RateSums, weight: jax.Array
-    ) -> tuple[jax.Array, Params]:
-        """Return new multipliers, and the constraints' part of the step.
-
-        With d = F/n' - F_a/n'_a, a constraint is g_a = max(|d_a| - alpha, 0), and its gradient is
-        sign(d_a) grad d_a where g_a > 0, 0 elsewhere, (11).
-        """
-        d = self.parity.differences(rates, self.least_count)
-        violation = jnp.maximum(jnp.abs(d.values) - self.alpha, 0.0)
-        multipliers = state.multipliers + self.multiplier_rate * violation
-        force = jnp.where(violation > 0, multipliers + self.damping * violation, 0.0)
-        slope = weight * d.slope  # in the sums of one cohort, as they are on average
-        in_sums = jnp.einsum("qg,qgh->qh", force * jnp.sign(d.values), slope)
-        pull = jax.tree.map(lambda leaf: jnp.tensordot(in_sums, leaf, axes=2), total.rate_gradients)
-        return multipliers, pull
-
-    def _quality(self, sums: CohortSums) -> jax.Array:
-        accuracy = super()._quality(sums)
-        d = self.parity.differences(sums.rates, self.least_count)
-        worst = jnp.max(jnp.abs(d.values)) - self.alpha
-        quality = jnp.where(worst > SLACK * self.alpha + LEAST_SLACK, -worst, accuracy)
-        return jnp.where(jnp.all(d.is_known), quality, UNKNOWN + accuracy)
+    unread: ClassVar[frozenset[str]] = frozenset(
+        {"notion", "also", "alpha", "multiplier_rate", "damping", "rate_scale"}
+    )
 
 
-class Fpfl(Constrained):
+class Fpfl(Steps):
     """Modified method of differential multipliers on cohorts.
 
     Example:
@@ -304,7 +295,7 @@ class Fpfl(Constrained):
     unconstrained: ClassVar[Mapping[str, str | float]] = {"method": "fedsgd"}
 
 
-class Mmdm(Constrained):
+class Mmdm(Steps):
     """The same with all rows in one place; it is never private."""
 
     method: Literal["mmdm"] = "mmdm"

@@ -14,8 +14,10 @@ from pydantic import (
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
     SkipValidation,
     WithJsonSchema,
+    model_serializer,
     model_validator,
 )
 
@@ -177,6 +179,10 @@ class TrainConfig(Settings, Algorithm):
         """Whether the method has such a setting."""
         fields = cls.model_fields
         return key in fields and not fields[key].exclude and key not in cls.unread
+
+    @model_serializer(mode="wrap")
+    def _leave_out_unread(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in dump(self).items() if key not in self.unread}
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a setting, or a default where the method has no such setting."""
