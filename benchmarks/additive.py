@@ -206,11 +206,10 @@ def refined(
 ) -> sf.TrainedModel:
     """A model after exchanges; the clients' sums are those over all their rows."""
     every = UserRows(rows.a, rows.s[:, None], rows.y, rows.weight)
-    problem = exchange.Problem(penalty, price, C)
     state = exchange.first_state(np.asarray(model.theta))
     for _ in range(EXCHANGES):
         sums = exchange.sums_of(penalty, state.candidates, every)
-        state, _ = exchange.next_state(problem, state, sums)
+        state, _ = exchange.next_state(penalty, price, C, state, sums)
     return exchange.refined(model, state)
 
 

@@ -34,7 +34,7 @@ from synthfair.federated.engine import UNPROTECTED, Protection, run
 from synthfair.federated.fpfl import FedSgd, Fpfl, Steps
 from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity
-from synthfair.federated.users import Cohorts, make_users, poisson_users
+from synthfair.federated.users import Cohorts, draw_users, make_users
 from synthfair.privacy.accounting import SampledSums
 
 # The rows of the tables
@@ -236,7 +236,7 @@ def trained(
         algorithm = FedSgd(model=network, **free)
     # Rows are assigned to users; for central training, each row is a user.
     n, central = len(train.y), row.algorithm in CENTRAL
-    user = np.arange(n) if central else poisson_users(n, mean=ROWS_PER_USER, seed=seed)
+    user = np.arange(n) if central else draw_users(n, rows_per_user=ROWS_PER_USER, seed=seed)
     users = make_users(train.x, train.s, train.y, user)
     # Neighbours have one user more or less, whose report, at most C, is how much the sum changes.
     # Seeds give a few users more or less; noise for fewer users than there are, rounded down to

@@ -22,7 +22,7 @@ from synthfair.federated import (
     train_rounds,
     train_table,
 )
-from synthfair.federated.engine import CheckpointFile, RunProgress
+from synthfair.federated.engine import CheckpointFile, Protection, RunProgress
 from synthfair.federated.training import make_model, rounds_csv
 from synthfair.federated.users import other_groups
 from synthfair.privacy.ledger import Ledger
@@ -153,7 +153,8 @@ def test_the_guarantee_is_of_the_samples_that_are_drawn(sampling, relation):
     mechanism = plan.guarantee.mechanisms[0]
     assert (mechanism.population, mechanism.sample, mechanism.times) == (50, 50, 100)
     assert (plan.cohorts.size, plan.cohorts.sampling) == (50, mechanism.sampling)
-    assert plan.protection == (mechanism.clip, mechanism.noise) == (1.0, mechanism.noise)
+    assert plan.protection == Protection(mechanism.clip, mechanism.noise)
+    assert mechanism.clip == 1.0
     assert plan.least_count > 1  # of noisy counts nearer to 0 no rate is made
 
 

@@ -75,9 +75,9 @@ class SiteTraining:
         if training is None or training.agreement != agreement:
             training = self._training = _remember(agreement, request.party.schema)
         plan, sums = training.setup.plan, None
-        if plan.by_shares:  # the round's sum, as the site plans it
+        if plan.protection.vectors:  # the round's sum, as the site plans it
             sums = agreed_task(request)
-            if sums.what != plan.by_shares.what:
+            if sums.what != plan.protection.vectors:
                 raise RefusedError("settings")
 
         def read(site: Site, clipping: Clipping) -> ReadRows:
@@ -165,8 +165,8 @@ class SiteTraining:
         key = jax.random.fold_in(key_from(seed, 1), request.ask.round)
         key = jax.random.fold_in(key, agreement.sites.index(request.party.name))
         content = pack(report_of(plan, plan.protection.clip, state, users, key))
-        if plan.by_shares and sums:
-            part = plan.by_shares.what.integers(np.frombuffer(content, "<f8"))
+        if plan.protection.vectors and sums:
+            part = plan.protection.vectors.integers(np.frombuffer(content, "<f8"))
             content = b"".join(make_uploads(sums, part, request.party.key))
         return content
 

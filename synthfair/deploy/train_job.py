@@ -160,7 +160,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
             asked=config.asked,
             converged=model.converged,
             guarantee=plan.guarantee,
-            secure_sums=plan.by_shares and plan.by_shares.shares,
+            secure_sums=plan.protection.shares,
         )
         write_metrics(metrics, output / METRICS)
     write_text(output / "rounds.csv", rounds_csv(progress.history))
@@ -198,8 +198,8 @@ def _begin(
     data, plan = setup
     run = agreement.run(federation.schema)
     checkpoint = CheckpointFile.next_to(folder / "train", run)
-    if plan.by_shares and plan.guarantee:
-        sums = make_sum(federation, plan.by_shares.what, label=run, least=job.least_answers)
+    if plan.protection.vectors and plan.guarantee:
+        sums = make_sum(federation, plan.protection.vectors, label=run, least=job.least_answers)
         checkpoint = replace(checkpoint, fingerprint=sums.id.hex())
     progress = checkpoint.load(start(plan, data.users, 0))
     if progress is not None:
@@ -235,8 +235,8 @@ class _Sites:
         """
         plan, settings = self.setup.plan, self.agreement.model_dump(mode="json")
         query = Query("train", t, settings, self.job.timeout, pack(state))
-        if plan.by_shares:
-            total, count = self._by_shares(query, plan.by_shares.what)
+        if plan.protection.vectors:
+            total, count = self._by_shares(query, plan.protection.vectors)
         else:
             total, count = self._of_reports(query, state)
         return total, float(count if plan.guarantee is None else len(self.agreement.sites))

@@ -1,6 +1,6 @@
 from . import engine
 from .dp_sgd import DpSgd
-from .engine import Algorithm, Protection, SecureSums, make_secure_sums
+from .engine import Algorithm, Protection
 from .fair_sgd import FairSgd
 from .fedavg import FedAvg
 from .fpfl import FedSgd, Fpfl, Mmdm
@@ -21,7 +21,6 @@ from .users import (
     draw_users,
     make_user_data,
     make_users,
-    poisson_users,
 )
 
 __all__ = [
@@ -42,7 +41,6 @@ __all__ = [
     "PrivFairFLPre",
     "Protection",
     "Refine",
-    "SecureSums",
     "TrainConfig",
     "TrainFiles",
     "Training",
@@ -53,10 +51,8 @@ __all__ = [
     "assign_users",
     "draw_users",
     "engine",
-    "make_secure_sums",
     "make_user_data",
     "make_users",
-    "poisson_users",
     "train_rounds",
     "train_table",
 ]

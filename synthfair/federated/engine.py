@@ -2,7 +2,7 @@
 
 The protected sum of a cohort's reports is the only thing that the server sees of the users' rows.
 Each report is clipped as one vector, and noise is added to the sum: as by a trusted third party, in
-:func:`clip_report` and :func:`add_noise`; or through shares, by :class:`SecureSums`.
+:func:`clip_report` and :func:`add_noise`; or through shares, see :func:`shared`.
 Rodríguez-Gálvez et al. (2021), algorithm 1; McMahan et al. (2018).
 """
 
@@ -30,7 +30,6 @@ from synthfair.privacy.guarantee import SumOfShares
 from synthfair.privacy.mechanism import grid_for, sensitivity
 from synthfair.privacy.noise import system_entropy
 from synthfair.secure.opening import noisy_sum
-from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import ClippedVectors
 from synthfair.settings import Relation
 
@@ -39,6 +38,9 @@ ENTRIES_AT_ONCE = 2**19
 
 STEPS_IN_CLIP = 2**30
 """Steps of the grid in the norm to which a report is clipped, where there is no noise to go by."""
+
+AGGREGATORS = 2
+"""Parties that add up shares."""
 
 ServerState = Any
 """A pytree of arrays that the server keeps from round to round."""
@@ -114,11 +116,16 @@ class Protection(NamedTuple):
 
     Guarantee: a sum of clipped reports to which noise of this standard deviation is added is one
     Gaussian mechanism. Unit: one user, with all its rows. Sensitivity: ``clip`` where neighbouring
-    populations differ by one user more or less, twice that where one user is replaced.
+    populations differ by one user more or less, twice that where one user is replaced. By shares,
+    a sum has the guarantee of :class:`~synthfair.secure.ClippedVectors`, against any single
+    aggregator together with everyone who sees it.
 
     Attributes:
         clip: Euclidean norm that no report exceeds, or None: then none is changed.
         noise: standard deviation of what is added to each entry of the sum; 0 for none.
+        vectors: of sums by shares, see :func:`shared`, what is summed; None where whoever sums
+            sees the reports.
+        seed: of sums by shares, for tests: noise that anybody can repeat.
 
     Example:
         Noise for epsilon = 2 and delta = 1e-5, where all 100 users take part in 20 rounds.
@@ -132,86 +139,28 @@ class Protection(NamedTuple):
 
     clip: jax.Array | float | None = None
     noise: jax.Array | float = 0.0
+    vectors: ClippedVectors | None = None
+    seed: int | None = None
+
+    @property
+    def shares(self) -> SumOfShares | None:
+        """The parameters of sums by shares, for a guarantee."""
+        if (what := self.vectors) is None:
+            return None
+        norm = what.step * what.largest_square**0.5
+        return SumOfShares(aggregators=AGGREGATORS, length=what.length, step=what.step, norm=norm)
 
 
 UNPROTECTED = Protection()
 """No protection: nothing is clipped and no noise is added."""
 
 
-class SecureSums(NamedTuple):
-    """Sums of reports by shares; :func:`make_secure_sums` chooses the grid.
+def shared(length: int, *, clip: float, relation: Relation, multiplier: float | None) -> Protection:
+    """Return the protection by shares, on a grid that is fine next to noise, or clip without any.
 
-    Each report is clipped in L2, rounded to a grid and cut into shares; two aggregators add up
+    Each report is clipped in L2, rounded to the grid and cut into shares; two aggregators add up
     their shares, each with discrete Gaussian noise that is enough by itself; what opens is the
-    noisy total. Here all of them are simulated in one process, without encryption and signatures.
-
-    Guarantee: a total has that of :class:`~synthfair.secure.ClippedVectors`, against any single
-    aggregator together with everyone who sees it. Unit: one user, with all its rows.
-
-    Example:
-        >>> import numpy as np
-        >>> from synthfair.federated.engine import make_secure_sums
-        >>> sums = make_secure_sums(2, clip=1.0, relation="add_or_remove", multiplier=None)
-        >>> sums.total([np.array([0.25, 0.5]), np.array([3.0, -4.0])], round_=0).round(6).tolist()
-        [0.85, -0.3]
-    """
-
-    what: ClippedVectors  # its rho is None where there is no noise
-    aggregators: int = 2  # or 3
-    seed: int | None = None  # for tests: noise that anybody can repeat
-
-    @property
-    def clip(self) -> float:
-        """Euclidean norm that no report exceeds before it is rounded."""
-        return self.what.clip
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of an entry of a total, the noise of all aggregators together."""
-        return self.aggregators**0.5 * self.noise_of_one
-
-    @property
-    def noise_of_one(self) -> float:
-        """The standard deviation of one aggregator's noise, on which the guarantee rests."""
-        return self.what.step * self.what.variance**0.5
-
-    @property
-    def upload_bytes(self) -> int:
-        """Size of what a user sends in a round: a message to each aggregator, not encrypted yet."""
-        sharing = Sharing(bytes(32), self.what.length, self.aggregators)
-        return self.aggregators * sharing.message_bytes
-
-    @property
-    def shares(self) -> SumOfShares:
-        """The parameters of the sums for a guarantee."""
-        what = self.what
-        norm = what.step * what.largest_square**0.5
-        return SumOfShares(
-            aggregators=self.aggregators, length=what.length, step=what.step, norm=norm
-        )
-
-    def total(self, reports: Iterable[np.ndarray], *, round_: int) -> np.ndarray:
-        """[k] the noisy sum of a round's reports [k], as real numbers.
-
-        Users who were not drawn send zeros, of which one stands for all; so a cohort may be empty,
-        and its total has noise like any other.
-
-        Raises:
-            InputError: a total that cannot be.
-        """
-        source = system_entropy
-        if self.seed is not None:  # of the seed and the round alone, see :func:`key_from`
-            sequence = np.random.SeedSequence(self.seed, spawn_key=(5, round_))
-            source = np.random.default_rng(sequence).bytes
-        parts = chain([np.zeros(self.what.length, np.int64)], map(self.what.integers, reports))
-        result = noisy_sum(parts, self.what, aggregators=self.aggregators, source=source)
-        return result.total * self.what.step
-
-
-def make_secure_sums(
-    length: int, *, clip: float, relation: Relation, multiplier: float | None
-) -> SecureSums:
-    """Return sums by shares on a grid that is fine next to the noise, or to the clip without any.
+    noisy total. Here both are simulated in one process, without encryption and signatures.
 
     Args:
         length: of a report.
@@ -227,11 +176,36 @@ def make_secure_sums(
     if multiplier is not None:
         rho, step = 1 / (2 * multiplier**2), grid_for(sensitivity(clip, relation) * multiplier)
     what = ClippedVectors(length=length, clip=clip, step=step, rho=rho, relation=relation)
-    return SecureSums(what)
+    return Protection(clip, step * (AGGREGATORS * what.variance) ** 0.5, what)
 
 
-def require_bounded(protection: Protection | SecureSums) -> None:
-    """Refuses noise on a sum that no clip bounds, and numbers out of range. Raises InputError."""
+def shared_total(
+    what: ClippedVectors, reports: Iterable[np.ndarray], *, seed: int | None = None, t: int = 0
+) -> np.ndarray:
+    """[k] the noisy sum by shares of the reports [k] of round t, as real numbers.
+
+    Users who were not drawn send zeros, of which one stands for all; so a cohort may be empty, and
+    its total has noise like any other. With a seed, noise is of the seed and the round alone.
+
+    Raises:
+        InputError: a total that cannot be.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair.federated.engine import shared, shared_total
+        >>> what = shared(2, clip=1.0, relation="add_or_remove", multiplier=None).vectors
+        >>> shared_total(what, [np.array([0.25, 0.5]), np.array([3.0, -4.0])]).round(6).tolist()
+        [0.85, -0.3]
+    """
+    source = system_entropy
+    if seed is not None:
+        source = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(5, t))).bytes
+    parts = chain([np.zeros(what.length, np.int64)], map(what.integers, reports))
+    return noisy_sum(parts, what, aggregators=AGGREGATORS, source=source).total * what.step
+
+
+def require_bounded(protection: Protection) -> None:
+    """Refuse noise on a sum that no clip bounds, and numbers out of range. Raises InputError."""
     clip, noise = protection.clip, float(protection.noise)
     if not 0 <= noise < np.inf:
         raise InputError(f"noise = {noise}: must be at least 0 and finite")
@@ -261,7 +235,7 @@ def key_from(seed: int, purpose: int) -> jax.Array:
     """Derive one of the independent keys of a seed of up to 128 bits.
 
     Key 0 is for first params, 1 for users, 2 for noise, 3 for cohorts (see ``Cohorts``), 4 for what
-    users do before the rounds and 5 for secure sums in tests (see ``SecureSums``).
+    users do before the rounds and 5 for sums by shares in tests.
     """
     words = np.random.SeedSequence(seed, spawn_key=(purpose,)).generate_state(2)
     return jax.random.wrap_key_data(jnp.asarray(words))
@@ -317,7 +291,7 @@ class CheckpointFile:
         """Return the run that was saved, or None where there is none of this very run.
 
         Args:
-            like: of the same structure and shapes, but for the first axis of the history.
+            like: of the same structure.
         """
         leaves, tree = jax.tree.flatten((like.state, like.history))
         try:
@@ -326,12 +300,7 @@ class CheckpointFile:
                 saved = [file[f"leaf_{i}"] for i in range(len(leaves))]
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
             return None
-        growing = len(jax.tree.leaves(like.state))
-        kinds = [
-            [(leaf.dtype, leaf.shape[i >= growing :]) for i, leaf in enumerate(arrays)]
-            for arrays in (leaves, saved)
-        ]
-        if fingerprint != self.fingerprint or kinds[0] != kinds[1]:
+        if fingerprint != self.fingerprint:
             return None
         state, history = jax.tree.unflatten(tree, saved)
         return RunProgress(int(rounds), jax.tree.map(jnp.asarray, state), history, int(seed))
@@ -347,7 +316,7 @@ def run(
     *,
     rounds: int,
     seed: int,
-    protection: Protection | SecureSums = UNPROTECTED,
+    protection: Protection = UNPROTECTED,
     totals: Totals | None = None,
     progress: RunProgress | None = None,
     on_round: Callable[[RunProgress], None] | None = None,
@@ -390,7 +359,8 @@ def run(
     """
     require_bounded(protection)
     progress = start(algorithm, users, seed) if progress is None else progress
-    local = UNPROTECTED if isinstance(protection, SecureSums) else protection
+    # By shares, reports are clipped and noise is added where the shares are made.
+    local = UNPROTECTED if protection.vectors else protection
     this = _Run(algorithm, users, local, key_from(seed, 1), key_from(seed, 2))
     totals = totals or _cohort_totals(this, cohorts, seed, protection)
     for t in range(progress.rounds, rounds):
@@ -417,9 +387,7 @@ class _Run(NamedTuple):
     noise_key: jax.Array
 
 
-def _cohort_totals(
-    this: _Run, cohorts: Cohorts, seed: int, protection: Protection | SecureSums
-) -> Totals:
+def _cohort_totals(this: _Run, cohorts: Cohorts, seed: int, protection: Protection) -> Totals:
     """Return the function that sums the reports of the users drawn, some users at a time."""
     at_once = cohorts.room
     if protection.clip is not None or not this.algorithm.additive:
@@ -428,13 +396,13 @@ def _cohort_totals(
 
     def total(state: ServerState, t: int) -> tuple[np.ndarray | jax.Array | int, float]:
         blocks, size = cohorts.blocks(seed, t, at_once), float(cohorts.size)
-        if not isinstance(protection, SecureSums):
+        if protection.vectors is None:
             return sum(_sum_of_reports(this, state, block, t) for block in blocks), size
         reports = (
-            np.asarray(_reports(this, state, block, t), np.float64)[block.present]
-            for block in blocks
+            np.asarray(_reports(this, state, block, t), np.float64)[block[1]] for block in blocks
         )
-        return protection.total(chain.from_iterable(reports), round_=t), size
+        every = chain.from_iterable(reports)
+        return shared_total(protection.vectors, every, seed=protection.seed, t=t), size
 
     return total
 
@@ -443,7 +411,7 @@ def _cohort_totals(
 def _reports(run: _Run, state: ServerState, block: Block, t: int) -> jax.Array:
     """[b, k] reports of some users in round t; each draws by a key of its own."""
     key = jax.random.fold_in(run.user_key, t)
-    keys = jax.vmap(partial(jax.random.fold_in, key))(block.users)
+    keys = jax.vmap(partial(jax.random.fold_in, key))(block[0])
     rows = run.users.take(*map(jnp.asarray, block))
     reports = jax.vmap(run.algorithm.report, in_axes=(None, 0, 0))(state, rows, keys)
     return jax.vmap(lambda report: ravel_pytree(report)[0])(reports)
@@ -460,7 +428,7 @@ def _sum_of_reports(run: _Run, state: ServerState, block: Block, t: int) -> jax.
     reports = _reports(run, state, block, t)
     clipped = jax.vmap(clip_report, in_axes=(0, None))(reports, run.protection.clip)
     # The numbers of users who are not there may be none.
-    return jnp.sum(jnp.where(block.present[:, None], clipped, 0.0), axis=0)
+    return jnp.sum(jnp.where(block[1][:, None], clipped, 0.0), axis=0)
 
 
 @jax.jit

@@ -39,20 +39,6 @@ class Sums(NamedTuple):
     curvatures: Array  # [C, 1 + K G, p (p + 1) / 2] upper halves, of what is not linear alone
 
 
-class Problem(NamedTuple):
-    """The global problem as all sites and the server know it.
-
-    Attributes:
-        penalty: of the scores.
-        price: of a gap.
-        C: inverse strength of the ridge, as in scikit-learn; the last input, 1, has none.
-    """
-
-    penalty: SumPenalty
-    price: Price
-    C: float
-
-
 class ExchangeState(NamedTuple):
     """The state of the server."""
 
@@ -61,6 +47,15 @@ class ExchangeState(NamedTuple):
     gradient_norm: Array  # there
     decrement: Array  # there, sqrt(g' |H|^-1 g)
     candidates: Array  # [C, p] where sums are asked for
+
+
+class ExchangeRecord(NamedTuple):
+    """The record of an exchange, after it."""
+
+    objective: Array
+    gradient_norm: Array
+    decrement: Array
+    step: Array  # Euclidean norm of the change of params
 
 
 def first_state(start: Array) -> ExchangeState:
@@ -124,12 +119,19 @@ def require_counts(sums: Sums, most: float) -> None:
         raise ValueError("its counts of rows are none that a client can have")
 
 
-def derivatives(problem: Problem, theta: Array, sums: Sums) -> tuple[Array, Array, Array]:
+def derivatives(
+    penalty: SumPenalty, price: Price, c: float, theta: Array, sums: Sums
+) -> tuple[Array, Array, Array]:
     """Return F, its gradient [p] and its Hessian [p, p] at theta [p], from the sums there.
 
-    The sums are those of a single candidate, without the axis C.
+    Args:
+        penalty: of the scores.
+        price: of a gap.
+        c: inverse strength of the ridge, as in scikit-learn; the last input, 1, has none.
+        theta: where.
+        sums: of a single candidate, without the axis C.
     """
-    xp, p, (penalty, price, c) = theta.__array_namespace__(), len(theta), problem
+    xp, p = theta.__array_namespace__(), len(theta)
     shares = sums.rows[1:].reshape(-1, penalty.n_groups)
 
     def gaps(terms: Array) -> Array:
@@ -152,8 +154,10 @@ def derivatives(problem: Problem, theta: Array, sums: Sums) -> tuple[Array, Arra
     return objective, gradient, hessian + price.rho * bends.T @ bends
 
 
-def next_state(problem: Problem, state: ExchangeState, total: Sums) -> tuple[ExchangeState, Array]:
-    """Return the state with the best candidate and the next ones, and how far params moved.
+def next_state(
+    penalty: SumPenalty, price: Price, c: float, state: ExchangeState, total: Sums
+) -> tuple[ExchangeState, ExchangeRecord]:
+    """Return the state with the best candidate and the next ones, and the record of the exchange.
 
     With |H| of the absolute eigenvalues of the Hessian (Dauphin et al. 2014, algorithm 1),
     candidates are theta - (|H| + mu I)^-1 grad F for several mu; the best is taken, and none where
@@ -162,8 +166,8 @@ def next_state(problem: Problem, state: ExchangeState, total: Sums) -> tuple[Exc
     xp = state.theta.__array_namespace__()
     with np.errstate(all="ignore"):  # a group without a row makes an objective no number
         found = [
-            derivatives(problem, theta, Sums(total.rows, *(part[i] for part in total[1:])))
-            for i, theta in enumerate(state.candidates)
+            derivatives(penalty, price, c, at, Sums(total.rows, *(part[i] for part in total[1:])))
+            for i, at in enumerate(state.candidates)
         ]
         objective, gradient, hessian = (xp.stack(part) for part in zip(*found, strict=True))
         best = xp.argmin(xp.where(xp.isfinite(objective), objective, np.inf))
@@ -184,7 +188,7 @@ def next_state(problem: Problem, state: ExchangeState, total: Sums) -> tuple[Exc
         pairs = zip(move, stay, strict=True)
         after = ExchangeState(*(xp.where(better, new, old) for new, old in pairs))
         step = after.theta - state.theta
-        return after, xp.sqrt(step @ step)
+        return after, ExchangeRecord(*after[1:4], xp.sqrt(step @ step))
 
 
 def refined(model: TrainedModel, state: ExchangeState) -> TrainedModel:

@@ -23,13 +23,7 @@ from pydantic import (
 
 from synthfair.errors import InputError
 from synthfair.federated import engine
-from synthfair.federated.engine import (
-    Algorithm,
-    Protection,
-    RoundRecord,
-    SecureSums,
-    UserReport,
-)
+from synthfair.federated.engine import Algorithm, Protection, RoundRecord, UserReport
 from synthfair.federated.networks import LogisticRegression, Perceptron, Trainable
 from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.model import Params
@@ -108,7 +102,7 @@ class TrainConfig(Settings, Algorithm):
 
     model: Given[Trainable] = given()
     cohorts: Given[Cohorts] = given()
-    protection: Given[Protection | SecureSums] = given(engine.UNPROTECTED)
+    protection: Given[Protection] = given(engine.UNPROTECTED)
     guarantee: Given[Guarantee | None] = given()
 
     # What else distinguishes methods
@@ -134,11 +128,14 @@ class TrainConfig(Settings, Algorithm):
 
     def __new__(cls, **settings: Any) -> TrainConfig:
         """Return an instance of the method's own class, which takes the settings."""
+        return super().__new__(cls._named(settings) or cls)  # type: ignore[arg-type]
+
+    @classmethod
+    def _named(cls, settings: dict[str, Any]) -> type[TrainConfig] | None:
+        """Return the class of the method that settings name; None where there is no such method."""
         from synthfair.federated.methods import METHODS
 
-        method = settings.get("method", "fpfl")
-        named = METHODS.get(method) if cls is TrainConfig and isinstance(method, str) else None
-        return super().__new__(named or cls)  # type: ignore[arg-type]
+        return METHODS.get(str(settings.get("method", "fpfl"))) if cls is TrainConfig else cls
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -163,9 +160,8 @@ class TrainConfig(Settings, Algorithm):
 
         if not isinstance(data, dict):
             return handler(data)
-        method = data.get("method", cls.model_fields["method"].default)
-        own = METHODS.get(method) if cls is TrainConfig and isinstance(method, str) else cls
-        if own in (None, TrainConfig):
+        method, own = data.get("method", cls.model_fields["method"].default), cls._named(data)
+        if own is None:
             raise ValueError(f"method: {method!r} is none; must be one of {', '.join(METHODS)}")
         keys = {key for other in METHODS.values() for key in other.model_fields}
         if cls is own:  # Python may give what no file can
@@ -198,11 +194,6 @@ class TrainConfig(Settings, Algorithm):
     def counts_by_rows(self) -> bool:
         """Whether a user weighs as much as the rows that it says it has."""
         return self.local_passes
-
-    @property
-    def by_shares(self) -> SecureSums | None:
-        """The sums by shares; None where whoever sums sees the reports."""
-        return self.protection if isinstance(self.protection, SecureSums) else None
 
     # How it trains, in the order of what happens
 
@@ -356,12 +347,9 @@ class InCohorts(Private):
         multiplier = None
         if self.epsilon is not None and self.delta is not None:
             multiplier = noise_for_shares((sums,), self.epsilon, self.delta)
-        secure = engine.make_secure_sums(
-            engine.report_size(method, data.users)[0],
-            clip=clip,
-            relation=sums.relation,
-            multiplier=multiplier,
-        )
-        shares, noise = secure.shares, secure.noise_of_one
-        guarantee = self.promise(n, "users", reports, shares=shares, noise=noise)
-        return method.bound(protection=secure, guarantee=guarantee)
+        length, relation = engine.report_size(method, data.users)[0], sums.relation
+        shared = engine.shared(length, clip=clip, relation=relation, multiplier=multiplier)
+        # The guarantee rests on one aggregator's noise.
+        noise = float(shared.noise) / engine.AGGREGATORS**0.5
+        guarantee = self.promise(n, "users", reports, shares=shared.shares, noise=noise)
+        return method.bound(protection=shared, guarantee=guarantee)

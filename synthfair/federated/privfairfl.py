@@ -16,20 +16,18 @@ from pydantic import Field, model_validator
 
 from synthfair.data.schema import Schema
 from synthfair.federated.dp_sgd import NoisySteps
+from synthfair.federated.engine import AGGREGATORS
 from synthfair.federated.method import Epsilon, Share
 from synthfair.federated.users import UserData, Users
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram, count_scores, score_bins
 from synthfair.postprocess.thresholds import choose_decision
 from synthfair.postprocess.weights import make_weights
-from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
+from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.secure import GroupCounts, noisy_sum, score_histogram
 from synthfair.secure.shares import SEED_BYTES
 from synthfair.settings import LARGEST_EPSILON, Notion, Target, WeightMethod
 from synthfair.trained import TrainedModel
-
-AGGREGATORS = 2
-
 
 # Settings, and what is done with the counts
 
@@ -83,8 +81,7 @@ class PrivFairFLPre(Counting):
         Raises:
             InputError: a count that does not stand out from its noise.
         """
-        source = system_entropy if noise_seed is None else seeded(noise_seed)
-        counts = sum_counts(data.users, data.schema, epsilon=self.counts_epsilon, source=source)
+        counts = sum_counts(data.users, data.schema, self.counts_epsilon, seed=noise_seed)
         weights = make_weights(counts, self.weight_method).array()
         return self.bound(row_weights=jnp.asarray(weights, data.users.a.dtype)), counts
 
@@ -120,14 +117,10 @@ class PrivFairFLPost(Counting):
         Raises:
             InputError: a group whose rows do not stand out from the noise.
         """
-        scores = np.asarray(self.model.scores(params, data.count_users.a))
+        counted = data.users if data.held_out is None else data.held_out
+        scores = np.asarray(self.model.scores(params, counted.a))
         counts = sum_counts(
-            data.count_users,
-            data.schema,
-            epsilon=self.counts_epsilon,
-            scored=(model, scores),
-            bins=self.bins,
-            source=system_entropy if noise_seed is None else seeded(noise_seed),
+            counted, data.schema, self.counts_epsilon, (model, scores, self.bins), seed=noise_seed
         )
         choice = choose_decision(counts, self.notion, self.alpha, randomized=self.randomized)
         return model.model_copy(update={"decision": choice.decision}), counts
@@ -139,13 +132,12 @@ class PrivFairFLPost(Counting):
 def sum_counts(
     users: Users,
     schema: Schema,
-    *,
     epsilon: float | None,
-    scored: tuple[TrainedModel, np.ndarray] | None = None,
-    bins: int = 1,
-    source: RandomBytes = system_entropy,
+    scored: tuple[TrainedModel, np.ndarray, int] | None = None,
+    *,
+    seed: int | None = None,
 ) -> ScoreHistogram:
-    """Rows of all users by group and label, and by bin where they are scored.
+    """Return the rows of all users by group and label, and by bin where they are scored.
 
     Guarantee: epsilon-differential privacy (pure) with noise from the system's entropy, against
     each single aggregator and everyone else. Unit: one row. Neighbouring relation: add or remove
@@ -155,11 +147,10 @@ def sum_counts(
         users: with their rows.
         schema: of the rows.
         epsilon: None for exact counts, which guarantee nothing.
-        scored: a public model, and its scores [N] of the users' rows.
-        bins: B, 1 where there are no scores.
-        source: of shares and noise; with another one than the system's nothing is guaranteed.
+        scored: a public model, its scores [N] of the users' rows, and the number of their bins.
+        seed: of shares and noise, for tests; with one nothing is guaranteed.
     """
-    groups = tuple(map(str, schema.groups))
+    groups, bins = tuple(map(str, schema.groups)), scored[2] if scored else 1
     what = GroupCounts(
         schema_hash=schema.hash,
         groups=groups,
@@ -179,6 +170,7 @@ def sum_counts(
             yield counts.ravel().astype(np.int64)
 
     if epsilon is not None:
+        source = system_entropy if seed is None else seeded(seed)
         total = noisy_sum(parts(), what, aggregators=AGGREGATORS, source=source)
         return score_histogram(what, total)
     exact = np.sum(list(parts()), axis=0).reshape(len(groups), 2, bins)

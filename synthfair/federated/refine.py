@@ -13,7 +13,7 @@ Safaryan et al. (2022), *FedNL: making Newton-type methods applicable to federat
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.federated import exchange
 from synthfair.federated.engine import report_size, run
-from synthfair.federated.exchange import ExchangeState, Sums
+from synthfair.federated.exchange import ExchangeRecord, ExchangeState, Sums
 from synthfair.federated.method import Count, Given, InCohorts, Positive, given
 from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.single_rows import RowWeights, UserRows
@@ -32,15 +32,6 @@ from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.settings import Notion, Target
 from synthfair.surrogate.objective import Price
 from synthfair.trained import TrainedModel, read_model
-
-
-class RefineRecord(NamedTuple):
-    """The record of an exchange, after it."""
-
-    objective: jax.Array
-    gradient_norm: jax.Array
-    decrement: jax.Array  # of Newton's method
-    step: jax.Array  # Euclidean norm of the change of params
 
 
 class Refine(InCohorts):
@@ -126,7 +117,7 @@ class Refine(InCohorts):
         """Refuse counts that no client has. Raises ValueError."""
         exchange.require_counts(report, most_rows)
 
-    def converged(self, history: RefineRecord) -> bool:
+    def converged(self, history: ExchangeRecord) -> bool:
         """Whether the params are those of the optimum."""
         return bool(history.decrement[-1] <= exchange.TOLERANCE)
 
@@ -145,12 +136,10 @@ class Refine(InCohorts):
 
     def update(
         self, state: ExchangeState, total: Sums, cohort: float
-    ) -> tuple[ExchangeState, RefineRecord]:
+    ) -> tuple[ExchangeState, ExchangeRecord]:
         """Take the best candidate, and ask for those of the next step."""
         del cohort  # clients count by their rows
-        problem = exchange.Problem(self.gap, Price(self.rho), self.C)
-        after, step = exchange.next_state(problem, state, total)
-        return after, RefineRecord(after.objective, after.gradient_norm, after.decrement, step)
+        return exchange.next_state(self.gap, Price(self.rho), self.C, state, total)
 
     def params(self, state: ExchangeState) -> jax.Array:
         """Return the best of all candidates so far."""
@@ -161,13 +150,7 @@ class Refine(InCohorts):
 
 
 def refine_model(
-    model: TrainedModel,
-    users: Users,
-    penalty: SumPenalty,
-    *,
-    rho: float,
-    c: float,
-    exchanges: int,
+    model: TrainedModel, users: Users, penalty: SumPenalty, *, rho: float, c: float, exchanges: int
 ) -> tuple[TrainedModel, int]:
     """Return a linear model after exchanges with users in memory, and the bytes they send."""
     linear = LogisticRegression(len(model.theta))

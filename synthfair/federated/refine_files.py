@@ -24,7 +24,7 @@ from synthfair.federated import exchange
 from synthfair.federated.exchange import ExchangeState, Sums
 from synthfair.federated.single_rows import LEAST_ROWS, UserRows, require_alike
 from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
-from synthfair.release.keys import Keys, Signature, require_signer, sign, verify
+from synthfair.release.keys import Hex32, Keys, Signature, require_signer, sign, verify
 from synthfair.server.page import Refinement
 from synthfair.server.pooling import Pool
 from synthfair.settings import STRICT, GroupsBy, Notion, ServerConfig
@@ -49,7 +49,6 @@ CLOSE = 1e-3
 """Most by which params and weight may differ that are computed anew, maybe on another machine."""
 
 _Numbers = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
-_Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class Question(BaseModel):
@@ -73,10 +72,10 @@ class Question(BaseModel):
 
     format: Literal["synthfair-question/1"] = "synthfair-question/1"
     exchange: int = Field(ge=1, lt=2**31)
-    follows: _Hex32 | None = None
+    follows: Hex32 | None = None
     answers: int = Field(ge=1, lt=2**31)
-    releases: _Hex32
-    schema_hash: _Hex32
+    releases: Hex32
+    schema_hash: Hex32
     penalty: Literal["covariance", "selection_rate"]
     notion: Notion
     temperature: float = Field(gt=0)
@@ -102,7 +101,7 @@ class SumsFile(BaseModel):
     model_config = STRICT
 
     format: Literal["synthfair-sums/1"] = "synthfair-sums/1"
-    question: _Hex32
+    question: Hex32
     numbers: _Numbers  # of :class:`synthfair.federated.exchange.Sums`, one array after the other
     signature: Signature
 
@@ -262,7 +261,6 @@ def replay(
                 f"{path}: is not the question that these releases, settings and answers lead to;"
                 " give those that it was asked with, or take another folder"
             )
-        problem = exchange.Problem(penalty, Price(question.rho, question.free), question.C)
         candidates = np.asarray(question.candidates)
         before = (state or exchange.first_state(candidates[0]))._replace(candidates=candidates)
 
@@ -276,7 +274,8 @@ def replay(
             done, missing = question.exchange - 1, answers - len(paths)
             return Refinement(model, done, objective, question.rho, path, missing)
         total, digest = _total(paths, text, penalty, before, max_rows=question.max_rows, keys=keys)
-        state = exchange.next_state(problem, before, total)[0]
+        price = Price(question.rho, question.free)
+        state = exchange.next_state(penalty, price, question.C, before, total)[0]
         model, objective = exchange.refined(model, state), float(state.objective)
         following = {
             "exchange": question.exchange + 1,

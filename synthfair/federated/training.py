@@ -30,6 +30,7 @@ from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Ledger, Purchase
+from synthfair.secure.shares import Sharing
 from synthfair.settings import ServerConfig, Target
 from synthfair.trained import Layer, TrainedModel, input_names, write_model
 
@@ -181,7 +182,7 @@ def train_table(
             weights=weights,
             counts=training.counts and training.counts.origin,
             guarantee=training.guarantee,
-            secure_sums=method.by_shares and method.by_shares.shares,
+            secure_sums=method.protection.shares,
         )
 
         # All files are written before the first gets its name; metrics.json gets its own last.
@@ -192,7 +193,7 @@ def train_table(
             write_metrics(document, metrics)
             write_text(rounds, rounds_csv(training.history))
             write_model(training.model, model)
-            if method.by_shares or config.counts_rows:
+            if method.protection.vectors or config.counts_rows:
                 # Their noise does not follow from the seed: a run with what is booked would have
                 # other results, of which some files may be read already.
                 ledger.bought(fingerprint).unlink(missing_ok=True)
@@ -244,8 +245,7 @@ def train_rounds(
     # Before the rounds: the plan, counts that weigh rows, the labels that are learned.
     planned = config if config.cohorts else config.plan(data)
     method, counts = planned.count_first(data, noise_seed)
-    if method.by_shares and noise_seed is not None:
-        method = method.bound(protection=method.by_shares._replace(seed=noise_seed))
+    method = method.bound(protection=method.protection._replace(seed=noise_seed))
     first = progress = progress or first_progress(method, data, noise_seed)
     users = method.teach(data.users, first.seed)
 
@@ -285,9 +285,12 @@ def train_rounds(
     n, rounds, cohort = len(users), method.rounds, method.cohorts.size
     if method.one_place:  # rows are sent once
         cost = Cost(n, 1, users.nbytes)
-    elif method.by_shares:  # where noise hides who was drawn, all users send; the others' are zeros
+    elif what := method.protection.vectors:
+        # Where noise hides who was drawn, all users send; the others' are zeros.
         senders = n if method.guarantee else cohort
-        cost = Cost(n, rounds, method.by_shares.upload_bytes * senders * rounds)
+        sharing = Sharing(bytes(32), what.length, engine.AGGREGATORS)
+        size = engine.AGGREGATORS * sharing.message_bytes * senders * rounds
+        cost = Cost(n, rounds, size)
     else:
         size = engine.report_size(method, users)[1] * cohort * rounds
         size += n * counts_bytes(counts) if counts else 0

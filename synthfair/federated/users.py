@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
     from synthfair.federated.method import TrainConfig
 
-OVERFLOW_CHANCE = 1e-12
-"""Chance with which a cohort drawn user by user is larger than the room first made for it."""
+Block = tuple[np.ndarray, np.ndarray]
+"""Some users of a cohort: their indices [b], padded to a length that all blocks have, and [b] False
+for padding, which stands at the end."""
 
 
 @jax.tree_util.register_dataclass
@@ -148,18 +149,6 @@ class UserData(NamedTuple):
     row_weights: jax.Array | None = None
     held_out: Users | None = None
 
-    @property
-    def count_users(self) -> Users:
-        """The users whose rows are counted after training: those held out, if any, or else all."""
-        return self.users if self.held_out is None else self.held_out
-
-
-class Block(NamedTuple):
-    """Some users of a cohort, padded to a length that all blocks have."""
-
-    users: np.ndarray | jax.Array  # [b] indices
-    present: np.ndarray | jax.Array  # [b] False for padding, which stands at the end
-
 
 @dataclass(frozen=True)
 class Cohorts:
@@ -197,13 +186,9 @@ class Cohorts:
 
     @property
     def room(self) -> int:
-        """The number of users for whom a cohort needs room, but once in 1e12 rounds."""
-        if self.sampling == "fixed":
-            return self.size
-        from scipy.stats import binom
-
-        rate = self.size / self.population
-        return int(binom.isf(OVERFLOW_CHANCE, self.population, rate)) + 1
+        """The number of users for whom nearly every cohort has room: six standard deviations."""
+        more = 6 * int(self.size**0.5) + 6 if self.sampling == "poisson" else 0
+        return min(self.population, self.size + more)
 
     def draw(self, seed: int, t: int) -> np.ndarray:
         """Return the users of round t; they depend on the seed and the round alone.
@@ -224,7 +209,7 @@ class Cohorts:
         users = np.zeros((-(-len(cohort) // at_once), at_once), np.int32)
         users.flat[: len(cohort)] = cohort
         present = np.arange(users.size).reshape(users.shape) < len(cohort)
-        return list(map(Block, users, present))
+        return list(zip(users, present, strict=True))
 
 
 # Users of a table
@@ -249,7 +234,9 @@ def draw_users(
         n_rows: N, at least 1.
         seed: the same gives the same users.
         clients: so many users with equally many rows.
-        rows_per_user: many users, with so many rows on average.
+        rows_per_user: many users, the number of rows of each Poisson distributed with this mean, as
+            in Rodríguez-Gálvez et al. (2021), section 4.1, with 2. Users who would get none are
+            left out, so that those there are have mean / (1 - exp(-mean)) rows on average.
         each_row: every row is a user by itself.
 
     Raises:
@@ -262,43 +249,19 @@ def draw_users(
     """
     if [clients is None, rows_per_user is None, not each_row].count(False) != 1:
         raise InputError(ONE_RULE)
-    if rows_per_user is not None:
-        return poisson_users(n_rows, mean=rows_per_user, seed=seed)
+    rng, mean = np.random.default_rng(seed), rows_per_user
+    if mean is not None:
+        if not 0 < mean < np.inf:
+            raise InputError(f"rows_per_user = {mean}: must be positive and finite")
+        sizes = np.empty(0, int)
+        while sizes.sum() < n_rows:
+            sizes = np.append(sizes, rng.poisson(mean, size=1 + int(n_rows / mean)))
+        return rng.permutation(np.repeat(np.arange(len(sizes)), sizes)[:n_rows])
     if clients is None:
         return np.arange(n_rows)
     if not 1 <= clients <= n_rows:
         raise InputError(f"clients = {clients}: must be 1 to {n_rows}, the number of rows")
-    return np.random.default_rng(seed).permutation(n_rows) % clients
-
-
-def poisson_users(n_rows: int, *, mean: float, seed: int) -> np.ndarray:
-    """[N] users of rows at random, the number of rows of each Poisson distributed.
-
-    Users who would get none are left out, so that those there are have mean / (1 - exp(-mean))
-    rows on average. Rodríguez-Gálvez et al. (2021), section 4.1, with mean = 2.
-
-    Args:
-        n_rows: N, at least 1.
-        mean: positive.
-        seed: the same gives the same users.
-
-    Raises:
-        InputError: a mean that is not positive and finite.
-
-    Example:
-        >>> import numpy as np
-        >>> import synthfair as sf
-        >>> user = sf.federated.poisson_users(1000, mean=2.0, seed=0)
-        >>> float(np.round(1000 / len(np.unique(user)), 1))
-        2.4
-    """
-    if not 0 < mean < np.inf:
-        raise InputError(f"rows_per_user = {mean}: must be positive and finite")
-    rng = np.random.default_rng(seed)
-    sizes = np.empty(0, int)
-    while sizes.sum() < n_rows:
-        sizes = np.append(sizes, rng.poisson(mean, size=1 + int(n_rows / mean)))
-    return rng.permutation(np.repeat(np.arange(len(sizes)), sizes)[:n_rows])
+    return rng.permutation(n_rows) % clients
 
 
 class UserTable(NamedTuple):
