@@ -31,7 +31,7 @@ from synthfair.data.datasets import SOURCES, published_split
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Numeric
 from synthfair.federated.engine import UNPROTECTED, Protection, run
-from synthfair.federated.fpfl import FedSgd, Fpfl, Steps
+from synthfair.federated.fpfl import FedSgd, Fpfl, GradientSteps
 from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity
 from synthfair.federated.users import Cohorts, draw_users, make_users
@@ -230,7 +230,7 @@ def trained(
     rounds, clip = values.pop("rounds"), values.pop("clip")
     if row.algorithm in FAIR:
         parity = Parity("equal_opportunity", (2,))
-        algorithm: Steps = Fpfl(model=network, parity=parity, **values)
+        algorithm: GradientSteps = Fpfl(model=network, parity=parity, **values)
     else:
         free = {name: value for name, value in values.items() if FedSgd.reads(name)}
         algorithm = FedSgd(model=network, **free)

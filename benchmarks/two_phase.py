@@ -34,10 +34,9 @@ from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
 from synthfair.fairness.metrics import statistical_parity_difference
 from synthfair.federated.engine import Algorithm, run
-from synthfair.federated.fair_sgd import FairSgd
 from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity, ParityNotion
-from synthfair.federated.two_phase import TwoPhase
+from synthfair.federated.two_phase import FairSgd, TwoPhase
 from synthfair.federated.users import Cohorts, Users, make_users
 from synthfair.model import Params
 from synthfair.privacy.accounting import common_noise

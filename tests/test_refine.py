@@ -20,7 +20,7 @@ from synthfair.data.encode import encode
 from synthfair.distill.losses import mean_loss
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.federated.engine import run
-from synthfair.federated.exchange import DAMPING, Sums, derivatives
+from synthfair.federated.exchange import DAMPING, ExchangeSums, derivatives
 from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.refine import Refine
 from synthfair.federated.single_rows import UserRows
@@ -86,7 +86,7 @@ def test_sums_give_the_pooled_objective_with_its_derivatives(kind, notion, n_gro
     sums = total_at(algorithm, rows, user, jnp.asarray(thetas))
     expected = jax.jit(lambda t: (objective(t), jax.grad(objective)(t), jax.hessian(objective)(t)))
     for i, theta in enumerate(thetas):
-        own = Sums(sums.rows, *(part[i] for part in sums[1:]))
+        own = ExchangeSums(sums.rows, *(part[i] for part in sums[1:]))
         found = derivatives(penalty, Price(RHO), C, theta, own)
         for own, other in zip(found, expected(theta), strict=True):
             np.testing.assert_allclose(own, other, rtol=1e-10, atol=1e-10)

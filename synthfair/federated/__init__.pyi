@@ -1,7 +1,6 @@
 from . import engine
 from .dp_sgd import DpSgd
 from .engine import Algorithm, Protection
-from .fair_sgd import FairSgd
 from .fedavg import FedAvg
 from .fpfl import FedSgd, Fpfl, Mmdm
 from .method import TrainConfig
@@ -11,7 +10,7 @@ from .parity import Parity
 from .privfairfl import PrivFairFLPost, PrivFairFLPre
 from .refine import Refine
 from .training import Cost, TrainFiles, Training, train_rounds, train_table
-from .two_phase import TwoPhase
+from .two_phase import FairSgd, TwoPhase
 from .users import (
     Cohorts,
     UserData,

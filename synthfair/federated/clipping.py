@@ -40,7 +40,7 @@ def noise_of(noise: jax.Array | float, sensitivity: jax.Array | float) -> jax.Ar
 
 
 def random_rows(rows: UserRows, size: int, key: jax.Array) -> UserRows:
-    """Draws as many rows as asked for, each from all that are there, with replacement."""
+    """Return as many rows as asked for, drawn with replacement."""
     chance = rows.weight / jnp.maximum(jnp.sum(rows.weight), 1.0)
     which = jax.random.choice(key, len(rows.weight), (size,), p=chance)
     return UserRows(*(part[which] for part in rows))
@@ -130,7 +130,7 @@ def _dense_norms(params: Params, a: jax.Array) -> jax.Array:
     """Return the same, see the head of the module; a bias weighs one more input, 1."""
 
     def forward(probes: list[jax.Array]) -> tuple[jax.Array, list[jax.Array]]:
-        """Scores [R] and each layer's inputs; a probe is added to a layer's outputs."""
+        """Return scores [R] and each layer's inputs; a probe is added to a layer's outputs."""
         inputs, outputs = [], a
         for i, ((weight, bias), probe) in enumerate(zip(params, probes, strict=True)):
             inputs.append(outputs if i == 0 else jax.nn.relu(outputs))

@@ -62,8 +62,8 @@ class Algorithm:
         additive: whether the sum of the reports of two users is the report of their rows together.
             Where nothing is clipped, a cohort is then computed as one user, which is faster. Such
             an algorithm has ``weights(state, rows)``, too, which gives the
-            :class:`synthfair.federated.single_rows.RowWeights` in its report: a site reports sums
-            without protection only where no row stands out.
+            :class:`synthfair.federated.single_rows.SummandWeights` in its report: a site reports
+            sums without protection only where no row stands out.
 
     Example:
         This one counts the rows of a cohort; :func:`run` runs it.
@@ -182,7 +182,7 @@ def shared(length: int, *, clip: float, relation: Relation, multiplier: float | 
 def shared_total(
     what: ClippedVectors, reports: Iterable[np.ndarray], *, seed: int | None = None, t: int = 0
 ) -> np.ndarray:
-    """[k] the noisy sum by shares of the reports [k] of round t, as real numbers.
+    """Return the noisy sum [k] by shares of the reports [k] of round t, as real numbers.
 
     Users who were not drawn send zeros, of which one stands for all; so a cohort may be empty, and
     its total has noise like any other. With a seed, noise is of the seed and the round alone.
@@ -409,7 +409,7 @@ def _cohort_totals(this: _Run, cohorts: Cohorts, seed: int, protection: Protecti
 
 @jax.jit
 def _reports(run: _Run, state: ServerState, block: Block, t: int) -> jax.Array:
-    """[b, k] reports of some users in round t; each draws by a key of its own."""
+    """Return the reports [b, k] of some users in round t; each draws by a key of its own."""
     key = jax.random.fold_in(run.user_key, t)
     keys = jax.vmap(partial(jax.random.fold_in, key))(block[0])
     rows = run.users.take(*map(jnp.asarray, block))
@@ -419,7 +419,7 @@ def _reports(run: _Run, state: ServerState, block: Block, t: int) -> jax.Array:
 
 @jax.jit
 def _sum_of_reports(run: _Run, state: ServerState, block: Block, t: int) -> jax.Array:
-    """[k] the sum of clipped reports; where nothing is clipped, maybe as if all were one user."""
+    """Return the sum [k] of clipped reports; unclipped ones may be computed as one user's."""
     if run.algorithm.additive and run.protection.clip is None:
         rows = run.users.take(*map(jnp.asarray, block))
         rows = type(rows)(*(part.reshape(-1, *part.shape[2:]) for part in rows))
@@ -453,7 +453,7 @@ def report_of(
 
 
 def report_shapes(algorithm: Algorithm, users: Users, state: ServerState | None = None) -> Any:
-    """Shapes and types of what one user sends in a round."""
+    """Return the shapes and types of what one user sends in a round."""
     key = jax.random.key(0)
     state = jax.eval_shape(algorithm.init, key) if state is None else state
     return report_of.eval_shape(algorithm, None, state, users, key)

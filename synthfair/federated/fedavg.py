@@ -34,11 +34,11 @@ from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import UserData, Users
 from synthfair.model import Params, Rows
 
-SETTLED = 1e-3
+MAX_SETTLED_DRIFT = 1e-3
 """Drift below which the rounds have settled, if it stays there."""
 
 
-BATCH = 500
+DEFAULT_BATCH = 500
 """Rows of a batch, where the settings name no number."""
 
 
@@ -55,10 +55,13 @@ def movement(old: Any, new: Any, rows: UserRows) -> Movement:
     return Movement(jax.tree.map(lambda n, o: weight * (n - o), new, old), weight)
 
 
-def check_weight(report: Movement, least_rows: int, most_rows: float) -> None:
-    """Refuse the weight of a number of rows that no user has. Raises ValueError."""
-    if report.weight.size and not least_rows <= float(report.weight) <= most_rows:
-        raise ValueError("its weight is not that of a number of rows that a site may have")
+class Moving(TrainConfig):
+    """A method whose users report by how much they moved."""
+
+    def check(self, report: Movement, least_rows: int, most_rows: float) -> None:
+        """Refuse the weight of a number of rows that no user has. Raises ValueError."""
+        if report.weight.size and not least_rows <= float(report.weight) <= most_rows:
+            raise ValueError("its weight is not that of a number of rows that a site may have")
 
 
 class AverageRecord(NamedTuple):
@@ -67,7 +70,7 @@ class AverageRecord(NamedTuple):
     moved: jax.Array  # Euclidean norm of the change of the server's state
 
 
-class Averaging(TrainConfig):
+class Averaging(Moving):
     """A method whose users train by themselves, and are averaged by their numbers of rows.
 
     Attributes:
@@ -91,10 +94,10 @@ class Averaging(TrainConfig):
     @property
     def rows(self) -> int:
         """The number of rows of a batch, where no client has too few."""
-        return self.batch or BATCH
+        return self.batch or DEFAULT_BATCH
 
     def batch_of(self, users: Users) -> int:
-        """Rows of a batch; a sum over fewer, divided by the batch, would be too short.
+        """Return the rows of a batch; a sum over fewer, divided by the batch, would be too short.
 
         Raises:
             InputError: a batch that is larger than the smallest client.
@@ -108,12 +111,8 @@ class Averaging(TrainConfig):
             )
         return self.batch
 
-    def check(self, report: Movement, least_rows: int, most_rows: float) -> None:
-        """Refuse a weight that no user has. Raises ValueError."""
-        check_weight(report, least_rows, most_rows)
-
     def train(self, state: Any, rows: UserRows, key: jax.Array) -> Any:
-        """Trains on a user's rows from the server's state, on the user's side."""
+        """Return the state after a user's training from the server's, on the user's side."""
         raise NotImplementedError
 
     def report(self, state: Any, rows: UserRows, key: jax.Array) -> Movement:
@@ -159,11 +158,11 @@ class FedAvgRecord(NamedTuple):
     def settled(self) -> bool:
         """Whether the drift stayed small in the last twentieth of the rounds of a whole history."""
         last = max(1, len(self.drift) // 20)
-        return bool(np.max(self.drift[-last:]) <= SETTLED)
+        return bool(np.max(self.drift[-last:]) <= MAX_SETTLED_DRIFT)
 
 
-class FedAvg(InCohorts):
-    """Minimises the users' mean of loss + ridge + rho penalty, each on its own rows.
+class FedAvg(Moving, InCohorts):
+    """The minimum of the users' mean loss + ridge + rho penalty, each on its own rows.
 
     Users count by their rows, unless what they send is clipped: then they count alike, and the sum
     of their changes is divided by the expected number of users, which no single user changes.
@@ -207,12 +206,8 @@ class FedAvg(InCohorts):
         """Return the method as it trains on these users."""
         return self.in_cohorts(data, row_weights=data.row_weights)
 
-    def check(self, report: Movement, least_rows: int, most_rows: float) -> None:
-        """Refuse a weight that no user has. Raises ValueError."""
-        check_weight(report, least_rows, most_rows)
-
     def converged(self, history: FedAvgRecord) -> bool | None:
-        """Whether the rounds have settled, as they do with all users and without noise."""
+        """Return whether the rounds have settled, as they do with all users and without noise."""
         everyone = self.cohorts.size == self.cohorts.population
         return history.settled if everyone and self.protection.noise == 0 else None
 
@@ -270,7 +265,7 @@ class FedAvg(InCohorts):
 
 @jax.jit
 def safe_rate(algorithm: FedAvg, users: Users) -> jax.Array:
-    """1 / L, where L is the largest curvature of any user's objective at the first params.
+    """Return 1 / L, where L is the largest curvature of a user's objective at the first params.
 
     Of a linear model from zeros with the logistic loss and the covariance penalty, curvature is
     largest there, so that no step overshoots. A steep penalty makes L large and progress slow,

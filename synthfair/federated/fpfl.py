@@ -22,16 +22,16 @@ from pydantic import Field
 
 from synthfair.federated.method import AtLeast0, Given, InCohorts, Positive, Share, given
 from synthfair.federated.parity import Parity, ParityNotion, RateSums, is_right
-from synthfair.federated.single_rows import RowWeights, UserRows
+from synthfair.federated.single_rows import SummandWeights, UserRows
 from synthfair.federated.users import UserData
 from synthfair.model import Params
 from synthfair.postprocess.histogram import SURE
 
-SLACK, LEAST_SLACK = 0.1, 1e-3
+SLACK_SHARE, MIN_SLACK = 0.1, 1e-3
 """Share of alpha, and difference of rates, beyond which a constraint counts as violated where
 params are chosen: multipliers reach it from outside, and without noise never quite."""
 
-UNKNOWN = -2.0
+UNKNOWN_OFFSET = -2.0
 """Added to the accuracy where a group's rate is not known: less than any violation."""
 
 
@@ -39,7 +39,7 @@ UNKNOWN = -2.0
 
 
 class CohortSums(NamedTuple):
-    """Counts of a cohort, that may be noisy."""
+    """The counts of a cohort, which may be noisy."""
 
     rates: RateSums  # of the constraint; [0, 0] each where there is none
     right: jax.Array  # number of rows that the model decides rightly
@@ -62,8 +62,10 @@ class FpflState(NamedTuple):
     recent: tuple[CohortSums, Params]  # sums of cohorts and of their params, older ones weigh less
     weight: jax.Array  # of these cohorts together; that of the last one is 1
     best: Params  # by the recent cohorts
-    quality: jax.Array  # of the best: accuracy where the constraint was met, up to SLACK, or minus
-    # its violation; where that is not known, accuracy with UNKNOWN
+    quality: (
+        jax.Array
+    )  # of the best: accuracy where the constraint was met, up to a slack, or minus
+    # its violation; where that is not known, accuracy with UNKNOWN_OFFSET
 
 
 class FpflRecord(NamedTuple):
@@ -77,8 +79,8 @@ class FpflRecord(NamedTuple):
 # The method
 
 
-class Steps(InCohorts):
-    """One gradient step a round, with or without fairness constraints.
+class GradientSteps(InCohorts):
+    """A gradient step a round, with or without fairness constraints.
 
     Attributes:
         parity: the constraints; None for FederatedSGD.
@@ -150,7 +152,7 @@ class Steps(InCohorts):
         return f"accuracy {quality:.3f}" if quality >= 0 else f"violation {-quality:.3f}"
 
     def converged(self, history: FpflRecord) -> bool | None:
-        """Whether some params met the constraint on what the server saw of their cohorts."""
+        """Return whether some params met the constraint on what the server saw of their cohorts."""
         return None if self.parity is None else bool(history.quality.max() >= 0)
 
     # Server, before the first round
@@ -181,7 +183,7 @@ class Steps(InCohorts):
         (loss_gradient, rate_gradients), totals = jax.jacrev(sums, has_aux=True)(state.params)
         return self._scale(Statistics(loss_gradient, rate_gradients, totals), 1)
 
-    def weights(self, state: FpflState, rows: UserRows) -> RowWeights:
+    def weights(self, state: FpflState, rows: UserRows) -> SummandWeights:
         """Return how much rows add to the sums: norms of gradients, by output of a layer."""
 
         def of_row(row: UserRows) -> tuple[jax.Array, list[jax.Array]]:
@@ -193,10 +195,10 @@ class Steps(InCohorts):
 
         by_row = jax.lax.map(of_row, rows, batch_size=100)
         members, parts = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), by_row)
-        return RowWeights(members, parts, jnp.zeros((0, len(rows.y))))
+        return SummandWeights(members, parts, jnp.zeros((0, len(rows.y))))
 
     def _scale(self, statistics: Statistics, power: int) -> Statistics:
-        """Scales all but the gradient of the loss, for sending (1) or as received (-1)."""
+        """Return sums times their scales, for sending (1), or over these, as received (-1)."""
         rate, count = self.rate_scale**power, self.count_scale**power
         rates, right, rows = statistics.sums
         sums = CohortSums(_times(rate, rates), count * right, count * rows)
@@ -207,7 +209,7 @@ class Steps(InCohorts):
     def update(
         self, state: FpflState, total: Statistics, cohort: float
     ) -> tuple[FpflState, FpflRecord]:
-        """Both updates of (10), and the best params so far."""
+        """Return the state after both updates of (10), with the best params so far."""
         del cohort  # the report has the number of rows
         total = self._scale(total, -1)
         latest = total.sums, state.params
@@ -258,15 +260,15 @@ class Steps(InCohorts):
             return accuracy
         d = self.parity.differences(sums.rates, self.least_count)
         worst = jnp.max(jnp.abs(d.values)) - self.alpha
-        quality = jnp.where(worst > SLACK * self.alpha + LEAST_SLACK, -worst, accuracy)
-        return jnp.where(jnp.all(d.is_known), quality, UNKNOWN + accuracy)
+        quality = jnp.where(worst > SLACK_SHARE * self.alpha + MIN_SLACK, -worst, accuracy)
+        return jnp.where(jnp.all(d.is_known), quality, UNKNOWN_OFFSET + accuracy)
 
     def params(self, state: FpflState) -> Params:
         """Return the best by the cohorts' sums: most accurate among the fair, or the fairest."""
         return state.best
 
 
-class FedSgd(Steps):
+class FedSgd(GradientSteps):
     """FederatedSGD: one gradient step a round."""
 
     method: Literal["fedsgd"] = "fedsgd"
@@ -276,8 +278,8 @@ class FedSgd(Steps):
     )
 
 
-class Fpfl(Steps):
-    """Modified method of differential multipliers on cohorts.
+class Fpfl(GradientSteps):
+    """The modified method of differential multipliers on cohorts.
 
     Example:
         >>> import synthfair as sf
@@ -295,7 +297,7 @@ class Fpfl(Steps):
     unconstrained: ClassVar[Mapping[str, str | float]] = {"method": "fedsgd"}
 
 
-class Mmdm(Steps):
+class Mmdm(GradientSteps):
     """The same with all rows in one place; it is never private."""
 
     method: Literal["mmdm"] = "mmdm"

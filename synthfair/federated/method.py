@@ -7,7 +7,7 @@ A method is a frozen model whose fields are its settings, and which trains by th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import jax
 from pydantic import (
@@ -40,7 +40,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, lt=2**31)]
 """Ranges of settings."""
 
-ROWS = "the smallest client's rows"
+SMALLEST_ROWS = "the smallest client's rows"
 """Whose number bounds delta where clients add noise for their rows."""
 
 Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
@@ -140,16 +140,17 @@ class TrainConfig(Settings, Algorithm):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Make the class a pytree of its numbers and arrays."""
-        read = {n: f.annotation for n, f in cls.model_fields.items() if n not in cls.not_compiled}
-        numbers = [name for name, kind in read.items() if _is_number(kind)]
-        others = [name for name in read if name not in numbers]
+        names = [name for name in cls.model_fields if name not in cls.not_compiled]
 
         def flatten(method: Self) -> tuple[list[Any], tuple[Any, ...]]:
-            return [getattr(method, n) for n in numbers], tuple(getattr(method, n) for n in others)
+            read = {name: getattr(method, name) for name in names}
+            numbers = [name for name in names if isinstance(read[name], float | jax.Array)]
+            others = tuple((name, read[name]) for name in names if name not in numbers)
+            return [read[name] for name in numbers], (tuple(numbers), others)
 
         def unflatten(static: tuple[Any, ...], leaves: Sequence[Any]) -> Self:
-            pairs = zip(numbers + others, [*leaves, *static], strict=True)
-            return cls.model_construct(**dict(pairs))
+            numbers, others = static
+            return cls.model_construct(**dict(zip(numbers, leaves, strict=True)), **dict(others))
 
         jax.tree_util.register_pytree_node(cls, flatten, unflatten)
 
@@ -172,7 +173,7 @@ class TrainConfig(Settings, Algorithm):
 
     @classmethod
     def reads(cls, key: str) -> bool:
-        """Whether the method has such a setting."""
+        """Return whether the method has such a setting."""
         fields = cls.model_fields
         return key in fields and not fields[key].exclude and key not in cls.unread
 
@@ -198,11 +199,10 @@ class TrainConfig(Settings, Algorithm):
     # How it trains, in the order of what happens
 
     def count_first(
-        self,
-        data: UserData,  # noqa: ARG002
-        noise_seed: int | None,  # noqa: ARG002
+        self, data: UserData, noise_seed: int | None
     ) -> tuple[Self, ScoreHistogram | None]:
         """Return the method with weights of rows, and the counts behind these."""
+        del data, noise_seed  # nothing is counted
         return self, None
 
     def plan(self, data: UserData) -> Self:
@@ -233,17 +233,14 @@ class TrainConfig(Settings, Algorithm):
         return ", ".join(f"{name} {values[-1]:.4g}" for name, values in pairs)
 
     def converged(self, history: RoundRecord) -> bool | None:  # noqa: ARG002
-        """Whether a whole history ended well; None where there is no test."""
+        """Return whether a whole history ended well; None where there is no test."""
         return None
 
     def decide(
-        self,
-        model: TrainedModel,
-        params: Params,  # noqa: ARG002
-        data: UserData,  # noqa: ARG002
-        noise_seed: int | None,  # noqa: ARG002
+        self, model: TrainedModel, params: Params, data: UserData, noise_seed: int | None
     ) -> tuple[TrainedModel, ScoreHistogram | None]:
         """Return the model with decisions by group, and the counts behind these."""
+        del params, data, noise_seed  # nothing is counted
         return model, None
 
     # What plans are made of
@@ -257,13 +254,6 @@ class TrainConfig(Settings, Algorithm):
         n = data.users.a.shape[1]
         model = Perceptron(n, self.hidden) if self.hidden else LogisticRegression(n)
         return self.bound(model=model, cohorts=Cohorts.everyone(len(data.users)), **values)
-
-
-def _is_number(kind: Any) -> bool:
-    """Whether a field's type is of real numbers."""
-    if get_origin(kind) is tuple:
-        return False
-    return kind in (float, jax.Array) or any(map(_is_number, get_args(kind)))
 
 
 class Private(TrainConfig):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from synthfair.federated import dp_sgd, fair_sgd, fedavg, fpfl, privfairfl, refine, two_phase
+from synthfair.federated import dp_sgd, fedavg, fpfl, privfairfl, refine, two_phase
 from synthfair.federated.method import TrainConfig
 
-_ALL = fedavg.FedAvg, fpfl.FedSgd, fpfl.Fpfl, fpfl.Mmdm, dp_sgd.DpSgd, fair_sgd.FairSgd
+_ALL = fedavg.FedAvg, fpfl.FedSgd, fpfl.Fpfl, fpfl.Mmdm, dp_sgd.DpSgd, two_phase.FairSgd
 _MORE = two_phase.TwoPhase, privfairfl.PrivFairFLPre, privfairfl.PrivFairFLPost, refine.Refine
 
 METHODS: dict[str, type[TrainConfig]] = {

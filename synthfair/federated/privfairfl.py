@@ -163,7 +163,7 @@ def sum_counts(
     in_bin = score_bins(scored[1], bins) if scored else np.zeros(len(y), np.int64)
 
     def parts() -> Iterator[np.ndarray]:
-        """[2 G B] of each user: what it adds to the sum."""
+        """Yield what each user adds to the sum, [2 G B]."""
         for first, size in zip(np.asarray(users.first), np.asarray(users.size), strict=True):
             part = slice(first, first + size)
             counts = count_scores(in_bin[part], s[part], y[part], len(groups), bins)

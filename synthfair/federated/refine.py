@@ -24,10 +24,10 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.federated import exchange
 from synthfair.federated.engine import report_size, run
-from synthfair.federated.exchange import ExchangeRecord, ExchangeState, Sums
+from synthfair.federated.exchange import ExchangeRecord, ExchangeState, ExchangeSums
 from synthfair.federated.method import Count, Given, InCohorts, Positive, given
 from synthfair.federated.networks import LogisticRegression
-from synthfair.federated.single_rows import RowWeights, UserRows
+from synthfair.federated.single_rows import SummandWeights, UserRows
 from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.settings import Notion, Target
 from synthfair.surrogate.objective import Price
@@ -35,7 +35,7 @@ from synthfair.trained import TrainedModel, read_model
 
 
 class Refine(InCohorts):
-    """Minimises loss + rho penalty + ridge over all clients' rows together.
+    """The minimum of loss + rho penalty + ridge over all clients' rows together.
 
         F(theta) = 1/N sum_i l(y_i a_i'theta) + rho/2 sum_kg gap_kg^2 + 1/(2 C N) ||theta||^2
 
@@ -113,29 +113,29 @@ class Refine(InCohorts):
         )
         return self.in_cohorts(data, gap=gap)
 
-    def check(self, report: Sums, least_rows: int, most_rows: float) -> None:  # noqa: ARG002
+    def check(self, report: ExchangeSums, least_rows: int, most_rows: float) -> None:  # noqa: ARG002
         """Refuse counts that no client has. Raises ValueError."""
         exchange.require_counts(report, most_rows)
 
     def converged(self, history: ExchangeRecord) -> bool:
-        """Whether the params are those of the optimum."""
-        return bool(history.decrement[-1] <= exchange.TOLERANCE)
+        """Return whether the params are those of the optimum."""
+        return bool(history.decrement[-1] <= exchange.MAX_DECREMENT)
 
     def init(self, key: jax.Array) -> ExchangeState:
-        """Asks for the start alone."""
+        """Return the state that asks for the start alone."""
         start = jnp.asarray(self.start) if self.start else self.model.init(key)
         return exchange.first_state(start)
 
-    def report(self, state: ExchangeState, rows: UserRows, key: jax.Array) -> Sums:  # noqa: ARG002
+    def report(self, state: ExchangeState, rows: UserRows, key: jax.Array) -> ExchangeSums:  # noqa: ARG002
         """Return the sums at all candidates."""
         return exchange.sums_of(self.gap, state.candidates, rows)
 
-    def weights(self, state: ExchangeState, rows: UserRows) -> RowWeights:
+    def weights(self, state: ExchangeState, rows: UserRows) -> SummandWeights:
         """Return the weights of rows in the sums of a report."""
         return exchange.row_weights(self.gap, state.candidates, rows)
 
     def update(
-        self, state: ExchangeState, total: Sums, cohort: float
+        self, state: ExchangeState, total: ExchangeSums, cohort: float
     ) -> tuple[ExchangeState, ExchangeRecord]:
         """Take the best candidate, and ask for those of the next step."""
         del cohort  # clients count by their rows
@@ -161,7 +161,7 @@ def refine_model(
 
 
 def read_start(path: Path, schema: Schema) -> tuple[float, ...]:
-    """Params to start from, of a linear model's file. Raises InputError: of another schema."""
+    """Return the params of a linear model's file. Raises InputError: of another schema."""
     model = read_model(path)
     if model.schema_.hash != schema.hash or model.hidden or not model.intercept:
         raise InputError(f"{path}: must be a linear model of this schema, with an intercept")

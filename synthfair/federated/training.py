@@ -90,7 +90,7 @@ class TrainFiles:
     again: bool = False
 
     def __post_init__(self) -> None:
-        """Refuses seeds out of range."""
+        """Refuse seeds out of range."""
         if self.noise_seed is not None and not 0 <= self.noise_seed < 2**SECRET_BITS:
             raise InputError(f"noise seed = {self.noise_seed}: must be 0 to 2^{SECRET_BITS} - 1")
 
@@ -113,7 +113,7 @@ def train_table(
     weights: RowWeights | None = None,
     on_rounds: OnRounds | None = None,
 ) -> tuple[Training, MetricsFile]:
-    """Trains and writes; an interrupted run continues where it stopped.
+    """Train, write files, and return both results; an interrupted run continues where it stopped.
 
     The guarantee is booked before the first round, and buys the seed of the noise, which is kept
     next to the ledger: the same training once more, also where a run ended without its results, by
@@ -210,7 +210,7 @@ def train_rounds(
     on_rounds: OnRounds | None = None,
     checkpoint: CheckpointFile | None = None,
 ) -> Training:
-    """Trains in all rounds.
+    """Train in all rounds, and return the model with its history.
 
     Guarantee: what the plan's says, for all that the server sees in the rounds, the model and the
     history among them, unless ``noise_seed`` is given.
@@ -357,7 +357,7 @@ def rounds_csv(history: RoundRecord) -> str:
 def _fingerprint(
     data: UserData, config: TrainConfig, guarantee: Guarantee | None, noise_seed: int | None
 ) -> str:
-    """sha256 of all that a run depends on. It is private: who guesses the rows could confirm them.
+    """Return a sha256 of all that a run depends on; private, as it confirms guesses of the rows.
 
     The noise and the version are part of it: the same seed with noise of another size would give
     away both the noise and what it hides.

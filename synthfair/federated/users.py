@@ -36,7 +36,7 @@ for padding, which stands at the end."""
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Users:
-    """K users with N rows in all, one user's after the other's; see :func:`make_users`.
+    """The rows of K users, one user's after the other's; see :func:`make_users`.
 
     Only the cohort of a round is padded to one length, so that one user with many rows does not
     multiply the memory of all.
@@ -133,7 +133,7 @@ def make_users(a: np.ndarray, s: np.ndarray, y: np.ndarray, user: np.ndarray) ->
 
 
 class UserData(NamedTuple):
-    """Users, and what their rows mean.
+    """The users of a training, and what their rows mean.
 
     Attributes:
         schema: of the rows.
@@ -173,7 +173,7 @@ class Cohorts:
     sampling: Sampling = "fixed"
 
     def __post_init__(self) -> None:
-        """Refuses sizes out of range."""
+        """Refuse sizes out of range."""
         if not 1 <= self.size <= self.population:
             raise InputError(
                 f"cohort = {self.size}: must be 1 to {self.population}, the number of users"
@@ -181,7 +181,7 @@ class Cohorts:
 
     @classmethod
     def everyone(cls, population: int) -> Cohorts:
-        """Draws all users in every round."""
+        """Return the rule that draws all users in every round."""
         return cls(population, population)
 
     @property
@@ -404,7 +404,7 @@ def make_user_data(
 
 
 def held_out_rows(user: np.ndarray, share: float, *, seed: int) -> np.ndarray:
-    """[N] whether each row is held out: of each user's n rows floor(share n), at random.
+    """Return a mask [N] of rows held out: of each user's n rows floor(share n), at random.
 
     Which they are follows from the seed and the numbers of rows alone, which are public.
 
@@ -430,7 +430,7 @@ def held_out_rows(user: np.ndarray, share: float, *, seed: int) -> np.ndarray:
 def other_groups(
     table: pd.DataFrame, schema: Schema, config: TrainConfig, *, source: str
 ) -> list[np.ndarray]:
-    """[N] group index of each row of a table, in each attribute of ``config.also``.
+    """Return the group index [N] of each row of a table, in each attribute of ``config.also``.
 
     Raises:
         InputError: an attribute is unknown, is the sensitive one or the label, or is given twice.
@@ -447,7 +447,7 @@ def other_groups(
 def _require_all_groups(
     schema: Schema, attributes: Mapping[str, Schema], s: np.ndarray, y: np.ndarray, notion: str
 ) -> None:
-    """Refuses rows without a group among those that the notion compares."""
+    """Refuse rows without a group among those that the notion compares."""
     no, yes = schema.decisions
     among: dict[Any, np.ndarray] = {None: np.ones(len(y), bool)}
     if notion in ("equal_opportunity", "equalized_odds"):
