@@ -37,7 +37,7 @@ from synthfair.federated import exchange
 from synthfair.federated.single_rows import UserRows
 from synthfair.release.format import name_of
 from synthfair.server.pooling import Pool, make_pool, train_pool
-from synthfair.surrogate.objective import Price, ridge_of
+from synthfair.surrogate.fair import Price, ridge_of
 
 TABLES = ("dutch", "adult")
 """Of :data:`TASKS`."""

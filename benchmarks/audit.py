@@ -46,7 +46,6 @@ from synthfair.privacy.accounting import epsilon_of
 from synthfair.privacy.mechanism import GaussianMechanism, NoisySum
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.settings import ReleaseConfig
-from synthfair.surrogate import questions
 from synthfair.surrogate.levels import Columns
 
 KINDS = {"surrogate": sf.SurrogateConfig, "fair": partial(sf.DistillConfig, group_input=True)}
@@ -199,7 +198,7 @@ def run_private(setting: AuditSetting, seed: int, *, smoke: bool) -> PrivateValu
     others, target = drawn[1:], extreme() if setting.target == "extreme" else drawn[:1]
     config = setting.config.model_copy(update={"seed": seed})
     sums = quiet_sum if setting.quiet > 1 else NoisySum
-    with patch.object(questions, "NoisySum", sums):
+    with patch("synthfair.surrogate.sums.NoisySum", sums):
         return attack(others, target, schema, config, files=8 if smoke else FILES)
 
 

@@ -29,7 +29,7 @@ from benchmarks.harness import ROOT, Experiment, main
 from benchmarks.runs import Runs
 from benchmarks.showing import page, verdict
 from synthfair.data.partition import write_clients
-from synthfair.release.reading import read_release
+from synthfair.release.format import read_release
 
 METHODS = "LogisticRegression", "FairLogisticRegression", "ExponentiatedGradient"
 """Names in :mod:`benchmarks.alternatives.training`."""
@@ -209,8 +209,7 @@ class LimitValues(NamedTuple):
 def run_limit(setting: LimitSetting, seed: int, *, smoke: bool) -> LimitValues:
     """Search for a gap, in this process."""
     from synthfair.fairness.penalties import SelectionRatePenalty
-    from synthfair.surrogate.fair import GlobalProblem
-    from synthfair.surrogate.objective import ridge_of
+    from synthfair.surrogate.fair import GlobalProblem, ridge_of
 
     rows = rows_of(setting.table, seed)
     most = 2000 if smoke else None

@@ -29,10 +29,8 @@ from synthfair.data.datasets import SOURCES
 from synthfair.data.encode import expand
 from synthfair.privacy.accounting import discrete_mu_for
 from synthfair.privacy.mechanism import SumName
-from synthfair.surrogate.anchors import smooth_rates
-from synthfair.surrogate.make import Sums, Surrogate, read_sums, surrogate_of
-from synthfair.surrogate.questions import SurrogateSpec, TableSums, moment_terms
-from synthfair.surrogate.tilt import variance_of
+from synthfair.surrogate.records import Sums, Surrogate, read_sums, surrogate_of, variance_of
+from synthfair.surrogate.sums import SurrogateSpec, TableSums, moment_terms, smooth_rates
 
 DELTA, FOUND_AT = 1e-6, 0.01
 """Delta, with an epsilon; and the rate of false alarms at which members are found."""

@@ -163,12 +163,12 @@ def run_releases(setting: ManyReleases, _seed: int, *, smoke: bool) -> Usage:
         (folder / "schema.json").write_text(schema.to_json())
         model = sf.LinearModel()
         header = make_header(sf.DistillConfig(), schema, model=model, penalty="covariance")
-        names, paths = schema.encoded_names, []
+        paths = []
         for i in range(setting.releases):
             s, positive = rng.integers(2, size=(2, setting.rows))
-            x = rng.random((setting.rows, len(names)))
+            x = rng.random((setting.rows, len(header.names)))
             paths.append(folder / f"client_{i}.parquet")
-            sf.write_release(sf.Release(header, names, x, s, 2.0 * positive - 1.0), paths[-1])
+            sf.write_release(sf.Release(header, x, s, 2.0 * positive - 1.0), paths[-1])
         return watch(
             "synthfair.server", *paths, "--schema", folder / "schema.json",
             "--test", folder / "test.csv", "--output", folder / "server",

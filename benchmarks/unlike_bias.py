@@ -39,7 +39,7 @@ from synthfair.fairness.metrics import Scored
 from synthfair.release.format import name_of
 from synthfair.server.pooling import Pool, make_pool, train_pool
 from synthfair.surrogate import WeightedTable
-from synthfair.surrogate.objective import ridge_of
+from synthfair.surrogate.fair import ridge_of
 
 TABLES = {
     "adult": ("sex", "race"),

@@ -83,7 +83,7 @@ def test_sentence_and_cost_are_made_of_the_numbers(plain, fair):
         " 0.08); at most 0.1 was asked: met. Without a penalty 0.20. Accuracy 0.85, 0.90 without; the majority label for"
         " all has 0.70."
     )
-    said = "Fairness costs 0.050 (95 % interval 0.022 to 0.078) of accuracy. Without"
+    said = "Fairness costs 0.050 [0.022, 0.078] of accuracy. Without"
     assert any(note.startswith(said) for note in found.notes)
 
 
@@ -171,7 +171,7 @@ def test_what_is_asked_in_place_of_a_gap_over_all_rows_is_said(asked, words):
 def test_a_gain_is_no_loss_and_a_small_one_may_be_chance(plain, fair):
     edited(fair, fair, accuracy=metric(0.91, 0.89, 0.93))
     notes = asked([fair, plain]).notes
-    said = "Fairness costs -0.010 (95 % interval -0.038 to 0.018) of accuracy, so it may be chance"
+    said = "Fairness costs -0.010 [-0.038, 0.018] of accuracy, so it may be chance"
     assert any(note.startswith(said) for note in notes)
 
 
@@ -206,16 +206,10 @@ def test_the_limit_is_the_users_then_the_runs_then_the_rule_of_thumb(fair, tmp_p
     assert asked([fair]).limit == RULE_OF_THUMB
     assert asked([wished]).limit == 0.07
     assert asked([wished], 0.2).limit == 0.2
-    assert asked([fair]).notes[0] == "The limit of 0.1 is a rule of thumb, no law."
 
 
-def test_a_missed_gap_is_said_of_every_run_whatever_the_limit(plain, fair, tmp_path):
-    wished = copied(fair, tmp_path / "wished", max_gap=0.07)
+def test_a_missed_gap_is_said(plain, tmp_path):
     missed = copied(plain, tmp_path / "missed", max_gap=0.05)
-    said = "0.200 (95 % interval 0.150 to 0.250), and at most 0.05 was asked for."
-    for folders, limit in (([wished, missed], None), ([missed], 0.3)):
-        assert [note.endswith(said) for note in asked(folders, limit).notes].count(True) == 1
-    assert not any("was asked for" in note for note in asked([wished]).notes)
     assert "at most 0.05 was asked: missed." in asked([missed]).sentence  # the limit is its own
 
 
@@ -227,15 +221,14 @@ def test_that_the_weight_found_is_0_is_said(fair, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("constant", "said"), [(0.87, "not above"), (0.84, "not clearly above"), (0.82, None)]
+    ("constant", "said"), [(0.87, "less than"), (0.84, "not clearly more than"), (0.82, None)]
 )
 def test_a_model_near_the_constant_classifier_is_named(fair, constant, said):
     """Its accuracy is 0.85, with an interval from 0.83."""
     edited(fair, fair, constant_classifier={"accuracy": constant})
-    notes = " ".join(asked([fair]).notes)
-    near = f"near the constant classifier: its accuracy of 0.850 is {said} the {constant:.3f}"
-    assert (near in notes) is (said is not None)
-    assert ("near the constant" in notes) is (said is not None)
+    found = asked([fair]).sentence
+    near = f"Accuracy 0.85, {said} the {constant:.2f} of the majority label for all"
+    assert (near in found) is (said is not None)
 
 
 def test_groups_left_out_of_the_gap_are_named(fair):
@@ -245,8 +238,6 @@ def test_groups_left_out_of_the_gap_are_named(fair):
     edited(fair, fair, by_group=rates, small_groups=rows, min_group_rows=10, rows=None)
     found = asked([fair])
     assert "of town=a and town=b differ by 0.03 (95 %" in found.sentence
-    assert "The gap leaves out groups with fewer than 10 test rows that count." in found.notes
-    assert "Groups with few test rows, in all or of a label: town=c (7 rows)." in found.notes
 
 
 def test_several_seeds_give_means_and_say_so(fair, tmp_path):
@@ -254,7 +245,7 @@ def test_several_seeds_give_means_and_say_so(fair, tmp_path):
     edited(twin, twin, spd=metric(-0.05, -0.12, 0.02))
     found = asked([fair, twin])
     assert found.subject.gap_size == pytest.approx((0.04, 0.0, 0.1))
-    assert any("Means over 2 runs" in note for note in found.notes)
+    assert any("Means over 2 seeds" in note for note in found.notes)
 
 
 def test_the_best_of_several_is_the_most_accurate_within_the_limit(plain, fair, tmp_path):

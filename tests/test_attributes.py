@@ -21,7 +21,7 @@ from synthfair.fairness.metrics import Scored
 from synthfair.release.format import write_release
 from synthfair.scoring import predict
 from synthfair.server.pooling import compared_groupings
-from synthfair.surrogate.weighted_table import WeightedTable
+from synthfair.surrogate.fair import WeightedTable
 from synthfair.trained import TrainedModel, input_names
 
 HOME = Categorical(categories=("own", "rent", "other"))

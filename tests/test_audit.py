@@ -11,15 +11,15 @@ from synthfair.privacy import mechanism
 from synthfair.privacy.mechanism import NoisySum
 from synthfair.privacy.noise import system_entropy
 from synthfair.settings import SurrogateConfig
-from synthfair.surrogate import questions
-from synthfair.surrogate.make import read_sums
+from synthfair.surrogate.records import read_sums
+from synthfair.surrogate.sums import SurrogateSpec, TableSums
 
 EPSILON, DELTA, RUNS, CONFIDENCE = 1.0, 1e-5, 80, 0.9995
 SCHEMA = make_schema()
 TABLE = encode(make_table(30), SCHEMA)
 CANARY = Encoded(np.full((1, 7), 5000.0), np.array([1]), np.array([-1.0]))  # far outside the schema
 WITH_CANARY = Encoded(*(np.concatenate(pair) for pair in zip(TABLE, CANARY, strict=True)))
-SPEC = questions.SurrogateSpec(SurrogateConfig(epsilon=EPSILON, delta=DELTA), SCHEMA)
+SPEC = SurrogateSpec(SurrogateConfig(epsilon=EPSILON, delta=DELTA), SCHEMA)
 
 
 class SeenError(Exception):
@@ -31,8 +31,8 @@ def _seen(monkeypatch):
     def sums(table, *asked):
         raise SeenError(np.concatenate(first_sums(table, *asked)))
 
-    first_sums = questions.TableSums.sums
-    monkeypatch.setattr(questions.TableSums, "sums", sums)
+    first_sums = TableSums.sums
+    monkeypatch.setattr(TableSums, "sums", sums)
 
 
 def outcomes(rows, noise, runs):
@@ -40,7 +40,7 @@ def outcomes(rows, noise, runs):
 
     def sums(rows, noise):
         with pytest.raises(SeenError) as seen:
-            read_sums(questions.TableSums(in_memory(rows), SPEC, noise), SPEC)
+            read_sums(TableSums(in_memory(rows), SPEC, noise), SPEC)
         return seen.value.args[0]
 
     changed = sums(TABLE, silent) != sums(WITH_CANARY, silent)
@@ -103,7 +103,7 @@ def test_noise_left_out_is_caught():
 
 
 def test_noise_scaled_to_the_mean_is_caught(monkeypatch):
-    monkeypatch.setattr(questions, "NoisySum", TooQuiet)
+    monkeypatch.setattr("synthfair.surrogate.sums.NoisySum", TooQuiet)
     assert caught()
 
 

@@ -16,9 +16,8 @@ from benchmarks.runs import Run, Runs
 from synthfair.data.batches import in_memory
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.privacy.accounting import epsilon_of, mu_for
-from synthfair.surrogate import questions
-from synthfair.surrogate.make import read_sums, surrogate_of
-from synthfair.surrogate.questions import SurrogateSpec, TableSums
+from synthfair.surrogate.records import read_sums, surrogate_of
+from synthfair.surrogate.sums import SurrogateSpec, TableSums
 
 SCHEMA = Schema(
     name="small",
@@ -50,7 +49,7 @@ def least_epsilon(config, files=64):
 def test_the_attack_finds_noise_that_is_too_small(monkeypatch):
     """As if sums over 400 rows were means; a fair release tells less of them than its records."""
     monkeypatch.setattr(audit, "QUIET", 400)
-    monkeypatch.setattr(questions, "NoisySum", audit.quiet_sum)
+    monkeypatch.setattr("synthfair.surrogate.sums.NoisySum", audit.quiet_sum)
     assert least_epsilon(SURROGATE) > 1
 
 

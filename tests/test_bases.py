@@ -169,7 +169,7 @@ def test_surrogates_of_an_additive_schema_are_the_same_records_and_train_a_curve
     table, test, schema = curved_table(1500), curved_table(1000, 1), additive()
     config, server = sf.SurrogateConfig(k_min=20), sf.ServerConfig(rho=0.0)
     made = sf.distill_table(table, schema, config).release
-    assert made.names == tuple(schema.features)
+    assert made.header.names == tuple(schema.features)
     pooled = sf.pool_and_train({"a": made}, schema, server)
     line = sf.distill_table(table, make_schema(), config).release
     straight = sf.pool_and_train({"a": line}, make_schema(), server)
@@ -201,7 +201,7 @@ def test_a_fair_release_of_an_additive_schema_is_of_its_inputs():
     config = sf.DistillConfig(n_synthetic=60, steps=200, rho_o=0.0, lambda_theta=1e-2)
     release = sf.distill_table(table, schema, config).release
     assert isinstance(release, Release)
-    assert release.names == schema.encoded_names
+    assert release.header.names == schema.encoded_names
     model = sf.pool_and_train({"a": release}, schema)
     assert accuracy(model, curved_table(1000, 1)) > 0.85
 

@@ -15,10 +15,16 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 import synthfair as sf
 from synthfair.data.batches import in_memory
 from synthfair.data.schema import Categorical, Schema
-from synthfair.surrogate import make
-from synthfair.surrogate.anchors import smooth_rates
-from synthfair.surrogate.make import Surrogate, read_sums, surrogate_of, weight_terms
-from synthfair.surrogate.questions import SurrogateSpec, TableSums, histograms
+from synthfair.surrogate.records import (
+    NONE,
+    Surrogate,
+    find_margins,
+    read_sums,
+    surrogate_of,
+    tells,
+    weight_terms,
+)
+from synthfair.surrogate.sums import SurrogateSpec, TableSums, histograms, smooth_rates
 
 K_MIN = 50
 
@@ -110,15 +116,16 @@ def seems_a_block(table):
     with pytest.MonkeyPatch.context() as patch:
         ignore_pairs_of_columns(patch)
         try:
-            margins = make.find_margins(answers, counts.reshape(4, -1), spec)
+            margins = find_margins(answers, counts.reshape(4, -1), spec)
         except sf.InputError:
             return False
     return len(margins.strata.tilted) > 0
 
 
 def ignore_pairs_of_columns(patch):
-    tells = make.tells
-    patch.setattr(make, "tells", lambda *args: tells(*args[:2], make.NONE, args[3]))
+    patch.setattr(
+        "synthfair.surrogate.records.tells", lambda *args: tells(*args[:2], NONE, args[3])
+    )
 
 
 @pytest.fixture
@@ -189,7 +196,7 @@ def numbers_left(table, *, rates_of_groups=False, to_the_end=False):
 
 @pytest.mark.parametrize("kind", ["label", "group"])
 def test_a_rule_of_two_columns_is_seen(kind, monkeypatch):
-    monkeypatch.setattr(make, "PROBLEMS", 2)
+    monkeypatch.setattr("synthfair.surrogate.records.PROBLEMS", 2)
     tables = [rule_table(kind, 2, i) for i in range(7)]
     assert not any(map(has_block, tables))
     assert {numbers_left(table) for table in tables[:2]} == {K_MIN - 1}

@@ -12,10 +12,11 @@ from conftest import make_schema, make_table
 import synthfair as sf
 from synthfair.client import Options, check_rows, distill_file
 from synthfair.data.encode import encode
+from synthfair.distill.problem import make_problem
 from synthfair.errors import InputError
 from synthfair.files import claimed
 from synthfair.privacy.ledger import Ledger
-from synthfair.release.reading import read_release
+from synthfair.release.format import read_release
 from synthfair.settings import DistillConfig
 
 TABLE, SCHEMA = make_table(), make_schema()
@@ -150,13 +151,18 @@ def test_rows_that_are_encoded_give_what_their_table_gives():
 
 def test_clients_of_nearly_one_size_share_one_compilation(compilations):
     """97 and 100 rows are padded to 2,048, and 2,100 to 2,560."""
-    tables = {n: encode(make_table(n, seed=n), SCHEMA) for n in (97, 100, 2100)}
-    jax.clear_caches()
-    before, seen = compilations(), []
-    for rows in tables.values():
-        distil(rows)
-        seen.append(compilations() - before)
-    assert seen[0] == seen[1] < seen[2]
+    one, other, large = (encode(make_table(n, seed=n), SCHEMA) for n in (97, 100, 2100))
+    distil(one)
+    before = compilations()
+    distil(other)
+    assert compilations() == before
+    jax.jit(lambda x: x + 1)(2.0)
+    assert compilations() == before + 1  # they are counted
+    shapes = [
+        jax.tree.map(jnp.shape, make_problem(rows, DistillConfig(n_synthetic=24), n_groups=2))
+        for rows in (one, other, large)
+    ]
+    assert shapes[0] == shapes[1] != shapes[2]
 
 
 def test_single_precision_agrees_with_double():

@@ -12,7 +12,7 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.client import distill_file
 from synthfair.data.encode import Clipping, encode
-from synthfair.release.reading import read_release
+from synthfair.release.format import read_release
 from synthfair.report.release_tables import clipping_table, real_rows_warnings
 from synthfair.report.text_table import plain_text
 

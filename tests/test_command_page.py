@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from test_help import ABOVE, ALL
+from test_help import ALL
 
 from synthfair.cli import COMMANDS, EXIT_CODES
 from synthfair.data.datasets import configs_folder
@@ -17,11 +17,9 @@ def command_table():
     lines = ["| to | command | purpose |", "|---|---|---|"]
     for title, group in COMMANDS.items():
         first = len(lines)
-        for path, purpose in group.items():
-            name = path.split(":")[1]
-            lines += [f"| | `{name}` | {purpose} |"]
+        for name in (path.split(":")[1] for path in group):
             for words, command in ALL.items():
-                if words.startswith(f"{name} ") and name in ABOVE:
+                if words == name or words.startswith(f"{name} "):
                     lines += [f"| | `{words}` | {command.help.splitlines()[0]} |"]
         lines[first] = f"| {title} {lines[first].removeprefix('| ')}"
     return "\n".join(lines)

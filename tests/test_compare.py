@@ -32,7 +32,7 @@ from synthfair.report.result_tables import outcomes_table
 from synthfair.report.text_table import plain_text
 
 REPORT = sf.ServerConfig(resamples=10)
-
+FEW = {"n_synthetic": 24, "steps": 100}
 
 TABLE = make_table(n=2000)
 TABLE["income"] += np.where(TABLE["town"] == "b", 20, 0)  # by which a blind model has a gap
@@ -44,16 +44,30 @@ def federation():
     return federate(partition(TABLE, clients=2, seed=0), make_schema())
 
 
+@pytest.fixture(scope="module")
+def surrogate_of():
+    """A function that makes a surrogate of the same rows with the same seed once."""
+    made = {}
+
+    def make(real, schema, seed):
+        key = seed, schema.hash, *(part.tobytes() for part in real)
+        if key not in made:
+            config = sf.SurrogateConfig(k_min=20, seed=seed)
+            made[key] = sf.distill_table(sf.data.in_memory(real), schema, config).release
+        return made[key]
+
+    return make
+
+
 @pytest.fixture
-def quick_surrogates(monkeypatch):
-    """Surrogates in place of others; the seeds of those that were made."""
+def quick_surrogates(monkeypatch, surrogate_of):
+    """Surrogates in place of others; the seeds of those that were asked for."""
     made = []
 
     def make(federation, settings):
         made.append(settings.seed)
-        quick = sf.SurrogateConfig(k_min=20, seed=settings.seed)
         return {
-            name: sf.distill_table(sf.data.in_memory(real), federation.schema, quick).release
+            name: surrogate_of(real, federation.schema, settings.seed)
             for name, real in zip(federation.names, federation.plain, strict=True)
         }
 
@@ -66,7 +80,7 @@ def quick_surrogates(monkeypatch):
 )
 def test_every_method_lowers_the_gap(method, federation):
     (plain, free), (fair, asked) = (
-        run_method(method, federation, sf.DistillConfig(rho_o=rho_o, steps=100), REPORT)
+        run_method(method, federation, sf.DistillConfig(rho_o=rho_o, **FEW), REPORT)
         for rho_o in (0.0, 100.0)
     )
     assert (free.asked.fairness, asked.asked.fairness) == (False, True)
@@ -85,7 +99,7 @@ def test_no_method_reads_the_group_unless_it_is_asked_to(method, federation, qui
     part, options = federation.test[0], RoundOptions({"rounds": 20})
     clients = federation._replace(test=(part, part._replace(s=1 - part.s)))
     for reads in (False, True):
-        config = sf.DistillConfig(rho_o=2.0, steps=5, group_input=reads)
+        config = sf.DistillConfig(rho_o=2.0, group_input=reads, **FEW)
         _, fitted = run_method(method, clients, config, REPORT, rounds=options)
         assert np.array_equal(*fitted.scores) != reads
 
@@ -350,7 +364,7 @@ class TestMethodsInRounds:
         assert quick_surrogates == [0, 0, 0]
 
     def test_single_shot_sends_its_files_once(self, federation, tmp_path):
-        _, fitted = run_method("single_shot", federation, sf.DistillConfig(steps=100))
+        _, fitted = run_method("single_shot", federation, sf.DistillConfig(**FEW))
         sizes = []
         for i, distillation in enumerate(fitted.distillations):
             sf.write_release(distillation.release, tmp_path / f"{i}.parquet")

@@ -4,10 +4,9 @@ import pytest
 
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import SampledSums, epsilon_of
-from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.guarantee import Guarantee, training_guarantee
 from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.privacy.mechanism import GaussianMechanism
-from synthfair.privacy.rounds import training_guarantee
 from synthfair.report.privacy_words import guarantee_facts, limits
 
 EVERYONE = SampledSums(50, 50, 20)

@@ -11,8 +11,8 @@ from synthfair.client.fair_task import check_copies
 from synthfair.data.batches import gather
 from synthfair.data.encode import Encoded, encode
 from synthfair.errors import InputError
+from synthfair.privacy.guarantee import GRID
 from synthfair.privacy.ledger import Ledger
-from synthfair.privacy.statement import GRID
 from synthfair.release.format import Release, make_header
 
 SCHEMA = make_schema()
@@ -24,8 +24,7 @@ def checked(x, y=None, *, rows=ROWS, **settings):
     config = sf.DistillConfig(**settings)
     header = make_header(config, SCHEMA, model=sf.LinearModel(), penalty=sf.CovariancePenalty())
     y = np.random.default_rng(1).choice([-1.0, 1.0], len(x)) if y is None else y
-    names = tuple(map(str, range(x.shape[1])))
-    release = Release(header, names, np.rint(x / GRID) * GRID, np.zeros(len(x), int), y)
+    release = Release(header, np.rint(x / GRID) * GRID, np.zeros(len(x), int), y)
     check_copies(release, gather(rows, n_groups=1, intercept=True), source="out.parquet")
 
 

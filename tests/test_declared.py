@@ -124,14 +124,12 @@ def test_a_release_does_not_depend_on_what_it_does_not_declare(config, changes, 
 
 def test_a_seed_that_depends_on_cells_that_are_left_out_is_seen(monkeypatch, tmp_path):
     """Planted: a seed by the number of all rows."""
-    from synthfair.surrogate import make
-
     sent = []
     for change in (shuffled, another_of_few):
         rows = change(some_table())
         by_all_rows = len(rows)
         planted = SimpleNamespace(crc32=lambda *_, seed=by_all_rows: seed)
-        monkeypatch.setattr(make, "zlib", planted)
+        monkeypatch.setattr("synthfair.surrogate.records.zlib", planted)
         sent.append(released(rows, SURROGATE, tmp_path / change.__name__))
     assert sent[0] != sent[1]
 

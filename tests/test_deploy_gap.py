@@ -193,7 +193,7 @@ def test_a_site_that_ended_before_its_answer_was_saved_books_once(world, monkeyp
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr("synthfair.privacy.bought._sync", full)
+        patch.setattr("synthfair.privacy.ledger._sync", full)
         for job in ("job-1", "job-2"):
             assert answer(world, ask(world, job), job) == ("failed", b"")
             assert ledger_of(world).spent().releases == 1

@@ -226,7 +226,7 @@ def test_the_same_question_gets_the_same_answer_and_another_is_booked(world, set
 
 @pytest.mark.parametrize(
     ("where", "booked"),
-    [("privacy.bought.whole_file", 0), ("deploy.site_training.SiteTraining._labelled", 1)],
+    [("privacy.ledger.whole_file", 0), ("deploy.site_training.SiteTraining._labelled", 1)],
 )
 def test_a_site_whose_disk_is_full_books_a_training_once(world, monkeypatch, where, booked):
     """Before the line in the ledger, and after it."""
@@ -314,15 +314,15 @@ def test_another_table_is_another_training(world):
     channel = channel_of(world)
     train(world, channel, settings)
     path = world.folder / "north" / "rows.csv"
-    make_table(ROWS + 1, seed=5).to_csv(path, index=False)
+    make_table(ROWS, seed=5).to_csv(path, index=False)
     again = Message(channel.asked[0].text.replace(b"job-1", b"job-2"), channel.asked[0].carried)
     assert world.code(again, job="job-2") == "ok"
     assert ledger_of(world).spent().releases == 2
 
 
 def test_a_site_without_rows_of_some_group_takes_part(large):
-    rows = make_table(MANY, seed=0)
-    rows[rows["town"] == "a"].to_csv(large.folder / "north" / "rows.csv", index=False)
+    rows = make_table(MANY, seed=0).assign(town="a")
+    rows.to_csv(large.folder / "north" / "rows.csv", index=False)
     federation, _ = train(large, channel_of(large), FPFL | {"rounds": 2})
     assert federation.booked["north"].rounds == 2
 

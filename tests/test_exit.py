@@ -1,7 +1,6 @@
 """How commands end: exit codes, one line for each end, and early where an input is bad."""
 
 import ast
-import os
 import re
 import runpy
 import signal
@@ -14,7 +13,6 @@ from conftest import make_schema, make_table
 
 import synthfair.cli.releases
 from synthfair.cli import DONE, EXIT_CODES, FAILED, INTERRUPTED, REFUSED, main
-from synthfair.cli.parameters import check_inputs
 from synthfair.errors import InputError
 
 
@@ -140,13 +138,6 @@ def test_bad_inputs_are_refused_before_jax_is_imported(tmp_path, schema):
     for complaint in cases:
         assert complaint in done.stderr
     assert not (tmp_path / "new").exists()
-
-
-def test_what_may_not_be_read_is_named(tmp_path, monkeypatch):
-    """The tests' user may be root, who may read everything."""
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(InputError, match="cannot read: you have no permission"):
-        check_inputs(tmp_path)
 
 
 def test_messages_name_arguments_and_not_flags():

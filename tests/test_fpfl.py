@@ -98,12 +98,12 @@ def test_it_finds_the_constrained_optimum_that_scipy_finds():
         model=MODEL,
         parity=Parity("statistical_parity"),
         alpha=0.05,
-        learning_rate=0.5,
-        multiplier_rate=0.05,
+        learning_rate=2.0,
+        multiplier_rate=0.1,
         damping=4.0,
         memory=0.0,
     )
-    theta = np.asarray(run_all(algorithm, rounds=6000).state.params)
+    theta = np.asarray(run_all(algorithm, rounds=1500).state.params)
     value_and_grad = jax.jit(jax.value_and_grad(loss))
     slopes = jax.jit(jax.jacobian(lambda t: rates(t, "statistical_parity")))
     bound = lambda t, k: 0.05 - k * np.asarray(rates(t, "statistical_parity"))  # noqa: E731
@@ -120,8 +120,8 @@ def test_it_finds_the_constrained_optimum_that_scipy_finds():
     )  # fmt: skip
     assert found.success
     assert gap(found.x) == pytest.approx(0.05, abs=1e-6)
-    assert float(loss(theta)) == pytest.approx(found.fun, abs=2e-3)
-    assert gap(theta) < 0.055
+    assert float(loss(theta)) == pytest.approx(found.fun, abs=1e-4)
+    assert gap(theta) == pytest.approx(0.05, abs=1e-4)
 
 
 @pytest.mark.parametrize("owner", [np.arange(N), S])
@@ -152,7 +152,7 @@ def test_the_constraint_lowers_the_gap_of_a_network():
             memory=0.0,
             **force,
         )
-        params = run_all(algorithm, rounds=400).state.params
+        params = run_all(algorithm, rounds=200).state.params
         chosen = np.asarray(network.scores(params, jnp.asarray(A))) > 0
         gaps.append(abs(chosen[S == 1].mean() - chosen[S == 0].mean()))
     assert gaps[0] > 0.3

@@ -283,9 +283,9 @@ class TestCommands:
             (["perturb", "nowhere.json", "--group", "f"], "belong together"),
             (
                 ["perturb", "nowhere.json", "--model", "m.json"],
-                "model, table, rate belong together",
+                "model, table and rate belong together",
             ),
-            (["perturb", "nowhere.json", "--one-person"], "needs model"),
+            (["perturb", "nowhere.json", "--one-person"], "one-person needs them"),
             (["aggregate", "nowhere.json", "r.csv"], "nowhere.json: cannot read"),
         ],
     )

@@ -22,7 +22,6 @@ folder = Path(sys.argv[1])
 # Help loads nothing that computes.
 with redirect_stdout(StringIO()) as said:
     assert main(["--help"]) == 0
-    assert not {"pydantic", "synthfair.cli.client"} & {*sys.modules}
     assert main(["gap", "aggregate", "--help"]) == 0
     for module in "synthfair", "synthfair.client", "synthfair.server":
         sys.argv[1:] = ["--help"]

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,10 @@ from test_release import SCHEMA, rewrite, set_column, some_release
 
 import synthfair as sf
 from synthfair.cli import main
+from synthfair.data.schema import Numeric
 from synthfair.errors import InputError
-from synthfair.release.format import Release, write_release
+from synthfair.release.format import Release, inspect_release, read_release, write_release
 from synthfair.release.keys import make_keys, read_signing_key
-from synthfair.release.reading import inspect_release, read_release
 
 
 @pytest.fixture
@@ -101,13 +102,13 @@ def test_an_altered_file_is_refused(folder, capsys):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda t: t.drop_columns("(label)"), "must have columns of features, then .group."),
-        (lambda t: t.select(["(group)", "(label)"]), "must have columns of features"),
-        (lambda t: t.select(t.column_names[::-1]), "must have columns of features"),
-        (lambda t: t.add_column(0, "age", t["age"]), "a column's name is repeated"),
-        (lambda t: t.add_column(0, "a" * 1001, t["age"]), "at most 1000 characters"),
+        (lambda t: t.drop_columns("(label)"), "column 9: missing; must be .*label"),
+        (lambda t: t.select(["(group)", "(label)"]), "column 1: .*group.*; must be 'income'"),
+        (lambda t: t.select(t.column_names[::-1]), "column 1: .*label"),
+        (lambda t: t.add_column(0, "age", t["age"]), "column 1: 'age' .*; must be 'income'"),
+        (lambda t: t.add_column(0, "a" * 1001, t["age"]), "column 1: 'a{999}; must be 'income'"),
         (lambda t: t.slice(0, 0), "0 rows"),
-        (set_column("income", ["a", "b"]), "'income' .string. must be 'income' .double"),
+        (set_column("income", ["a", "b"]), "'income' .string.; must be 'income' .double"),
         (set_column("income", [0.5, float("nan")]), "'income', row 2: nan"),
         (set_column("income", [0.5, None]), "missing values"),
         (
@@ -123,9 +124,13 @@ def test_without_a_schema_it_is_hostile_all_the_same(folder, change, complaint):
 
 
 def test_many_columns_are_summed_up(folder, capsys):
-    names = tuple(f"c{i}" for i in range(150))
+    columns = {f"c{i}": Numeric(lower=0.0, upper=1.0) for i in range(150)}
+    schema = SCHEMA.model_copy(
+        update={"columns": columns | {name: SCHEMA.columns[name] for name in ("town", "paid")}}
+    )
     release = some_release()
-    wide = Release(release.header, names, np.tile([[0.0], [1.0]], 150), release.s, release.y)
+    header = release.header.model_copy(update={"table_schema": schema})
+    wide = Release(header, np.tile([[0.0], [1.0]], 150), release.s, release.y)
     write_release(wide, folder / "w.parquet")
     assert inspect(folder, name="w.parquet") == 0
     assert "50 more columns: 0 to 1" in capsys.readouterr().out
@@ -133,18 +138,19 @@ def test_many_columns_are_summed_up(folder, capsys):
 
 def test_no_control_character_reaches_the_terminal(folder, capsys):
     """Neither from a column's name, nor from a file's, nor from what the header says."""
-    release = some_release()
-    evil = "\x1b]0;owned\x07\x9b2J\u202e"
-    names = (evil, *release.names[1:])
+    release, name = some_release(), "e\x1b[2J.parquet"
     header = release.header.model_copy(update={"penalty": "[red]p[/red]"})
-    name = "e\x1b[2J.parquet"
-    write_release(Release(header, names, release.x, release.s, release.y), folder / name)
+    write_release(replace(release, header=header), folder / name)
+    assert inspect(folder, "--schema", folder / "schema.json", name=name) == 0
+    first = capsys.readouterr()
+    evil = "\x1b]0;owned\x07\x9b2J\u202e"
+    rewrite(folder / name, lambda t: t.rename_columns([evil, *t.column_names[1:]]))
     assert inspect(folder, "--schema", folder / "schema.json", name=name) == 2
-    said = capsys.readouterr()
-    for text in (said.out, said.err):
+    second = capsys.readouterr()
+    for text in (*first, *second):
         assert all(c.isprintable() or c == "\n" for c in text)
-    assert "owned" in said.out
-    assert "[red]p[/red]" in said.out
+    assert "owned" in second.err
+    assert "[red]p[/red]" in first.out
 
 
 def test_the_metadata_of_a_release_is_the_header_and_the_signature(folder):

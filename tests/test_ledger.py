@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from synthfair.cli import main
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import accountant, delta_of
-from synthfair.privacy.bought import compute_once
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.privacy.ledger import BudgetError, Ledger, Purchase
+from synthfair.privacy.ledger import BudgetError, Ledger, Purchase, compute_once
 from synthfair.privacy.mechanism import GaussianMechanism, grid_for
 from synthfair.settings import DistillConfig
 

@@ -11,9 +11,17 @@ from scipy.optimize import minimize
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.surrogate.levels import Columns
-from synthfair.surrogate.marginals import (
-    COARSE,
-    FEW,
+from synthfair.surrogate.sums import (
+    anchor_rates,
+    column_moments,
+    crossed_levels,
+    histograms,
+    on_grid,
+    two_way_tables,
+)
+from synthfair.surrogate.tables import (
+    MAX_LEVELS,
+    TREE_LEVELS,
     Margins,
     associations,
     chow_liu,
@@ -23,20 +31,12 @@ from synthfair.surrogate.marginals import (
     halve,
     james_stein,
     make_margins,
+    make_strata,
     project,
     row_counts,
     settle_rows,
     split_tables,
 )
-from synthfair.surrogate.questions import (
-    anchor_rates,
-    column_moments,
-    crossed_levels,
-    histograms,
-    on_grid,
-    two_way_tables,
-)
-from synthfair.surrogate.strata import make_strata
 
 
 def test_projected_is_the_nearest_that_is_not_negative():
@@ -155,7 +155,7 @@ def test_a_table_that_is_a_tree_is_drawn_again(chain):
     for cell in range(4):
         real = levels[2 * rows.s + (rows.y > 0) == cell]
         size = min(len(real), 4096)
-        drawn = draw(cell, margins, tables, columns, np.random.default_rng(1), size=size)
+        drawn = draw(cell, size, margins, tables, columns, rng=np.random.default_rng(1))
         assert len(drawn) == size
         for i, j in itertools.combinations(range(4), 2):
             wanted, found = (
@@ -202,7 +202,7 @@ def test_coarse_levels_are_few_in_order_and_of_rows_that_are_many():
     first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1)
     margins = make_margins(first, strata_of(first, columns), columns, step=5.0, sd=1.4)
     for column, coarse, counts in zip(columns, margins.coarse, margins.rows, strict=True):
-        assert len(np.unique(coarse)) == coarse.max() + 1 <= COARSE + column.missing
+        assert len(np.unique(coarse)) == coarse.max() + 1 <= MAX_LEVELS + column.missing
         np.testing.assert_allclose(counts.sum(axis=1), margins.n)
         if not column.categories:
             assert (np.diff(coarse) >= 0).all()
@@ -219,11 +219,11 @@ def test_few_levels_are_unions_of_coarse_ones_with_the_same_rows():
     first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1).astype(float)
     margins = make_margins(first, strata_of(first, columns), columns, step=0.0, sd=1.0)
     few = few_levels(margins, columns)
-    assert margins.sizes.max() > FEW + 1
+    assert margins.sizes.max() > TREE_LEVELS + 1
     for own, coarse, fewer, counts in zip(
         margins.rows, margins.coarse, few.coarse, few.rows, strict=True
     ):
-        assert counts.shape[1] == fewer.max() + 1 <= FEW + 1  # and a missing value
+        assert counts.shape[1] == fewer.max() + 1 <= TREE_LEVELS + 1  # and a missing value
         union = {int(k): set(fewer[coarse == k]) for k in coarse}
         assert all(len(levels) == 1 for levels in union.values())
         of = np.array([union[k].pop() for k in range(own.shape[1])])
@@ -292,7 +292,7 @@ def test_numbers_that_one_row_has_change_no_record():
         rows = Encoded(values / 9, np.zeros(len(values), int), np.ones(len(values)))
         first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1)
         margins = make_margins(first, strata_of(first, columns), columns, step=5.0, sd=1.4)
-        return draw(0, margins, {}, columns, np.random.default_rng(0), size=500)
+        return draw(0, 500, margins, {}, columns, rng=np.random.default_rng(0))
 
     np.testing.assert_array_equal(drawn(4.03, 6), drawn(4, 4))
     assert not np.array_equal(drawn(6, 6, 6), drawn(4, 4, 4))

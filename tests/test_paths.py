@@ -14,7 +14,7 @@ def release(schema):
         sf.DistillConfig(), schema, model=sf.LinearModel(), penalty=sf.CovariancePenalty()
     )
     x = np.full((2, len(schema.encoded_names)), 0.5)
-    return sf.Release(header, schema.encoded_names, x, np.array([0, 1]), np.array([-1.0, 1.0]))
+    return sf.Release(header, x, np.array([0, 1]), np.array([-1.0, 1.0]))
 
 
 def model(schema):

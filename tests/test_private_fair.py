@@ -13,12 +13,12 @@ from synthfair.data.batches import gather
 from synthfair.data.encode import encode, encode_records
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
+from synthfair.privacy.guarantee import make_guarantee
 from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.noise import seeded
-from synthfair.privacy.statement import make_guarantee
-from synthfair.release.reading import inspect_release, read_release
+from synthfair.release.format import inspect_release, read_release
 from synthfair.report.privacy_words import header_facts
-from synthfair.surrogate.questions import TableSums
+from synthfair.surrogate.sums import TableSums
 
 SCHEMA = make_schema()
 TABLE = make_table(600)

@@ -18,13 +18,12 @@ from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.errors import InputError
 from synthfair.privacy import mechanism
+from synthfair.privacy.guarantee import make_guarantee
 from synthfair.privacy.mechanism import NoisySum, PrivateChoice
 from synthfair.privacy.noise import seeded, system_entropy
-from synthfair.privacy.statement import make_guarantee
 from synthfair.settings import SurrogateConfig
-from synthfair.surrogate import make, questions
-from synthfair.surrogate.make import read_sums, surrogate_of
-from synthfair.surrogate.questions import SurrogateSpec, TableSums
+from synthfair.surrogate.records import read_sums, surrogate_of
+from synthfair.surrogate.sums import SurrogateSpec, TableSums
 
 ROLES = {"s": Categorical(categories=("u", "v")), "y": Categorical(categories=(0, 1))}
 NUMBER, MISSING = Numeric(lower=-3.0, upper=5.0), Numeric(lower=0.0, upper=1e4, missing="category")
@@ -94,9 +93,9 @@ def _replayed(monkeypatch):
 
 
 def replay(patch):
-    patch.setattr(questions, "NoisySum", Asked)
-    patch.setattr(questions, "PrivateChoice", Scored)
-    patch.setattr(make, "self_play", steep)
+    patch.setattr("synthfair.surrogate.sums.NoisySum", Asked)
+    patch.setattr("synthfair.surrogate.sums.PrivateChoice", Scored)
+    patch.setattr("synthfair.surrogate.records.self_play", steep)
 
 
 def asked(rows, schema, config):
@@ -210,8 +209,8 @@ def not_normal(noise):
 
 def test_all_sums_have_noise_of_the_deviation_that_is_stated(monkeypatch):
     """In whole steps; noise that is 10 % too small, or missing, is caught."""
-    monkeypatch.setattr(questions, "NoisySum", Noted)
-    monkeypatch.setattr(make, "self_play", steep)
+    monkeypatch.setattr("synthfair.surrogate.sums.NoisySum", Noted)
+    monkeypatch.setattr("synthfair.surrogate.records.self_play", steep)
     Noted.noise = {}
     rows = encode(make_table(2000), make_schema())
     for seed in range(11):
@@ -264,8 +263,8 @@ def test_all_else_is_a_function_of_the_noisy_sums(monkeypatch):
             return released["tree"][-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(questions, "NoisySum", Kept)
-        patch.setattr(questions, "PrivateChoice", Chosen)
+        patch.setattr("synthfair.surrogate.sums.NoisySum", Kept)
+        patch.setattr("synthfair.surrogate.sums.PrivateChoice", Chosen)
         first = made_of()
     spec = SurrogateSpec(private(), make_schema())
     again = surrogate_of(read_sums(Replayed(released, spec), spec), spec)
@@ -355,8 +354,8 @@ def test_an_audit_finds_no_more_than_epsilon_and_finds_noise_that_is_left_out(mo
     monkeypatch.setattr(test_audit, "outcomes", outcomes)
     monkeypatch.setattr(test_audit, "TABLE", ALIKE)
     monkeypatch.setattr(test_audit, "WITH_CANARY", joined(ALIKE, row))
-    monkeypatch.setattr("synthfair.surrogate.levels.FINE_PRIVATE", 2)
-    monkeypatch.setattr(make, "self_play", steep)
+    monkeypatch.setattr("synthfair.surrogate.levels.MAX_BINS_PRIVATE", 2)
+    monkeypatch.setattr("synthfair.surrogate.records.self_play", steep)
     assert test_audit.audited_epsilon(system_entropy) <= test_audit.EPSILON
-    monkeypatch.setattr(questions, "NoisySum", TooQuiet)
+    monkeypatch.setattr("synthfair.surrogate.sums.NoisySum", TooQuiet)
     assert test_audit.audited_epsilon(system_entropy) > test_audit.EPSILON

@@ -45,10 +45,10 @@ QUICK = {"rounds": 2, "batch": 20, "local_epochs": 5.0, "bins": 21, "group_input
 PRIVATE = {"clip": 1.0, "epsilon": 4.0, "delta": 1e-4}
 
 
-def some_data(config, n=3000, clients=10):
+def some_data(config, n=3000):
+    """Rows of ten clients. Where 3,000 in all are trained on, training is compiled once."""
     rows, schema = sf.encode(make_table(n), make_schema()), make_schema()
-    user = draw_users(n, clients=clients, seed=0)
-    return rows, make_user_data(rows, user, schema, config)
+    return rows, make_user_data(rows, draw_users(n, clients=10, seed=0), schema, config)
 
 
 def configured(method, **more):
@@ -70,17 +70,17 @@ def test_without_noise_counts_are_those_of_the_rows():
 def test_rows_that_are_held_out_are_counted_and_not_trained_on():
     """A model of the other rows alone is the same; the histogram has only those held out."""
     config = configured("privfairfl_post", counts_share=0.25)
-    rows, data = some_data(config)
-    out = held_out_rows(draw_users(3000, clients=10, seed=0), 0.25, seed=config.seed)
-    assert out.sum() == 750
-    assert (data.users.size == 225).all()
-    assert (data.held_out.size == 75).all()
+    rows, data = some_data(config, n=4000)
+    out = held_out_rows(draw_users(4000, clients=10, seed=0), 0.25, seed=config.seed)
+    assert out.sum() == 1000
+    assert (data.users.size == 300).all()
+    assert (data.held_out.size == 100).all()
     found = train_rounds(data, config)
     bins = score_bins(found.model.scores(rows.x, rows.s), 21)
     wanted = count_scores(bins[out], rows.s[out], rows.y[out], 2, 21)
     np.testing.assert_array_equal(found.counts.array(), wanted)
     kept = sf.Encoded(*(part[~out] for part in rows))
-    user = draw_users(3000, clients=10, seed=0)[~out]
+    user = draw_users(4000, clients=10, seed=0)[~out]
     alone = configured("dp_sgd")
     alone = train_rounds(make_user_data(kept, user, make_schema(), alone), alone)
     np.testing.assert_allclose(found.model.theta, alone.model.theta, rtol=1e-9)
@@ -223,14 +223,14 @@ def test_settings_that_contradict_each_other_are_refused(settings, complaint):
 
 
 def test_counts_lost_in_noise_are_refused():
-    config = configured("privfairfl_post", counts_epsilon=0.001)
-    _, data = some_data(config, n=400)
+    config = configured("privfairfl_post", counts_epsilon=1e-4)
+    _, data = some_data(config)
     with pytest.raises(InputError, match="standard deviations of the noise"):
         train_rounds(data, config)
 
 
 def test_compare_measures_decisions_and_not_scores():
-    clients = federate(sf.partition(make_table(3000), clients=4, seed=0), make_schema())
+    clients = federate(sf.partition(make_table(3750, seed=1), clients=10, seed=0), make_schema())
     options = RoundOptions(QUICK | {"randomized": True})
     report = sf.ServerConfig(resamples=1)
     free, fair = (

@@ -1,4 +1,4 @@
-"""The progress bar: there when work starts, full at its end, gone where nothing was done."""
+"""The progress bar: there when work starts, gone at its end."""
 
 import io
 import re
@@ -22,43 +22,37 @@ def terminal(monkeypatch):
     return drawn
 
 
+def without_codes(text):
+    return " ".join(re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", text).split())
+
+
 def last_drawn(terminal):
-    last = terminal.getvalue().rsplit(DRAWN_ANEW, 1)[-1]
-    return " ".join(re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", last).split())
+    return without_codes(terminal.getvalue().rsplit(DRAWN_ANEW, 1)[-1])
 
 
-def test_it_is_drawn_before_the_first_step(terminal):
-    with show.counting_bar("distilling"):
-        assert "0/? preparing" in last_drawn(terminal)
-
-
-def test_it_is_full_where_work_ends_early(terminal):
-    with show.counting_bar("distilling") as update:
-        update(50, 1000, "objective 1")
-        update(100, 1000, "objective 0.5")
-    assert "100/100 objective 0.5" in last_drawn(terminal)
-
-
-def test_it_stays_where_it_was_when_work_fails(terminal):
-    def fail():
-        with show.counting_bar("distilling") as update:
-            update(50, 1000, "objective 1")
-            raise InputError("the objective is not a number")
-
-    with pytest.raises(InputError):
-        fail()
-    assert "50/1000 objective 1" in last_drawn(terminal)
-
-
-def test_it_is_removed_where_an_input_is_refused(terminal):
-    with pytest.raises(InputError), show.counting_bar("distilling"):
-        raise InputError("column 'town': missing")
-    assert "preparing" in terminal.getvalue()
+@pytest.mark.parametrize(
+    ("bar", "now", "said"),
+    [
+        (show.stage_bar, ("reading [the] rows",), "reading [the] rows"),
+        (lambda: show.counting_bar("training"), (50, 1000, "loss 1"), "training 50/1,000 loss 1"),
+    ],
+)
+def test_what_is_done_is_shown_and_gone_at_the_end(bar, now, said, terminal):
+    with bar() as update:
+        assert last_drawn(terminal)  # before the first step
+        update(*now)
+    assert said in without_codes(terminal.getvalue())
     assert last_drawn(terminal) == ""
 
 
-@pytest.mark.parametrize("bar", [show.counting_bar, lambda _: show.stage_bar()])
-def test_in_a_log_nothing_is_drawn(bar, capsys):
-    with bar("distilling") as update:
-        update(*(("a stage",) if bar is not show.counting_bar else (1, 2, "words")))
+def test_it_is_gone_where_an_input_is_refused(terminal):
+    with pytest.raises(InputError), show.stage_bar():
+        raise InputError("column 'town': missing")
+    assert "starting" in terminal.getvalue()
+    assert last_drawn(terminal) == ""
+
+
+def test_in_a_log_nothing_is_drawn(capsys):
+    with show.counting_bar("distilling") as update:
+        update(1, 2, "words")
     assert capsys.readouterr() == ("", "")

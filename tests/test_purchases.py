@@ -24,12 +24,11 @@ from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.federated import TrainConfig, TrainFiles, assign_users, train_table
 from synthfair.files import claimed
-from synthfair.privacy import bought
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Ledger, Purchase
-from synthfair.release.reading import read_release
-from synthfair.surrogate import make, marginals
-from synthfair.surrogate.questions import SurrogateSpec, TableSums
+from synthfair.release.format import read_release
+from synthfair.surrogate.records import most_numbers, read_sums, surrogate_of
+from synthfair.surrogate.sums import SurrogateSpec, TableSums
 
 SCHEMA, RUN = make_schema(), "a" * 64
 BUDGET = {"epsilon": 20.0, "delta": 1e-5}
@@ -131,7 +130,7 @@ def test_a_run_that_ends_on_the_way_books_and_sells_once(shop, monkeypatch, wher
         if where == "book":
             patch.setattr(Ledger, "book", end)
         elif where != "make":
-            patch.setattr(bought, "_sync", end)
+            patch.setattr("synthfair.privacy.ledger._sync", end)
         with pytest.raises(SystemExit):
             shop.buy(*([end] if where == "make" else []))
         syncs.clear()
@@ -316,8 +315,8 @@ def test_another_schema_of_the_same_rows_is_another_purchase(paths, monkeypatch)
 def test_a_noisy_refusal_is_an_answer_and_not_drawn_again(paths, monkeypatch):
     """Else runs until one is not refused would be a choice among many draws of the noise."""
     few = CONFIGS["surrogate"].model_copy(update={"k_min": 250})
-    for read_sums in (make.read_sums, None):
-        monkeypatch.setattr(READ_SUMS, read_sums)
+    for reading in (read_sums, None):
+        monkeypatch.setattr(READ_SUMS, reading)
         with pytest.raises(InputError, match="no pair of town and paid has a noisy number"):
             distill_file(*paths, few)
         assert len(list(paths[2].parent.glob("*.bought"))) == 1
@@ -327,14 +326,14 @@ def test_a_noisy_refusal_is_an_answer_and_not_drawn_again(paths, monkeypatch):
 @pytest.mark.parametrize("groups", [2, 4])
 def test_there_is_room_for_as_many_records_as_there_can_be(groups, monkeypatch):
     """Of tables so large that every cell has its most records, whatever the noise."""
-    monkeypatch.setattr(marginals, "MOST_ROWS", 100)
+    monkeypatch.setattr("synthfair.surrogate.records.MAX_RECORDS", 100)
     schema, config = make_schema(groups), sf.SurrogateConfig(**BUDGET)
     rows = encode(make_table(2000, n_groups=groups), schema)
     spec = SurrogateSpec(config, schema)
-    made = make.surrogate_of(make.read_sums(TableSums(in_memory(rows), spec), spec), spec)
+    made = surrogate_of(read_sums(TableSums(in_memory(rows), spec), spec), spec)
     numbers = sum(np.size(field) for field in made)
     assert len(made.y) > 190 * groups
-    assert numbers <= make.most_numbers(schema) < 1.5 * numbers
+    assert numbers <= most_numbers(schema) < 1.5 * numbers
 
 
 # Sites

@@ -23,16 +23,15 @@ from benchmarks.disclosure import (
 from synthfair.data.batches import in_memory
 from synthfair.data.datasets import dataset_schema
 from synthfair.data.schema import Numeric, encoded_as
-from synthfair.surrogate import make, questions
-from synthfair.surrogate.make import read_sums, surrogate_of, weight_terms
-from synthfair.surrogate.questions import SurrogateSpec, TableSums, squares_and_means
+from synthfair.surrogate.records import read_sums, surrogate_of, weight_terms
+from synthfair.surrogate.sums import SurrogateSpec, TableSums, squares_and_means
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_problems():
     """For speed; more functions would leave less to solve for."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(make, "PROBLEMS", 3)
+        patch.setattr("synthfair.surrogate.records.PROBLEMS", 3)
         yield
 
 
@@ -203,7 +202,7 @@ def test_no_number_of_a_person_is_read_out_of_adult():
 
 
 def test_the_attack_reads_many_where_sums_are_not_rounded(clients, monkeypatch):
-    monkeypatch.setattr(questions, "RARE", 2.0**-20)
+    monkeypatch.setattr("synthfair.surrogate.sums.ROW_STEP", 2.0**-20)
     rows, schema = clients
     assert sum(numbers_read(part, schema, 10) for part in rows) > 10
 

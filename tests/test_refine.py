@@ -17,7 +17,6 @@ from unlike_tables import unlike_tables
 import synthfair as sf
 from synthfair.cli import main, make_app
 from synthfair.data.encode import encode
-from synthfair.distill.losses import mean_loss
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.federated.engine import run
 from synthfair.federated.exchange import DAMPING, ExchangeSums, derivatives
@@ -25,11 +24,10 @@ from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.refine import Refine
 from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import Cohorts, make_users
-from synthfair.model import LinearModel, Rows
+from synthfair.model import Rows
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys, read_signing_key
-from synthfair.surrogate.fair import GlobalProblem
-from synthfair.surrogate.objective import Price, ridge_of
+from synthfair.surrogate.fair import GlobalProblem, Price, ridge_of
 
 NOTIONS = "statistical_parity", "equal_opportunity", "equalized_odds"
 KINDS = CovariancePenalty, SelectionRatePenalty
@@ -52,12 +50,15 @@ def refine(rows, penalty, start=None, **settings):
     return Refine(start=start, model=model, gap=penalty, **{"rho": RHO, "C": C, **settings})
 
 
-def central_of(rows, penalty, rho, c=C):
-    """The optimum over all rows in one place."""
+def pooled(rows, penalty, c=C):
+    """The problem of all rows in one place, in NumPy."""
     a, s, y = (np.asarray(part) for part in rows[:3])
     n, p = a.shape
-    ridge = ridge_of(c, n, p, intercept=True)
-    return GlobalProblem(a, s, y, np.ones(n), penalty, ridge).solve(rho)
+    return GlobalProblem(a, s, y, np.ones(n), penalty, ridge_of(c, n, p, intercept=True))
+
+
+def central_of(rows, penalty, rho, c=C):
+    return pooled(rows, penalty, c).solve(rho)
 
 
 def total_at(algorithm, rows, user, candidates):
@@ -73,22 +74,18 @@ def total_at(algorithm, rows, user, candidates):
 @pytest.mark.parametrize("notion", NOTIONS)
 @pytest.mark.parametrize("n_groups", [2, 3])
 def test_sums_give_the_pooled_objective_with_its_derivatives(kind, notion, n_groups):
+    """Those of the problem in one place are compared with JAX's where it is tested."""
     rows, user = some_rows(n_groups)
-    penalty, p = kind(n_groups, notion), rows.a.shape[1]
+    penalty, p, price = kind(n_groups, notion), rows.a.shape[1], Price(RHO)
     algorithm = refine(rows, penalty)
-
-    def objective(theta):
-        z = rows.a @ theta
-        ridge = theta[:-1] @ theta[:-1] / (2 * C * len(rows.y))
-        return mean_loss(LinearModel(), z, rows) + RHO * penalty(z, rows) + ridge
-
     thetas = np.random.default_rng(1).normal(size=(len(DAMPING), p))
     sums = total_at(algorithm, rows, user, jnp.asarray(thetas))
-    expected = jax.jit(lambda t: (objective(t), jax.grad(objective)(t), jax.hessian(objective)(t)))
     for i, theta in enumerate(thetas):
-        own = ExchangeSums(sums.rows, *(part[i] for part in sums[1:]))
-        found = derivatives(penalty, Price(RHO), C, theta, own)
-        for own, other in zip(found, expected(theta), strict=True):
+        sums_there = ExchangeSums(sums.rows, *(part[i] for part in sums[1:]))
+        found = derivatives(penalty, price, C, theta, sums_there)
+        whole = pooled(rows, penalty)
+        expected = whole.value(theta, price), *whole.hessian(theta, price)
+        for own, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(own, other, rtol=1e-10, atol=1e-10)
 
 
@@ -110,8 +107,8 @@ def test_exchanges_end_at_the_central_optimum(kind, rho):
 
 
 def test_near_the_optimum_an_exchange_squares_the_error():
-    rows, user = some_rows(2)
-    users, penalty = make_users(*rows[:3], user), SelectionRatePenalty()
+    rows, user = some_rows(3)
+    users, penalty = make_users(*rows[:3], user), SelectionRatePenalty(3, "equalized_odds")
     central = central_of(rows, penalty, RHO)
     algorithm = refine(rows, penalty, central.theta + 1e-3)
     history = run(algorithm, users, Cohorts.everyone(len(users)), rounds=3, seed=0).history
@@ -146,11 +143,11 @@ def test_rows_of_weight_0_do_not_enter():
 
 
 def test_a_group_that_nobody_has_leaves_the_start():
-    rows, user = some_rows(2)
-    users = make_users(*rows[:3], user)
-    algorithm = refine(rows, SelectionRatePenalty(3), np.ones(5))
+    rows, user = some_rows(3)
+    users = make_users(rows.a, np.minimum(rows.s, 1), rows.y, user)
+    algorithm = refine(rows, SelectionRatePenalty(3, "equalized_odds"), np.ones(6))
     end = run(algorithm, users, Cohorts.everyone(len(users)), rounds=2, seed=0)
-    np.testing.assert_array_equal(end.state.theta, np.ones(5))
+    np.testing.assert_array_equal(end.state.theta, np.ones(6))
     assert np.isinf(end.history.objective).all()
 
 

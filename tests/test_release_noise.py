@@ -22,7 +22,7 @@ from synthfair.privacy.accounting import (
     discrete_delta_of,
     discrete_mu_for,
 )
-from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.guarantee import Guarantee, make_guarantee, require_true, training_guarantee
 from synthfair.privacy.mechanism import (
     GaussianMechanism,
     NoisySum,
@@ -32,8 +32,6 @@ from synthfair.privacy.mechanism import (
     sensitivity,
 )
 from synthfair.privacy.noise import seeded, system_entropy
-from synthfair.privacy.rounds import training_guarantee
-from synthfair.privacy.statement import make_guarantee, require_true
 from synthfair.settings import DistillConfig
 
 ALARM = 1e-6

@@ -17,9 +17,8 @@ from synthfair.federated.engine import STEPS_IN_CLIP, Protection, shared, shared
 from synthfair.federated.users import Cohorts
 from synthfair.metrics_file import MetricsFile
 from synthfair.privacy.accounting import SampledSums
-from synthfair.privacy.guarantee import SampledMechanism
+from synthfair.privacy.guarantee import SampledMechanism, training_guarantee
 from synthfair.privacy.ledger import Ledger, Purchase
-from synthfair.privacy.rounds import training_guarantee
 from synthfair.report.privacy_words import limits
 from synthfair.secure import shares
 

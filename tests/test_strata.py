@@ -9,15 +9,14 @@ from conftest import make_schema, make_table
 import synthfair as sf
 from synthfair.data.batches import in_memory
 from synthfair.data.schema import Categorical
-from synthfair.surrogate import make, strata
-from synthfair.surrogate.make import read_sums, surrogate_of
-from synthfair.surrogate.questions import (
+from synthfair.surrogate.records import read_sums, surrogate_of
+from synthfair.surrogate.sums import (
     SurrogateSpec,
     TableSums,
     moment_terms,
     squares_and_means,
 )
-from synthfair.surrogate.strata import frechet_bounds, make_strata
+from synthfair.surrogate.tables import frechet_bounds, make_strata
 
 K = 4
 
@@ -46,7 +45,7 @@ MANY = {"larger groups with few", "who joins"}
 )
 def test_whoever_knows_all_sums_and_the_rule_knows_no_small_cell(kind, large, monkeypatch):
     """Of all tables with the same sums whose sets are the same, by brute force."""
-    monkeypatch.setattr(strata, "LARGE", large)
+    monkeypatch.setattr("synthfair.surrogate.tables.MIN_LARGE", large)
     for rows in np.array(TABLES[kind]):
         found, few = make_strata(rows, K), np.flatnonzero((rows > 0) & (rows < K))
         sets = found.sets.astype(int)
@@ -157,7 +156,7 @@ def spec_and_sums(rows, schema):
 def _few_problems():
     """A tenth, for speed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(make, "PROBLEMS", 6)
+        patch.setattr("synthfair.surrogate.records.PROBLEMS", 6)
         yield
 
 

@@ -12,10 +12,9 @@ from synthfair.data.batches import BatchesInOrder, in_memory
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
-from synthfair.surrogate import make, marginals
-from synthfair.surrogate.anchors import inputs, self_play, smooth_rates
-from synthfair.surrogate.make import read_sums, surrogate_of
-from synthfair.surrogate.questions import SurrogateSpec, TableSums
+from synthfair.surrogate import records
+from synthfair.surrogate.records import read_sums, self_play, surrogate_of
+from synthfair.surrogate.sums import SurrogateSpec, TableSums, inputs, smooth_rates
 
 SCHEMA = make_schema()
 TABLE = make_table(1200)
@@ -28,7 +27,7 @@ CONFIG = sf.SurrogateConfig(seed=1)
 def _few_problems():
     """A tenth, for speed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(make, "PROBLEMS", 6)
+        patch.setattr("synthfair.surrogate.records.PROBLEMS", 6)
         yield
 
 
@@ -63,7 +62,7 @@ def many():
     """Four thousand rows, and their surrogate with all problems."""
     rows = encode(make_table(4000), SCHEMA)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(make, "PROBLEMS", 60)
+        patch.setattr("synthfair.surrogate.records.PROBLEMS", 60)
         return rows, made_of(rows), SCHEMA
 
 
@@ -162,8 +161,8 @@ def test_records_and_problems_are_drawn_from_streams_of_their_own(monkeypatch):
 
         return call
 
-    for room, name in ((marginals, "draw"), (make, "self_play")):
-        monkeypatch.setattr(room, name, spied(name, getattr(room, name)))
+    for name in ("draw", "self_play"):
+        monkeypatch.setattr(records, name, spied(name, getattr(records, name)))
     made_of(ROWS)
     assert len(streams) == 2
     assert not {*streams["draw"]} & {*streams["self_play"]}
@@ -312,7 +311,7 @@ def test_small_groups_are_left_out_and_too_few_rows_refused_with_what_helps():
 
 def test_records_are_as_many_as_rows_within_bounds(made, monkeypatch):
     assert len(made.weight) == 1200
-    monkeypatch.setattr(marginals, "MOST_ROWS", 100)
+    monkeypatch.setattr("synthfair.surrogate.records.MAX_RECORDS", 100)
     small = made_of(ROWS)
     assert np.bincount(cell_of(small)).tolist() == [100] * 4
     assert small.weight.sum() == pytest.approx(1200)

@@ -37,7 +37,7 @@ def test_a_release_stands_for_the_clients_rows():
     """Numbers of rows and other sums are rounded to multiples of five, and nearly met."""
     for table in unlike_tables(3000).values():
         real, release = encode(table, SCHEMA), sf.distill_table(table, SCHEMA, CONFIG).release
-        assert release.names == ("income", "age", "home")
+        assert release.header.names == ("income", "age", "home")
         mine, theirs = cells(release), cells(real)
         assert set(mine) == {pair for pair, here in theirs.items() if here.sum() >= 5}
         x = encode_records(release.x, SCHEMA)

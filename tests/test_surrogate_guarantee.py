@@ -8,9 +8,8 @@ import pytest
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.model import LinearModel
 from synthfair.privacy.accounting import mu_for
-from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.guarantee import PRIVATE_PROBLEMS, Guarantee, make_guarantee, require_true
 from synthfair.privacy.ledger import Ledger, Purchase
-from synthfair.privacy.statement import PRIVATE_PROBLEMS, make_guarantee, require_true
 from synthfair.release.format import make_header
 from synthfair.report.privacy_words import header_facts
 from synthfair.report.text_table import Table

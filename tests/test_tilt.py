@@ -6,8 +6,8 @@ from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
 from synthfair.data.encode import Encoded
-from synthfair.surrogate.anchors import inputs, self_play, smooth_rates
-from synthfair.surrogate.tilt import tilt_weights, variance_of
+from synthfair.surrogate.records import self_play, tilt_weights, variance_of
+from synthfair.surrogate.sums import inputs, smooth_rates
 
 F = np.random.default_rng(0).normal(size=(60, 4)) + np.arange(4)
 TARGET = np.array([0.3, 0.7, 2.1, 3.4])

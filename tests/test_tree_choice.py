@@ -1,6 +1,7 @@
 """Choices by the exponential mechanism: what they cost, alone and with sums, and what they are."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from scipy.special import expit, log_softmax
 from scipy.stats import norm
 
 from synthfair.privacy import mechanism as module
-from synthfair.privacy.accounting import compose, delta_of, epsilon_of_choice, mu_of_choice
+from synthfair.privacy.accounting import delta_of, epsilon_of_choice, mu_of_choice
 from synthfair.privacy.mechanism import SCORE_GRID, ExponentialMechanism, PrivateChoice
 from synthfair.privacy.noise import seeded
 
@@ -95,14 +96,14 @@ def test_choices_and_sums_together_never_cost_more_than_claimed(u, budget):
         pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-4)
     )
     delta = together.get_delta_for_epsilon(claimed)
-    assert delta <= delta_of(compose([mu, choices(epsilon=epsilon, times=times).mu]), claimed)
+    assert delta <= delta_of(math.hypot(mu, choices(epsilon=epsilon, times=times).mu), claimed)
     if u == 0:  # and a quarter of the cost of choices would be too little
         quarter = times**0.5 * mu_of_choice(epsilon) / 2
-        assert delta > delta_of(compose([mu, quarter]), claimed)
+        assert delta > delta_of(math.hypot(mu, quarter), claimed)
 
 
 def log_chances(steps, mechanism):
-    return log_softmax(float(mechanism.rate) * steps)
+    return log_softmax(mechanism.epsilon * mechanism.grid / (2 * mechanism.sensitivity) * steps)
 
 
 @pytest.mark.parametrize("sensitivity", [1 + SCORE_GRID, 2 + SCORE_GRID])

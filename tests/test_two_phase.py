@@ -213,7 +213,7 @@ def test_the_private_teacher_without_noise(notion):
     expected = flat(slope(state.params))
     np.testing.assert_allclose(flat(found) * 1e6 / 60, expected, rtol=1e-6, atol=1e-10)
 
-    clipped, steep = private.bound(clip=0.1), state._replace(kappa=jnp.array(50.0))
+    clipped, steep = private.bound(clip=0.1), state._replace(kappa=25.0 * state.kappa)
     without = ROWS._replace(weight=ROWS.weight.at[0].set(0.0))
     one, other = (flat(noisy_sums(clipped, steep, sums, rows, KEY)) for rows in (ROWS, without))
     assert 1 < np.linalg.norm(one - other) <= SENSITIVITY * (1 + 1e-9)

@@ -28,7 +28,7 @@ from synthfair.postprocess import (
 from synthfair.secure import GroupCounts, NoisyTotal, noisy_sum, score_histogram
 from synthfair.settings import WeightMethod
 from synthfair.surrogate import GlobalProblem
-from synthfair.surrogate.objective import ridge_of
+from synthfair.surrogate.fair import ridge_of
 
 # A table among the clients, and models of it
 

@@ -23,9 +23,9 @@ from synthfair import compare
 from synthfair.compare import Federation
 from synthfair.compare.federation import pooled
 from synthfair.fairness.penalties import SumPenalty
-from synthfair.privacy.statement import GRID
+from synthfair.privacy.guarantee import GRID
 from synthfair.surrogate import GlobalProblem, WeightedTable
-from synthfair.surrogate.objective import ridge_of
+from synthfair.surrogate.fair import ridge_of
 
 C = sf.ServerConfig().C
 PENALTIES: dict[str, SumPenalty] = {

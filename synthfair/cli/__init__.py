@@ -6,7 +6,6 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
@@ -37,40 +36,17 @@ EXIT_CODES = {
 """The meanings of the exit codes of every command."""
 
 COMMANDS = {
-    "Get started": {
-        "first_steps:demo": "Run everything on a real table: two unlike lenders, one fair model.",
-        "first_steps:split": "Split a table into client files, for simulation.",
-        "first_steps:schema": "Draft the schema of your own table.",
-    },
-    "Make a release": {
-        "client:client": "Distil a private table into one release file.",
-        "answer:answer": "Answer a question about a private table, other than for a release.",
-        "releases:keygen": "Make the keys of a client, or of an aggregator of sums.",
-        "releases:inspect": "Show what a release file holds and claims, and verify it.",
-        "releases:ledger": "Show what a table's releases have cost, or limit it.",
-    },
-    "Pool and evaluate": {
-        "server:server": "Pool release files, train one model, report accuracy and fairness.",
-        "server:evaluate": "Measure a trained model's accuracy and group gaps on test tables.",
-        "models:predict": "Score a table or a stream with a trained model.",
-        "models:report": "Show one run or several as one HTML page with plots.",
-    },
-    "Run a federation": {
-        "deploy:deploy": "Run clients and server as a federation of organisations, on NVIDIA FLARE."
-    },
-    "Train in rounds, compare": {
-        "train:train": "Train in rounds (FedAvg, FPFL, ...), to compare with one upload.",
-        "compare:compare": "Compare several methods on one table, over seeds.",
-    },
-    "Measure gaps over devices": {
-        "gap:gap": "Measure gaps between groups of clients who do not reveal their group."
-    },
-    "Sum counts, and use them": {
-        "secure:secure": "Sum counts over clients so that nobody sees a client's part, with noise.",
-        "decisions:thresholds": "Choose a model's thresholds by group, or weights, from counts.",
-    },
-}
-"""Commands by what people do with them: module and function, and purpose.
+    "Get started": ("first_steps:demo", "first_steps:split", "first_steps:schema"),
+    "Make a release": (
+        "client:client", "answer:answer", "releases:keygen", "releases:inspect", "releases:ledger",
+    ),
+    "Pool and evaluate": ("server:server", "server:evaluate", "models:predict", "models:report"),
+    "Run a federation": ("deploy:deploy",),
+    "Train in rounds, compare": ("train:train", "compare:compare"),
+    "Measure gaps over devices": ("gap:gap",),
+    "Sum counts, and use them": ("secure:secure", "decisions:thresholds"),
+}  # fmt: skip
+"""Commands by what people do with them: module and function.
 
 A command is imported when it is run or explained, so that the others take no time.
 """
@@ -79,12 +55,8 @@ GROUPS = {title: Group.create_ordered(title) for title in COMMANDS}
 """Made once: an application that is a module's own keeps the group of the first that holds it."""
 
 
-def make_app(argv: Sequence[str] = (), *, overview: bool = False) -> App:
-    """Make the application for some words.
-
-    The flags of ``train`` depend on them. Purposes in an overview would replace each command's own
-    text.
-    """
+def make_app(argv: Sequence[str] = ()) -> App:
+    """Return the application for some words; the flags of ``train`` depend on them."""
     app = App(
         name="python -m synthfair",
         version=__version__,
@@ -100,21 +72,23 @@ def make_app(argv: Sequence[str] = (), *, overview: bool = False) -> App:
         ),
     )
     for title, commands in COMMANDS.items():
-        for path, purpose in commands.items():
-            name, text = path.split(":")[1], purpose if overview else None
-            command: Any = f"synthfair.cli.{path}"
+        for path in commands:
+            name, command = path.split(":")[1], f"synthfair.cli.{path}"
             if name == "train" == "".join(argv[:1]):
                 from synthfair.cli import train
 
-                command = train.command(argv)
-            app.command(command, name=name, help=text, group=GROUPS[title])
+                app.command(train.command(argv), name=name, group=GROUPS[title])
+            else:
+                app.command(command, name=name, group=GROUPS[title])
     return app
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    app = make_app(argv, overview=not argv or argv[0].startswith("-"))
+    app = make_app(argv)
+    for word in app if argv[:1] in (["-h"], ["--help"]) else ():
+        app[word]  # is imported: the overview has each command's own words
     try:
         run, bound, _ = app.parse_args(argv, exit_on_error=False, print_error=False)
         if run.__name__ == "help_print" and not {"-h", "--help"} & {*argv}:

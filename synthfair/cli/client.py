@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +16,9 @@ from synthfair.cli.parameters import (
     check_inputs,
     with_settings,
 )
+from synthfair.cli.show import distilling, say, stage_bar, terminal, warn
 from synthfair.errors import InputError
+from synthfair.files import require_free
 from synthfair.settings import DistillConfig, SurrogateConfig, load_release_config
 
 if TYPE_CHECKING:
@@ -81,30 +83,21 @@ def client(
             guaranteed, and nothing warns of it. Also a key of the configuration, which --epsilon
             overrides.
     """
-    settings_of_release, is_decided = load_release_config(
-        config,
-        release=release,
-        without_epsilon=without_epsilon,
-        **settings,
-    )
+    settings |= {"release": release, "without_epsilon": without_epsilon}
+    settings_of_release, is_decided = load_release_config(config, **settings)
     check_inputs(schema, data, *filter(None, [sign]))
-    surrogate = isinstance(settings_of_release, SurrogateConfig)
 
     # All that could refuse the outputs, before any work is done.
-    from synthfair.files import require_free
-
     require_free(output, inputs=(data, schema, config, sign), force=force)
     from synthfair.release.keys import read_signing_key
 
     key = read_signing_key(sign) if sign else None
-    from synthfair.cli.show import distilling_bar, say, stage_bar, warn
-
     # The release, with a bar; where a person has to answer, the bar makes room.
     from synthfair.report.release_tables import fit_warnings, no_epsilon_warning, release_table
 
     if settings_of_release.epsilon is None and not is_decided:
         warn(no_epsilon_warning(settings_of_release))
-    if not surrogate:
+    if isinstance(settings_of_release, DistillConfig):
         from synthfair.jax_setup import start_jax
 
         start_jax()
@@ -112,16 +105,13 @@ def client(
 
     options = Options(force, key, ledger, again=again)
     with ExitStack() as bars:
-        show: Callable[..., None] = bars.enter_context(stage_bar())
+        show = bars.enter_context(stage_bar())
 
         def on_rows(clipping: Clipping) -> None:
             nonlocal show
             bars.close()
             _tell_real_rows(clipping, settings_of_release)
-            show = bars.enter_context(stage_bar() if surrogate else distilling_bar())
-
-        def show_now(*now: Any) -> None:
-            show(*now)  # of the bar that is there now
+            show = bars.enter_context(stage_bar())
 
         outcome, receipt = distill_file(
             data,
@@ -130,8 +120,8 @@ def client(
             settings_of_release,
             options,
             on_rows=on_rows,
-            progress=show_now,
-            on_stage=show_now,
+            progress=lambda *now: show(distilling(*now)),
+            on_stage=lambda stage: show(stage),  # noqa: PLW0108 - of the bar that is there now
         )
     say(release_table(outcome, receipt))
     if sign:
@@ -141,11 +131,8 @@ def client(
 
 def _tell_real_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> None:
     """Warns of what is wrong with the rows. Before an epsilon is spent, a person may stop."""
-    import sys
-
     from rich.prompt import Confirm
 
-    from synthfair.cli.show import say, terminal, warn
     from synthfair.report.release_tables import clipping_table, real_rows_warnings
 
     if table := clipping_table(clipping):

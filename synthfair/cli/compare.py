@@ -67,10 +67,11 @@ def compare(
     least = load_settings(ServerConfig, None, {"min_group_rows": min_group_rows}).min_group_rows
     if distill.max_gap is not None:
         raise InputError(f"{config}: max_gap: compare runs the weights that --weights gives")
-    split = rule.split()
 
+    from synthfair.data.partition import Split
     from synthfair.jax_setup import start_jax
 
+    split = Split(**vars(rule))
     rows, table_schema = labelled_table(table, schema, sensitive, own=True)
     start_jax()
     from rich.progress import track
@@ -108,7 +109,6 @@ def compare(
 
 def _report(runs: list[Path], output: Path) -> None:
     """Write the report of all runs, and say what they have come to."""
-    from synthfair.fairness.intervals import FEW_ROWS
     from synthfair.report.answer import answer
     from synthfair.report.overview import overviews
     from synthfair.report.page import write_report
@@ -120,13 +120,7 @@ def _report(runs: list[Path], output: Path) -> None:
     found = overviews(results)
     for overview in found:
         say(overview_tables(overview))
-    if names := [result.name for result in results if result.metrics.converged is False]:
-        warn(f"{len(names)} of {len(results)} runs did not converge: {', '.join(names)}")
-    small = dict.fromkeys(name for result in results for name in result.metrics.small_groups)
-    if small:
-        warn(
-            f"in some runs {', '.join(small)}: fewer than {FEW_ROWS} test rows, overall or of one"
-            " label, so that rates are hardly known; read the intervals"
-        )
+    if small := dict.fromkeys(name for result in results for name in result.metrics.small_groups):
+        warn(f"in some runs {', '.join(small)}: too few test rows to tell; read the intervals")
     said = "\n".join(answer(overview).sentence for overview in found)
     conclude(said, [f"{len(results)} runs", page], opening(page))

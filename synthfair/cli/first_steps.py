@@ -17,7 +17,6 @@ from synthfair.files import require_free, write_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synthfair.data.partition import Split
     from synthfair.data.schema import Schema
 
 Table = Annotated[
@@ -54,12 +53,6 @@ class Clients:
     by: str | None = None
     min_rows: Int = 0
 
-    def split(self) -> Split:
-        """Return the same as the library has it. Raises InputError: flags exclude each other."""
-        from synthfair.data.partition import Split
-
-        return Split(**vars(self))
-
 
 ALIKE = Clients()
 """The rule where no flag is given."""
@@ -87,21 +80,12 @@ def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None
     from synthfair.compare import demonstrate
     from synthfair.compare.demonstration import FAIR
     from synthfair.report.answer import run_sentence
-    from synthfair.report.figures import can_draw, frontier_figure
     from synthfair.report.page import write_report
     from synthfair.report.result_tables import outcomes_table
-    from synthfair.report.text_table import plain_text
-    from synthfair.server.frontier import FRONTIER, read_frontier
 
     with counting_bar("demo") as show:
         outcomes = demonstrate(output, show, force=force)
-    table = outcomes_table(outcomes)
-    write_text(output / "comparison.txt", plain_text(table))
-    if can_draw():
-        lines = read_frontier(output / "surrogate" / "fair" / FRONTIER)
-        plot = output / "surrogate" / "fair" / "frontier.svg"
-        write_text(plot, frontier_figure(lines).svg())
-    say(table)
+    say(outcomes_table(outcomes))
     runs = "surrogate/fair", "surrogate/plain", "fair/server", "plain/server"
     page = output / "report.html"
     write_report([output / run for run in runs], page, force=True)
@@ -144,10 +128,9 @@ def split(
         seed: Seed of the split.
         output: Folder to write to.
     """
-    from synthfair.data.partition import write_clients
+    from synthfair.data.partition import Split, write_clients
 
-    split_rule = rule.split()
-
+    split_rule = Split(**vars(rule))
     rows, table_schema = labelled_table(table, schema, sensitive, own=True)
     parts = split_rule.apply(rows, table_schema, seed=seed)
     for path in write_clients(parts, table_schema, output, force=force):

@@ -28,11 +28,19 @@ from synthfair import measure
 from synthfair.cli.parameters import Confidence, Force, Int, Model
 from synthfair.cli.show import say, warn
 from synthfair.errors import InputError
-from synthfair.files import parse_json, require_free
+from synthfair.files import parse_as, require_free
+from synthfair.settings import Checked
 
 gap = App(name="gap", help=__doc__)
 
 PublicFile = Annotated[Path, Parameter(help="The public file that plan wrote.")]
+
+
+class Record(Checked):
+    """The group and the value of one client."""
+
+    group: str
+    value: float
 
 
 @gap.command
@@ -75,16 +83,14 @@ def plan(
             has the smaller error at every epsilon, unless values are known to lie near the middle
             of their range.
     """
+    from synthfair.measure.estimate import require_shares
     from synthfair.report.text_table import Table
 
     low, high = range
     if output:
         require_free(output, force=force)
-    if not low < high:
-        raise InputError(f"flags: range: {low:g} must be below {high:g}")
     shares = shares or (1 / len(groups),) * len(groups)
-    if len(shares) != len(groups):
-        raise InputError(f"flags: shares: {len(shares)} given, for {len(groups)} groups")
+    require_shares(shares, len(groups))
     result = measure.plan_gap(
         shares,
         clients=clients,
@@ -155,12 +161,11 @@ def perturb(
         one_person: All rows belong to one person: one report.
         header: Print the columns' names first.
     """
-    _require_together(group=group, value=value)
-    _require_together(model=model, table=table, rate=rate)
-    if model and group:
-        raise InputError("flags: group and value cannot be used with a model")
-    if one_person and not model:
-        raise InputError("flags: one-person needs model, table and rate")
+    of_model = [flag is not None for flag in (model, table, rate)]
+    if any(of_model) != all(of_model) or (one_person and not model):
+        raise InputError("flags: model, table and rate belong together; one-person needs them")
+    if (group is None) != (value is None) or (group and model):
+        raise InputError("flags: group and value belong together, and are not for a model")
 
     public = measure.read_collection(collection)
     if model and table and rate:
@@ -172,32 +177,15 @@ def perturb(
         names = tuple(map(str, trained.schema_.groups))
         reports = measure.perturb_rates(public, rows, names, rate, together=one_person)
     else:
-        own_group, own_value = _record() if group is None or value is None else (group, value)
-        reports = measure.perturb_records(public, [own_group], [own_value])
+        if group is None or value is None:
+            if sys.stdin and sys.stdin.isatty():
+                print("waiting for a group and a value on standard input", file=sys.stderr)  # noqa: T201
+            record = parse_as(sys.stdin.read(10_000), Record, "standard input")
+            group, value = record.group, record.value
+        reports = measure.perturb_records(public, [group], [value])
     csv.writer(sys.stdout, lineterminator="\n").writerows(
         [*[measure.Report._fields] * header, *reports]
     )
-
-
-def _require_together(**flags: object) -> None:
-    missing = [value is None for value in flags.values()]
-    if any(missing) and not all(missing):
-        raise InputError(f"flags: {', '.join(flags)} belong together: give all of them or none")
-
-
-def _record() -> tuple[str, float]:
-    if sys.stdin and sys.stdin.isatty():
-        print("waiting for a group and a value on standard input", file=sys.stderr)  # noqa: T201
-    record = parse_json(sys.stdin.read(10_000), "standard input")
-    if not (
-        isinstance(record, dict)
-        and record.keys() == {"group", "value"}
-        and isinstance(record["group"], str)
-        and type(record["value"]) in (int, float)  # not true or false
-        and abs(record["value"]) <= sys.float_info.max
-    ):
-        raise InputError('standard input: must be {"group": TEXT, "value": NUMBER}')
-    return record["group"], float(record["value"])
 
 
 @gap.command

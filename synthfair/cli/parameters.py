@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, Unpack, get_args, get_origin
@@ -83,18 +82,17 @@ def with_settings(*groups: tuple[str, type[BaseModel], Iterable[str]]) -> Callab
     for title, config, keys in groups:
         for key in keys:
             field = config.model_fields[key]
-            kinds: Any = field.annotation, *get_args(field.annotation)
-            many = get_origin(kinds[0]) is tuple
-            whole = any(int in (kind, *get_args(kind)) for kind in kinds)
+            kind: Any = field.annotation
+            is_whole = any(int in (part, *get_args(part)) for part in (kind, *get_args(kind)))
+            is_tuple = get_origin(kind) is tuple
             parameter = Parameter(
                 group=panels[title],
                 help=" ".join((field.description or "").split()),
                 show_default=shown_default(field.default) or False,
-                negative=None if field.annotation is bool else (),
-                converter=_whole if whole and not many else None,
+                negative=None if kind is bool else (),
+                converter=_whole if is_whole and not is_tuple else None,
             )
-            kind = tuple[Int, ...] if whole and many else field.annotation
-            flags[key] = Annotated[kind, parameter]
+            flags[key] = Annotated[tuple[Int, ...] if is_whole and is_tuple else kind, parameter]
     settings = TypedDict("Settings", flags, total=False)  # type: ignore[misc]
 
     def decorated(command: _Command) -> _Command:
@@ -109,8 +107,8 @@ def check_inputs(schema: Path, *files: Path) -> None:
     """Refuse a bad schema and what cannot be read, before JAX is imported, which takes longer.
 
     Raises:
-        InputError: as :func:`synthfair.data.schema.read_schema`; or a file or folder is missing, or
-            may not be read, or is a pipe or a device.
+        InputError: as :func:`synthfair.data.schema.read_schema`; or a file is missing, or may not
+            be read, or is a pipe or a device.
     """
     from synthfair.data.schema import read_schema
     from synthfair.files import open_file
@@ -121,6 +119,4 @@ def check_inputs(schema: Path, *files: Path) -> None:
                 open_file(path).close()
         except OSError as error:
             raise InputError(f"{path}: cannot read: {reason(error)}") from error
-        if not os.access(path, os.R_OK):
-            raise InputError(f"{path}: cannot read: you have no permission")
     read_schema(schema)

@@ -65,8 +65,8 @@ def inspect(
         keys: Public keys, one of which must have signed it.
     """
     from synthfair.data.schema import read_schema
+    from synthfair.release.format import inspect_release
     from synthfair.release.keys import read_keys
-    from synthfair.release.reading import inspect_release
     from synthfair.report.release_tables import inspection_table
 
     known = read_schema(schema) if schema else None

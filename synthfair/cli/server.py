@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +17,7 @@ from synthfair.cli.parameters import (
     check_inputs,
     with_settings,
 )
+from synthfair.cli.show import command, conclude, opening, say, warn
 from synthfair.errors import InputError
 from synthfair.settings import ServerConfig, load_settings
 
@@ -79,7 +79,7 @@ def server(
         keys: Public keys of the clients, NAME.pub each, or folders of them: then every release must
             be signed by another client.
         frontier: Surrogates: write accuracy and gap over rho as well, on the pooled rows and on the
-            test rows, to frontier.csv and, by matplotlib, frontier.svg.
+            test rows, to frontier.csv.
         records: Surrogates: write the records of all clients to this Parquet file, in the columns
             of the schema and a last one, weight: the real rows that each stands for, which learners
             take as sample_weight.
@@ -101,14 +101,28 @@ def server(
         )
     check_inputs(schema, *releases, *test, *keys, *filter(None, [trusted]))
 
-    from synthfair.files import require_free, write_text
-    from synthfair.report.figures import can_draw, frontier_figure
-    from synthfair.report.page import report_files, write_report
+    from synthfair.federated.refine_files import replay
+    from synthfair.files import require_free
+    from synthfair.release.keys import read_keys
+    from synthfair.report.answer import run_sentence
+    from synthfair.report.page import write_report
     from synthfair.server import serve
+    from synthfair.server.page import FILES
 
-    page, plot = output / "report.html", output / "frontier.svg"
+    page = output / "report.html"
     if report:  # all that could refuse it, before any work is done
-        require_free(*report_files(page, output), inputs=[records], force=force)
+        plots = output.glob("report_plots/*")
+        require_free(page, *plots, inputs=[records], force=force)
+    exchanges = None
+    if refine:
+        exchanges = partial(
+            replay,
+            folder=refine,
+            config=server_config,
+            releases=releases,
+            answers=answers or len(releases),
+            keys=read_keys(keys) if keys else None,
+        )
     result = serve(
         releases,
         schema,
@@ -119,79 +133,38 @@ def server(
         frontier=frontier,
         records=records,
         trusted=trusted,
-        refine=_refine(refine, server_config, releases, answers, keys) if refine else None,
+        refine=exchanges,
         force=force,
     )
-    following = _next_exchange(result.refinement, schema) if result.refinement else None
-    # Figures and the page, of the files that are there now.
-    if frontier and can_draw():
-        write_text(plot, frontier_figure(result.frontier).svg())
+    files = [path for name in FILES if (path := output / name).exists()]
+    following = command("report", output, "--output", page) if test else None
     if report:
         write_report(output, page, force=True)
+        files, following = [*files, page], opening(page)
+    _tell(result)
+    if result.refinement:
+        following = _next_exchange(result.refinement, schema) or following
+    evaluating = command("evaluate", "--model", files[0], "--data", "TEST.csv")
+    sentence = run_sentence(output) if test else None
+    conclude(sentence, [*files, *filter(None, [records])], following or evaluating)
 
-    names = {"metrics.json": test, "frontier.csv": frontier}
-    names |= {"frontier.svg": frontier and can_draw(), "report.html": report}
-    files = ["model.json", *(name for name, is_there in names.items() if is_there)]
-    _tell(result, [*(output / name for name in files), *filter(None, [records])], following)
 
+def _tell(result: ServerResult) -> None:
+    """Print the metrics, the releases that stand out, and warnings."""
+    from synthfair.report import result_tables as make
 
-def _tell(result: ServerResult, files: list[Path], following: str | None) -> None:
-    """Says what was found and written, of which the model is the first, and what comes next."""
-    from synthfair.cli.show import command, conclude, opening, say, warn
-    from synthfair.report.answer import run_sentence
-    from synthfair.report.figures import MISSING, can_draw
-    from synthfair.report.result_tables import (
-        evaluation_tables,
-        influence_summary,
-        outlier_warning,
-        pooled_summary,
-        untrained_warning,
-    )
-
-    output = files[0].parent
-    page, curves = output / "report.html", output / "frontier.csv"
     if result.metrics:
-        say(evaluation_tables(result.metrics))
+        say(make.evaluation_tables(result.metrics))
     if result.point:
-        say(pooled_summary(result.point))
+        say(make.pooled_summary(result.point))
     if result.influences.releases:
-        say(influence_summary(result.influences))
-    warn(
-        untrained_warning(result.model),
-        outlier_warning(result.influences),
-        None if can_draw() or not {page, curves} & {*files} else MISSING,
-        *result.warnings,
-    )
-    sentence, ahead = None, command("evaluate", "--model", files[0], "--data", "TEST.csv")
-    if result.metrics:
-        sentence, ahead = run_sentence(output), command("report", output, "--output", page)
-    conclude(sentence, files, following or (opening(page) if page in files else ahead))
-
-
-def _refine(
-    folder: Path,
-    config: ServerConfig,
-    releases: tuple[Path, ...],
-    answers: int | None,
-    keys: tuple[Path, ...],
-) -> Callable[..., Refinement]:
-    from synthfair.federated.refine_files import replay
-    from synthfair.release.keys import read_keys
-
-    return partial(
-        replay,
-        folder=folder,
-        config=config,
-        releases=releases,
-        answers=answers or len(releases),
-        keys=read_keys(keys) if keys else None,
-    )
+        say(make.influence_summary(result.influences))
+    outliers = make.outlier_warning(result.influences)
+    warn(make.untrained_warning(result.model), outliers, *result.warnings)
 
 
 def _next_exchange(now: Refinement, schema: Path) -> str | None:
     """Say how far the exchanges have come; return the command that is next, if any is."""
-    from synthfair.cli.show import command, say
-
     model = now.model
     if now.exchanges:
         problem = f"objective {now.objective:.6f}, gradient {model.gradient_norm:.0e}"
@@ -211,7 +184,6 @@ def evaluate(
     *,
     model: Model,
     data: tuple[Path, ...],
-    id: str | None = None,  # noqa: A002 - the name of the flag
     max_gap: float | None = None,
     output: Path | None = None,
     force: Force = False,
@@ -230,7 +202,6 @@ def evaluate(
 
     Args:
         data: Test tables, CSV or Parquet.
-        id: Column of the ids, as predict takes them; no metric depends on them.
         max_gap: Gap between groups that is fair enough, above 0 and below 1, of which the last
             sentence speaks. Default: 0.1, a rule of thumb.
         output: JSON file to write the metrics to as well.
@@ -238,7 +209,6 @@ def evaluate(
     limits = {} if max_gap is None else {"max_gap": max_gap}
     config = load_settings(ServerConfig, None, settings | limits)
 
-    from synthfair.cli.show import command, conclude, say, warn
     from synthfair.evaluation import decision_metrics, read_tests, small_group_warnings
     from synthfair.evaluation import evaluate as measure
     from synthfair.fairness.intervals import near_constant, unfair_clients
@@ -247,45 +217,31 @@ def evaluate(
     from synthfair.metrics_file import write_metrics
     from synthfair.report.answer import sentence
     from synthfair.report.result_tables import evaluation_tables, untrained_warning
-    from synthfair.scoring import take_ids
     from synthfair.trained import read_model
 
     if output:
         require_free(output, inputs=(model, *data), force=force)
-    trained_model = read_model(model)
-    tables = read_tests(data, trained_model.schema_)
-    if id:
-        pairs = zip(tables.items(), data, strict=True)
-        tables = {
-            name: take_ids(table, id, trained_model.schema_, source=str(path))[1]
-            for (name, table), path in pairs
-        }
-    # The metrics, on a terminal and in a file.
-    evaluation = measure(trained_model, tables, config, sources=data)
-    metric = METRIC_OF[config.notion]
-    if output:
-        write_metrics(decision_metrics(trained_model, evaluation), output)
-    say(evaluation_tables(evaluation))
-    warn(
-        *small_group_warnings(evaluation, trained_model.schema_),
-        unfair_clients(
-            evaluation.overall[metric], evaluation.client_gaps[metric], config.asked.client_limit
-        ),
-        near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),
-        untrained_warning(trained_model),
-    )
+    trained = read_model(model)
+    tables = read_tests(data, trained.schema_)
     following = command("predict", "--model", model, "--data", "NEW.csv", "--output", "scored.csv")
-    if decision := trained_model.decision:
+    if decision := trained.decision:
         if "notion" not in config.model_fields_set:  # what the decision was chosen for
             config = config.replace(notion=decision.notion)
         if output and output.name == "metrics.json":
             page = output.with_name("report.html")
             following = command("report", output.parent, "--output", page)
-    said = sentence(
-        METRIC_OF[config.notion],
-        evaluation,
-        asked=config.asked,
-        limit=config.max_gap,
-        reads=trained_model.needs_groups,
+    # The metrics, on a terminal and in a file.
+    evaluation, metric = measure(trained, tables, config, sources=data), METRIC_OF[config.notion]
+    if output:
+        write_metrics(decision_metrics(trained, evaluation), output)
+    say(evaluation_tables(evaluation))
+    gap, clients = evaluation.overall[metric], evaluation.client_gaps[metric]
+    warn(
+        *small_group_warnings(evaluation, trained.schema_),
+        unfair_clients(gap, clients, config.asked.client_limit),
+        near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),
+        untrained_warning(trained),
     )
+    reads, limit = trained.needs_groups, config.max_gap
+    said = sentence(metric, evaluation, asked=config.asked, limit=limit, reads=reads)
     conclude(said, filter(None, [output]), following)

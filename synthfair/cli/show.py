@@ -64,66 +64,27 @@ def terminal() -> Console:
 
 
 @contextmanager
-def distilling_bar() -> Iterator[Callable[..., None]]:
-    """Show step, outer objective, covariance and inner gradient norm; fits 80 columns.
-
-    It yields a function of records, step and steps, or of the name of the stage that begins, of at
-    most 13 letters.
-    """
-    title = "distilling"
-    with counting_bar(title) as update:
-
-        def show(now: StepRecord | str, step: int = 0, steps: int | None = None) -> None:
-            nonlocal title
-            state = "preparing"
-            if isinstance(now, str):
-                title = now
-            else:
-                state = (
-                    f"objective {now.objective[-1]:.4f} cov {now.covariance[-1]:+.4f}"
-                    f" grad {now.gradient_norm[-1]:.0e}"
-                )
-            update(step, steps, state, title)
-
-        yield show
-
-
-@contextmanager
-def stage_bar() -> Iterator[Callable[[str], None]]:
-    """Show what is done now, and for how long already; Ctrl-C ends it at once."""
+def stage_bar(title: str = "starting") -> Iterator[Callable[[str], None]]:
+    """Show what is done now, and for how long already; it is gone at the end."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    stage = TextColumn("{task.description}", markup=False)
+    columns = SpinnerColumn(), stage, TimeElapsedColumn()
     with Progress(*columns, console=terminal(), transient=True) as bar:
-        task = bar.add_task("starting", total=None)
+        task = bar.add_task(title, total=None)
         yield lambda stage: bar.update(task, description=stage)
 
 
 @contextmanager
-def counting_bar(title: str) -> Iterator[Callable[..., None]]:
-    """Yield a function of done, total and a few words, which shows them.
+def counting_bar(title: str) -> Iterator[Callable[[int, int | None, str], None]]:
+    """Show how much is done of how much, and a few words."""
+    with stage_bar(title) as show:
+        yield lambda done, total, state: show(f"{title} {done:,}/{total or 0:,} {state}")
 
-    Another title may follow, from which on it is the bar's.
 
-    The bar is full at the end, also of work that ends early. One that never moved is removed, as
-    where an input is refused.
-    """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=6),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
+def distilling(now: StepRecord, step: int, steps: int) -> str:
+    """Return a step in words, which fit 80 columns."""
+    return (
+        f"distilling {step}/{steps} objective {now.objective[-1]:.4f} cov {now.covariance[-1]:+.4f}"
+        f" grad {now.gradient_norm[-1]:.0e}"
     )
-    bar = Progress(*columns, console=terminal(), transient=True)
-    task = bar.add_task(title, total=None, state="preparing")
-
-    def update(done: int, total: int | None, state: str, title: str = title) -> None:
-        bar.update(task, completed=done, total=total, state=state, description=title)
-        bar.live.transient = False
-
-    with bar:
-        yield update
-        bar.update(task, total=bar.tasks[task].completed)

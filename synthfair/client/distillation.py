@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import jax
 import numpy as np
 
-from synthfair.data.schema import Schema
 from synthfair.distill import gap_search
 from synthfair.distill import problem as outer
 from synthfair.distill.gap_search import Search
@@ -16,7 +15,7 @@ from synthfair.distill.problem import OuterState, Problem, StepRecord, outer_exc
 from synthfair.distill.solvers import choose_method
 from synthfair.errors import InputError
 from synthfair.model import Params
-from synthfair.privacy.statement import GRID
+from synthfair.privacy.guarantee import GRID
 from synthfair.release.format import MAX_ABSOLUTE, Header, Release
 from synthfair.settings import DistillConfig
 from synthfair.task.protocol import Run
@@ -108,7 +107,6 @@ class Distillation(NamedTuple):
 def distill_problem(
     problem: Problem,
     header: Header,
-    schema: Schema,
     run: Run,
     optimizer: optax.GradientTransformation | None = None,
 ) -> Distillation:
@@ -145,7 +143,7 @@ def distill_problem(
     s, y = np.asarray(problem.s), np.asarray(problem.y)
     x = np.rint(np.asarray(best.x).T / GRID) * GRID  # of the file, and of what is checked before
     return Distillation(
-        Release(header, schema.encoded_names, x, s, y),
+        Release(header, x, s, y),
         StepRecord(*(np.concatenate(fields) for fields in zip(*parts, strict=True))),
         jax.tree.map(np.asarray, best.record),
         outer_excess(problem, best),

@@ -24,8 +24,8 @@ from synthfair.distill.solvers import train
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params
+from synthfair.privacy.guarantee import GRID
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.privacy.statement import GRID
 from synthfair.release.format import Release, make_header
 from synthfair.settings import MIN_ROWS, DistillConfig
 from synthfair.task.limits import Claim
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from synthfair.client.page import Site
     from synthfair.client.surrogate_task import SurrogateTask
-    from synthfair.surrogate.make import Surrogate
+    from synthfair.surrogate.records import Surrogate
 
 PAID = (
     "The private records are paid for: of them, other settings distil at no cost, and release ="
@@ -189,7 +189,7 @@ class FairTask:
             penalty=penalty,
             guarantee=self.buyer and self.buyer.guarantee,
         )
-        return distill_problem(problem, header, self.schema, run, optimizer)
+        return distill_problem(problem, header, run, optimizer)
 
     def _gathered(self, rows: Encoded, weight: np.ndarray | None = None) -> RealRows:
         n_groups = len(self.schema.groups) if self.config.group_input else 1

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from synthfair.data.encode import Clipping
 from synthfair.data.schema import Schema, read_schema
 from synthfair.files import claimed, require_distinct, whole_file
-from synthfair.privacy.bought import DamagedError, damaged
-from synthfair.privacy.ledger import Ledger
+from synthfair.privacy.ledger import DamagedError, Ledger, damaged
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
 from synthfair.release.format import release_bytes
 from synthfair.settings import DistillConfig, SurrogateConfig

@@ -17,20 +17,19 @@ from synthfair.data.batches import Batches, BatchesInOrder, from_files
 from synthfair.data.encode import Clipping, content_sums
 from synthfair.data.schema import Schema
 from synthfair.model import LinearModel
-from synthfair.privacy.bought import DamagedError
-from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.guarantee import Guarantee, make_guarantee
+from synthfair.privacy.ledger import DamagedError
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import Release, make_header
 from synthfair.settings import SurrogateConfig
-from synthfair.surrogate.make import (
+from synthfair.surrogate.records import (
     Surrogate,
     TooFewRowsError,
     most_numbers,
     read_sums,
     surrogate_of,
 )
-from synthfair.surrogate.questions import SurrogateSpec, TableSums
+from synthfair.surrogate.sums import SurrogateSpec, TableSums
 from synthfair.task.limits import Claim
 from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
 
@@ -164,8 +163,7 @@ class SurrogateTask:
             guarantee=self.guarantee,
             hides_pairs=self.config.epsilon is None and len(made.hidden) > 0,
         )
-        names = tuple(self.schema.features)
-        release = Release(header, names, made.records, made.s, made.y, made.weight)
+        release = Release(header, made.records, made.s, made.y, made.weight)
         hidden, left_out = (
             tuple(self.schema.pair(int(s), y) for s, y in some)
             for some in (made.hidden, made.left_out)

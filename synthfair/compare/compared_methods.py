@@ -27,9 +27,7 @@ from synthfair.metrics_file import Cost, Evaluation
 from synthfair.release.format import Release, release_bytes
 from synthfair.server.pooling import compared_groupings, pool_and_train
 from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig, Target
-from synthfair.surrogate.fair import GlobalProblem
-from synthfair.surrogate.objective import ridge_of
-from synthfair.surrogate.weighted_table import WeightedTable
+from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
 from synthfair.task.protocol import sha256_of
 from synthfair.trained import TrainedModel
 

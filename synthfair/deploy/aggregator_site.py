@@ -11,7 +11,7 @@ from pydantic import Field
 from synthfair.deploy.party import Request
 from synthfair.deploy.site_sums import read_task
 from synthfair.errors import InputError
-from synthfair.privacy.bought import is_complete
+from synthfair.privacy.ledger import is_complete
 from synthfair.release.keys import read_keys
 from synthfair.secure.aggregator import ANSWER, UploadSum, answer, receive, record_of
 from synthfair.secure.aggregator_keys import (

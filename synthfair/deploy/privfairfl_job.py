@@ -19,7 +19,7 @@ from synthfair.errors import InputError
 from synthfair.files import whole_file
 from synthfair.metrics_file import METRICS, read_metrics, write_metrics
 from synthfair.postprocess.decision import MOST_BINS
-from synthfair.privacy.bought import compute_once
+from synthfair.privacy.ledger import compute_once
 from synthfair.secure.summands import GroupCounts
 from synthfair.settings import (
     LARGEST_EPSILON,

@@ -90,7 +90,7 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
         TooFewError: fewer sites than the job says have answered well.
         InputError: the server's routine refuses the releases.
     """
-    from synthfair.release.reading import read_release
+    from synthfair.release.format import read_release
 
     private.mkdir(mode=0o700, parents=True, exist_ok=True)
     output.mkdir(parents=True, exist_ok=True)

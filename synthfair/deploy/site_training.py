@@ -28,7 +28,7 @@ from synthfair.deploy.party import Request
 from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError
 from synthfair.files import validated
-from synthfair.privacy.bought import compute_once
+from synthfair.privacy.ledger import compute_once
 from synthfair.secure.upload import make_uploads
 from synthfair.task.limits import Claim, RefusedError, refused_as
 from synthfair.task.messages import sha256

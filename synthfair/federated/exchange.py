@@ -14,7 +14,7 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Array, CovariancePenalty, SumPenalty, strata, sum_gaps
 from synthfair.federated.single_rows import SummandWeights, UserRows
-from synthfair.surrogate.objective import Price
+from synthfair.surrogate.fair import Price
 from synthfair.trained import TrainedModel
 
 DAMPING = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)

@@ -29,8 +29,7 @@ from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.accounting import SampledSums, Sampling
-from synthfair.privacy.guarantee import Guarantee, Summed
-from synthfair.privacy.rounds import noise_for_shares, training_guarantee
+from synthfair.privacy.guarantee import Guarantee, Summed, noise_for_shares, training_guarantee
 from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Seed, Settings, Target
 from synthfair.trained import TrainedModel
 

@@ -30,7 +30,7 @@ from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.single_rows import SummandWeights, UserRows
 from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.settings import Notion, Target
-from synthfair.surrogate.objective import Price
+from synthfair.surrogate.fair import Price
 from synthfair.trained import TrainedModel, read_model
 
 

@@ -28,7 +28,7 @@ from synthfair.release.keys import Hex32, Keys, Signature, require_signer, sign,
 from synthfair.server.page import Refinement
 from synthfair.server.pooling import Pool
 from synthfair.settings import STRICT, GroupsBy, Notion, ServerConfig
-from synthfair.surrogate.objective import FrontierPoint, Price
+from synthfair.surrogate.fair import FrontierPoint, Price
 from synthfair.task.limits import Claim
 from synthfair.task.protocol import ReadRows, Run, Task, read_rows
 from synthfair.trained import TrainedModel
@@ -61,7 +61,7 @@ class SumsQuestion(BaseModel):
         releases: sha256 of the surrogates.
         schema_hash: of the schema.
         penalty, notion, temperature, groups_by, C: of the problem.
-        rho, free: the price of a gap, see :class:`synthfair.surrogate.objective.Price`.
+        rho, free: the price of a gap, see :class:`synthfair.surrogate.fair.Price`.
         max_gap: that was asked for.
         group_input: whether the model reads the groups.
         max_rows: that a client counts as, at most; None for no limit.

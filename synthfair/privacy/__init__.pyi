@@ -1,8 +1,7 @@
 from .accounting import SampledSums, delta_of, epsilon_of, mu_for
-from .guarantee import Guarantee
+from .guarantee import Guarantee, make_guarantee
 from .ledger import Ledger, Purchase
 from .noise import discrete_gaussian, discrete_laplace
-from .statement import make_guarantee
 
 __all__ = [
     "Guarantee",

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
@@ -57,7 +57,7 @@ TOLERANCE = 1e-3
 
 
 def delta_of(mu: float, epsilon: float) -> float:
-    """The least delta for which mu-GDP is (epsilon, delta)-DP.
+    """Return the least delta for which mu-GDP is (epsilon, delta)-DP.
 
         delta = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2)
 
@@ -84,7 +84,7 @@ def delta_of(mu: float, epsilon: float) -> float:
 
 
 def epsilon_of(mu: float, delta: float) -> float:
-    """The least epsilon for which mu-GDP is (epsilon, delta)-DP, by dp-accounting.
+    """Return the least epsilon for which mu-GDP is (epsilon, delta)-DP, by dp-accounting.
 
     Args:
         mu: of all mechanisms together, at least 0; sensitivity / noise for a single one.
@@ -106,7 +106,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 
 def discrete_delta_of(mu: float, epsilon: float) -> float:
-    """A delta for which mechanisms with discrete Gaussian noise are (epsilon, delta)-DP.
+    """Return a delta for which mechanisms with discrete noise are (epsilon, delta)-DP.
 
         delta = (1 + h) delta_of(mu, epsilon - h)        with h = 1e-11
 
@@ -146,7 +146,7 @@ def discrete_delta_of(mu: float, epsilon: float) -> float:
 
 
 def discrete_mu_for(epsilon: float, delta: float) -> float:
-    """The mu to make discrete noise for: a little below :func:`mu_for`.
+    """Return the mu to make discrete noise for: a little below :func:`mu_for`.
 
     Args:
         epsilon: at least 1e-6.
@@ -157,7 +157,7 @@ def discrete_mu_for(epsilon: float, delta: float) -> float:
 
 @cache
 def mu_for(epsilon: float, delta: float) -> float:
-    """The largest mu for which mu-GDP is (epsilon, delta)-DP, by dp-accounting.
+    """Return the largest mu for which mu-GDP is (epsilon, delta)-DP, by dp-accounting.
 
     Args:
         epsilon: positive.
@@ -180,7 +180,7 @@ def mu_for(epsilon: float, delta: float) -> float:
 
 
 def mu_of_choice(epsilon: float) -> float:
-    """The least mu for which every choice of range epsilon is mu-GDP.
+    """Return the least mu for which every choice of range epsilon is mu-GDP.
 
         mu = 2 Phi^-1(sigma(epsilon / 2)),        sigma(v) = 1 / (1 + exp(-v))
 
@@ -222,7 +222,7 @@ def mu_of_choice(epsilon: float) -> float:
 
 
 def epsilon_of_choice(mu: float) -> float:
-    """The largest range, a multiple of 2^-20, for which a choice is mu-GDP: 2 logit Phi(mu / 2).
+    """Return the largest range for which a choice is mu-GDP: 2 logit Phi(mu / 2), of 2^-20 each.
 
     Args:
         mu: at least 0, at most 20.
@@ -234,11 +234,6 @@ def epsilon_of_choice(mu: float) -> float:
     """
     odds = math.erfc(-mu / 8**0.5) / math.erfc(mu / 8**0.5)
     return math.floor(2 * math.log(odds) * CHOICES) / CHOICES
-
-
-def compose(mus: Iterable[float]) -> float:
-    """The mu of mechanisms together."""
-    return math.hypot(*mus)
 
 
 def accountant() -> str:
@@ -282,7 +277,7 @@ class SampledSums:
     sampling: Sampling = "poisson"
 
     def __post_init__(self) -> None:
-        """Refuses numbers out of range."""
+        """Refuse numbers out of range."""
         if not 1 <= self.sample <= self.population:
             raise InputError(f"sample = {self.sample}: must be 1 to {self.population}, all")
         if self.times < 1:
@@ -299,7 +294,7 @@ class SampledSums:
         return self.sample == self.population
 
     def epsilon(self, noise: float, delta: float) -> float:
-        """The least epsilon, at this delta, that is known to hold.
+        """Return the least epsilon, at this delta, that is known to hold.
 
         Args:
             noise: standard deviation, in units of the sensitivity; positive.
@@ -308,7 +303,7 @@ class SampledSums:
         return Composition.of([(self, noise)]).epsilon(delta)
 
     def noise(self, epsilon: float, delta: float) -> float:
-        """The least noise for which epsilon and delta hold, see :func:`common_noise`."""
+        """Return the least noise for which epsilon and delta hold, see :func:`common_noise`."""
         return common_noise((self,), epsilon, delta)
 
 
@@ -330,7 +325,7 @@ class Composition:
 
     @classmethod
     def of(cls, parts: Iterable[tuple[SampledSums, float]]) -> Composition:
-        """Composes sums with their noise; sums over everyone are exact Gaussian mechanisms.
+        """Return sums with their noise, composed; sums over everyone are exact Gaussian mechanisms.
 
         Raises:
             InputError: nothing to compose, or samples of unlike kinds.
@@ -345,12 +340,12 @@ class Composition:
         return cls(mu, tuple(part for part in parts if not part[0].everyone))
 
     def epsilon(self, delta: float) -> float:
-        """The least epsilon that is known to hold at this delta; exact where nothing is sampled."""
+        """Return the least epsilon known to hold at this delta; exact where nothing is sampled."""
         others = _epsilon(self, delta) if self.sampled else epsilon_of(self.mu, delta)
         return self.pure + others
 
     def delta(self, epsilon: float) -> float:
-        """The least delta that is known to hold at this epsilon."""
+        """Return the least delta that is known to hold at this epsilon."""
         others = epsilon - self.pure
         if others < 0:
             return 1.0
@@ -367,7 +362,7 @@ def _epsilon(composition: Composition, delta: float, *, tight: bool = True) -> f
 
 
 def _accountant(composition: Composition, *, tight: bool = True) -> PrivacyAccountant:
-    """The tightest accountant of dp-accounting for a way of sampling; or the quick Renyi bound."""
+    """Return the tightest accountant for a way of sampling; or that of the quick Renyi bound."""
     import dp_accounting as dp
     from dp_accounting.pld import PLDAccountant
     from dp_accounting.rdp import RdpAccountant
@@ -379,12 +374,12 @@ def _accountant(composition: Composition, *, tight: bool = True) -> PrivacyAccou
         kind = "ADD_OR_REMOVE_ONE" if relation == "add_or_remove" else "REPLACE_ONE"
         accountant = RdpAccountant(neighboring_relation=dp.NeighboringRelation[kind])
     for sums, noise in composition.sampled:
-        gaussian, n, m = dp.GaussianDpEvent(noise), sums.population, sums.sample
-        fixed = dp.SampledWithoutReplacementDpEvent(n, m, gaussian)
-        is_poisson = sums.sampling == "poisson"
-        accountant.compose(
-            dp.PoissonSampledDpEvent(m / n, gaussian) if is_poisson else fixed, sums.times
-        )
+        event, n, m = dp.GaussianDpEvent(noise), sums.population, sums.sample
+        if sums.sampling == "poisson":
+            event = dp.PoissonSampledDpEvent(m / n, event)
+        else:
+            event = dp.SampledWithoutReplacementDpEvent(n, m, event)
+        accountant.compose(event, sums.times)
     if composition.mu > 0:
         accountant.compose(dp.GaussianDpEvent(1.0 / composition.mu))
     return accountant
@@ -392,7 +387,7 @@ def _accountant(composition: Composition, *, tight: bool = True) -> PrivacyAccou
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silences the Renyi accountant, which logs each order that it leaves out to no harm."""
+    """Silence the Renyi accountant, which logs each order that it leaves out to no harm."""
     log = logging.getLogger("absl")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -418,19 +413,14 @@ def common_noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -
         InputError: no reasonable noise is enough, nothing to compose, or samples of unlike kinds.
     """
 
-    def with_noise(noise: float) -> Composition:
-        return Composition.of((sums, noise) for sums in kinds)
-
-    def cost(noise: float) -> float:
-        return with_noise(noise).epsilon(delta)
-
-    def renyi(noise: float) -> float:
-        return _epsilon(with_noise(noise), delta, tight=False)
+    def cost(noise: float, *, tight: bool = True) -> float:
+        return _epsilon(Composition.of((sums, noise) for sums in kinds), delta, tight=tight)
 
     try:
-        if not with_noise(1.0).sampled:  # exact
-            return _first(lambda _: True, with_noise(1.0).mu / mu_for(epsilon, delta))
-        return least_noise(cost, epsilon, guess=cost if kinds[0].sampling == "fixed" else renyi)
+        alone = Composition.of((sums, 1.0) for sums in kinds)
+        if not alone.sampled:  # exact
+            return _first(lambda _: True, alone.mu / mu_for(epsilon, delta))
+        return least_noise(cost, epsilon, guess=partial(cost, tight=kinds[0].sampling == "fixed"))
     except OverflowError as error:
         raise InputError(
             f"epsilon = {epsilon:g} at delta = {delta:g}: no noise up to {LARGEST_NOISE:g} times"
@@ -441,7 +431,7 @@ def common_noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -
 def least_noise(
     cost: Callable[[float], float], epsilon: float, *, guess: Callable[[float], float]
 ) -> float:
-    """The least noise that spends at most an epsilon, up to :data:`TOLERANCE`.
+    """Return the least noise that spends at most an epsilon, up to :data:`TOLERANCE`.
 
     It is bracketed, and then found as a root on logarithmic scales, where epsilon is nearly linear
     in the noise. That what is returned is enough was checked.
@@ -456,29 +446,28 @@ def least_noise(
     """
     from scipy.optimize import root_scalar
 
-    def enough(noise: float) -> bool:
-        return cost(noise) <= epsilon
-
     def excess(log_noise: float) -> float:
         return math.log(max(cost(math.exp(log_noise)), 1e-12) / epsilon)
 
     # A bracket around the least noise that is enough: at high, and not at low.
     high = _first(lambda noise: guess(noise) <= epsilon, LEAST_NOISE)
-    if not enough(high):
-        high = _first(enough, high * 1.1)
+    if cost(high) > epsilon:
+        high = _first(lambda noise: cost(noise) <= epsilon, high * 1.1)
     low = high / 1.1
-    while high > LEAST_NOISE and enough(low):
+    while high > LEAST_NOISE and cost(low) <= epsilon:
         low, high = low / 1.1, low
     if high <= LEAST_NOISE:  # with a large delta, that few are ever sampled may be enough
         return high
     # The root, and from there the first noise that is seen to be enough.
     bracket = (math.log(low), math.log(high))
     root = root_scalar(excess, bracket=bracket, method="brentq", xtol=TOLERANCE / 4).root
-    return _first(enough, math.exp(root + TOLERANCE / 2), step=1 + TOLERANCE / 4)
+    return _first(
+        lambda noise: cost(noise) <= epsilon, math.exp(root + TOLERANCE / 2), step=1 + TOLERANCE / 4
+    )
 
 
 def _first(holds: Callable[[float], bool], noise: float, *, step: float = 1.2) -> float:
-    """The first noise, growing by a factor from a start, for which it holds."""
+    """Return the first noise, growing by a factor from a start, for which it holds."""
     while noise <= LARGEST_NOISE:
         if holds(noise):
             return noise

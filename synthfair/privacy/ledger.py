@@ -18,21 +18,22 @@ new; a job goes on without, unless an epsilon was booked meanwhile.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
-from collections import Counter
+import re
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, BinaryIO, Literal, NamedTuple
 
 from pydantic import Field
 
 from synthfair.errors import InputError, reason
-from synthfair.files import OWNER_ONLY, open_file, parse_as, sync_folder
-from synthfair.privacy.accounting import Composition, compose
-from synthfair.privacy.bought import compute_once
+from synthfair.files import OWNER_ONLY, claimed, open_file, parse_as, sync_folder, whole_file
+from synthfair.privacy.accounting import Composition
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked, Line
 
@@ -190,15 +191,13 @@ class Ledger:
 
     # What was verified: its bytes, its lines, the sha256 of the last, and whether that has its end.
     _end: int = field(default=0, init=False)
-    _lines: int = field(default=0, init=False)
+    _records: list[Record] = field(default_factory=list, init=False)
     _last: str = field(default="0" * 64, init=False)
     _ended: bool = field(default=True, init=False)
 
     # What it says: what costs, by the order in which it left last; questions by round; the limit.
     _costs: dict[str, Purchase] = field(default_factory=dict, init=False)
     _asked: dict[tuple[str, int], str | None] = field(default_factory=dict, init=False)
-    _seen: Counter[object] = field(default_factory=Counter, init=False)
-    _answers: int = field(default=0, init=False)
     _limit: Limit | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -222,22 +221,26 @@ class Ledger:
         Raises:
             InputError: unreadable, a line that is not one of a ledger, or the chain is broken.
         """
-        records: list[Record] = []
-        Ledger(self.path)._catch_up(records.append)
-        return records
+        self._catch_up()
+        return [*self._records]
 
     def spent(self) -> Spending:
         """Return what the purchases so far cost together. Raises as :meth:`records`."""
-        self._catch_up()
-        return _total([*self._costs.values()], self._limit, self._answers)
+        answers = sum(isinstance(record.what, Purchase) for record in self.records())
+        costs = [*self._costs.values()]
+        return Spending(len(costs), answers, _together(costs), self._limit)
 
     def answers_seen(self, kind: str, output: str, number: int, question: str | None) -> int:
         """Return how many answers left that the server saw without noise, but for this very one.
 
         Raises as :meth:`records`.
         """
-        self._catch_up()
-        return self._seen[kind] - self._seen[kind, output, number, question]
+        purchases = [record.what for record in self.records() if isinstance(record.what, Purchase)]
+        return sum(
+            (p.output, p.round, p.question) != (output, number, question)
+            for p in purchases
+            if p.kind == kind and (p.seen or p.guarantee is None)
+        )
 
     # What may leave, and does
 
@@ -261,7 +264,7 @@ class Ledger:
         # What has no epsilon is no part of the sum of those that have.
         is_exact, limit = purchase.composition is None, self._limit
         counted = [old for old in before if is_exact or old.composition]
-        after = _total([*counted, purchase], limit).composition
+        after = _together([*counted, purchase])
         if limit is None:
             if self.reserve > 0:
                 raise BudgetError(
@@ -285,10 +288,22 @@ class Ledger:
     def buy(self, purchase: Purchase, compute: Callable[[], bytes], *, max_bytes: int) -> bytes:
         """Return what an epsilon buys: computed and booked once, however often it is asked for.
 
-        It is kept next to the ledger, in a file whose name tells of the rows: who guesses them
-        could confirm them by it. Where another question was answered in the same round, this is
-        another purchase, and what was bought before gives way. See
-        :func:`synthfair.privacy.bought.compute_once` for the order of its steps.
+        First room for the content is written, at its full size and durably, with a random name.
+        Then this name is booked, then the content is computed, and written into the room. So a full
+        disk refuses before anything is spent, and wherever a run ends, the next run that asks the
+        same finds
+
+        - no room, or room whose name was not booked: nothing was spent, and it is booked;
+        - room whose name is booked: a run ended between booking and saving. Content is used only
+          once it is saved as a whole, so that none has left. What is computed now, with new noise,
+          is the only content that ever leaves for this name;
+        - the content: it is what is used, and no other is computed.
+
+        Where the file is removed, its name goes with it, and the next content has another name. The
+        file knows nothing of an older version of itself that is put back. It is kept next to the
+        ledger, under a name that tells of the rows: who guesses them could confirm them by it.
+        Where another question was answered in the same round, this is another purchase, and what
+        was bought before gives way.
 
         Args:
             purchase: with a guarantee.
@@ -300,27 +315,18 @@ class Ledger:
             InputError: the ledger or the file cannot be read, or another run buys the same.
             OSError: there is no room.
         """
-
-        def named(name: str) -> Purchase:
-            return purchase.model_copy(update={"name": name})
-
-        def is_spent(name: str) -> bool:
-            self._catch_up()
-            asked = self._asked.get((name, purchase.round), purchase.question)
-            bought = self._costs.get(name)
-            return asked != purchase.question or bool(
-                bought and bought.guarantee != purchase.guarantee
-            )
-
-        return compute_once(
-            self.bought(purchase.run),
-            purchase.run,
-            compute,
-            max_bytes=max_bytes,
-            allow=lambda name: self.require(named(name)),
-            book=lambda name: self.book(named(name)),
-            is_spent=is_spent,
-        )
+        path = self.bought(purchase.run)
+        with claimed(path, force=True):
+            # Room, if it could be booked: a full disk refuses before anything is spent.
+            state, name = _read_head(path, purchase.run)
+            if not state or self._gives_way(name, purchase):
+                name = secrets.token_hex(32)
+                self.require(purchase.model_copy(update={"name": name}))
+                state = _reserve(path, purchase.run, name, max_bytes)
+            # The booking, which the next run finds if this one ends here. Of a whole content it is
+            # there, unless it was lost.
+            self.book(purchase.model_copy(update={"name": name}))
+            return _content(path, state, compute)
 
     def bought(self, run: str) -> Path:
         """Return the path of what is bought for a run, 64 hexadecimal digits."""
@@ -351,11 +357,18 @@ class Ledger:
         with self._locked():
             self._append(limit)
 
+    def _gives_way(self, name: str, purchase: Purchase) -> bool:
+        """Return whether a name is booked for another question, or another guarantee."""
+        self._catch_up()
+        costs = self._costs.get(name, purchase)
+        asked = self._asked.get((name, purchase.round), purchase.question)
+        return asked != purchase.question or costs.guarantee != purchase.guarantee
+
     def _key(self, purchase: Purchase) -> str:
         """Return what lines of one cost have in common."""
         if purchase.guarantee is None:
             return purchase.run
-        return purchase.name or f"line {self._lines + 1}"
+        return purchase.name or f"line {len(self._records) + 1}"
 
     def _require_first(self, purchase: Purchase, key: str) -> None:
         """Refuse an exact answer that tells more together with those before than by itself."""
@@ -426,7 +439,7 @@ class Ledger:
         sync_folder(self.path.parent)
         self._catch_up()
 
-    def _catch_up(self, on_record: Callable[[Record], object] = lambda _: None) -> None:
+    def _catch_up(self) -> None:
         """Read the lines that have come since the last time; all, the first time.
 
         A last one without its end counts if it is whole; if not, a crash cut it off while it was
@@ -446,17 +459,17 @@ class Ledger:
             with open_file(self.path) as file:
                 file.seek(self._end)
                 for line in file:
-                    self._take(line, on_record)
+                    self._take(line)
         except OSError as error:
             raise InputError(f"{self.path}: cannot read: {reason(error)}") from error
 
-    def _take(self, line: bytes, on_record: Callable[[Record], object]) -> None:
+    def _take(self, line: bytes) -> None:
         """Verify a line that follows; one that a crash cut off is left for the next time."""
         whole, content = line.endswith(b"\n"), line.removesuffix(b"\n")
         if not self._ended and line == b"\n":
             self._end, self._ended = self._end + 1, True
             return
-        number = self._lines + 1
+        number = len(self._records) + 1
         try:
             record = parse_as(content, Record, f"{self.path}: line {number}")
         except InputError:
@@ -471,28 +484,109 @@ class Ledger:
         if isinstance(what, Limit):
             self._limit = what
         else:
-            key, self._answers = self._key(what), self._answers + 1
+            key = self._key(what)
             self._costs[key] = self._costs.pop(key, what)  # now the last
             self._asked[key, what.round] = what.question
-            if what.seen or what.guarantee is None:
-                self._seen.update([what.kind, (what.kind, what.output, what.round, what.question)])
-        self._end, self._lines, self._ended = self._end + len(line), number, whole
+        self._records.append(record)
+        self._end, self._ended = self._end + len(line), whole
         self._last = hashlib.sha256(content).hexdigest()
-        on_record(record)
 
 
-def _total(purchases: list[Purchase], limit: Limit | None, answers: int = 0) -> Spending:
-    """Return what purchases cost together; unknown where one has no guarantee."""
+def _together(purchases: list[Purchase]) -> Composition | None:
+    """Return the composition of purchases; None where one has no guarantee."""
     parts = [purchase.composition for purchase in purchases]
-    compositions = [part for part in parts if part]
-    together = Composition(
-        compose(part.mu for part in compositions),
-        tuple(one for part in compositions for one in part.sampled),
-        sum(part.pure for part in compositions),
+    known = [part for part in parts if part]
+    if len(known) < len(parts):
+        return None
+    sampled = tuple(sums for part in known for sums in part.sampled)
+    return Composition(math.hypot(*(p.mu for p in known)), sampled, sum(p.pure for p in known))
+
+
+_HEAD = re.compile(rb"(reserved|complete) ([0-9a-f]{64}) ([0-9a-f]{64})\n")
+_HEAD_BYTES = 8 + 1 + 64 + 1 + 64 + 1
+
+
+class DamagedError(ValueError):
+    """Content that cannot be read: the file was altered, or another version has written it."""
+
+
+def compute_once(path: Path, digest: str, compute: Callable[[], bytes], *, max_bytes: int) -> bytes:
+    """Return the content of the file: what it holds already, or else what is computed now.
+
+    Nothing is booked. Only the file's owner may read it.
+
+    Args:
+        path: of the file.
+        digest: sha256 of all that the content depends on, in hexadecimal.
+        compute: returns the content.
+        max_bytes: of the content.
+
+    Raises:
+        InputError: the file is damaged, or another run holds it.
+        OSError: there is no room.
+    """
+    with claimed(path, force=True):
+        state, _ = _read_head(path, digest)
+        state = state or _reserve(path, digest, secrets.token_hex(32), max_bytes)
+        return _content(path, state, compute)
+
+
+def _reserve(path: Path, digest: str, name: str, max_bytes: int) -> str:
+    """Write room for a content, at its full size and durably; return the state of the file."""
+    with whole_file(path, mode=OWNER_ONLY) as temporary:
+        temporary.write_bytes(f"reserved {digest} {name}\n".encode() + bytes(max_bytes))
+    return "reserved"
+
+
+def _content(path: Path, state: str, compute: Callable[[], bytes]) -> bytes:
+    """Return the content of a file; compute and save it first where there is only room for it."""
+    if state == "complete":
+        with open_file(path) as file:
+            return file.read()[_HEAD_BYTES:]
+    # The content, and only then the word that says that all of it is there.
+    content = compute()
+    with path.open("r+b") as file:
+        file.seek(_HEAD_BYTES)
+        file.write(content)
+        file.truncate()
+        _sync(file)
+        file.seek(0)
+        file.write(b"complete")
+        _sync(file)
+    return content
+
+
+def is_complete(path: Path) -> bool:
+    """Return whether there is a file, and it holds its content."""
+    try:
+        with open_file(path) as file:
+            return file.read(8) == b"complete"
+    except FileNotFoundError:
+        return False
+
+
+def damaged(path: Path) -> InputError:
+    """Return the error for a file that cannot be read."""
+    return InputError(
+        f"{path}: holds what was bought, and is damaged, or of another version of synthfair. Run"
+        " the version that wrote it, to its end; or delete the file to compute it again, which"
+        " spends epsilon once more"
     )
-    return Spending(
-        releases=len(purchases),
-        answers=answers,
-        composition=together if len(compositions) == len(parts) else None,
-        limit=limit,
-    )
+
+
+def _read_head(path: Path, digest: str) -> tuple[str, str]:
+    """Return the state of a file, and its name; empty texts where there is no file."""
+    try:
+        with open_file(path) as file:
+            head = _HEAD.fullmatch(file.read(_HEAD_BYTES))
+    except FileNotFoundError:
+        return "", ""
+    state, of, name = (part.decode() for part in head.groups()) if head else ("", "", "")
+    if of != digest:
+        raise damaged(path)
+    return state, name
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

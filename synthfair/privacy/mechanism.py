@@ -19,13 +19,7 @@ from synthfair.privacy.accounting import CHOICES, LEAST_STEPS, mu_of_choice
 from synthfair.privacy.noise import RandomBytes, discrete_gaussian, exponential_choice
 from synthfair.settings import LARGEST_EPSILON, Checked, Relation
 
-SumName = Literal[
-    "histograms",
-    "pairs",
-    "tables",
-    "column_moments",
-    "anchors",
-]
+SumName = Literal["histograms", "pairs", "tables", "column_moments", "anchors"]
 """Names of the sums that mechanisms release, by group and label: rows at each level of each column;
 at each pair of levels of two columns, for those on a tree, or for all; products of numeric columns'
 scores, and their values; smooth rates of models."""
@@ -65,7 +59,7 @@ class GaussianMechanism(Checked):
         return Fraction(self.noise) / Fraction(self.grid)
 
     def terms(self, relation: Relation) -> Terms:
-        """Brings rows to the bound that the sensitivity implies, and to the grid.
+        """Return what brings rows to the bound that the sensitivity implies, and to the grid.
 
         Args:
             relation: for which the sensitivity was computed.
@@ -79,10 +73,8 @@ class GaussianMechanism(Checked):
         if mantissa != 0.5 or exponent % 2 == 0:
             raise ValueError(f"{self.name}: grid {self.grid!r} must be a power of 4")
         if self.steps < LEAST_STEPS or self.steps.denominator != 1:
-            raise ValueError(
-                f"{self.name}: noise {self.noise!r} must be a whole number of steps of the grid"
-                f" {self.grid!r}, 2^34 or more"
-            )
+            steps = f"a whole number of steps of the grid {self.grid!r}, 2^34 or more"
+            raise ValueError(f"{self.name}: noise {self.noise!r} must be {steps}")
         return self
 
 
@@ -113,11 +105,6 @@ class ExponentialMechanism(Checked):
         """The mu of Gaussian differential privacy of all choices together."""
         return math.sqrt(self.times) * mu_of_choice(self.epsilon)
 
-    @property
-    def rate(self) -> Fraction:
-        """The slope of the logarithm of a chance in steps of the score."""
-        return Fraction(self.epsilon) * Fraction(self.grid) / (2 * Fraction(self.sensitivity))
-
     @model_validator(mode="after")
     def _has_the_steps(self) -> ExponentialMechanism:
         if self.epsilon * CHOICES % 1:
@@ -128,7 +115,7 @@ class ExponentialMechanism(Checked):
 
 
 def grid_for(noise: float) -> float:
-    """The step for noise of this standard deviation: 4^j, with noise / 4^j in [2^34, 2^36).
+    """Return the step for noise of this standard deviation: 4^j, with noise / 4^j in [2^34, 2^36).
 
     So it depends on public settings alone, and costs nothing that could be measured.
     """
@@ -148,14 +135,14 @@ class Terms(NamedTuple):
     grid: float
 
     def whole(self, rows: np.ndarray) -> np.ndarray:
-        """[N, k] int64 of rows [N, k]: shortened where they are too long, and rounded."""
+        """Return rows [N, k] in whole steps: shortened where they are too long, and rounded."""
         k = rows.shape[1]
         longest = (self.bound - self.grid * math.sqrt(k) / 2) / _float_error(k)  # see rounded_norm
         return np.rint(clip_rows(rows, longest) / self.grid).astype(np.int64)
 
 
 def require_float64(x: np.ndarray) -> None:
-    """Refuses features [N, d] of another precision.
+    """Refuse features [N, d] of another precision.
 
     Raises:
         InputError: they have one.
@@ -178,7 +165,7 @@ def rounded_norm(norm: float, size: int, grid: float) -> float:
 
 
 def _float_error(k: int) -> float:
-    """The factor by which rows of k numbers may be too long, as norms are computed in float64.
+    """Return the factor by which rows of k numbers may be too long, as floats are rounded.
 
     A norm has k/2 + 4 rounding errors of 2^-53 at most, relatively, and there are two of them.
     """
@@ -203,16 +190,15 @@ class NoisySum:
     def __init__(
         self, mechanism: GaussianMechanism, relation: Relation, source: RandomBytes
     ) -> None:
-        """Makes the sum ready; nothing is released yet."""
+        """Make the sum ready; nothing is released yet."""
         self._mechanism, self._source, self._used = mechanism, source, False
         self._variance, self.terms = mechanism.steps**2, mechanism.terms(relation)
 
     def release(self, total: np.ndarray) -> np.ndarray:
-        """The sum, of integers [...] that count steps of the grid, with noise in every entry.
+        """Return the sum, of integers [...] that count steps, with noise in every entry.
 
-        Returns:
-            [...] float64: multiples of the grid, or the numbers next to them where a multiple has
-            more than 53 bits.
+        It is float64: multiples of the grid, or the numbers next to them where a multiple has more
+        than 53 bits.
 
         Raises:
             RuntimeError: it was released before.
@@ -239,11 +225,11 @@ class PrivateChoice:
     """
 
     def __init__(self, mechanism: ExponentialMechanism, source: RandomBytes) -> None:
-        """Makes the choice ready; nothing is chosen yet."""
+        """Make the choice ready; nothing is chosen yet."""
         self._mechanism, self._source, self._used = mechanism, source, 0
 
     def choose(self, scores: np.ndarray) -> int:
-        """The index of one of the scores [n], finite numbers below 2^52; large ones are likelier.
+        """Return the index of a score [n], finite numbers below 2^52; large ones are likelier.
 
         Raises:
             RuntimeError: it was used as often as its guarantee allows.
@@ -252,11 +238,12 @@ class PrivateChoice:
             raise RuntimeError(f"{self._mechanism.name}: the budget is spent")
         self._used += 1
         steps = np.rint(scores / self._mechanism.grid).astype(np.int64)
-        return exponential_choice(steps, self._mechanism.rate, self._source)
+        change = 2 * Fraction(self._mechanism.sensitivity) / Fraction(self._mechanism.grid)
+        return exponential_choice(steps, Fraction(self._mechanism.epsilon) / change, self._source)
 
 
 def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
-    """Rows [N, k], shortened to the Euclidean norm ``bound`` where they are longer.
+    """Return rows [N, k], shortened to the Euclidean norm ``bound`` where they are longer.
 
     A row without a finite norm becomes 0: one row must not turn a sum into not-a-number.
     """
@@ -267,7 +254,7 @@ def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
 
 
 def sensitivity(bound: float, relation: Relation, *, never_opposed: bool = False) -> float:
-    """Largest change of a sum over rows whose terms have at most the norm ``bound``.
+    """Return the largest change of a sum over rows whose terms have at most the norm ``bound``.
 
     A row added or removed changes it by its own term t; one that is replaced, by two. Where no two
     terms have an inner product below 0, |t - t'|^2 = |t|^2 + |t'|^2 - 2 t't' is at most 2 bound^2.

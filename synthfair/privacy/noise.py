@@ -32,12 +32,12 @@ _SMALL = 2**31
 
 
 def system_entropy(count: int) -> bytes:
-    """Bytes that nobody can predict or repeat."""
+    """Return bytes that nobody can predict or repeat."""
     return os.urandom(count)
 
 
 def seeded(seed: int) -> RandomBytes:
-    """Bytes that anybody can repeat: for tests alone, as noise that is known protects nothing.
+    """Return bytes that anybody can repeat: for tests alone, as known noise protects nothing.
 
     Raises:
         InputError: a negative seed.
@@ -48,13 +48,13 @@ def seeded(seed: int) -> RandomBytes:
 
 
 def uniform(count: int, source: RandomBytes) -> np.ndarray:
-    """[count] independent multiples of 2^-53, uniform in (0, 1]."""
+    """Return [count] independent multiples of 2^-53, uniform in (0, 1]."""
     integers = np.frombuffer(source(8 * count), np.uint64) >> np.uint64(11)
     return (integers + 1.0) / 2.0**53
 
 
 def discrete_laplace(scale: Fraction, n: int, source: RandomBytes = system_entropy) -> np.ndarray:
-    """[n] independent samples of the discrete Laplace distribution.
+    """Return [n] independent samples of the discrete Laplace distribution.
 
         P(k) = (e^(1/scale) - 1) / (e^(1/scale) + 1) e^(-|k|/scale)        for each integer k.
 
@@ -92,7 +92,7 @@ def discrete_laplace(scale: Fraction, n: int, source: RandomBytes = system_entro
         size = (u + t * v.astype(np.int64 if t < _SMALL else object)) // s
         negative = _below(2, len(u), source) == 1
         keep = ~(negative & (size == 0))  # or 0 would come twice as often
-        return np.where(negative, -size, size)[keep]
+        return np.where(negative, -size, size)[keep].astype(np.int64)
 
     return _rejection_sample(candidates, n)
 
@@ -100,7 +100,7 @@ def discrete_laplace(scale: Fraction, n: int, source: RandomBytes = system_entro
 def discrete_gaussian(
     variance: Fraction, n: int, source: RandomBytes = system_entropy
 ) -> np.ndarray:
-    """[n] independent samples of the discrete Gaussian distribution.
+    """Return [n] independent samples of the discrete Gaussian distribution.
 
         P(k) = e^(-k^2 / (2 sigma^2)) / sum_j e^(-j^2 / (2 sigma^2))       for each integer k.
 
@@ -145,7 +145,7 @@ def discrete_gaussian(
 def exponential_choice(
     scores: np.ndarray, rate: Fraction, source: RandomBytes = system_entropy
 ) -> int:
-    """A random index i of scores u, with P(i) proportional to exp(rate u_i).
+    """Return a random index i of scores u, with P(i) proportional to exp(rate u_i).
 
     Guarantee: the logarithm of the ratio of P(i) between neighbours differs by at most
     2 rate sensitivity from one i to another. Unit and neighbouring relation are those of the
@@ -173,7 +173,7 @@ def exponential_choice(
 
 
 def laplace_variance(scale: Fraction) -> float:
-    """The variance of :func:`discrete_laplace`: 2 p / (1 - p)^2 with p = exp(-1/scale).
+    """Return the variance of :func:`discrete_laplace`: 2 p / (1 - p)^2 with p = exp(-1/scale).
 
     Example:
         >>> from fractions import Fraction
@@ -185,15 +185,15 @@ def laplace_variance(scale: Fraction) -> float:
 
 
 def _rejection_sample(candidates: Callable[[int], np.ndarray], n: int) -> np.ndarray:
-    """The first n of the candidates that were accepted; each call makes some of so many."""
+    """Return the first n candidates that were accepted; each call makes some of so many."""
     samples = [np.empty(0, np.int64)]
     while (missing := n - sum(map(len, samples))) > 0:
-        samples.append(candidates(missing).astype(np.int64))
+        samples.append(candidates(missing))
     return np.concatenate(samples)
 
 
 def _bernoulli_exp(top: np.ndarray, bottom: int, source: RandomBytes) -> np.ndarray:
-    """[n] True with probability exp(-top / bottom) each, for top >= 0: algorithm 1.
+    """Return [n] True with probability exp(-top / bottom) each, for top >= 0: algorithm 1.
 
     exp(-q) for a whole q is the chance that a geometric number of exp(-1) is at least q.
     """
@@ -204,7 +204,7 @@ def _bernoulli_exp(top: np.ndarray, bottom: int, source: RandomBytes) -> np.ndar
 
 
 def _bernoulli_exp_fraction(top: np.ndarray, bottom: int, source: RandomBytes) -> np.ndarray:
-    """[n] True with probability exp(-top / bottom) each, for 0 <= top <= bottom.
+    """Return [n] True with probability exp(-top / bottom) each, for 0 <= top <= bottom.
 
     The first k at which a Bernoulli number of top / (bottom k) is 0 is odd with that probability.
     That number is drawn as two, of top / bottom and of 1 / k, so that no product can overflow.
@@ -220,7 +220,7 @@ def _bernoulli_exp_fraction(top: np.ndarray, bottom: int, source: RandomBytes) -
 
 
 def _geometric(n: int, source: RandomBytes) -> np.ndarray:
-    """[n] how often a Bernoulli number of exp(-1) is 1 before it is 0."""
+    """Return [n] times how often a Bernoulli number of exp(-1) is 1 before it is 0."""
     count, active = np.zeros(n, np.int64), np.arange(n)
     while len(active):
         active = active[_bernoulli_exp_fraction(np.ones(len(active), np.int64), 1, source)]
@@ -229,21 +229,19 @@ def _geometric(n: int, source: RandomBytes) -> np.ndarray:
 
 
 def _below(m: int, n: int, source: RandomBytes) -> np.ndarray:
-    """[n] uniform integers from 0 to m - 1: int64 for m up to 2^63, or Python's own."""
+    """Return [n] uniform integers from 0 to m - 1: int64 for m up to 2^63, or Python's own."""
     bits = (m - 1).bit_length()
-    if bits <= 63:
+    size = 8 if bits <= 63 else (bits + 7) // 8
 
-        def candidates(count: int) -> np.ndarray:  # at least half are below m
-            if not bits:
-                return np.zeros(count)
-            words = np.frombuffer(source(8 * count), "<u8") >> np.uint64(64 - bits)
-            return words[words < m]
+    def candidates(count: int) -> np.ndarray:  # at least half are below m
+        if not bits:
+            return np.zeros(count, np.int64)
+        block, shift = source(size * count), 8 * size - bits
+        if bits <= 63:
+            numbers = (np.frombuffer(block, "<u8") >> np.uint64(shift)).astype(np.int64)
+        else:
+            pieces = (block[i : i + size] for i in range(0, len(block), size))
+            numbers = np.array([int.from_bytes(p, "little") >> shift for p in pieces], object)
+        return numbers[numbers < m]
 
-        return _rejection_sample(candidates, n)
-    size, samples = (bits + 7) // 8, []
-    while len(samples) < n:
-        block = source(size * (n - len(samples)))
-        pieces = (block[i : i + size] for i in range(0, len(block), size))
-        numbers = (int.from_bytes(one, "little") >> (8 * size - bits) for one in pieces)
-        samples += [number for number in numbers if number < m]
-    return np.array(samples, dtype=object)
+    return _rejection_sample(candidates, n)

@@ -1,6 +1,12 @@
-from .format import Release, make_header, write_release
+from .format import (
+    Inspection,
+    Release,
+    inspect_release,
+    make_header,
+    read_release,
+    write_release,
+)
 from .keys import Signature, make_keys, read_keys, read_signing_key
-from .reading import Inspection, inspect_release, read_release
 
 __all__ = [
     "Inspection",

@@ -1,26 +1,23 @@
 """Keys of clients, and what vouches for a release: its digest, signed (Ed25519, RFC 8032).
 
-The content is the header, the column names and the rows. Its digest is
+The content is the header, from which the columns follow, and the rows. Its digest is
 
-    sha256(DOMAIN | sha256(header) | sha256(names) | sha256(rows))
+    sha256(DOMAIN | sha256(header) | sha256(rows))
 
-where the header is its bytes as they stand in the file, the names are a JSON list, and the rows
-are x in C order (float64), then s where it holds groups, then y (int32), all little-endian. The
+where the header is its bytes as they stand in the file, and the rows are x in C order (float64),
+then s where it holds groups, y (int32), and weights (float64) if any, all little-endian. The
 digests inside have one length each, so that no two contents share their bytes. What is signed is
 DOMAIN followed by the digest: a signature made for something else never fits.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from synthfair.errors import InputError, require
@@ -70,33 +67,10 @@ class Signature(Checked):
         return self
 
 
-def rows_digest(
-    x: np.ndarray, s: np.ndarray | None, y: np.ndarray, weight: np.ndarray | None = None
-) -> bytes:
-    """Return sha256 of rows x [N, d], s [N] and weight [N] if any, y [N], in the layout above."""
-    digest = hashlib.sha256(np.ascontiguousarray(x, "<f8").data)
-    for column in (y,) if s is None else (s, y):
-        digest.update(np.ascontiguousarray(column, "<i4").data)
-    if weight is not None:
-        digest.update(np.ascontiguousarray(weight, "<f8").data)
-    return digest.digest()
-
-
-def content_digest(header: bytes, names: Sequence[str], rows: bytes) -> bytes:
-    """The digest of a release: of its header as it stands in the file, names, and digest of rows.
-
-    Non-ASCII characters of names are escaped, so that one that is no valid Unicode has bytes, too.
-    """
-    parts = (header, json.dumps(list(names)).encode())
-    return hashlib.sha256(
-        DOMAIN + b"".join(hashlib.sha256(part).digest() for part in parts) + rows
-    ).digest()
-
-
 def sign(
     digest: bytes, key: Ed25519PrivateKey | None = None, *, domain: bytes = DOMAIN
 ) -> Signature:
-    """Vouches for this content, signed if there is a key; the same key gives the same bytes."""
+    """Return what vouches for content, signed if there is a key: the same bytes each time."""
     if key is None:
         return Signature(sha256=digest.hex())
     public_key, signature = key.public_key().public_bytes_raw(), sign_bytes(domain, digest, key)
@@ -104,7 +78,7 @@ def sign(
 
 
 def verify(signature: Signature, digest: bytes, *, source: str, domain: bytes = DOMAIN) -> None:
-    """Refuses content that was altered, or whose signature, if it has one, is wrong.
+    """Refuse content that was altered, or whose signature, if it has one, is wrong.
 
     Args:
         signature: as the file has it.
@@ -123,7 +97,6 @@ def verify(signature: Signature, digest: bytes, *, source: str, domain: bytes = 
         )
     if signature.public_key is None or signature.signature is None:
         return
-    require("cryptography", f"{source}: verifying its signature", "sign")
     key, value = bytes.fromhex(signature.public_key), bytes.fromhex(signature.signature)
     if not is_signed(domain, digest, value, key):
         raise InputError(
@@ -133,7 +106,7 @@ def verify(signature: Signature, digest: bytes, *, source: str, domain: bytes = 
 
 
 def sign_bytes(domain: bytes, content: bytes, key: Ed25519PrivateKey) -> bytes:
-    """The Ed25519 signature, 64 bytes, of content for one use: all signatures are made here.
+    """Return the Ed25519 signature, 64 bytes, of content for one use; all are made here.
 
     Each use has a domain of its own, which stands before its content, so that no signature fits
     another use.
@@ -142,7 +115,7 @@ def sign_bytes(domain: bytes, content: bytes, key: Ed25519PrivateKey) -> bytes:
 
 
 def is_signed(domain: bytes, content: bytes, signature: bytes, key: bytes) -> bool:
-    """Whether a signature is that of :func:`sign_bytes` by whoever has this public key.
+    """Return whether a signature is that of :func:`sign_bytes` by whoever has this public key.
 
     Raises:
         InputError: the package cryptography is not installed.
@@ -159,7 +132,7 @@ def is_signed(domain: bytes, content: bytes, signature: bytes, key: bytes) -> bo
 
 
 def require_signer(signature: Signature, keys: Keys, *, source: str) -> str:
-    """The client that signed a verified release.
+    """Return the client that signed a verified release.
 
     Raises:
         InputError: it is signed with none of the keys.
@@ -178,7 +151,7 @@ def require_signer(signature: Signature, keys: Keys, *, source: str) -> str:
 
 
 def make_keys(path: str | PathLike[str], *, force: bool = False) -> tuple[Path, str]:
-    """Writes a new private key, which only its owner may read, and next to it the public key.
+    """Write a new private key, which only its owner may read, and next to it the public key.
 
     Args:
         path: of the private key, NAME.key; the public one is NAME.pub, and NAME the client.
@@ -222,7 +195,7 @@ def make_keys(path: str | PathLike[str], *, force: bool = False) -> tuple[Path, 
 
 
 def read_signing_key(path: str | PathLike[str]) -> Ed25519PrivateKey:
-    """A private key as :func:`make_keys` writes it.
+    """Return a private key as :func:`make_keys` writes it.
 
     Args:
         path: of the file, PEM.
@@ -243,7 +216,7 @@ def read_signing_key(path: str | PathLike[str]) -> Ed25519PrivateKey:
 
 
 def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
-    """The clients that may send releases.
+    """Return the clients that may send releases.
 
     Args:
         paths: public key files, whose names without ending name the clients; or folders, whose

@@ -11,16 +11,16 @@ from synthfair.fairness.intervals import (
     FEW_ROWS,
     Verdict,
     difference,
-    missed_gap,
     near_constant,
     size,
     unfair_clients,
     verdict,
 )
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.metrics_file import METRICS, Evaluation, MetricsFile, read_metrics
+from synthfair.metrics_file import METRICS, Evaluation, read_metrics
 from synthfair.report.overview import ACCURACY_GAP, Overview, Summary, mean_metric, overviews
 from synthfair.report.results import Result
+from synthfair.report.text_table import as_text
 from synthfair.settings import RULE_OF_THUMB, Target
 
 COMPARED = {
@@ -88,11 +88,9 @@ def one_label(rates: Mapping[str, Rates]) -> str | None:
         >>> one_label({"a": Rates(400, 0.0, 0.0, 0.0, 0.3), "b": Rates(99, 0.5, 0.9, 0.3, 0.2)})
         'Not usable: it decides like one label for everybody in a (selects 0 of 400).'
     """
-    all_groups = [of for of in rates.values() if of.n]
-    for where, parts in {
-        "": all_groups,
-        **{f" in {name}": [of] for name, of in rates.items()},
-    }.items():
+    parts_of = {"": [of for of in rates.values() if of.n]}
+    parts_of |= {f" in {name}": [of] for name, of in rates.items()}
+    for where, parts in parts_of.items():
         n = sum(of.n for of in parts)
         selected = sum(of.n * of.selection_rate for of in parts)
         positive = sum(of.n * _label_share(of) for of in parts)
@@ -100,10 +98,8 @@ def one_label(rates: Mapping[str, Rates]) -> str | None:
         for hits, labelled in ((selected, positive), (n - selected, n - positive)):
             few = hits < least and not labelled < max(least, MIN_LABEL_ROWS)
             if n >= FEW_ROWS and few:
-                return (
-                    f"Not usable: it decides like one label for everybody{where} (selects"
-                    f" {selected:.0f} of {n:,})."
-                )
+                counts = f"(selects {selected:.0f} of {n:,})"
+                return f"Not usable: it decides like one label for everybody{where} {counts}."
     return None
 
 
@@ -154,58 +150,55 @@ def sentence(
         >>> sentence("spd", sf.evaluate(model, table), limit=0.05)[:64]
         'Selection rates of other applicants and white applicants differ '
     """
-    gap, accuracy, constant = means or (
-        size(run.overall[metric]), run.accuracy, run.constant_accuracy,
-    )  # fmt: skip
+    if means is None:
+        means = size(run.overall[metric]), run.accuracy, run.constant_accuracy
+    gap, accuracy, constant = means
     groups, by, unusable = [*compared_rates(run)], run.groups_by, one_label(run.rates)
-    left_out = run.left_out if isinstance(run, MetricsFile) else ()
     near = near_constant(accuracy, constant)
     two = len(groups) == 2 and len(by) < 2
     names = f"groups by {', and by '.join(by)}" if by else f"{len(groups)} groups"
-    names = "the groups" if len(groups) < 2 else names
-    rates = COMPARED[metric].capitalize()
-    compared = f"{rates} of {' and '.join(groups) if two else names}"
+    names = " and ".join(groups) if two else names if len(groups) > 1 else "the groups"
+    compared = f"{COMPARED[metric].capitalize()} of {names}"
+    parts = [unusable] if unusable else []
     if isnan(gap.value):
         no_labels = isnan(accuracy.value) and metric != "spd"
         cause = "there are no labels" if no_labels else "too few groups have rows that count"
         wish = "" if limit is None else f"; at most {limit:g} was asked"
-        parts = [f"{compared} cannot be compared: {cause}{wish}."]
+        parts.append(f"{compared} cannot be compared: {cause}{wish}.")
     else:
-        most = limit if limit is not None else RULE_OF_THUMB
+        most = RULE_OF_THUMB if limit is None else limit
         # As few digits as tell the gap from the limit.
         enough = (n for n in (2, 3) if round(most, n) == most and round(gap.value, n) != most)
         digits = next(enough, 3)
         bounds = "" if isnan(gap.low) else f" (95 %: {gap.low:.{digits}f} to {gap.high:.{digits}f})"
         up_to = "" if two and metric != "equalized_odds_difference" else "up to "
-        is_sure = verdict(gap, most) in ("yes", "no")
-        met = ("" if is_sure else "probably ") + ("met" if gap.value <= most else "missed")
+        met = "" if verdict(gap, most) in ("yes", "no") else "probably "
+        met += "met" if gap.value <= most else "missed"
         wish, met = f"; at most {most:g} was asked", f": {met}"
         if limit is None:
             wish = f"; {(asked and asked.other_limit) or 'no limit was asked'}"
             met = f", and the rule of thumb of at most {most:g} is {met[2:]}"
         wish += "" if unusable else met  # a small gap says nothing then
-        parts = [f"{compared} differ by {up_to}{gap.value:.{digits}f}{bounds}{wish}."]
+        parts.append(f"{compared} differ by {up_to}{gap.value:.{digits}f}{bounds}{wish}.")
         if is_plain:
-            needless = limit is not None and gap.value <= limit
+            needless = limit is not None and gap.value <= limit and not (near or unusable)
             trained = "The model was trained without a penalty."
-            learned = not (near or unusable)
-            parts.append("No penalty was needed." if needless and learned else trained)
+            parts.append("No penalty was needed." if needless else trained)
         elif plain and not isnan(plain.gap.value):
             parts.append(f"Without a penalty {plain.gap.value:.{digits}f}.")
-    if left_out:
+    if left_out := getattr(run, "left_out", ()):
         parts.append(f"The releases have too few rows of {' and '.join(left_out)} to compare.")
     if reads:
         parts.append("The model reads the group to decide.")
-    parts = [unusable, *parts] if unusable else parts
     if isnan(accuracy.value):
         return " ".join([*parts, "Accuracy is not known without labels."])
-    without = f", {plain.accuracy.value:.2f} without" if plain and not is_plain else ""
     majority = "" if isnan(constant) else f"; the majority label for all has {constant:.2f}"
     if near:
         how = "less" if accuracy.value < constant else "not clearly more"
         majority = (
             f", {how} than the {constant:.2f} of the majority label for all, which has no gap"
         )
+    without = f", {plain.accuracy.value:.2f} without" if plain and not is_plain else ""
     return " ".join([*parts, f"Accuracy {accuracy.value:.2f}{without}{majority}."])
 
 
@@ -269,50 +262,42 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     others = [s for s in runs if s is not subject]
     reference = next((s for s in others if not s.asked.fairness and s.is_like(subject)), None)
     notes = [why] if len(rivals) > 1 else []
-    if max_gap is None:
-        source = "is a rule of thumb, no law" if asked is None else "is what training aimed at"
-        notes.append(f"The limit of {limit:g} {source}.")
 
     # What fairness costs.
-    cost, plain = None, _plain(subject, reference, overview.gap)
-    plain = plain if subject.asked.fairness else None
+    cost, fairness = None, subject.asked.fairness
+    plain = _plain(subject, reference, overview.gap) if fairness else None
     if plain and not isnan(plain.accuracy.value):
         cost = difference(plain.accuracy, subject.accuracy)
         chance = ", so it may be chance" if cost.low <= 0 <= cost.high else ""
         source = reference.name if reference else "the server's other model of the same releases"
         notes.append(
-            f"Fairness costs {in_words(cost)} of accuracy{chance}. Without a penalty:"
-            f" {source}. The interval takes the two as independent; as they share test rows, it is"
-            " rather too wide."
+            f"Fairness costs {as_text(cost)} of accuracy{chance}. Without a penalty: {source}. As"
+            " both have the same test rows, the interval is rather too wide."
         )
-    elif subject.asked.fairness:
+    elif fairness:
         notes.append("To know what fairness costs, give this report a run without a penalty, too.")
 
-    # What the numbers rest on and leave open; limits that others miss.
-    if near := near_constant(subject.accuracy, subject.constant):
-        notes.append(f"{near[0].upper()}{near[1:]}.")
-    notes += _notes(subject, overview.gap)
-    most, gaps = (
-        subject.asked.client_limit if max_gap is None else max_gap,
+    # What the numbers rest on and leave open.
+    if (runs_of_seeds := len(subject.runs)) > 1:
+        notes.append(f"Means over {runs_of_seeds} seeds; the intervals hold for one of the runs.")
+    elif unfair := unfair_clients(
+        subject.gap,
         first.client_gaps.get(overview.gap, {}),
+        subject.asked.client_limit if max_gap is None else max_gap,
+    ):
+        notes.append(f"{unfair[0].upper()}{unfair[1:]}.")
+    measures = (name for name in COMPARED if name not in (overview.gap, ACCURACY_GAP))
+    gaps = {COMPARED[name]: abs(getattr(first, name).value) for name in measures}
+    if views := [f"{rates} by {value:.3f}" for rates, value in gaps.items() if not isnan(value)]:
+        notes.append(f"By other measures the groups differ, too: {'; '.join(views)}.")
+    notes.append(
+        "Intervals say what other test rows from the same source would give, and nothing of other"
+        " times or places."
     )
-    if len(gaps) > 1 and len(subject.runs) == 1:
-        unfair = unfair_clients(subject.gap, gaps, most)
-        notes.append(
-            f"{unfair[0].upper()}{unfair[1:]}."
-            if unfair
-            else f"At none of {len(gaps)} clients with enough test rows is the gap above {most:g},"
-            " by intervals that hold together."
-        )
-    for one in overview.summaries:
-        excess = missed_gap(one.gap_size, one.asked.max_gap)
-        if excess and (one is not subject or one.asked.max_gap != limit):  # which the sentence says
-            notes.append(f"{one.name}: {excess}.")
 
     # All of it in a sentence. Where a gap was asked for, the search may end with the weight 0.
     is_free = all(run.metrics.rho == 0 for run in subject.runs)
-    unusable, found = one_label(first.rates), verdict(subject.gap_size, limit)
-    within = found in ("yes", "probably")
+    near, judgement = near_constant(subject.accuracy, subject.constant), judged(subject, limit)
     said = sentence(
         overview.gap,
         first,
@@ -320,7 +305,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         asked=subject.asked,
         limit=asked,
         plain=plain,
-        is_plain=is_free or not subject.asked.fairness,
+        is_plain=is_free or not fairness,
         reads=subject.runs[0].reads_groups,
     )
     name = f"{subject.name} (best of {len(rivals)})" if len(rivals) > 1 else subject.name
@@ -329,7 +314,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         reference,
         plain,
         limit,
-        "not usable" if unusable else "no better" if near and within else found,
+        "no better" if near and judgement in ("yes", "probably") else judgement,
         cost,
         f"{name}: {said}" if others else said,
         tuple(notes),
@@ -338,16 +323,17 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
 
 def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
     """Return the best runs, and why they are."""
+
+    def order(first: float, *others: float) -> tuple[float, ...]:
+        return (-inf if isnan(first) else first, *others)
+
     verdicts = [verdict(s.gap_size, limit) for s in rivals]
-    for found in ("yes", "probably"):
-        within = [s for s, own in zip(rivals, verdicts, strict=True) if own == found]
-        if within:
-            best = max(within, key=lambda s: (_or_least(s.accuracy.value), -s.gap_size.value))
-            why = f"the most accurate of {len(within)} with a gap {PLACES[found]} {limit:g}"
-            break
-    else:
-        best = max(rivals, key=lambda s: _or_least(-s.gap_size.value))
-        why = f"the one with the smallest gap; none is within {limit:g}"
+    best = max(rivals, key=lambda s: order(-s.gap_size.value))
+    why = f"the one with the smallest gap; none is within {limit:g}"
+    for wanted in ("probably", "yes"):
+        if within := [s for s, given in zip(rivals, verdicts, strict=True) if given == wanted]:
+            best = max(within, key=lambda s: order(s.accuracy.value, -s.gap_size.value))
+            why = f"the most accurate of {len(within)} with a gap {PLACES[wanted]} {limit:g}"
     why = (
         f"Of {len(rivals)} settings, {best.name} is {why}. It was chosen on these test rows: on"
         " others it is probably a little worse."
@@ -357,17 +343,10 @@ def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
     return best, why
 
 
-def _or_least(number: float) -> float:
-    return -inf if isnan(number) else number
-
-
 def judged(subject: Summary, limit: float) -> Answer:
     """Return whether the gap of runs is within a limit, or that their model is not usable."""
-    return (
-        "not usable"
-        if one_label(subject.runs[0].metrics.rates)
-        else verdict(subject.gap_size, limit)
-    )
+    is_usable = not one_label(subject.runs[0].metrics.rates)
+    return verdict(subject.gap_size, limit) if is_usable else "not usable"
 
 
 def _plain(subject: Summary, reference: Summary | None, gap: str) -> Plain | None:
@@ -375,46 +354,7 @@ def _plain(subject: Summary, reference: Summary | None, gap: str) -> Plain | Non
     if reference:
         return Plain(reference.accuracy, reference.gap_size)
     parts = [p for run in subject.runs if (p := run.metrics.without_penalty)]
-    if not parts or not subject.asked.fairness:
+    if not parts:
         return None
     accuracy, mean = (mean_metric(getattr(p, name) for p in parts) for name in ("accuracy", gap))
     return Plain(accuracy, size(mean))
-
-
-def _notes(subject: Summary, gap: str) -> list[str]:
-    """Return notes on what the numbers rest on, and on what they leave open."""
-    first, runs, notes = subject.runs[0].metrics, len(subject.runs), []
-    if isnan(subject.accuracy.value):
-        notes.append(
-            "The test rows have no labels: accuracy, what fairness costs, and differences of true"
-            " or false positive rates need them."
-        )
-    if runs > 1:
-        notes.append(
-            f"Means over {runs} runs that differ in the seed alone; bounds of intervals are means"
-            " of theirs, and hold for one run."
-        )
-    if first.small_groups:
-        sizes = (f"{name} ({n.n} rows)" for name, n in first.small_groups.items())
-        notes.append(f"Groups with few test rows, in all or of a label: {', '.join(sizes)}.")
-    if least := first.min_group_rows:
-        notes.append(f"The gap leaves out groups with fewer than {least} test rows that count.")
-    others = (name for name in COMPARED if name not in (gap, ACCURACY_GAP))
-    gaps = {COMPARED[name]: abs(getattr(first, name).value) for name in others}
-    if views := [f"{rates} by {value:.3f}" for rates, value in gaps.items() if not isnan(value)]:
-        notes.append(f"By other measures the groups differ, too: {'; '.join(views)}.")
-    if subject.converged is False:
-        notes.append("A training did not converge: the numbers may be worse than they could be.")
-    notes.append(
-        "Intervals say what other test rows from the same source would give, and nothing of other"
-        " times or places."
-    )
-    return notes
-
-
-def in_words(metric: Metric) -> str:
-    """Return a value and its 95 % interval, in words."""
-    if isnan(metric.value):
-        return "undefined"
-    bounds = f" (95 % interval {metric.low:z.3f} to {metric.high:z.3f})"
-    return f"{metric.value:z.3f}{'' if isnan(metric.low) else bounds}"

@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import textwrap
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,11 +24,12 @@ from synthfair.report.overview import Overview, Summary
 from synthfair.settings import notion_of
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
 
     from synthfair.fairness.intervals import LabelCounts
     from synthfair.metrics_file import Evaluation
-    from synthfair.server.frontier import FrontierLine
 
 MOST_GROUPS, MOST_ALONE, MOST_METHODS = 6, 4, 9
 """Groups, other runs each by itself, and methods that are drawn; the tables have all."""
@@ -66,15 +68,42 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
+@contextmanager
+def styled() -> Iterator[None]:
+    """Let matplotlib draw in the report's style.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    if not can_draw():
+        raise InputError(MISSING)
+    import matplotlib.style
+
+    with matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of letters that the reader's fonts have
+        yield
+
+
 class Series(NamedTuple):
-    """Points that belong together, as :meth:`Figure.add` takes them."""
+    """Points that belong together; what is not-a-number is not drawn.
+
+    Attributes:
+        name: in the legend.
+        x: values, or values with intervals.
+        y: the same.
+        line: whether a line joins the points, and a band shows their intervals, not bars.
+        size: of the marks; 0 for a line alone.
+        hollow: outlines, drawn above marks that are filled, so that both are seen.
+        names: of the points, where they have some of their own.
+    """
 
     name: str
     x: Sequence[float | Metric]
     y: Sequence[float | Metric]
-    line: bool
-    size: float
-    hollow: bool
+    line: bool = False
+    size: float = 6.0
+    hollow: bool = False
+    names: Sequence[str] = ()
 
 
 @dataclass
@@ -100,68 +129,37 @@ class Figure:
     series: list[Series] = field(default_factory=list)
 
     def add(
-        self,
-        name: str,
-        x: Sequence[float | Metric],
-        y: Sequence[float | Metric],
-        *,
-        line: bool = False,
-        size: float = 6.0,
-        hollow: bool = False,
+        self, name: str, x: Sequence[float | Metric], y: Sequence[float | Metric], **looks: Any
     ) -> None:
-        """Add points of that name; what is not-a-number is not drawn.
+        """Add points, which look as :class:`Series` says."""
+        self.series.append(Series(name, x, y, **looks))
 
-        Args:
-            name: in the legend.
-            x: values, or values with intervals.
-            y: the same.
-            line: whether a line joins the points, and a band shows their intervals, not bars.
-            size: of the marks; 0 for a line alone.
-            hollow: outlines, drawn above marks that are filled, so that both are seen.
-        """
-        self.series.append(Series(name, x, y, line, size, hollow))
+    @property
+    def rows(self) -> list[tuple[str, float | Metric, float | Metric]]:
+        """Return the points as rows of a table: name, y and x."""
+        return [
+            (name, y, x)
+            for series in self.series
+            for name, x, y in zip(
+                series.names or [series.name] * len(series.x), series.x, series.y, strict=True
+            )
+        ]
 
     def svg(self) -> str:
-        """Return SVG text; the same numbers give the same bytes. Raises as :meth:`draw`."""
+        """Return SVG text; the same numbers give the same bytes. Raises as :func:`styled`."""
         return svg_text(self.draw(), self.title)
 
     def draw(self) -> Canvas:
-        """Return the figure, by matplotlib.
-
-        Raises:
-            InputError: matplotlib is not installed.
-        """
-        if not can_draw():
-            raise InputError(MISSING)
-        import matplotlib.style
-        from matplotlib.figure import Figure as Canvas
-
+        """Return the figure, by matplotlib. Raises as :func:`styled`."""
         names = [textwrap.fill(series.name, 60) for series in self.series]
         rows = sum(name.count("\n") + 1 for name in names)
-        with matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of letters that the reader's fonts have
+        with styled():
+            from matplotlib.figure import Figure as Canvas
+
             canvas = Canvas(figsize=(4.8, 3.0 + 0.17 * rows), layout="constrained")
             axes, keys = canvas.subplots(), []
-            for i, (_, *points, line, size, hollow) in enumerate(self.series):
-                x, y = map(_with_bounds, points)
-                color, layer = COLORS[i % len(COLORS)], 20 if hollow else 10 - i / 100
-                if line:
-                    axes.fill_between(x[0], *y[1:], color=color, alpha=0.15, linewidth=0, zorder=1)
-                else:
-                    bars = {key: np.abs(v[1:] - v[0]) for key, v in (("xerr", x), ("yerr", y))}
-                    bars |= {"ecolor": color, "elinewidth": 1, "capsize": 2, "zorder": layer}
-                    axes.errorbar(x[0], y[0], fmt="none", **bars)
-                keys += axes.plot(
-                    x[0],
-                    y[0],
-                    color=color,
-                    linestyle=DASHES[i % len(DASHES)] if line else "none",
-                    linewidth=1.3,
-                    marker=MARKERS[i % len(MARKERS)] if size else None,
-                    markersize=size,
-                    markerfacecolor="none" if hollow else color,
-                    zorder=layer,
-                )
+            for i, series in enumerate(self.series):
+                keys += _draw_series(axes, series, i)
             axes.set(xlabel=self.x_label, ylabel=self.y_label, **self.looks)
             if self.limit is not None:
                 axes.axvline(self.limit, color="black", linestyle=":", linewidth=1)
@@ -173,13 +171,33 @@ class Figure:
         return canvas
 
 
+def _draw_series(axes: Axes, series: Series, i: int) -> list[Line2D]:
+    """Draw the series of an index; return what stands for it in the legend."""
+    x, y = _with_bounds(series.x), _with_bounds(series.y)
+    color, layer = COLORS[i % len(COLORS)], 20 if series.hollow else 10 - i / 100
+    if series.line:
+        axes.fill_between(x[0], *y[1:], color=color, alpha=0.15, linewidth=0, zorder=1)
+    else:
+        bars: Any = {key: np.abs(v[1:] - v[0]) for key, v in (("xerr", x), ("yerr", y))}
+        bars |= {"ecolor": color, "elinewidth": 1, "capsize": 2, "zorder": layer}
+        axes.errorbar(x[0], y[0], fmt="none", **bars)
+    return axes.plot(
+        x[0],
+        y[0],
+        color=color,
+        linestyle=DASHES[i % len(DASHES)] if series.line else "none",
+        linewidth=1.3,
+        marker=MARKERS[i % len(MARKERS)] if series.size else None,
+        markersize=series.size,
+        markerfacecolor="none" if series.hollow else color,
+        zorder=layer,
+    )
+
+
 def svg_text(canvas: Canvas, title: str) -> str:
     """Return a figure of matplotlib as SVG text."""
-    import matplotlib.style
-
     file = io.StringIO()
-    with matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of letters that the reader's fonts have
+    with styled():
         canvas.savefig(file, format="svg", metadata={"Date": None, "Title": title})
     return file.getvalue()
 
@@ -199,7 +217,9 @@ def answer_figure(answer: Headline, overview: Overview) -> Figure:
 
     def add(name: str, *summaries: Summary, **looks: Any) -> None:
         points = sorted(summaries, key=lambda s: s.gap_size.value)
-        figure.add(name, [s.gap_size for s in points], [s.accuracy for s in points], **looks)
+        names = [name] if len(points) < 2 else [s.name for s in points]
+        gaps, accuracies = [s.gap_size for s in points], [s.accuracy for s in points]
+        figure.add(name, gaps, accuracies, names=names, **looks)
 
     add(f"this model: {subject.name}", subject, size=9)
     if answer.reference:
@@ -210,31 +230,21 @@ def answer_figure(answer: Headline, overview: Overview) -> Figure:
 
     # Of the others, few each by itself; many as a curve over the weights for each method.
     others = [s for s in overview.summaries if s not in (subject, answer.reference)]
-    names = dict.fromkeys(s.name if len(others) <= MOST_ALONE else s.method for s in others)
-    for name in list(names)[:MOST_METHODS]:
-        some = [s for s in others if name in (s.name, s.method)]
-        add(name, *some, line=len(some) > 1)
+    groups: dict[str, list[Summary]] = {}
+    for summary in others:
+        name = summary.name if len(others) <= MOST_ALONE else summary.method
+        groups.setdefault(name, []).append(summary)
+    for name in [*groups][:MOST_METHODS]:
+        add(name, *groups[name], line=len(groups[name]) > 1)
     if lines := first.frontier:
-        gaps, accuracies = [one.test_gap for one in lines], [one.test_accuracy for one in lines]
-        figure.add("other weights of the penalty", gaps, accuracies, line=True, size=3)
+        gaps, accuracies = [line.test_gap for line in lines], [line.test_accuracy for line in lines]
+        names = [f"penalty weight {line.rho:g}" for line in lines]
+        name = "other weights of the penalty"
+        figure.add(name, gaps, accuracies, line=True, size=3, names=names)
     ends = np.concatenate([_with_bounds(series.x).ravel() for series in figure.series])
     largest = max(np.nanmax(ends), 1.2 * answer.limit, 0.01)
     figure.looks = {"xlim": (-0.02 * largest, 1.06 * largest)}
     figure.note = "Better is up and to the left; bars are 95 % intervals."
-    return figure
-
-
-def frontier_figure(lines: Sequence[FrontierLine]) -> Figure:
-    """Return accuracy against the gap over the weights of a server's penalty."""
-    title = "Accuracy against the gap between groups, for many weights of the penalty"
-    figure = Figure(title, "gap between groups (smaller is fairer)", "accuracy")
-    measures = {
-        "pooled rows": ([one.gap for one in lines], [one.accuracy for one in lines]),
-        "test rows": ([one.test_gap for one in lines], [one.test_accuracy for one in lines]),
-    }
-    for name, (gaps, accuracies) in measures.items():
-        if np.isfinite(gaps).any():
-            figure.add(name, gaps, accuracies, line=True, size=3)
     return figure
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from math import isnan
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import synthfair
 from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, rows_to_settle, size, verdict
@@ -21,8 +19,8 @@ from synthfair.report import result_tables as make
 from synthfair.report.answer import COMPARED, IN_WORDS, PLACES, answer, compared_rates
 from synthfair.report.overview import METRIC_OF, Overview, overviews
 from synthfair.report.privacy_words import disclosures, guarantee_facts, origin_facts
-from synthfair.report.results import FILES, Result, read_results, run_names
-from synthfair.report.shapes import ShapesFigure
+from synthfair.report.results import FILES, Result, read_results
+from synthfair.report.shapes import plot_shapes
 from synthfair.report.text_table import Table
 
 
@@ -57,13 +55,12 @@ def write_report(
     alone = [run for run in runs if (run / GAPS).exists() and not (run / METRICS).exists()]
     measured = [(run, read_gaps(run / GAPS)) for run in alone]
     results = read_results([run for run in runs if run not in alone])
-    # All figures, as SVG text in the page and as files next to it.
     leads = [_lead(overview, i, max_gap) for i, overview in enumerate(overviews(results))]
     views = [_view(result, max_gap) for result in results]
-    parts = [lead["figure"] for lead in leads]
-    parts += [part for view in views for part in view["figures"].values()]
-    svgs = {name: figure.svg() for name, figure in parts if figures.can_draw()}
-    plots = {_plot(path, name): svg for name, svg in svgs.items()}
+    # All figures, as SVG text in the page and as files next to it.
+    pictures = [lead["picture"] for lead in leads]
+    pictures += [picture for view in views for picture in view["pictures"].values()]
+    plots = {_plot(path, picture.name): picture.svg for picture in filter(None, pictures)}
     inputs = [run / name for run in runs for name in FILES]
     require_free(path, *plots, inputs=inputs, force=force)
     # The page, from its template.
@@ -74,15 +71,11 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["without_flags"] = _without_flags
+    environment.filters["base64"] = lambda text: b64encode(text.encode()).decode()
     text = environment.get_template("page.html.j2").render(
         leads=leads,
         views=views,
-        measured=[
-            (run.resolve().name, gaps, make.gap_table(gaps, len(gaps.gaps)))
-            for run, gaps in measured
-        ],
-        images={name: b64encode(svg.encode()).decode() for name, svg in svgs.items()},
+        measured=[(run.resolve().name, gaps, make.gap_table(gaps, None)) for run, gaps in measured],
         missing="" if figures.can_draw() else figures.MISSING,
         verdicts=IN_WORDS,
         compared=COMPARED,
@@ -95,19 +88,6 @@ def write_report(
     return [path, *plots]
 
 
-def report_files(path: Path, folder: Path) -> list[Path]:
-    """Return the files that a report on the one run in a folder may write."""
-    (name,) = run_names([folder])
-    return [path, *(_plot(path, part) for part in ("answer", f"{name}-groups", f"{name}-shapes"))]
-
-
-def _without_flags(warning: str) -> str:
-    """Return the parts of a warning that name no flag or command."""
-    parts = re.split(r"(?<=[.;:]) ", warning)
-    said = " ".join(part for part in parts if not re.search(r"(?<![-\w])--[a-z]|python -m", part))
-    return f"{said.rstrip('.;:')}." if said else ""
-
-
 def _plot(path: Path, name: str) -> Path:
     return path.parent / f"{path.stem}_plots" / f"{name}.svg"
 
@@ -116,29 +96,38 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
     """Return the first part of the page, for runs that can be compared."""
     lead = answer(overview, max_gap)
     subject = lead.subject
-    rows: list[tuple[object, ...]] = [
-        (f"this model: {s.name}" if s is subject else s.name, s.accuracy, s.gap_size)
-        for s in overview.summaries
-    ]
-    if lead.plain and not lead.reference:
-        rows.append(("no penalty", lead.plain.accuracy, lead.plain.gap))
-    if not isnan(subject.constant):
-        rows.append(("one decision for everybody", subject.constant, 0.0))
-    rows += [
-        (f"penalty weight {line.rho:g}", line.test_accuracy, line.test_gap)
-        for line in subject.runs[0].frontier
-    ]
-    points = Table(("model", "accuracy", f"difference of {COMPARED[overview.gap]}"), rows)
+    figure = figures.answer_figure(lead, overview)
     return {
         "overview": overview,
         "answer": lead,
         "more": rows_to_settle(subject.gap, lead.limit, subject.runs[0].metrics.n_test),
         "side": PLACES[verdict(subject.gap_size, lead.limit)],
         "groups": compared_rates(subject.runs[0].metrics),
-        "figure": (f"answer-{i + 1}" if i else "answer", figures.answer_figure(lead, overview)),
-        "points": points,
+        "picture": _picture(f"answer-{i + 1}" if i else "answer", figure),
+        "points": Table(("model", "accuracy", figure.x_label), figure.rows),
         "table": Table.of(make.overview_records(overview, lead.limit)),
     }
+
+
+class Picture(NamedTuple):
+    """A figure on the page, and in a file next to it.
+
+    Attributes:
+        name: of the file.
+        svg: the figure.
+        title: read aloud where the figure cannot be seen.
+        note: what is said below it, with the title.
+    """
+
+    name: str
+    svg: str
+    title: str
+    note: str = ""
+
+
+def _picture(name: str, figure: figures.Figure) -> Picture | None:
+    """Return a figure as it stands on the page; None where matplotlib is not installed."""
+    return Picture(name, figure.svg(), figure.title, figure.note) if figures.can_draw() else None
 
 
 def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
@@ -150,9 +139,7 @@ def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
     run, gap = result.metrics, METRIC_OF[result.settings["notion"][0]]
 
     # What the rows of groups and clients meet with.
-    drawn: dict[str, tuple[str, figures.Figure | ShapesFigure]] = {
-        "Rates by group": (f"{result.name}-groups", figures.group_figure(run))
-    }
+    drawn = {"Rates by group": _picture(f"{result.name}-groups", figures.group_figure(run))}
     folds = {"Rates by group": _rates_table(run.by_group, run.rows)}
     tables = _client_tables(run, gap, max_gap)
     if run.groupings:
@@ -162,23 +149,26 @@ def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
         folds[title] = _rates_table(groups)
     if result.model and not result.model.hidden:
         title, schema = "What each column adds to the score", result.model.schema_
-        if schema.encoded_names != schema.plain.encoded_names:  # else all curves are straight
-            drawn[title] = (f"{result.name}-shapes", ShapesFigure(result.model))
+        if schema.encoded_names != schema.plain.encoded_names and figures.can_draw():
+            # else all curves are straight
+            svg = figures.svg_text(plot_shapes(result.model), f"{title}, all else equal")
+            note = "Left: log-odds. Right: the change of the predicted probability."
+            drawn[title] = Picture(f"{result.name}-shapes", svg, f"{title}, all else equal", note)
         rows = list(result.model.coefficients.items())
         folds[title] = Table(("input", "coefficient"), rows, form="z.4f")
 
     # What devices, sites and releases have done.
     if result.gaps:
-        tables["Gaps measured in private"] = make.gap_table(result.gaps, len(result.gaps.gaps))
+        tables["Gaps measured in private"] = make.gap_table(result.gaps, None)
     if result.federation:
         tables["How the sites have answered"] = make.federation_table(result.federation)
-    if run.influence and (releases := run.influence.releases):
-        table = make.influence_table(run.influence, run.signed_by, len(releases))
-        tables["How far each release moves the model"] = table
+    if run.influence and run.influence.releases:
+        title = "How far each release moves the model"
+        tables[title] = make.influence_table(run.influence, run.signed_by, None)
     if guarantees := _guarantees(run):
         tables["What each release guarantees and discloses"] = guarantees
     folds["Configuration"] = _settings(run)
-    return {"result": result, "figures": drawn, "tables": tables, "folds": folds}
+    return {"result": result, "pictures": drawn, "tables": tables, "folds": folds}
 
 
 def _rates_table(rates: Mapping[str, Rates], counts: Any = None) -> Table:
@@ -198,12 +188,6 @@ def _client_tables(run: MetricsFile, gap: str, max_gap: float | None) -> dict[st
         rows = [(client, one, verdict(one, limit)) for client, one in sizes.items()]
         columns = ("test rows of", f"size of the {make.NAMES[gap]}", f"at most {limit:g}?")
         tables["Is it fair at each client?"] = Table(columns, rows)
-    if run.rows is not None:
-        rows = [
-            (client, *(f"{n.negative + n.positive:g} [{n.positive:g}]" for n in counts.values()))
-            for client, counts in run.rows.items()
-        ]
-        tables["Rows by client and group"] = Table(("test rows of", *run.by_group), rows)
     return tables
 
 

@@ -17,80 +17,60 @@ if TYPE_CHECKING:
 ADVERSARIES = {
     "anyone": None,
     "sees_sums": "everyone who sees the noisy sums, and nothing else of the reports",
-    "sees_uploads": "everyone who sees what clients send in the rounds, and the model: the server,"
-    " and the other clients",
-    "all_but_one": "all aggregators but one, together with everyone who sees the noisy sums",
+    "sees_uploads": "everyone who sees what clients send, and the model: server and other clients",
+    "all_but_one": "all aggregators but one, and everyone who sees the noisy sums",
 }
 
 CONDITIONS = {
     "teacher": "Conditional on the phase-1 teacher, which was trained on the same rows without"
-    " noise: not an end-to-end guarantee. One row can change every label that phase 2 learns, and"
-    " no noise hides that.",
+    " noise: one row can change every label that phase 2 learns.",
 }
 
 _IN_WORDS = {"epsilon", "delta", "unit", "adversary", "condition", "simulated"}
 """Fields of a guarantee that other facts say."""
 
 _ALWAYS = (
-    "What was decided by looking at private data: settings tried before, the schema, that a table"
-    " is refused for being empty or not fitting the schema.",
-    "The settings, delta among them: they are published, and must not be computed from the table.",
+    "What was decided by looking at the rows: settings tried before, the schema, a refused table.",
+    "The settings, delta among them: they are published.",
     "Timing, memory and files on the machines of all who take part.",
-    "Other releases about the same persons; the client's ledger adds up those that it knows of.",
+    "Other releases about the same persons, but for those in the client's ledger.",
 )
 """Limits of every guarantee."""
 
-_TESTING = "Rows kept for testing: metrics are computed of them without noise."
+_TESTING = "Rows kept for testing: their metrics have no noise."
 
-_SIMULATED = "That all ran in one process, a simulation, which saw everything."
+_SIMULATED = "What this one process saw: all ran in it, a simulation."
 
-_DEPLOYED = (
-    "What a machine sees that computes: whoever can read a site's memory and files sees its rows,"
-    " and whoever can read the server's sees what sites send, and noise that the server draws."
+_DEPLOYED = "Whoever can read a site's memory and files, or read the server's, which draws noise."
+
+_SHARES = (
+    "Aggregators that all collude: they see every client's part.",
+    "False inputs of clients.",
 )
 
-_COLLUDING = (
-    "Aggregators that all collude: they see every client's part. All but one see only noise."
-)
-
-_FALSE = "False inputs: a client can send any; only totals that cannot be are refused."
-
-_FLOATING = (
-    "Attacks on floating-point arithmetic (Mironov 2012), or on a generator of 64 bits of key: the"
-    " noise is not discrete, and is drawn by JAX."
-)
+_FLOATING = "Attacks on floating-point arithmetic (Mironov 2012): the noise is not discrete."
 
 _ROUNDS = {
     "sees_sums": (
-        "Who took part in a round: assumed to be known to nobody who sees the sums; whoever knows"
-        " it learns more than epsilon says.",
-        "A server, or a third party that sums up, that sees single reports: summing them up"
-        " securely is assumed.",
+        "Whoever knows who took part in a round.",
+        "Whoever sees single reports: that they are summed up securely is assumed.",
         _FLOATING,
     ),
     "sees_uploads": (
-        "Which rows were in a batch: assumed to be known to nobody but the client; whoever knows it"
-        " learns more than epsilon says.",
-        "How many rows a client has: the number is public, as it sets the chance of a row to be in"
-        " a batch and the client's weight in the mean.",
+        "Whoever knows which rows were in a batch.",
+        "How many rows a client has: the number is public.",
         _FLOATING,
     ),
-    "all_but_one": (
-        "Who was drawn: users who were not must send shares of zeros in that round, so that no"
-        " aggregator can tell; whoever knows it learns more than epsilon says.",
-        _COLLUDING,
-        _FALSE,
-    ),
+    "all_but_one": ("Whoever knows who was drawn in a round.", *_SHARES),
 }
 """Limits of guarantees for rounds, by adversary."""
 
-_SHARES = (
-    _COLLUDING,
-    _FALSE,
-    "A false total: a single aggregator can falsify it, though not learn parts.",
+_SUMS = (
+    *_SHARES,
+    "A false total, which a single aggregator can cause.",
     "Who takes part, how many clients there are, and when: the list of clients is public.",
-    "That a table is refused for its number of rows: its client is then not on the list.",
-    "A user's rows at several clients: they are bounded at each client by itself.",
+    "That a client is not on the list, as its table has too few rows or too many.",
+    "A user's rows at several clients: they are bounded at each by itself.",
 )
 """Limits of guarantees for sums by shares."""
 
@@ -99,11 +79,11 @@ def limits(guarantee: Guarantee) -> tuple[str, ...]:
     """Return all that a guarantee does not cover."""
     lines = (*_ALWAYS, *[_SIMULATED] * guarantee.simulated)
     if guarantee.aggregators:
-        return lines + _SHARES
+        return lines + _SUMS
     if guarantee.samples:
         lines += (*[_DEPLOYED] * (not guarantee.simulated), _TESTING)
         lines += _ROUNDS[guarantee.adversary]
-    return (*lines, _COLLUDING, _FALSE) if guarantee.counts_epsilon else lines
+    return lines + _SHARES if guarantee.counts_epsilon else lines
 
 
 def claim(guarantee: Guarantee | None) -> str:
@@ -168,53 +148,40 @@ def disclosures(
     """
     # Noise that protects bounds what can be learned, whatever the kind.
     is_surrogate = isinstance(config, SurrogateConfig)
-    records = (
-        "The rows are distilled from private records: those of a surrogate with the same epsilon,"
-        f" delta and k_min = {config.k_min}."
-    )
-    made_of = () if is_surrogate else (records,)
     pairs = f"each pair of group and label with at least {config.k_min} real rows"
-    fewer = "Which pairs are missing: they have fewer rows, or none, or protect such a pair."
-    if private:
-        return (
-            *made_of,
-            "What rows have in common; about any one row, at most what differential privacy with"
-            f" epsilon = {config.epsilon:g} and delta = {config.delta:g} allows.",
-        )
     if config.epsilon is not None:
+        made_of = () if is_surrogate else ("The rows are distilled from private records.",)
+        budget = f"epsilon = {config.epsilon:g} and delta = {config.delta:g}"
+        if private:
+            bound = f"about any one row, at most what differential privacy with {budget} allows"
+            return (*made_of, f"What rows have in common; {bound}.")
         return (
             *made_of,
-            f"Of {pairs}, with noise: how many they are, how each column is distributed, and"
-            " about how columns depend on each other.",
+            f"Of {pairs}, with noise: their number, how each column is distributed, and how columns"
+            " depend on each other.",
             "The noise came from a fixed seed, for tests: anybody can subtract it.",
-            fewer,
         )
     if is_surrogate:
-        hidden = (
-            "Some pairs have fewer rows. These, and others that would tell of them, have no sums of"
-            " their own, but sums by label and by group over all of them, from which how often each"
-            " occurs is estimated."
-        )
+        hidden = "Of the other pairs: sums by label and by group over all of them."
         return (
-            f"Of {pairs}: how many they are; how each column is distributed; two-way tables of as"
-            " many pairs of columns as connect all of them; means and products of numbers; and"
-            " averages of smooth functions along models of the rows. All are sums over rows that"
-            " are rounded to multiples of 5 rows. No differential privacy is claimed; not"
-            " anonymous.",
-            fewer,
+            f"Of {pairs}: their number; how each column is distributed; two-way tables of as many"
+            " pairs of columns as connect all of them; means and products of numbers; averages of"
+            " smooth functions along models of the rows. The sums are rounded to multiples of 5"
+            " rows. No differential privacy is claimed; not anonymous.",
+            "Which pairs are missing: they have fewer rows, or none, or protect such a pair.",
             *[hidden] * hides_pairs,
         )
     # A fair release without a guarantee, by its settings.
     lines = [
-        "The synthetic rows fix a model trained on the real rows, and its curvature: they tell"
-        " at least as much as publishing that model. No differential privacy is claimed; not"
-        " anonymous."
+        "At least as much as publishing a model trained on the real rows. No differential privacy"
+        " is claimed; not anonymous."
     ]
+    by_group = config.group_input
     if config.labels == "proportional":
-        part = "pair of group and label" if config.group_input else "label"
+        part = "pair of group and label" if by_group else "label"
         lines.append(f"The share of each {part} among the real rows.")
     if config.labels == "copy":
-        part = "group and the label" if config.group_input else "label"
+        part = "group and the label" if by_group else "label"
         lines.append(f"The {part} of every real row, in order, and the number of real rows.")
     if config.start == "normal":
         lines.append("Traces of the mean and the variance of each real feature, where it started.")

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from synthfair.data.encode import Clipping
     from synthfair.data.schema import Schema
     from synthfair.privacy.ledger import Ledger
-    from synthfair.release.format import Release
-    from synthfair.release.reading import Inspection
+    from synthfair.release.format import Inspection, Release
     from synthfair.settings import SurrogateConfig
 
 MOST_COLUMNS = 100
@@ -65,14 +64,13 @@ def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
     kind = "fair" if isinstance(config, DistillConfig) else "surrogate"
     disclosed = {
         "fair": "at least as much as a model trained on the rows",
-        "surrogate": "nearly how many rows each group and label has, and how their columns are"
-        " distributed",
+        "surrogate": "nearly how many rows each group and label has, and how columns look",
     }
     return (
         f"without epsilon no row is protected, and the file discloses {disclosed[kind]}."
-        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {COSTS[kind]} on public tables"
-        " among alike clients; clients with few rows lose more. From version 1.0 on, --epsilon or"
-        " --without-epsilon must be given"
+        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {COSTS[kind]} on public tables,"
+        " of clients with few rows more. From version 1.0 on, --epsilon or --without-epsilon must"
+        " be given"
     )
 
 
@@ -97,19 +95,16 @@ def _shape(release: Release) -> str:
 
 
 def _distillation_facts(distillation: Distillation) -> dict[str, str | None]:
-    history, end, config = distillation.history, distillation.reached, distillation.config
-    baseline, goal, accuracy = distillation.baseline, config.max_gap, None
-    rows = _distilled(config)
+    history, end, goal = distillation.history, distillation.reached, distillation.config.max_gap
+    baseline, rows, accuracy = distillation.baseline, _distilled(distillation.config), None
     if baseline:
         accuracy = f"{baseline.accuracy:.4f} on {rows}; the majority {baseline.majority:.4f}"
     gap = f"{history.gap[0]:.4f} -> {end.gap:.4f} on {rows}"
     if goal is not None:
         verdict = "met" if distillation.gap_met else "NOT MET"
-        weight = f"with penalty weight {distillation.rho_o:.3g}"
-        gap += f"; at most {goal:g} wanted: {verdict}, {weight}"
+        gap += f"; at most {goal:g} wanted: {verdict}, with penalty weight {distillation.rho_o:.3g}"
         if baseline and baseline.plain_gap <= goal:
             gap += f"; no penalty was needed: without one it is {baseline.plain_gap:.4f}"
-        gap += "" if distillation.search_ended else "; the steps ended before the search"
     state = {True: "converged", False: "NOT CONVERGED"}
     inner, outer = state[distillation.inner_converged], state[distillation.outer_converged]
     return {
@@ -136,26 +131,24 @@ def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     if not outcome.hidden and not outcome.left_out:
         return []
     from synthfair.data.schema import shown
-    from synthfair.surrogate.make import REMEDIES
+    from synthfair.surrogate.records import REMEDIES
 
     config, hidden = cast("SurrogateConfig", outcome.release.header.config), shown(outcome.hidden)
+    few, lines = f"fewer than {config.k_min} rows (k_min)", []
     if config.epsilon is not None:
-        return [
-            f"fewer than {config.k_min} rows (k_min), or noise hides how many: {hidden}. Records of"
-            " these are as many, and like, as those of their label and their group suggest."
-            f" {REMEDIES}"
+        lines = [
+            f"{few}, or noise hides how many: {hidden}. Records of these are as many, and like, as"
+            " those of their label and their group suggest"
         ]
-    lines = []
-    if outcome.hidden:
-        lines.append(
-            f"fewer than {config.k_min} rows (k_min): {hidden}. The release has sums by label and"
-            " by group in their place, and cannot serve equal opportunity or equalized odds"
-        )
-    if outcome.left_out:
+    elif outcome.hidden:
+        lines = [
+            f"{few}: {hidden}. The release has sums by label and by group in their place, and"
+            " cannot serve equal opportunity or equalized odds"
+        ]
+    if outcome.left_out and config.epsilon is None:
         lines.append(
             f"left out, so that a model will not know of them: {shown(outcome.left_out)}; each has"
-            f" fewer than {config.k_min} rows (k_min), or would tell how many such a pair has. The"
-            " server compares no group of which no client's release has records"
+            f" {few}, or would tell how many such a pair has"
         )
     return [*lines[:-1], f"{lines[-1]}. {REMEDIES}"]
 
@@ -167,9 +160,8 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
     # Problems that are not solved.
     if not distillation.inner_converged:
         yield (
-            "the inner problem did not converge: the hypergradient is not exact, and the release"
-            " may be worse than it could be. Raise lambda_theta, or lower"
-            " learning_rate (keys of the configuration)"
+            "the inner problem did not converge: the release may be worse than it could be. Raise"
+            " lambda_theta, or lower learning_rate (keys of the configuration)"
         )
     elif not distillation.outer_converged:
         far = distillation.outer_excess
@@ -178,32 +170,25 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
         yield f"the outer problem did not converge: it ends above the optimum {above}.{steps}"
 
     # A search for a gap that did not reach it.
-    smallest = f"{distillation.reached.gap:.4f}, and the release has that"
+    smallest = f"the smallest is {distillation.reached.gap:.4f}, and the release has that"
     if distillation.gap_met is False and not distillation.search_ended:
         yield (
             f"the steps ended before a gap of {config.max_gap:g} on the {rows} was found;"
-            f" the smallest so far is {smallest}. Raise --steps: each weight of the penalty takes"
-            " 50"
+            f" {smallest}. Raise --steps: each weight of the penalty takes 50"
         )
     elif distillation.gap_met is False:
         smooth = config.penalty == "selection_rate"
-        remedy = (
-            "another temperature, a key of the configuration"
-            if smooth
-            else "--penalty selection_rate"
-        )
         yield (
             f"none of the {len(weights)} weights tried, from {min(weights):g} to {max(weights):g},"
-            f" brought the gap on the {rows} to {config.max_gap:g}; the smallest reached is"
-            f" {smallest}. Try {remedy}"
+            f" brought the gap on the {rows} to {config.max_gap:g}; {smallest}. Try"
+            f" {'another temperature' if smooth else '--penalty selection_rate'}"
         )
 
     # A model that is no gain over one without a penalty, or over one decision.
     if baseline and baseline.gap > baseline.plain_gap + SLACK:
         yield (
             f"the gap on the {rows} is {baseline.gap:.3f}, and without a penalty it would be"
-            f" {baseline.plain_gap:.3f}: the penalty does not follow the gap here. Try --penalty"
-            " selection_rate, or --release surrogate"
+            f" {baseline.plain_gap:.3f}. Try --penalty selection_rate, or --release surrogate"
         )
     if baseline and baseline.accuracy <= baseline.majority:
         yield (
@@ -223,10 +208,10 @@ def ledger_table(ledger: Ledger) -> Table:
         elif (guarantee := what.guarantee) is None:
             row = (what.output, "no guarantee", "", "")
         else:
-            epsilon = f"{guarantee.epsilon:g}"
-            epsilon += "" if what.composition else ", on a condition: not in all"
+            counted = "" if what.composition else ", on a condition: not in all"
             relation = guarantee.relation.replace("_", " ")
-            row = (what.output, epsilon, f"{guarantee.delta:g}", relation)
+            epsilon, delta = f"{guarantee.epsilon:g}{counted}", f"{guarantee.delta:g}"
+            row = (what.output, epsilon, delta, relation)
         rows.append((record.time, *row))
     costs = ledger.spent()
     if costs.composition is None:
@@ -246,13 +231,14 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
     schema that the file holds.
     """
     release, header = inspection.release, inspection.release.header
-    signature, client = "none: anybody may have written this", "somebody unknown here"
+    signature = "none: anybody may have written this"
     if key := inspection.signature.public_key:
-        signer = client if inspection.client is None else repr(inspection.client)
+        client = inspection.client
+        signer = "somebody unknown here" if client is None else repr(client)
         signature = f"valid, by {signer}, key {key}"
     fits = {None: "", True: "; fits the schema given", False: "; DOES NOT FIT the schema given"}
 
-    from synthfair.release.reading import fitted
+    from synthfair.release.format import fitted
 
     # Rows of each pair of group and label, and the real ones for which they stand.
     counts, names = [], header.table_schema
@@ -272,13 +258,13 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         reads = "reads" if header.config.group_input else "does not read"
         model += f"; it {reads} {names.sensitive_name}"
     # Ranges of the columns, the last of many in one line.
-    parts = {name: release.x[:, i] for i, name in enumerate(release.names[:MOST_COLUMNS])}
-    if (rest := len(release.names) - MOST_COLUMNS) > 0:
+    parts = {name: release.x[:, i] for i, name in enumerate(release.header.names[:MOST_COLUMNS])}
+    if (rest := len(release.header.names) - MOST_COLUMNS) > 0:
         parts[f"{rest} more columns"] = release.x[:, MOST_COLUMNS:]
-    there = {name: part[~np.isnan(part)] for name, part in parts.items()}
     ranges = [
         f"{name}: {f'{part.min():.4g} to {part.max():.4g}' if part.size else 'all missing'}"
-        for name, part in there.items()
+        for name, column in parts.items()
+        for part in [column[~np.isnan(column)]]
     ]
     changed = header.config.model_dump(exclude_defaults=True)
     settings = [f"{name} = {value}" for name, value in changed.items()]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from synthfair.metrics_file import Evaluation, Influences
     from synthfair.postprocess import DecisionChoice, ScoreHistogram
     from synthfair.report.overview import Overview
-    from synthfair.surrogate.objective import FrontierPoint
+    from synthfair.surrogate.fair import FrontierPoint
     from synthfair.task.federation_file import FederationFile
     from synthfair.trained import TrainedModel
 
@@ -123,22 +123,22 @@ def overview_tables(overview: Overview) -> Group:
     }
     records, tables = overview_records(overview), []
     for titles, caption in captions.items():
-        some = [{title: record[title] for title in (*first, *titles)} for record in records]
-        tables.append(Table.of(some, caption=caption))
+        part = [{title: record[title] for title in (*first, *titles)} for record in records]
+        tables.append(Table.of(part, caption=caption))
     return Group(*tables)
 
 
 def influence_table(
     influences: Influences,
     signed_by: Mapping[str, str] | None = None,
-    most: int = MOST_RELEASES,
+    most: int | None = MOST_RELEASES,
 ) -> Table:
     """Return a table of how far each release moves the model, the furthest first.
 
     Args:
         influences: by release.
         signed_by: names of clients by release; without them, there is no such column.
-        most: releases that are shown.
+        most: releases that are shown; all if None.
     """
     ranked = sorted(influences.releases.items(), key=lambda item: -item[1].scores)
     records = []
@@ -156,15 +156,12 @@ def influence_table(
         }
         records.append(record)
     caption = (
-        "The model with the release minus the model without it, to first order. Scores: the root"
-        " mean square of the change, in logits; relative: to the scores without the release."
+        "The model with the release minus that without, to first order. Scores: root mean square of"
+        " the change, in logits; relative: to the scores without."
     )
     if not all(math.isnan(influence.weight) for _, influence in ranked):
-        caption += (
-            " Weight: what one of its rows counts; near 0 where the model does better on the"
-            " trusted rows without. Those of honest clients differ by chance, too."
-        )
-    if len(ranked) > most:
+        caption += " Weight: what one of its rows counts, by the trusted rows."
+    if most and len(ranked) > most:
         caption += f" The {most} furthest of {len(ranked)}."
     return Table.of(records, caption=caption)
 
@@ -190,9 +187,8 @@ def outlier_warning(influences: Influences) -> str | None:
     more = f" and {len(outliers) - 5} more" if len(outliers) > 5 else ""
     return (
         f"{', '.join(outliers[:5])}{more}: moves the model much further than the other releases do."
-        " Is the client unlike the others, or are its groups, labels or units wrong? See what it"
-        " holds with python -m synthfair inspect, ask its site, and run again without its file, or"
-        " let trusted rows weigh the releases"
+        " Are its groups, labels or units wrong? See python -m synthfair inspect, ask its site, and"
+        " run again without its file, or let trusted rows weigh the releases"
     )
 
 
@@ -236,9 +232,9 @@ def decision_tables(choice: DecisionChoice, histogram: ScoreHistogram) -> Group:
         "accuracy of one decision for everybody": choice.constant_accuracy,
     }
     caption = (
-        "± noise: standard error by the counts' noise alone. The best on this histogram was chosen,"
-        " so expect a little less of new rows, and less again if the model was trained on the rows"
-        " counted: count others."
+        "± noise: standard error by the counts' noise. The best on this histogram was chosen:"
+        " expect a little less of new rows, and less again if the model was trained on those"
+        " counted."
     )
     title = f"{decision.notion}, alpha = {decision.alpha:g}"
     return Group(
@@ -272,32 +268,31 @@ def alpha_warning(choice: DecisionChoice) -> str | None:
     )
 
 
-def gap_table(document: GapsFile, most: int = MOST_SHOWN) -> Table:
-    """Return a table of the first gaps of a gaps.json."""
-    records = []
+def gap_table(document: GapsFile, most: int | None = MOST_SHOWN) -> Table:
+    """Return a table of the first gaps of a gaps.json, or of all."""
+    rows = []
     for gap in document.gaps[:most]:
         rate = f"{gap.rate.replace('_', ' ')}s: " if gap.rate else ""
-        record = {"gap": f"{rate}{gap.second} - {gap.first}"}
-        records.append(record | {"value": Metric(gap.value, gap.low, gap.high)})
+        rows.append((f"{rate}{gap.second} - {gap.first}", Metric(gap.value, gap.low, gap.high)))
     count = f"{len(document.sites)} sites" if document.sites else f"{document.reports:,} reports"
-    caption = f"{count}, epsilon = {document.epsilon:.4g} each; second minus first;"
-    caption += f" {100 * document.confidence:g} % intervals, each by itself"
-    if len(document.gaps) > most:
-        shown = f"the first {most} of {len(document.gaps):,}: the JSON has all"
-        caption = f"{shown}; {caption}"
-    return Table.of(records, caption=caption, form="z.4f")
+    more = most and len(document.gaps) > most
+    shown = f"the first {most} of {len(document.gaps):,}: the JSON has all; " if more else ""
+    caption = (
+        f"{shown}{count}, epsilon = {document.epsilon:.4g} each; second minus first;"
+        f" {100 * document.confidence:g} % intervals, each by itself"
+    )
+    return Table(("gap", "value"), rows, caption=caption, form="z.4f")
 
 
 def estimate_tables(document: GapsFile) -> Group:
     """Return a table of the groups, then of the gaps, of the result of ``gap aggregate``."""
     groups = [
-        {"group": group.name, "share": group.share, "± error": group.error}
-        | {"mean": Metric(group.mean, group.low, group.high)}
+        (group.name, group.share, group.error, Metric(group.mean, group.low, group.high))
         for group in document.groups
     ]
-    n_rejected = sum(document.rejected.values())
+    n_rejected, titles = sum(document.rejected.values()), ("group", "share", "± error", "mean")
     caption = f"{document.reports:,} reports accepted; {n_rejected:,} rejected"
-    return Group(Table.of(groups, caption=caption, form="z.4f"), gap_table(document))
+    return Group(Table(titles, groups, caption=caption, form="z.4f"), gap_table(document))
 
 
 def rejected_warnings(sums: ReportSums, collection: Collection) -> list[str]:
@@ -307,18 +302,11 @@ def rejected_warnings(sums: ReportSums, collection: Collection) -> list[str]:
         for cause, count in sums.rejected.items()
         if count
     ]
-    counts = sums.tally.counts
-    small = [
-        f"{collection.groups[i]} ({counts[i]:g})" for i in collection.compared if counts[i] < FEW
-    ]
-    if small:
-        lines.append(
-            f"groups with fewer than {FEW} reports: {', '.join(small)[:200]}: too few for the"
-            " intervals, which assume nearly normal sums"
-        )
-    if sums.ids is None:
-        lines.append("report ids are not checked: repeated reports are counted again")
-    elif (share := sums.ids.lost_share()) > 0.001:
+    counts, names = sums.tally.counts, collection.groups
+    if small := [f"{names[i]} ({counts[i]:g})" for i in collection.compared if counts[i] < FEW]:
+        few = f"groups with fewer than {FEW} reports: {', '.join(small)[:200]}"
+        lines.append(f"{few}: too few for the intervals, which assume nearly normal sums")
+    if sums.ids and (share := sums.ids.lost_share()) > 0.001:
         lines.append(
             f"one new report in {1 / share:.0f} is rejected as repeated, by chance: there are too"
             " many to tell them all apart"

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 
-from synthfair.data.encode import encode_records
+from synthfair.data.encode import as_numbers, encode_records, find_categories
 from synthfair.data.schema import Categorical, Numeric
-from synthfair.errors import InputError
-from synthfair.report.figures import COLORS, MISSING, STYLE, can_draw, svg_text
+from synthfair.report.figures import COLORS, styled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,24 +82,6 @@ def shapes(model: TrainedModel, reference: np.ndarray | None = None) -> dict[str
     return found
 
 
-class ShapesFigure(NamedTuple):
-    """The shapes of a model in a report, where no rows are at hand.
-
-    Attributes:
-        model: a linear model.
-        title: read aloud where the figure cannot be seen.
-        note: what is said below it, with the title.
-    """
-
-    model: TrainedModel
-    title: str = "What each column adds to the score, all else equal"
-    note: str = "Left: log-odds. Right: the change of the predicted probability."
-
-    def svg(self) -> str:
-        """Return SVG text; the same model gives the same bytes."""
-        return svg_text(plot_shapes(self.model), self.title)
-
-
 def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figure:
     """Draw the shape of each feature, the most important first, of 24 at most.
 
@@ -120,13 +101,7 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
         InputError: the model has hidden layers, the table does not fit its schema, or matplotlib is
             not installed.
     """
-    if not can_draw():
-        raise InputError(MISSING)
-    import matplotlib.style
-    from matplotlib.figure import Figure as Canvas
-
     # How much each column moves scores, and how far the scale reaches: to all but rare rows.
-    behind: dict[str, np.ndarray] = {}
     if table is None:
         reference, drawn = model.middle, shapes(model)
         parts, spread, ends = {name: one.score for name, one in drawn.items()}, np.ptp, (0.0, 1.0)
@@ -134,19 +109,20 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
         x, s = model.encode(table)
         reference = model.rows(x, s).mean(axis=0)
         drawn, parts = shapes(model, reference), model.contributions(x, s, reference)[1]
-        behind = _behind(model, table, x)
         spread, ends = np.std, (RARE, 1 - RARE)
     order = sorted(drawn, key=lambda name: -spread(parts[name]))[:MOST_PANELS]
     low, high = np.quantile(np.concatenate([parts[name] for name in drawn]), ends)
 
-    with matplotlib.style.context(["default", STYLE]):
+    with styled():
+        from matplotlib.figure import Figure as Canvas
+
         rows = -(-len(order) // ACROSS)
         figure = Canvas(figsize=(3 * ACROSS, 2.6 * rows), layout="constrained")
         panels = figure.subplots(rows, ACROSS, squeeze=False, sharey=True).ravel()
         for axes, name in zip(panels, order, strict=False):
             axes.set_title(name)
-            of_numbers = isinstance(model.schema_.columns[name], Numeric)
-            _draw_shape(axes, drawn[name], behind.get(name), of_numbers=of_numbers)
+            values = None if table is None else table[name]
+            _draw_shape(axes, drawn[name], model.schema_.columns[name], values)
         for axes in panels[len(order) :]:
             axes.set_axis_off()
 
@@ -170,38 +146,29 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
     return figure
 
 
-def _behind(model: TrainedModel, table: pd.DataFrame, x: np.ndarray) -> dict[str, np.ndarray]:
-    """Return by feature the values of numbers, or how many rows have each category."""
-    schema, found, start = model.schema_, {}, 0
-    for name, column in schema.features.items():
-        end = start + len(schema.encoded_blocks[name])
-        if isinstance(column, Numeric):
-            found[name] = table[name].to_numpy(float)
-        else:
-            n, sums = len(column.categories), x[:, start:end].sum(axis=0)
-            # Of two categories only the second has an indicator.
-            found[name] = np.append(len(x) - sums.sum(), sums)[:2] if n == 2 else sums[:n]
-        start = end
-    return found
-
-
-def _draw_shape(axes: Axes, shape: Shape, rows: np.ndarray | None, *, of_numbers: bool) -> None:
-    """Draw a line, or points of categories, and behind it rows of :func:`_behind`."""
-    places = shape.places if of_numbers else np.arange(len(shape.places))
-    names = shape.places.astype(str)
-    if rows is not None:
+def _draw_shape(
+    axes: Axes, shape: Shape, column: Numeric | Categorical, values: pd.Series | None = None
+) -> None:
+    """Draw a line, or points of categories, and behind it a histogram of a table's values."""
+    places, behind = np.arange(len(shape.places)), None
+    if values is not None:
         behind = axes.twinx()
         behind.set_axis_off()
-        if of_numbers:
-            behind.hist(rows[np.isfinite(rows)].clip(places[0], places[-1]), 40, color="0.85")
-        else:
-            behind.bar(places, rows, color="0.85")
         axes.set_zorder(behind.get_zorder() + 1)
         axes.patch.set_visible(False)
     axes.axhline(0, color="0.6", linewidth=0.8)
-    if of_numbers:
-        axes.plot(places, shape.score, color=COLORS[0])
-    else:
-        axes.plot(places, shape.score, "o", color=COLORS[0], markersize=4)
-        some = slice(None, None, -(-len(places) // MOST_NAMES))
-        axes.set_xticks(places[some], names[some], rotation=90, fontsize=6)
+    if isinstance(column, Numeric):
+        axes.plot(shape.places, shape.score, color=COLORS[0])
+        if behind and values is not None:
+            numbers = as_numbers(values)
+            numbers = numbers[np.isfinite(numbers)].clip(column.lower, column.upper)
+            behind.hist(numbers, 40, color="0.85")
+        return
+    axes.plot(places, shape.score, "o", color=COLORS[0], markersize=4)
+    named = slice(None, None, -(-len(places) // MOST_NAMES))
+    axes.set_xticks(places[named], shape.places.astype(str)[named], rotation=90, fontsize=6)
+    if behind and values is not None:
+        position = find_categories(values, column.categories)
+        if column.unlisted is not None:
+            position[position < 0] = column.categories.index(column.unlisted)
+        behind.bar(places, (position[:, None] == places).sum(axis=0), color="0.85")

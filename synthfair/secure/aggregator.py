@@ -17,7 +17,7 @@ from pydantic import Field
 
 from synthfair.errors import InputError, printable, reason
 from synthfair.files import open_file, parse_as, read_as
-from synthfair.privacy.bought import compute_once
+from synthfair.privacy.ledger import compute_once
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.keys import Hex32, is_signed, sign_bytes
 from synthfair.secure.aggregator_keys import AggregatorSecret, require_records

@@ -33,11 +33,11 @@ from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.secure.opening import NoisyTotal, noisy_sum
 from synthfair.secure.summands import RowSums
 from synthfair.settings import SurrogateConfig
-from synthfair.surrogate import marginals
+from synthfair.surrogate import tables
 from synthfair.surrogate.levels import Columns
-from synthfair.surrogate.make import Sums, Surrogate, read_sums, surrogate_of
-from synthfair.surrogate.marginals import Edges, Margins, Tables
-from synthfair.surrogate.questions import Question, SurrogateSpec, two_way_tables
+from synthfair.surrogate.records import Sums, Surrogate, read_sums, surrogate_of
+from synthfair.surrogate.sums import Question, SurrogateSpec, two_way_tables
+from synthfair.surrogate.tables import Edges, Margins, Tables
 
 ALIKE = 1e-9
 """By which numbers of two machines may differ relatively that both have computed."""
@@ -237,7 +237,7 @@ class _OpenedSums:
 
     def tree(self, columns: Columns, margins: Margins) -> tuple[Edges, Tables]:
         """Return the tree of tables of all pairs of columns at few levels, and then its pairs."""
-        few, pairs = marginals.few_levels(margins, columns), [*combinations(range(len(columns)), 2)]
+        few, pairs = tables.few_levels(margins, columns), [*combinations(range(len(columns)), 2)]
         (numbers,) = self.sums(two_way_tables(columns, few, pairs, "tables"))
         sd = self._spec.sd("tables")
 
@@ -245,11 +245,11 @@ class _OpenedSums:
             """Return by how much its square exceeds that of noise."""
             return float(((off / sd) ** 2 - 1).sum() / off.size**0.5)
 
-        edges = marginals.chow_liu(
-            marginals.dependence(marginals.split_tables(numbers, few, pairs), few, clear)
+        edges = tables.chow_liu(
+            tables.dependence(tables.split_tables(numbers, few, pairs), few, clear)
         )
         (numbers,) = self.sums(two_way_tables(columns, margins, edges))
-        return edges, marginals.split_tables(numbers, margins, edges)
+        return edges, tables.split_tables(numbers, margins, edges)
 
 
 def _progress(

@@ -36,7 +36,7 @@ from synthfair.release.format import Release
 from synthfair.server.pooling import Pool, make_pool, train_pool
 from synthfair.server.trust import MIN_TRUST
 from synthfair.settings import ServerConfig
-from synthfair.surrogate.objective import Price
+from synthfair.surrogate.fair import Price
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:

@@ -39,8 +39,8 @@ from synthfair.server.pooling import (
 )
 from synthfair.server.review import UNLIKE, asked_of, hardly_count, missed, surrogate_warnings
 from synthfair.settings import ServerConfig
+from synthfair.surrogate.fair import FrontierPoint
 from synthfair.surrogate.fair import frontier as fair_frontier
-from synthfair.surrogate.objective import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
 
 
@@ -91,7 +91,7 @@ Refine = Callable[[TrainedModel, FrontierPoint, Pool], Refinement]
 """Goes on from the model of surrogates."""
 
 
-FILES = "model.json", METRICS, FRONTIER, "frontier.svg"
+FILES = "model.json", METRICS, FRONTIER
 """Files that a server writes into its folder."""
 
 
@@ -216,7 +216,7 @@ def serve(
         if lines:
             write_frontier(lines, outputs.enter_context(whole_file(output / FRONTIER)))
         write_model(model, outputs.enter_context(whole_file(output / "model.json")))
-    for name, is_there in {METRICS: metrics, FRONTIER: lines, "frontier.svg": None}.items():
+    for name, is_there in {METRICS: metrics, FRONTIER: lines}.items():
         if not is_there:
             (output / name).unlink(missing_ok=True)
     return ServerResult(

@@ -33,15 +33,12 @@ from synthfair.fairness.penalties import (
     strata,
 )
 from synthfair.model import LinearModel, Model, Rows
-from synthfair.release.format import Release, name_of
+from synthfair.release.format import MAX_CELLS, Release, fitted, name_of, read_release, require_fit
 from synthfair.release.keys import Keys
-from synthfair.release.reading import MAX_CELLS, fitted, read_release, require_fit
 from synthfair.server.small_cells import filled
 from synthfair.server.trust import MIN_TRUST, learn_weights
 from synthfair.settings import DistillConfig, Notion, PenaltyName, ServerConfig
-from synthfair.surrogate.fair import GlobalProblem
-from synthfair.surrogate.objective import FrontierPoint, ridge_of
-from synthfair.surrogate.weighted_table import WeightedTable
+from synthfair.surrogate.fair import FrontierPoint, GlobalProblem, WeightedTable, ridge_of
 from synthfair.trained import TrainedModel, input_names
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from synthfair.release.format import Release
 from synthfair.server.pooling import MANY_MEDIANS, Pool
 from synthfair.server.trust import MIN_TRUST
 from synthfair.settings import DistillConfig, ServerConfig, Target
-from synthfair.surrogate.objective import FrontierPoint
+from synthfair.surrogate.fair import FrontierPoint
 from synthfair.trained import TrainedModel
 
 UNLIKE = (

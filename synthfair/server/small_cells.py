@@ -18,8 +18,7 @@ from synthfair.data.schema import Schema
 from synthfair.fairness.penalties import CovariancePenalty
 from synthfair.release.format import Release
 from synthfair.settings import SurrogateConfig
-from synthfair.surrogate.fair import GlobalProblem
-from synthfair.surrogate.objective import Price, ridge_of
+from synthfair.surrogate.fair import GlobalProblem, Price, ridge_of
 
 MAX_RATIO = 5.0
 """The largest factor by which a record counts more, or less, than the others of its group."""

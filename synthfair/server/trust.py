@@ -43,8 +43,7 @@ from scipy.special import expit, softmax
 
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Grouping
-from synthfair.surrogate.fair import SEARCH_ROWS, GlobalProblem, cholesky_solve
-from synthfair.surrogate.objective import Price
+from synthfair.surrogate.fair import SEARCH_ROWS, GlobalProblem, Price, cholesky_solve
 
 PRIOR_WEIGHT = 6.0
 """Weight of the prior, the releases' shares of rows; chosen on simulated honest federations."""

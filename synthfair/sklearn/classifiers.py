@@ -21,9 +21,7 @@ from synthfair.model import LinearModel
 from synthfair.server.pooling import compared_groupings, trained_model
 from synthfair.sklearn.codebook import encoded, read_arrays, read_table
 from synthfair.sklearn.keywords import FairEstimator, as_pandas, warn
-from synthfair.surrogate.fair import GlobalProblem
-from synthfair.surrogate.objective import ridge_of
-from synthfair.surrogate.weighted_table import WeightedTable
+from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

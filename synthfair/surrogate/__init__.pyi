@@ -1,7 +1,5 @@
-from .fair import GlobalProblem, frontier
-from .make import Surrogate
-from .objective import FrontierPoint, Price
-from .weighted_table import WeightedTable
+from .fair import FrontierPoint, GlobalProblem, Price, WeightedTable, frontier
+from .records import Surrogate
 
 __all__ = [
     "FrontierPoint",

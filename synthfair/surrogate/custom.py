@@ -16,11 +16,10 @@ from scipy.optimize import minimize
 from synthfair.distill.losses import mean_loss
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import LinearModel, Rows
-from synthfair.surrogate.fair import GlobalProblem
-from synthfair.surrogate.objective import WEIGHT_STEP, FrontierPoint, Price
+from synthfair.surrogate.fair import PATH, WEIGHT_STEP, FrontierPoint, GlobalProblem, Price
 
-FIRST, GROWTH, LEAST, LARGEST = 0.1, 4.0, 1e-5, 1e5
-"""The first weight of a search for a gap, the factor to the next, the least and the largest."""
+WEIGHTS = (0.0, *np.geomspace(1e-5, 1e5, 18).tolist())
+"""Weights of a search for a gap, each of which starts at the solution of the one before."""
 
 PRECISION = 1.05
 """Ratio of a weight that meets a gap and one that does not, at which a search ends."""
@@ -94,15 +93,16 @@ class CustomProblem:
     ) -> np.ndarray:
         """Return the gradients [K, p], each without one owner, to first order in its weight."""
         del compared  # only penalties of the package have gaps of clients
-        w, found = self.problem.w, []
+        w, gradients = self.problem.w, []
         for k in range(int(owner.max()) + 1):
-            own = np.where(owner == k, w, 0.0)
+            part = np.where(owner == k, w, 0.0)
+            change = WEIGHT_STEP * part
             less, more = (
-                self.slope(theta, price, w + sign * WEIGHT_STEP * own)[1] for sign in (-1, 1)
+                self.slope(theta, price, weight)[1] for weight in (w - change, w + change)
             )
-            rest = max(1 - own.sum(), np.finfo(float).tiny)
-            found.append((less + more) / 2 + (less - more) / (2 * WEIGHT_STEP * rest))
-        return np.stack(found)
+            rest = max(1 - part.sum(), np.finfo(float).tiny)
+            gradients.append((less + more) / 2 + (less - more) / (2 * WEIGHT_STEP * rest))
+        return np.stack(gradients)
 
     def near(self, start: np.ndarray, price: Price) -> FrontierPoint:
         """Return the optimum near a start, by L-BFGS."""
@@ -116,12 +116,10 @@ class CustomProblem:
 
     def solve(self, rho: float) -> FrontierPoint:
         """Return the lower of the optima from zeros and from the path of growing rho."""
-        path = self.near(self.problem.zero, Price(0.0))
-        weight = 0.1
-        while weight < rho:
-            path, weight = self.near(path.theta, Price(weight)), weight * GROWTH
-        starts = (path.theta, self.problem.zero)
-        ends = [self.near(start, Price(float(rho))) for start in starts]
+        theta = self.problem.zero
+        for weight in (weight for weight in PATH if weight < rho or weight == 0):
+            theta = self.near(theta, Price(weight)).theta
+        ends = [self.near(start, Price(float(rho))) for start in (theta, self.problem.zero)]
         return min(ends, key=lambda end: end.objective)
 
     def meet(self, max_gap: float | None, max_client_gap: float | None = None) -> FrontierPoint:
@@ -131,20 +129,17 @@ class CustomProblem:
         """
         del max_client_gap  # as in gradients_without
         limit = np.inf if max_gap is None else max_gap
-        free = self.near(self.problem.zero, Price(0.0))
-        if free.gap <= limit:
-            return free
-        # Weights grow until one meets the gap, or shrink until one does not.
-        tried = [self.near(free.theta, Price(FIRST))]
-        grows = tried[0].gap > limit
-        while (tried[-1].gap > limit) == grows and LEAST < tried[-1].price.rho < LARGEST:
-            rho = tried[-1].price.rho * (GROWTH if grows else 1 / GROWTH)
-            tried.append(self.near(tried[-1].theta, Price(rho)))
-        low, high = tried[-2:] if grows else tried[:-3:-1]
-        if not low.gap > limit >= high.gap:
-            met = [point for point in tried if point.gap <= limit]
-            return met[-1] if met else min(tried, key=lambda point: point.gap)
-        while high.price.rho > PRECISION * low.price.rho:
+        points = [self.near(self.problem.zero, Price(0.0))]
+        for weight in WEIGHTS[1:]:
+            if points[-1].gap <= limit:
+                break
+            points.append(self.near(points[-1].theta, Price(weight)))
+        high = points[-1]
+        if high.gap > limit:
+            return min(points, key=lambda point: point.gap)
+        # The weight before did not meet the gap: the least that does is between them.
+        low = points[-2] if len(points) > 1 else high
+        while high.price.rho > PRECISION * low.price.rho > 0:
             middle = (low.price.rho * high.price.rho) ** 0.5
             between = self.near((low.theta + high.theta) / 2, Price(middle))
             low, high = (low, between) if between.gap <= limit else (between, high)

@@ -1,4 +1,17 @@
-"""Models of the global problem: for a weight of the penalty, for many, and for a wanted gap.
+"""The global problem: models for a weight of the penalty, for many, and for a wanted gap.
+
+    min over theta   sum_i w_i log(1 + exp(-y_i z_i)) + rho/2 sum_c max(|gap_c| - free, 0)^2
+                     + 1/2 sum_j ridge_j theta_j^2,          z = A theta,   sum_i w_i = 1
+
+Each row is in one *cell*: a client, a group and a label. All gaps are linear in the cells' sums of
+w g(z), where g is the penalty's function of a score:
+
+    gap = C m,   m = cell sums of w_i g(z_i)
+
+With r_i = w_i (C' charged)[cell of i], where charged = sign(gap) max(|gap| - free, 0), the penalty
+has the gradient A'(r g'(z)) and the Hessian A' diag(r g''(z)) A + U'U, where
+U = C [cell sums of w_i g'(z_i) a_i]. So a step of Newton's method takes one weighted Gram matrix,
+whatever is compared. NumPy and SciPy alone.
 
 A smooth selection rate is not convex: of the optima that several starts lead to the lowest is
 taken. A wanted gap is met by what is free, not by rho: a search for rho jumps over it where an
@@ -10,14 +23,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_solve
 from scipy.optimize import minimize
+from scipy.special import expit
 
-from synthfair.fairness.penalties import CovariancePenalty
-from synthfair.surrogate.objective import FairObjective, FrontierPoint, Price
+from synthfair.data.batches import other_inputs
+from synthfair.fairness.penalties import (
+    STRATA,
+    CovariancePenalty,
+    SumPenalty,
+    rate_differences,
+    sum_gaps,
+)
+from synthfair.model import Rows
+
+MAX_DENSITY = 0.3
+"""Share of nonzero inputs below which they are kept sparse."""
+
+WEIGHT_STEP = 1e-4
+"""Step of a finite difference in an owner's weight, as a share of it."""
 
 PATH = (0.0, *(0.1 * 4.0**k for k in range(11)))
 """Weights of a path of growing rho; each problem starts at the solution of the one before."""
@@ -54,9 +82,336 @@ START_ROWS, SEARCH_ROWS = 10_000, 40_000
 """Rows on which starts are compared, and on which a gap is searched for; of more, a part."""
 
 
+class WeightedTable(NamedTuple):
+    """Encoded rows, each of which stands for a number of real ones.
+
+    Attributes:
+        x: [R, d] features; they may leave [0, 1].
+        s: [R] groups.
+        y: [R] labels, -1 or +1.
+        weight: [R] numbers of real rows, at least 0.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> x, s, y = np.array([[0.2], [0.7]]), np.array([0, 1]), np.array([-1.0, 1.0])
+        >>> table = sf.surrogate.WeightedTable(x, s, y, weight=np.array([1.5, 2.5]))
+        >>> table.rows(n_groups=2).a.tolist()  # x, s and the 1 of the intercept
+        [[0.2, 0.0, 1.0], [0.7, 1.0, 1.0]]
+    """
+
+    x: np.ndarray
+    s: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+
+    def rows(self, *, n_groups: int, intercept: bool = True) -> Rows:
+        """Return the same as a model sees them, which reads so many groups; 1 where it is blind."""
+        others = other_inputs(self.s, n_groups=n_groups, intercept=intercept)
+        return Rows(np.column_stack([self.x, others.T]), self.s, self.y, self.weight)  # type: ignore[arg-type]
+
+
+class Price(NamedTuple):
+    """What a gap costs: rho/2 max(|gap| - free, 0)^2.
+
+    Attributes:
+        rho: weight of the penalty, at least 0.
+        free: gap of all rows that costs nothing.
+        free_of_client: gap of a client's own rows that costs nothing.
+    """
+
+    rho: float
+    free: float = 0.0
+    free_of_client: float = 0.0
+
+
+class FrontierPoint(NamedTuple):
+    """A model of the global problem, and how fair and accurate it is on the weighted rows.
+
+    Attributes:
+        price: of a gap.
+        theta: [p] parameters.
+        accuracy: weighted share of rows that are decided as labelled.
+        gap: largest difference between the groups' decision rates.
+        gradient_norm: of the whole objective at theta.
+        converged: whether its training met its tolerance.
+        objective: loss, penalty and ridge at theta.
+        client_gap: the largest gap of a client on its own rows; not-a-number where no client's is
+            asked for.
+
+    Example:
+        See :func:`frontier`.
+    """
+
+    price: Price
+    theta: np.ndarray
+    accuracy: float
+    gap: float
+    gradient_norm: float
+    converged: bool
+    objective: float
+    client_gap: float = np.nan
+
+
+def ridge_of(c: float, rows: float, n_inputs: int, *, intercept: bool) -> np.ndarray:
+    """Return the ridge [n] of scikit-learn's C: 1 / (C N) an input, and none of the intercept."""
+    ridge = np.full(n_inputs, 1 / (c * rows))
+    ridge[n_inputs - intercept :] = 0.0
+    return ridge
+
+
 @dataclass(frozen=True, eq=False)
-class GlobalProblem(FairObjective):
-    """What the server solves over all clients' rows. See :class:`FairObjective` for its fields."""
+class GlobalProblem:
+    """The problem that the server solves over all clients' rows, but for the price of a gap.
+
+    Attributes:
+        a: [N, p] inputs, dense or sparse.
+        s: [N] group index.
+        y: [N] label, -1 or +1.
+        weight: [N] at least 0; only ratios count.
+        penalty: of the scores.
+        ridge: [p] at least 0.
+        client: [N] the client whose own gaps count, too, from 0 on; -1 of nobody's. None if no
+            client's do. Their squares are averaged over clients.
+    """
+
+    a: Any
+    s: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    penalty: SumPenalty
+    ridge: np.ndarray
+    client: np.ndarray | None = None
+
+    # What is fixed while theta changes.
+
+    @cached_property
+    def inputs(self) -> Any:
+        """The inputs [N, p], sparse where most are 0."""
+        if sp.issparse(self.a):
+            return sp.csr_matrix(self.a, dtype=float)
+        a = np.ascontiguousarray(self.a, dtype=float)
+        some = a[:: max(1, len(a) // 2000)]
+        return a if np.count_nonzero(some) > MAX_DENSITY * some.size else sp.csr_matrix(a)
+
+    @cached_property
+    def w(self) -> np.ndarray:
+        """The weights [N], of sum 1."""
+        weight = np.asarray(self.weight, dtype=float)
+        return weight / weight.sum()
+
+    @cached_property
+    def clients(self) -> int:
+        """The number of clients whose own gaps count."""
+        return 0 if self.client is None else int(self.client.max()) + 1
+
+    @cached_property
+    def cell(self) -> np.ndarray:
+        """The cell [N] of each row: (client + 1) x group x label."""
+        owner = np.zeros(len(self.s), int) if self.client is None else self.client + 1
+        return (owner * self.penalty.n_groups + self.s) * 2 + (self.y > 0)
+
+    @cached_property
+    def n_cells(self) -> int:
+        """The number of cells."""
+        return (self.clients + 1) * self.penalty.n_groups * 2
+
+    @cached_property
+    def by_stratum(self) -> sp.csr_matrix:
+        """The matrix [(1 + clients) K G, cells] that sums cells, of all rows and of each client."""
+        scopes, groups = np.eye(self.clients + 1), sp.eye(self.penalty.n_groups)
+        scopes[0] = 1.0
+        among = [np.isin([[-1.0, 1.0]], labels) for labels in STRATA[self.penalty.notion]]
+        return sp.csr_matrix(sp.kron(scopes, sp.vstack([sp.kron(groups, one) for one in among])))
+
+    def in_strata(self, by_cell: np.ndarray) -> np.ndarray:
+        """Return sums [1 + clients, K, G] of sums [cells]."""
+        shape = self.clients + 1, len(STRATA[self.penalty.notion]), self.penalty.n_groups
+        return (self.by_stratum @ by_cell).reshape(shape)
+
+    @cached_property
+    def mass(self) -> np.ndarray:
+        """The weight [cells]."""
+        return self.sums(np.ones(len(self.s)))
+
+    @cached_property
+    def contrast(self) -> Any:
+        """The matrix C [gaps, cells], those of all rows first.
+
+        The squares of clients' own gaps are averaged: these are divided by the root of their
+        number. A gap in which nothing can be compared, such as of a group without rows, is 0.
+        """
+        shares = self.in_strata(self.mass)
+        scopes, strata, groups = shares.shape
+        units = np.eye(strata * groups).reshape(strata, groups, -1)
+        units = np.broadcast_to(units, (scopes, *units.shape))
+        gaps = np.nan_to_num(sum_gaps(self.penalty, shares, units), posinf=0.0, neginf=0.0)
+        gaps[1:] /= max(self.clients, 1) ** 0.5
+        blocks: Any = sp.block_diag([*gaps])
+        return (blocks @ self.by_stratum).tocsr()
+
+    @cached_property
+    def of_all(self) -> np.ndarray:
+        """Whether a gap [gaps] is of all rows, and not of a client's own."""
+        gaps = self.contrast.shape[0]
+        return np.arange(gaps) < gaps // (self.clients + 1)
+
+    # The objective and its derivatives.
+
+    def sums(self, terms: np.ndarray) -> np.ndarray:
+        """Return the sums [cells] of weighted terms [N]."""
+        return np.bincount(self.cell, self.w * terms, self.n_cells)
+
+    def charged(self, terms: np.ndarray, price: Price) -> np.ndarray:
+        """Return the gaps [gaps] of terms [N], less what is free."""
+        return _charged(self.contrast @ self.sums(terms), self.free(price))
+
+    def free(self, price: Price) -> np.ndarray:
+        """Return how much of each gap [gaps] costs nothing."""
+        of_client = price.free_of_client / max(self.clients, 1) ** 0.5
+        return np.where(self.of_all, price.free, of_client)
+
+    def value(self, theta: np.ndarray, price: Price, z: np.ndarray | None = None) -> float:
+        """Return the objective at theta [p], of scores z [N]."""
+        z = self.inputs @ theta if z is None else z
+        gap = self.charged(self.penalty.term(z), price)
+        loss = self.w @ np.logaddexp(0.0, -self.y * z)
+        return float(loss + price.rho / 2 * gap @ gap + theta @ (self.ridge * theta) / 2)
+
+    def slope(self, theta: np.ndarray, price: Price) -> tuple[float, np.ndarray]:
+        """Return the objective and its gradient [p]."""
+        z = self.inputs @ theta
+        g, g1, _ = self.penalty.derivatives(z)
+        gap, margin = self.charged(g, price), self.y * z
+        # The loss and its slope of one exponential, which most of the time is spent on.
+        small = np.exp(-np.abs(margin))
+        loss = np.log1p(small) - np.minimum(margin, 0.0)
+        q = np.where(margin < 0, 1.0, small) / (1.0 + small)
+        by_row = price.rho * (self.contrast.T @ gap)[self.cell] * g1 - self.y * q
+        value = self.w @ loss + price.rho / 2 * gap @ gap
+        ridge = self.ridge * theta
+        return float(value + theta @ ridge / 2), self.inputs.T @ (self.w * by_row) + ridge
+
+    def gap_slopes(self, g1: np.ndarray) -> np.ndarray:
+        """Return the gradients [gaps, p] of the gaps, of the slopes g'(z) [N]."""
+        n = len(self.s)
+        to_cells = sp.csr_matrix((self.w * g1, (self.cell, np.arange(n))), (self.n_cells, n))
+        return np.asarray(self.contrast @ _dense(to_cells @ self.inputs))
+
+    def gram(self, d: np.ndarray) -> np.ndarray:
+        """Return A' diag(d) A [p, p]."""
+        a = self.inputs
+        return _dense(a.T @ sp.diags(d) @ a) if sp.issparse(a) else a.T @ (d[:, None] * a)
+
+    def hessian(
+        self, theta: np.ndarray, price: Price, z: np.ndarray | None = None, *, cut: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the gradient [p] and the Hessian [p, p].
+
+        Args:
+            theta: [p] where.
+            price: of a gap.
+            z: [N] scores there.
+            cut: whether the penalty may bend a row's part downwards by at most nine tenths of the
+                loss's own curvature, so that the Hessian is positive definite.
+        """
+        z = self.inputs @ theta if z is None else z
+        q = expit(-self.y * z)
+        bend, pull = self.w * q * (1 - q), -self.w * self.y * q
+        g, g1, g2 = self.penalty.derivatives(z)
+        gap = self.charged(g, price)
+        r = price.rho * self.w * (self.contrast.T @ gap)[self.cell]
+        of_penalty = np.maximum(r * g2, -0.9 * bend) if cut else r * g2
+        bends = (gap != 0) | (self.free(price) == 0)
+        u = self.gap_slopes(g1) * bends[:, None]
+        gradient = self.inputs.T @ (r * g1 + pull) + self.ridge * theta
+        return gradient, self.gram(bend + of_penalty) + price.rho * u.T @ u + np.diag(self.ridge)
+
+    @property
+    def zero(self) -> np.ndarray:
+        """Parameters [p] of 0."""
+        return np.zeros(self.inputs.shape[1])
+
+    def point(
+        self, theta: np.ndarray, price: Price, f: float, gradient: np.ndarray, *, converged: bool
+    ) -> FrontierPoint:
+        """Return params [p] with what they reach on the rows; the rest is as it stands there."""
+        z = self.inputs @ theta
+        gap, *of_clients = self.decision_gaps(z > 0).tolist()
+        accuracy, norm = self.w @ ((z > 0) == (self.y > 0)), np.linalg.norm(gradient)
+        client_gap = float(np.nanmax(of_clients)) if of_clients else np.nan
+        return FrontierPoint(
+            price, theta, float(accuracy), gap, float(norm), converged, f, client_gap
+        )
+
+    def is_flipped(self, theta: np.ndarray) -> bool:
+        """Return whether the largest gap of decisions has another sign than its smooth one."""
+        z = self.inputs @ theta
+        hard, smooth = (self.contrast @ self.sums(g) for g in (z > 0, self.penalty.term(z)))
+        worst = np.argmax(np.abs(hard))
+        return bool(hard[worst] * smooth[worst] < 0)
+
+    def decision_gaps(self, decisions: np.ndarray) -> np.ndarray:
+        """Return the largest gap [1 + clients] of decisions [N]: of all rows, of each client's."""
+        sums, mass = self.in_strata(self.sums(decisions)), self.in_strata(self.mass)
+        return np.fmax.reduce(rate_differences(sums, mass, self.penalty.by), axis=-1)
+
+    def gradients_without(
+        self, theta: np.ndarray, price: Price, owner: np.ndarray, compared: Sequence[int] = ()
+    ) -> np.ndarray:
+        """Return the gradients [K, p] of the objective, each without the rows of one owner.
+
+        The gaps of all rows are taken to first order in the owner's weight: where the rest is
+        unlike it, they change far less at the optimum without it than they do here.
+
+        Args:
+            theta: [p] where.
+            price: of a gap.
+            owner: [N] of each row, from 0 to K - 1.
+            compared: the owner of each client, whose own gaps go with its rows.
+        """
+        z, k, n = self.inputs @ theta, int(owner.max()) + 1, len(self.s)
+        g, g1, _ = self.penalty.derivatives(z)
+        of_owner = sp.csr_matrix((self.w, (owner, np.arange(n))), (k, n))
+        pull = _dense(of_owner @ sp.diags(-self.y * expit(-self.y * z)) @ self.inputs)
+        rest = np.maximum(1 - of_owner @ np.ones(n), np.finfo(float).tiny)[:, None]
+        gradients = (pull.sum(axis=0) - pull) / rest + self.ridge * theta
+        if not price.rho:
+            return gradients
+
+        # All rows' gaps and their slopes, and how they change with the owner's weight.
+        parts, groups = [], self.penalty.n_groups
+        for among in STRATA[self.penalty.notion]:
+            rows = np.flatnonzero(np.isin(self.y, among))
+            place = owner[rows] * groups + self.s[rows], rows
+            matrix = sp.csr_matrix((self.w[rows], place), (k * groups, n))
+            slopes = _dense(matrix @ sp.diags(g1) @ self.inputs)
+            of_rows = np.column_stack([matrix @ np.ones(n), matrix @ g, slopes])
+            parts.append(of_rows.reshape(k, groups, -1))
+        own = np.stack(parts, axis=1)  # [K, strata, groups, 2 + p]
+        change = WEIGHT_STEP * own
+        less, more = (
+            np.nan_to_num(sum_gaps(self.penalty, sums[..., 0], sums[..., 1:]))
+            for sums in (own.sum(axis=0) - change, own.sum(axis=0) + change)
+        )
+        gaps, change = (less + more) / 2, (less - more) / (2 * WEIGHT_STEP * rest[..., None])
+        gap, slope = gaps[..., 0], gaps[..., 1:]
+        gradients += price.rho * _pull(gap + change[..., 0], slope, price.free)
+        gradients += price.rho * _pull(gap, change[..., 1:], price.free)
+        if not compared:
+            return gradients
+
+        # Each client's own gaps, and the mean of the others'.
+        root = self.clients**0.5
+        gap = (self.contrast @ self.sums(g))[~self.of_all].reshape(self.clients, -1) * root
+        slope = self.gap_slopes(g1)[~self.of_all].reshape(*gap.shape, -1) * root
+        of_client = np.zeros_like(gradients)
+        of_client[list(compared)] = _pull(gap, slope, price.free_of_client)
+        others = self.clients - np.isin(np.arange(k), compared)[:, None]
+        without = of_client.sum(axis=0) - of_client
+        return gradients + price.rho * without / np.maximum(others, 1)
+
+    # Its optima.
 
     def newton(
         self, start: np.ndarray, price: Price, tolerance: float = TOLERANCE, most: int = 100
@@ -71,7 +426,9 @@ class GlobalProblem(FairObjective):
                 step = cholesky_solve(hessian, gradient)
             except LinAlgError:
                 gradient, hessian = self.hessian(theta, price, z, cut=True)
-                step = _solve(hessian, gradient)
+                values, vectors = np.linalg.eigh(hessian)  # where rounding makes it indefinite
+                size = np.maximum(np.abs(values), 1e-12 * np.abs(values).max() + 1e-300)
+                step = vectors @ (gradient @ vectors / size)
             decrement = float(gradient @ step)
             if not decrement > tolerance or steps == most:
                 break
@@ -125,18 +482,12 @@ class GlobalProblem(FairObjective):
             ends.append(covariance.newton(ends[-1], Price(rho), START_TOLERANCE).theta)
         return ends[1:]
 
-    def near(self, theta: np.ndarray, price: Price) -> FrontierPoint:
+    def near(self, theta: np.ndarray, price: Price, tolerance: float = TOLERANCE) -> FrontierPoint:
         """Return the optimum near params [p], of many rows by way of a part of them."""
         part = self.part_of_rows
         if part is self:
-            return self.newton(theta, price, 1e-9)
+            return self.newton(theta, price, tolerance)
         return self.polish(part.newton(theta, price, START_TOLERANCE), part)
-
-    def finish(self, near: FrontierPoint) -> FrontierPoint:
-        """Return the optimum near that of a part of the rows, to all digits."""
-        if self.part_of_rows is self:
-            return self.newton(near.theta, near.price)
-        return self.near(near.theta, near.price)
 
     @cached_property
     def part_of_rows(self) -> GlobalProblem:
@@ -145,10 +496,7 @@ class GlobalProblem(FairObjective):
 
     def changed(self, **fields: Any) -> GlobalProblem:
         """Return the same rows with another penalty or other weights [N]."""
-        problem = replace(self, **fields)
-        for name in ("inputs", "products", "cell"):
-            problem.__dict__[name] = getattr(self, name)
-        return problem
+        return replace(self, a=self.inputs, **fields)
 
     def part(self, rows: int) -> GlobalProblem:
         """Return the same problem on about so many rows, alike of each cell; or itself."""
@@ -161,9 +509,9 @@ class GlobalProblem(FairObjective):
         few = np.minimum(size, np.maximum(50, np.ceil(size * rows / n))).astype(int)
         rank = np.arange(n) - np.repeat(np.cumsum(size) - size, size)
         chosen = np.sort(order[rank < np.repeat(few, size)])
-        cell = self.cell[chosen]
-        own = np.bincount(cell, self.w[chosen], self.n_cells)
-        weight = self.w[chosen] * (self.mass / np.maximum(own, np.finfo(float).tiny))[cell]
+        cell, weight = self.cell[chosen], self.w[chosen]
+        mass = np.bincount(cell, weight, self.n_cells)
+        weight = weight * (self.mass / np.maximum(mass, np.finfo(float).tiny))[cell]
         client = None if self.client is None else self.client[chosen]
         a, s, y = (of[chosen] for of in (self.inputs, self.s, self.y))
         return replace(self, a=a, s=s, y=y, weight=weight, client=client)
@@ -183,7 +531,7 @@ class GlobalProblem(FairObjective):
             steep = few.newton(few.fair_by_covariance[-1], Price(16.0 * rho), START_TOLERANCE)
             starts += [few.zero, *few.fair_by_covariance, steep.theta]
         ends = [few.newton(start, price, START_TOLERANCE) for start in starts]
-        return self.finish(min(ends, key=lambda end: end.objective))
+        return self.near(min(ends, key=lambda end: end.objective).theta, price)
 
     def meet(self, max_gap: float | None, max_client_gap: float | None = None) -> FrontierPoint:
         """Return an accurate model whose gap of decisions is just within a limit.
@@ -194,11 +542,13 @@ class GlobalProblem(FairObjective):
         that of the least gap.
         """
         limits = np.array([np.inf if most is None else most for most in (max_gap, max_client_gap)])
-        few, more = self.part(START_ROWS), self.part(SEARCH_ROWS)
+        few, more = self.part(START_ROWS), self.part_of_rows
         start = few.newton(few.zero, Price(0.0), START_TOLERANCE)
         free = more.newton(start.theta, Price(0.0))
-        if _excess(free, limits) <= CLEAR_RATIO and _excess(free := self.finish(free), limits) <= 1:
-            return free
+        if _excess(free, limits) <= CLEAR_RATIO:
+            free = self.near(free.theta, free.price)
+            if _excess(free, limits) <= 1:
+                return free
         rho = float(max(MIN_RHO, 10 / limits.min()))
         # Where a model of all rows takes far longer than one of a part, the part is searched first.
         larger = [more] if len(self.s) > 5 * SEARCH_ROWS else []
@@ -247,7 +597,7 @@ def _search(
     high, tries = low, []
     for _ in range(MAX_TRIES):
         widths = (t * limit if limit < np.inf else limit for limit in limits.tolist())
-        near = problem.near(theta, Price(price.rho, *map(float, widths)))
+        near = problem.near(theta, Price(price.rho, *map(float, widths)), 1e-9)
         tries.append(near)
         e = _excess(near, limits)
         if e > 1 and problem.is_flipped(near.theta):
@@ -281,6 +631,21 @@ def _excess(point: FrontierPoint, limits: np.ndarray) -> float:
     return float(np.fmax(point.gap / limits[0], point.client_gap / limits[1]))
 
 
+def _charged(gap: np.ndarray, free: np.ndarray | float) -> np.ndarray:
+    """Return gaps, less what is free."""
+    return np.sign(gap) * np.maximum(np.abs(gap) - free, 0.0)
+
+
+def _pull(gap: np.ndarray, slope: np.ndarray, free: float) -> np.ndarray:
+    """Return the gradients [..., p] of half of what is charged, squared."""
+    return np.einsum("...c,...cp->...p", _charged(gap, free), slope)
+
+
+def _dense(matrix: Any) -> np.ndarray:
+    """Return a matrix that may be sparse."""
+    return matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
+
+
 def cholesky_solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return H^-1 b by Cholesky. Raises LinAlgError: H is not positive definite.
 
@@ -288,13 +653,3 @@ def cholesky_solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
     would wait for each other.
     """
     return cho_solve((np.linalg.cholesky(matrix), True), right)
-
-
-def _solve(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """Return H^-1 v, with absolute eigenvalues where rounding makes H indefinite."""
-    try:
-        return cholesky_solve(matrix, vector)
-    except LinAlgError:
-        values, vectors = np.linalg.eigh(matrix)
-    size = np.abs(values)
-    return vectors @ ((vector @ vectors) / np.maximum(size, 1e-12 * size.max() + 1e-300))

@@ -1,8 +1,8 @@
 """The public levels of a table's columns, by which its rows are counted and records are drawn.
 
 A category is a level, and so is a missing value. A number has one level for each whole number of a
-range below FINE, and bins between them; else bins, and levels of its own for both bounds, as many
-columns lie on one.
+range below :data:`MAX_BINS`, and bins between them; else bins, and levels of its own for both
+bounds, as many columns lie on one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from synthfair.data.bases import Steps
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Categorical, Numeric, Schema
 
-FINE, FINE_PRIVATE = 128, 32
+MAX_BINS, MAX_BINS_PRIVATE = 128, 32
 """Bins of a number, without and with an epsilon, whose noise is less on fewer."""
 
-LONG = 1000.0
+MIN_SKEWED_RANGE = 1000.0
 """Range from which bins grow with a number's size, as money and durations are skewed."""
 
-ON_LEVEL = 1e-6
+MAX_ROUNDING = 1e-6
 """Difference up to which a number is a whole one: encoding and back have rounded it."""
 
 
@@ -31,15 +31,13 @@ class ColumnLevels(NamedTuple):
     Attributes:
         at: positions of its encoded columns.
         categories: number of its categories; 0 of a number.
-        lower, upper: bounds of a number.
         low, width: [L] of a number, where each level begins, and how wide it is; 0 for one value.
+            The first and the last are its bounds.
         missing: whether the last level, then the L + 1st, is a missing value.
     """
 
     at: slice
     categories: int
-    lower: float
-    upper: float
     low: np.ndarray
     width: np.ndarray
     missing: bool
@@ -55,30 +53,30 @@ class ColumnLevels(NamedTuple):
         return bool((self.width == 0).sum() > 2)
 
     def levels(self, x: np.ndarray) -> np.ndarray:
-        """[N] the level of each row, of its encoded columns x [N, k]."""
+        """Return the level [N] of each row, of its encoded columns x [N, k]."""
         if self.categories == 2:
             rest = 1 - x.sum(axis=1, keepdims=True)
             return np.argmax(np.hstack([rest, x]), axis=1)
         if self.categories:
             return np.argmax(x, axis=1)
         # Both are scaled as encoding does it, so that a value on an edge is not below it.
-        span, z = self.upper - self.lower, np.clip(x[:, 0], 0.0, 1.0)
-        begin = (self.low - self.lower) / span
+        lower, span, z = self.low[0], self.low[-1] - self.low[0], np.clip(x[:, 0], 0.0, 1.0)
+        begin = (self.low - lower) / span
         if self.whole:
-            value = self.lower + z * span
+            value = lower + z * span
             near = np.rint(value)
-            z = np.where(np.abs(value - near) < ON_LEVEL, (near - self.lower) / span, z)
-        found = np.searchsorted(begin, z, side="right") - 1
+            z = np.where(np.abs(value - near) < MAX_ROUNDING, (near - lower) / span, z)
+        level = np.searchsorted(begin, z, side="right") - 1
         # Where a level of one value begins, so does the bin after it: the value is the former's.
-        found = np.clip(found - (begin[found - 1] == z), 0, len(self.low) - 1)
-        return np.where(x[:, 1] > 0.5, len(self.low), found) if self.missing else found
+        level = np.clip(level - (begin[level - 1] == z), 0, len(self.low) - 1)
+        return np.where(x[:, 1] > 0.5, len(self.low), level) if self.missing else level
 
     def values(self, level: np.ndarray, share: np.ndarray) -> np.ndarray:
-        """[R] a category's position, or a number: at ``share`` [R], from 0 to 1, of its level."""
+        """Return a category's position [R], or a number: at ``share`` [R], 0 to 1, of its level."""
         if self.categories:
             return level.astype(float)
         low, width = (np.append(part, np.nan) for part in (self.low, self.width))
-        return np.minimum(low[level] + share * width[level], self.upper)
+        return np.minimum(low[level] + share * width[level], self.low[-1])
 
 
 class Columns(tuple[ColumnLevels, ...]):
@@ -86,19 +84,18 @@ class Columns(tuple[ColumnLevels, ...]):
 
     @classmethod
     def of(cls, schema: Schema, *, private: bool) -> Self:
-        """By the public rule, for rows of ``schema.plain``; ``private`` makes fewer bins."""
-        found, start, none = [], 0, np.empty(0)
+        """Return those of rows of ``schema.plain``; ``private`` makes fewer bins."""
+        columns, start, none = [], 0, np.empty(0)
         blocks = schema.plain.encoded_blocks
         for name, column in schema.features.items():
             end = start + len(blocks[name])
             at, missing, start = slice(start, end), column.missing == "category", end
             if isinstance(column, Categorical):
-                size = len(column.categories)
-                found.append(ColumnLevels(at, size, 0.0, 1.0, none, none, missing))
+                columns.append(ColumnLevels(at, len(column.categories), none, none, missing))
             else:
                 low, width = _levels_of(column, private=private)
-                found.append(ColumnLevels(at, 0, column.lower, column.upper, low, width, missing))
-        return cls(found)
+                columns.append(ColumnLevels(at, 0, low, width, missing))
+        return cls(columns)
 
     @property
     def numbers(self) -> np.ndarray:
@@ -111,20 +108,22 @@ class Columns(tuple[ColumnLevels, ...]):
         return np.cumsum([0, *(column.size for column in self)])
 
     def levels(self, rows: Encoded) -> np.ndarray:
-        """[N, p] the level of each row in each column."""
+        """Return the level [N, p] of each row in each column."""
         return np.stack([column.levels(rows.x[:, column.at]) for column in self], axis=1)
 
 
 def _levels_of(column: Numeric, *, private: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return where levels begin, and their widths: single values, bins between them, and steps."""
-    lower, upper, bins = column.lower, column.upper, FINE_PRIVATE if private else FINE
+    lower, upper, bins = column.lower, column.upper, MAX_BINS_PRIVATE if private else MAX_BINS
     span = upper - lower
-    if span < FINE and lower == round(lower) and upper == round(upper):
+    if span < MAX_BINS and lower == round(lower) and upper == round(upper):
         each = max(1, int(bins // span))
         edges = lower + np.arange(int(span) * each + 1) / each
         single = edges == np.rint(edges)
     else:
-        scale, back = (np.arcsinh, np.sinh) if span >= LONG else (np.asarray, np.asarray)
+        scale, back = (
+            (np.arcsinh, np.sinh) if span >= MIN_SKEWED_RANGE else (np.asarray, np.asarray)
+        )
         edges = back(np.linspace(scale(lower), scale(upper), bins + 1))
         edges[0], edges[-1] = lower, upper
         if isinstance(column.basis, Steps) and not private:

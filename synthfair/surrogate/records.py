@@ -3,7 +3,7 @@
 1. *Histograms* of each column at fine public levels, and *moments* of the numbers, by cell: a cell
    is a pair of group and label.
 2. *Strata*: the sets of cells that records are drawn from. Where a cell has few rows, there are
-   sums by label and by group in its place, see :mod:`synthfair.surrogate.strata`.
+   sums by label and by group in its place, see :mod:`synthfair.surrogate.tables`.
 3. *Margins*: of the histograms, coarse levels of about equal mass, and what noise leaves of them.
 4. *Pairs*: two-way tables on the edges of a tree over the columns.
 5. *Records*: drawn through the tree.
@@ -20,30 +20,75 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve
+from scipy.optimize import minimize
 
 from synthfair.data.encode import Encoded, encode_records, expand
 from synthfair.data.schema import Schema, shown
 from synthfair.errors import InputError
+from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
+from synthfair.privacy.guarantee import PRIVATE_PROBLEMS
 from synthfair.privacy.mechanism import SumName
-from synthfair.privacy.statement import PRIVATE_PROBLEMS
-from synthfair.surrogate import marginals, questions
-from synthfair.surrogate.anchors import self_play, smooth_rates
-from synthfair.surrogate.marginals import Edges, Margins, Tables, james_stein, round_to
-from synthfair.surrogate.questions import Answers, SurrogateSpec
-from synthfair.surrogate.strata import Strata, alone, frechet_bounds, make_strata
-from synthfair.surrogate.tilt import FLOOR, tilt_weights, variance_of
+from synthfair.release.format import MIN_WEIGHT
+from synthfair.surrogate.fair import GlobalProblem, Price
+from synthfair.surrogate.sums import (
+    Answers,
+    SurrogateSpec,
+    anchor_rates,
+    column_moments,
+    crossed_levels,
+    histograms,
+    inputs,
+    moment_terms,
+    smooth_rates,
+    squares_and_means,
+)
+from synthfair.surrogate.tables import (
+    Edges,
+    Margins,
+    Strata,
+    Tables,
+    alone,
+    associations,
+    count_sd,
+    draw,
+    frechet_bounds,
+    james_stein,
+    make_margins,
+    make_strata,
+    one_hot,
+    round_to,
+    row_counts,
+    settle_rows,
+)
 
 PROBLEMS = 60
 """Random fair problems of a surrogate without epsilon."""
-
-LEAST_WEIGHT = 1e-6
-"""Of a record; others are left out."""
 
 REMEDIES = (
     "Lower k_min (at least 5; it is published), make one release of your rows and another"
     " organisation's, or merge small groups (in the schema, by 'unlisted')"
 )
 """What a client can do whose pairs of group and label have too few rows."""
+
+MIN_RECORDS, MAX_RECORDS = 64, 4096
+"""Records that stand for a cell, or for a label of the block."""
+
+NOISE_FACTOR = 100.0
+"""Factor by which the variance of noise counts more than a row's divergence, or weights would chase
+it."""
+
+MIN_SD = 0.005
+"""The least standard deviation with which any mean is met."""
+
+MAX_NEWTON_STEPS, MAX_ITERATIONS = 60, 40
+"""Steps of Newton's method, which takes some ten, and iterations of L-BFGS for a random problem."""
+
+MAX_PROBLEM_ROWS = 1500
+"""Records that a random problem is solved on."""
+
+MAX_NORM = 60.0
+"""Norm of a model; a longer one is of a problem without a solution worth matching."""
 
 NONE = np.empty(0)
 
@@ -115,8 +160,8 @@ def read_sums(
     config, schema, columns, n_groups = spec.config, spec.schema, spec.columns, spec.n_groups
     # Each column by itself, and how numbers depend on each other.
     on_stage("reading the rows")
-    asked = [questions.histograms(columns, n_groups)]
-    asked += [questions.column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
+    asked = [histograms(columns, n_groups)]
+    asked += [column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
     found = [*answers.sums(*asked), NONE][:2]
     counts, moments = (values.reshape(2 * n_groups, -1) for values in found)
     # The sets of cells that records are drawn from, and their one-way tables.
@@ -127,9 +172,7 @@ def read_sums(
         on_stage("reading pairs of columns")
         edges, tables = answers.tree(columns, margins)
         if not spec.step:  # their noise is another than the histograms'
-            margins = marginals.settle_rows(
-                margins, step=0.0, tables=tables, sd_tables=spec.sd("pairs")
-            )
+            margins = settle_rows(margins, step=0.0, tables=tables, sd_tables=spec.sd("pairs"))
     # Records of all that is known by now. Errors of clients that draw alike would add up in the
     # pool: of the rows, seeds take the numbers of rows of cells, which the weights give, too.
     seed = config.seed + zlib.crc32(margins.n.tobytes())
@@ -146,7 +189,7 @@ def read_sums(
         rng=np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))),
     )
     on_stage("reading rates")
-    (rates,) = answers.sums(questions.anchor_rates(thetas, margins.strata, schema))
+    (rates,) = answers.sums(anchor_rates(thetas, margins.strata, schema))
     return sums._replace(thetas=thetas, rates=rates.reshape(len(margins.n), -1))
 
 
@@ -161,21 +204,19 @@ def surrogate_of(sums: Sums, spec: SurrogateSpec) -> Surrogate:
     for here, total, terms in weight_terms(drawn, sums, spec):
         f, target = np.hstack([term.f for term in terms]), np.concatenate([t.mean for t in terms])
         p = tilt_weights(f, target, np.concatenate([np.full(len(t.mean), t.v) for t in terms]))
-        weight[here] = np.where(total * p < LEAST_WEIGHT, 0.0, total * p)
+        weight[here] = np.where(total * p < MIN_WEIGHT, 0.0, total * p)
         for term in terms:
             noise = spec.config.epsilon and strata.hidden[strata.sets[term.of]].any()
-            if term.name == "anchors" and len(term.mean) and not noise:
+            if term.name == "anchors" and not noise:
                 worst = max(worst, abs(p @ term.f - term.mean).max() / term.share)
-    some = weight > 0
-    return drawn._replace(
-        records=drawn.records[some], s=drawn.s[some], y=drawn.y[some], weight=weight[some],
-        rate_error=worst,
-    )  # fmt: skip
+    kept = weight > 0
+    records, s, y, weight = (part[kept] for part in (drawn.records, drawn.s, drawn.y, weight))
+    return Surrogate(records, s, y, weight, drawn.hidden, drawn.left_out, worst)
 
 
 def most_numbers(schema: Schema) -> int:
     """Return the most numbers that private records and what is known of them can have."""
-    return 2 * len(schema.groups) * (marginals.MOST_ROWS * (len(schema.features) + 3) + 4)
+    return 2 * len(schema.groups) * (MAX_RECORDS * (len(schema.features) + 3) + 4)
 
 
 # Strata and margins
@@ -183,12 +224,11 @@ def most_numbers(schema: Schema) -> int:
 
 def find_margins(answers: Answers, counts: np.ndarray, spec: SurrogateSpec) -> Margins:
     """Return the margins of histograms; a block grows until columns do not tell its small cells."""
-    schema, columns, n_groups = spec.schema, spec.columns, spec.n_groups
-    rows, least, crossed = marginals.row_counts(counts, columns), 2, NONE
+    schema, columns, n_groups, k_min = spec.schema, spec.columns, spec.n_groups, spec.config.k_min
+    rows, least, crossed = row_counts(counts, columns), 2, NONE
     if spec.step:
         rows = np.rint(rows)  # it is an average of the same whole numbers
     while True:
-        k_min = spec.config.k_min
         strata = make_strata(rows, k_min, least) if spec.step else _private_strata(rows, spec)
         if not len(strata.drawn):
             names = (schema.pair(cell // 2, 2 * (cell % 2) - 1) for cell in range(len(rows)))
@@ -199,14 +239,11 @@ def find_margins(answers: Answers, counts: np.ndarray, spec: SurrogateSpec) -> M
                 f" as they would tell of the pairs that have not: {shown(pairs)}. {REMEDIES}",
                 "k_min",
             )
-        margins = marginals.make_margins(
-            counts, strata, columns, step=spec.step, sd=spec.sd("histograms")
-        )
+        margins = make_margins(counts, strata, columns, step=spec.step, sd=spec.sd("histograms"))
         block = len(strata.tilted) > 0
         if block and not len(crossed) and not tells(margins, counts, crossed, spec):
-            (crossed,) = answers.sums(questions.crossed_levels(columns, margins, n_groups))
-            pairs_of_columns = len(columns) * (len(columns) + 1) // 2
-            crossed = crossed.reshape(pairs_of_columns, 2 * n_groups, -1)
+            (crossed,) = answers.sums(crossed_levels(columns, margins, n_groups))
+            crossed = crossed.reshape(len(columns) * (len(columns) + 1) // 2, 2 * n_groups, -1)
         if not block or not tells(margins, counts, crossed, spec):
             return margins
         least += 1
@@ -218,7 +255,7 @@ def _private_strata(rows: np.ndarray, spec: SurrogateSpec) -> Strata:
     One that noise hides has about as many rows as those of its label and its group lead to.
     """
     config, schema = spec.config, spec.schema
-    noise = marginals.count_sd(spec.columns, spec.sd("histograms"))
+    noise = count_sd(spec.columns, spec.sd("histograms"))
     few = rows < max(config.k_min, 3 * noise)
     if few.all():
         raise TooFewRowsError(
@@ -254,7 +291,7 @@ def tells(margins: Margins, counts: np.ndarray, crossed: np.ndarray, spec: Surro
     groups, labels, tables = strata.tilted, strata.drawn[-2:], [*crossed]
     for j, column in enumerate(spec.columns):
         levels = counts[:, ends[j] : ends[j + 1]]
-        tables.append(levels if column.categories else levels @ margins.one_hot(j))
+        tables.append(levels if column.categories else levels @ one_hot(margins.coarse[j]))
     bounds = np.array([frechet_bounds(labels @ table, groups @ table) for table in tables])
     left = np.minimum(bounds[:, 1].min(axis=0), k_min - 1)
     left = left - np.maximum(bounds[:, 0].max(axis=0), 1) + 1
@@ -267,14 +304,12 @@ def tells(margins: Margins, counts: np.ndarray, crossed: np.ndarray, spec: Surro
 def _draw_records(tables: Tables, margins: Margins, spec: SurrogateSpec, seed: int) -> Surrogate:
     """Return records as one-way tables and the tree have them; those of a set weigh the same."""
     strata, c, rng = margins.strata, len(margins.n), np.random.default_rng(seed)
-    tables = marginals.associations(tables, margins, step=spec.step, sd=spec.sd("pairs"))
+    tables = associations(tables, margins, step=spec.step, sd=spec.sd("pairs"))
     # The records of a label of the block stand once for each of its groups.
-    where = questions.places(strata.drawn)[strata.cells]
+    where = strata.place[strata.cells]
     copies = np.bincount(where, minlength=c)
-    size = np.clip(margins.n, marginals.FEWEST_ROWS, marginals.MOST_ROWS // copies).astype(int)
-    drawn = [
-        marginals.draw(i, margins, tables, spec.columns, rng, size=int(size[i])) for i in range(c)
-    ]
+    size = np.clip(margins.n, MIN_RECORDS, MAX_RECORDS // copies).astype(int)
+    drawn = [draw(i, int(size[i]), margins, tables, spec.columns, rng=rng) for i in range(c)]
     size = size[where]
     return Surrogate(
         np.concatenate([drawn[i] for i in where]),
@@ -297,7 +332,7 @@ class Term(NamedTuple):
 
     Attributes:
         name: of the sums.
-        of: the set, of :attr:`~synthfair.surrogate.strata.Strata.sets`.
+        of: the set, of :attr:`~synthfair.surrogate.tables.Strata.sets`.
         share: of the set in the rows of all records that are weighted together.
         f: [r, k] functions of these records, 0 outside the set.
         mean: [k] of the functions, over the real rows.
@@ -312,20 +347,15 @@ class Term(NamedTuple):
     v: float
 
 
-Functions = list[tuple[SumName, np.ndarray, np.ndarray]]
-"""Names of sums, functions [R, k] of records, and the sums of these over the rows of cells."""
-
-
 def weight_terms(
     records: Surrogate, sums: Sums, spec: SurrogateSpec
 ) -> Iterator[tuple[np.ndarray, float, list[Term]]]:
     """Yield records [r] that are weighted together, their number of real rows, and the terms."""
     margins, columns, strata = sums.margins, spec.columns, sums.margins.strata
-    sets, q, ends = strata.sets, len(sums.thetas), columns.ends
+    sets, ends = strata.sets, columns.ends
     n = np.append(margins.n, round_to(strata.tilted @ strata.rows, spec.step))
     rows, cell = records.rows(spec.schema.plain), 2 * records.s + (records.y > 0)
-    wide = rows._replace(x=expand(rows.x, spec.schema))
-    own_rates = smooth_rates(wide, sums.thetas, spec.n_groups) if q else rows.x[:, :0]
+    wide = expand(rows.x, spec.schema)
 
     # Of histograms, levels that are no values of numbers; in the block coarse ones of these, too.
     level = columns.levels(rows)
@@ -334,18 +364,18 @@ def weight_terms(
     flagged = np.flatnonzero(of_category)
     column = np.searchsorted(ends, flagged, side="right") - 1
     flags = ((ends[:-1] + level)[:, column] == flagged).astype(float)
-    functions: Functions = [
-        ("column_moments", questions.moment_terms(columns, rows.x), sums.moments),
+    functions = [
+        ("column_moments", moment_terms(columns, rows.x), sums.moments),
         ("histograms", flags, sums.histograms[:, flagged]),
     ]
     # Over a group of the block no sum links columns: where these tell labels, it would tell cells.
-    (moments, f, by_cell), single = functions[0], questions.squares_and_means(len(columns.numbers))
-    of_groups: Functions = [(moments, f[:, single], by_cell[:, single]), functions[1]]
-    coarse = Functions()
+    (moments, f, by_cell), single = functions[0], squares_and_means(len(columns.numbers))
+    of_groups = [(moments, f[:, single], by_cell[:, single]), functions[1]]
+    coarse = []
     for j in np.flatnonzero([not c.categories for c in columns]):
-        one_hot = margins.one_hot(j)
-        by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ one_hot
-        coarse.append(("histograms", one_hot[level[:, j]], by_cell))
+        flags = one_hot(margins.coarse[j])
+        by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ flags
+        coarse.append(("histograms", flags[level[:, j]], by_cell))
 
     for part in strata.parts:
         member, block = sets[part][:, cell], len(part) > 1
@@ -353,22 +383,115 @@ def weight_terms(
         total = float(n[part[part < len(margins.n)]].sum())
         terms = list[Term]()
         for i, inside in zip(part, member[:, here, None], strict=True):
-            share, of_rows, of_set = float(n[i]) / total, of_groups, Functions()
+            share, of_rows, of_set = float(n[i]) / total, of_groups, []
             if i < len(margins.n):
-                rates, of_rows = own_rates, functions
-                if block and q:  # a label, whose rows are scored as one group's
-                    as_one = wide._replace(s=np.full_like(wide.s, strata.group[i]))
-                    rates = smooth_rates(as_one, sums.thetas, spec.n_groups)
-                of_set.append(("anchors", rates, sums.rates[i] if q else NONE))
+                of_rows = functions
+            if i < len(margins.n) and len(sums.thetas):
+                scored = Encoded(wide[here], np.full(len(here), strata.group[i]), rows.y[here])
+                rates = smooth_rates(scored, sums.thetas, spec.n_groups)
+                of_set.append(("anchors", rates, sums.rates[i]))
             if block:  # how many rows there are, too
                 of_rows = of_rows + coarse
                 terms.append(Term("histograms", i, share, inside * 1.0, n[[i]] / total, total**-2))
-            of_set.extend((name, f, sets[i] @ by_cell) for name, f, by_cell in of_rows)
+            of_set += [(name, f[here], sets[i] @ by_cell) for name, f, by_cell in of_rows]
             for name, f, found in of_set:
                 sd = spec.sd(name)
                 v = variance_of(sd, float(n[i]), noisy=spec.step == 0)
                 if block:  # nothing was drawn by group: as close as rounding lets see
-                    v = (sd / float(n[i])) ** 2 + FLOOR**2
+                    v = (sd / float(n[i])) ** 2 + MIN_SD**2
                 mean = round_to(found, spec.step) / total
-                terms.append(Term(name, i, share, f[here] * inside, mean, v * share))
+                terms.append(Term(name, i, share, f * inside, mean, v * share))
         yield here, total, terms
+
+
+def variance_of(sd: float, rows: float, *, noisy: bool) -> float:
+    """Of a mean over a cell's rows, whose sum has noise or is rounded; and by sampling."""
+    return (NOISE_FACTOR if noisy else 1.0) * (sd / rows) ** 2 + MIN_SD**2 + 1 / (4 * rows)
+
+
+def _solve(a: np.ndarray, variance: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The solution [m] of (a'a + diag(variance)) x = b; a: [R, m]; if R <= m by Woodbury's rule."""
+    if len(a) > len(b):
+        return solve(a.T @ a + np.diag(variance), b, assume_a="pos")
+    small = a / variance
+    inside = solve(np.eye(len(a)) + small @ a.T, small @ b, assume_a="pos")
+    return b / variance - small.T @ inside
+
+
+def tilt_weights(f: np.ndarray, target: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """[R] weights p, of sum 1, that bring means of f near to targets.
+
+        min over p    KL(p || 1/R) + sum_j (sum_r p_r f_rj - target_j)^2 / (2 variance_j)
+
+    is solved by p_r = exp(lambda'f_r) / Z, with lambda the minimum of the convex dual
+
+        log mean_r exp(lambda'(f_r - target)) + sum_j variance_j lambda_j^2 / 2,
+
+    that Newton's method finds. Entropy balancing (Hainmueller 2012), with targets that have errors.
+
+    Args:
+        f: [R, m] functions of each record.
+        target: [m] their means over the real rows.
+        variance: [m] of the errors of these, positive.
+    """
+    f, at = f - target, np.zeros(f.shape[1])
+
+    def dual(at: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        z = f @ at
+        p = np.exp(z - z.max())
+        value = np.log(p.mean()) + z.max() + (variance * at**2).sum() / 2
+        p = p / p.sum()
+        return float(value), p @ f + variance * at, p
+
+    value, gradient, p = dual(at)
+    for _ in range(MAX_NEWTON_STEPS):
+        step, length = -_solve(p[:, None] ** 0.5 * (f - p @ f), variance, gradient), 1.0
+        fall = gradient @ step
+        while dual(at + length * step)[0] > value + 1e-4 * length * fall and length > 1e-6:
+            length /= 2
+        at, before = at + length * step, value
+        value, gradient, p = dual(at)
+        if before - value < 1e-11:
+            break
+    return p
+
+
+def self_play(
+    rows: Encoded, weight: np.ndarray, n_problems: int, *, n_groups: int, rng: np.random.Generator
+) -> np.ndarray:
+    """[Q, n] models of random fair problems on records: what other clients may lead to.
+
+    Each problem weighs the cells anew, by a Dirichlet distribution, and has a penalty, the squared
+    differences of the groups' smooth selection rates or mean scores, with a weight of its own,
+    log-uniform from 1 to 100. A model that is not worth matching is 0.
+
+    Args:
+        rows: records of all cells.
+        weight: [R] of these.
+        n_problems: Q.
+        n_groups: number of groups.
+        rng: draws the problems.
+    """
+    a, cell = inputs(rows, n_groups), 2 * rows.s + (rows.y > 0)
+    found = np.zeros((n_problems, a.shape[1]))
+    both = len(np.unique(rows.y)) > 1
+    for q in range(n_problems):
+        some = rng.choice(len(a), min(len(a), MAX_PROBLEM_ROWS), replace=False)
+        share = rng.dirichlet(np.ones(2 * n_groups)) + 0.02
+        mass = np.bincount(cell[some], weight[some], minlength=2 * n_groups)
+        w = weight[some] * (share / np.maximum(mass, 1e-300))[cell[some]]
+        y = rows.y[some]
+        if not both:  # without both labels there is nothing to learn
+            y = np.where(rng.random(len(some)) < rng.uniform(0.3, 0.7), 1.0, -1.0)
+        # Of one group alone there is nothing to compare.
+        rho = 10 ** rng.uniform(0, 2) * (len(np.unique(rows.s[some])) > 1)
+        kind = SelectionRatePenalty if rng.random() < 0.7 else CovariancePenalty
+        ridge = np.full(a.shape[1], 1 / a.shape[1] ** 2)
+        problem = GlobalProblem(a[some], rows.s[some], y, w, kind(n_groups), ridge)
+        start, options = problem.zero, {"maxiter": MAX_ITERATIONS}
+        theta = minimize(
+            problem.slope, start, (Price(rho),), "L-BFGS-B", jac=True, options=options
+        ).x
+        if np.linalg.norm(theta) < MAX_NORM:  # not where there is a not-a-number
+            found[q] = theta
+    return found

@@ -8,10 +8,12 @@ from itertools import combinations, combinations_with_replacement
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
+from scipy.special import expit
 
-from synthfair.data.batches import Batches
+from synthfair.data.batches import Batches, other_inputs
 from synthfair.data.encode import Encoded, expand
 from synthfair.data.schema import Schema
+from synthfair.privacy.guarantee import make_guarantee
 from synthfair.privacy.mechanism import (
     GaussianMechanism,
     NoisySum,
@@ -20,27 +22,37 @@ from synthfair.privacy.mechanism import (
     require_float64,
 )
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.privacy.statement import make_guarantee
 from synthfair.settings import SurrogateConfig
-from synthfair.surrogate import marginals
-from synthfair.surrogate.anchors import smooth_rates
 from synthfair.surrogate.levels import Columns
-from synthfair.surrogate.marginals import Edges, Margins, Tables, split_tables
-from synthfair.surrogate.strata import Strata
+from synthfair.surrogate.tables import (
+    Edges,
+    Margins,
+    Strata,
+    Tables,
+    chow_liu,
+    dependence,
+    few_levels,
+    round_to,
+    split_tables,
+)
 
 GRID = 2.0**-20
 """Of numbers that are summed without noise, so that no bit tells in which order rows came."""
 
-MANY = 40
+MAX_FACTORS = 40
 """Numbers of which all pairs are multiplied, at most."""
 
-Whole = Callable[[np.ndarray], np.ndarray]
-"""Makes rows of numbers [N, k] whole: multiples of a grid, shortened where that is needed."""
+TEMPERATURES = (1.0, 4.0)
+"""Factors of scores in a smooth rate: the loss sees them as they are, smooth selection rates four
+times as large."""
 
-
-RARE = 5.0
+ROW_STEP = 5.0
 """Without epsilon, all sums are rounded to multiples of this many rows: statistical offices round
 tables of frequencies so (Hundepool et al. 2012, *Statistical Disclosure Control*, chapter 5)."""
+
+Whole = Callable[[np.ndarray], np.ndarray]
+"""A function that makes rows of numbers [N, k] whole: multiples of a grid, shortened where that is
+needed."""
 
 
 class SurrogateSpec:
@@ -66,14 +78,15 @@ class SurrogateSpec:
         private, shared = config.epsilon is not None, errors is not None
         self.guarantee = make_guarantee(config, schema, common_tree=shared) if private else None
         self.columns = Columns.of(schema, private=private)
-        self.step = 0.0 if private else RARE
-        mechanisms = self.guarantee.of_release if self.guarantee and not shared else ()
-        stated = {one.name: one.noise for one in mechanisms if isinstance(one, GaussianMechanism)}
-        self._errors = stated if errors is None else errors
+        self.step = 0.0 if private else ROW_STEP
+        if errors is None:
+            mechanisms = self.guarantee.mechanisms if self.guarantee else ()
+            errors = {m.name: m.noise for m in mechanisms if isinstance(m, GaussianMechanism)}
+        self._errors = errors
 
     def sd(self, name: SumName) -> float:
         """Return the standard deviation of the error in each entry of a sum: noise, or rounding."""
-        return self._errors.get(name, 0.0) if self.guarantee else RARE / 12**0.5
+        return self.step / 12**0.5 if self.step else self._errors.get(name, 0.0)
 
 
 class Question(NamedTuple):
@@ -112,12 +125,12 @@ class Answers(Protocol):
 
 
 def on_grid(numbers: np.ndarray) -> np.ndarray:
-    """Whole numbers of steps, without a bound."""
+    """Return numbers in whole steps of the grid, without a bound."""
     return np.rint(numbers / GRID).astype(np.int64)
 
 
 def histograms(columns: Columns, n_groups: int) -> Question:
-    """Numbers of rows in each level of each column, by cell."""
+    """Return the question for numbers of rows in each level of each column, by cell."""
     length, start = int(columns.ends[-1]), columns.ends[:-1]
 
     def of(rows: Encoded, _: Whole) -> np.ndarray:
@@ -129,7 +142,10 @@ def histograms(columns: Columns, n_groups: int) -> Question:
 
 
 def column_moments(columns: Columns, n_groups: int) -> Question:
-    """Sums of z_i z_j, i <= j, and z, of the p' numbers z in [-1/2, 1/2], by cell."""
+    """Return the question for sums of z_i z_j, i <= j, and z, by cell.
+
+    z are the p' numbers, in [-1/2, 1/2].
+    """
     length = 2 * n_groups * moment_terms(columns, np.zeros((1, columns[-1].at.stop))).shape[1]
 
     def of(rows: Encoded, whole: Whole) -> np.ndarray:
@@ -141,9 +157,9 @@ def column_moments(columns: Columns, n_groups: int) -> Question:
 
 
 def moment_terms(columns: Columns, x: np.ndarray) -> np.ndarray:
-    """[N, m] products of the numbers of each row, centred at 1/2, and these; 0 where missing.
+    """Return the products [N, m] of each row's numbers, centred at 1/2, and these; 0 where missing.
 
-    Of more than MANY numbers there are squares alone.
+    Of more than :data:`MAX_FACTORS` numbers there are squares alone.
     """
     z = np.clip(x[:, columns.numbers] - 0.5, -0.5, 0.5)
     missing = [c.at.start + 1 for c in columns if c.missing and not c.categories]
@@ -154,7 +170,7 @@ def moment_terms(columns: Columns, x: np.ndarray) -> np.ndarray:
 
 def _factors(k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return which of k numbers the products multiply."""
-    return np.triu_indices(k) if k <= MANY else (np.arange(k), np.arange(k))
+    return np.triu_indices(k) if k <= MAX_FACTORS else (np.arange(k), np.arange(k))
 
 
 def squares_and_means(k: int) -> np.ndarray:
@@ -174,22 +190,19 @@ def two_way_tables(
         pairs: of columns.
         name: "pairs" for those of a tree, "tables" for all that a tree is chosen from.
     """
-    place, sizes = places(margins.strata.drawn), margins.sizes
+    place, sizes = margins.strata.place, margins.sizes
     length = [len(margins.n) * int(sizes[i] * sizes[j]) for i, j in pairs]
 
     def of(rows: Encoded, _: Whole) -> np.ndarray:
         cell = place[2 * rows.s + (rows.y > 0)]
         fine = columns.levels(rows)[cell >= 0]
-        level = [coarse[one] for coarse, one in zip(margins.coarse, fine.T, strict=True)]
+        level = [coarse[column] for coarse, column in zip(margins.coarse, fine.T, strict=True)]
         cell = cell[cell >= 0]
-        return np.concatenate(
-            [
-                np.bincount((cell * sizes[i] + level[i]) * sizes[j] + level[j], minlength=n)
-                for (i, j), n in zip(pairs, length, strict=True)
-            ]
-        )
+        codes = [(cell * sizes[i] + level[i]) * sizes[j] + level[j] for i, j in pairs]
+        counts = [np.bincount(code, minlength=n) for code, n in zip(codes, length, strict=True)]
+        return np.concatenate(counts)
 
-    tree = _sha256(np.array(pairs, "<i8")) if name == "pairs" else None
+    tree = hashlib.sha256(np.array(pairs, "<i8").data).hexdigest() if name == "pairs" else None
     return Question(name, sum(length), of, counts=True, follows_from=tree)
 
 
@@ -198,14 +211,14 @@ def crossed_levels(columns: Columns, margins: Margins, n_groups: int) -> Questio
 
     Its sum is [p (p + 1) / 2, 2 G, K], with as many levels of each column as any column has.
     """
-    coarse = marginals.few_levels(margins, columns).coarse
-    width = 1 + max(int(own.max()) for own in coarse)
+    coarse = few_levels(margins, columns).coarse
+    width = 1 + max(int(few.max()) for few in coarse)
     pairs = list(combinations_with_replacement(range(len(columns)), 2))
     size = 2 * n_groups * width**2
 
     def of(rows: Encoded, _: Whole) -> np.ndarray:
         fine, cell = columns.levels(rows), 2 * rows.s + (rows.y > 0)
-        level = [own[one] for own, one in zip(coarse, fine.T, strict=True)]
+        level = [few[column] for few, column in zip(coarse, fine.T, strict=True)]
         codes = [(cell * width + level[i]) * width + level[j] for i, j in pairs]
         return np.concatenate([np.bincount(code, minlength=size) for code in codes])
 
@@ -217,32 +230,31 @@ def anchor_rates(thetas: np.ndarray, strata: Strata, schema: Schema) -> Question
 
     The rows of a label of the block are scored as if they were of its largest group.
     """
-    n_groups, sets, group = len(schema.groups), strata.drawn, strata.group
-    labels = np.flatnonzero(sets.sum(axis=1) > 1)  # of the block
 
     def of(rows: Encoded, whole: Whole) -> np.ndarray:
-        cell, wide = 2 * rows.s + (rows.y > 0), rows._replace(x=expand(rows.x, schema))
+        cell, x = 2 * rows.s + (rows.y > 0), expand(rows.x, schema)
 
-        def rates(s: np.ndarray) -> np.ndarray:
-            return whole(smooth_rates(wide._replace(s=s), thetas, n_groups))
+        def sums(cells: np.ndarray, group: int) -> np.ndarray:
+            mask = cells[cell]
+            scored = Encoded(x[mask], np.full(mask.sum(), group), rows.y[mask])
+            return whole(smooth_rates(scored, thetas, len(schema.groups))).sum(axis=0)
 
-        own = rates(rows.s)
-        as_one = rates(np.full_like(rows.s, group[labels[0]])) if len(labels) else own
-        values = [as_one if i in labels else own for i in range(len(sets))]
-        sums = [each[one[cell]].sum(axis=0) for each, one in zip(values, sets, strict=True)]
-        return np.concatenate(sums).astype(object)
+        return np.concatenate([*map(sums, strata.drawn, strata.group)]).astype(object)
 
-    length, models = len(sets) * 2 * len(thetas), _sha256(np.ascontiguousarray(thetas, "<f8"))
+    models = hashlib.sha256(np.ascontiguousarray(thetas, "<f8").data).hexdigest()
+    length = len(strata.drawn) * len(TEMPERATURES) * len(thetas)
     return Question("anchors", length, of, follows_from=models)
 
 
-def _sha256(numbers: np.ndarray) -> str:
-    return hashlib.sha256(numbers.data).hexdigest()
+def inputs(rows: Encoded, n_groups: int) -> np.ndarray:
+    """Return a model's inputs [N, n]: features, the groups' indicators, and 1."""
+    return np.hstack([rows.x, other_inputs(rows.s, n_groups=n_groups, intercept=True).T])
 
 
-def places(sets: np.ndarray) -> np.ndarray:
-    """[2 G] of each cell the set [C, 2 G] that it is in, or -1."""
-    return np.where(sets.any(axis=0), sets.argmax(axis=0), -1)
+def smooth_rates(rows: Encoded, thetas: np.ndarray, n_groups: int) -> np.ndarray:
+    """Return sigma(q theta'a) - 1/2 [N, 2 Q] of each row, for q = 1 and 4."""
+    scores = inputs(rows, n_groups) @ thetas.T
+    return np.hstack([expit(q * scores) for q in TEMPERATURES]) - 0.5
 
 
 class TableSums:
@@ -264,11 +276,11 @@ class TableSums:
         """Make ready; nothing is read yet."""
         self._rows, self._step, self._choose = rows, spec.step, np.argmax
         self._noisy: dict[SumName, NoisySum] = {}
-        for one in spec.guarantee.of_release if spec.guarantee else ():
-            if isinstance(one, GaussianMechanism):
-                self._noisy[one.name] = NoisySum(one, spec.config.relation, noise)
+        for mechanism in spec.guarantee.of_release if spec.guarantee else ():
+            if isinstance(mechanism, GaussianMechanism):
+                self._noisy[mechanism.name] = NoisySum(mechanism, spec.config.relation, noise)
             else:
-                self._choose = PrivateChoice(one, noise).choose
+                self._choose = PrivateChoice(mechanism, noise).choose
 
     def sums(self, *questions: Question) -> list[np.ndarray]:
         """Return the answers, of one reading of the rows."""
@@ -279,12 +291,9 @@ class TableSums:
         pairs = [*combinations(range(len(columns)), 2)]
         question = two_way_tables(columns, margins, pairs)
         (whole,) = self._exact(question)
-        near = split_tables(marginals.round_to(whole, self._step), margins, pairs)
-        scores = marginals.dependence(near, margins, lambda off: abs(off).sum())
-        edges, tables = (
-            marginals.chow_liu(scores, self._choose),
-            split_tables(whole, margins, pairs),
-        )
+        rounded = split_tables(round_to(whole, self._step), margins, pairs)
+        scores = dependence(rounded, margins, lambda off: abs(off).sum())
+        edges, tables = chow_liu(scores, self._choose), split_tables(whole, margins, pairs)
         tables |= {(j, i): table.swapaxes(1, 2) for (i, j), table in tables.items()}
         chosen = np.concatenate([tables[edge].ravel() for edge in edges])
         return edges, split_tables(self._released(question, chosen), margins, edges)
@@ -293,12 +302,10 @@ class TableSums:
         """Return whole numbers, of one reading of the rows."""
 
         def of(part: Encoded) -> np.ndarray:
-            if self._noisy:
-                require_float64(part.x)
-            wholes = [
-                self._noisy[q.name].terms.whole if self._noisy else on_grid for q in questions
-            ]
-            return np.concatenate([q.of(part, w) for q, w in zip(questions, wholes, strict=True)])
+            if not self._noisy:
+                return np.concatenate([q.of(part, on_grid) for q in questions])
+            require_float64(part.x)
+            return np.concatenate([q.of(part, self._noisy[q.name].terms.whole) for q in questions])
 
         return np.split(self._rows.sum(of), np.cumsum([q.length for q in questions])[:-1])
 
