@@ -29,14 +29,13 @@ from benchmarks.unlike.clients import CONFIGS, TASKS, accuracy_and_spd, weighted
 from benchmarks.unlike.pages import Goal, difference
 from benchmarks.unlike.training import PENALTIES, C
 from synthfair.compare import Federation, federate
-from synthfair.compare.federation import pooled
 from synthfair.data.datasets import ADDITIVE, SOURCES
 from synthfair.data.partition import ClientTable
 from synthfair.fairness.penalties import SumPenalty
 from synthfair.federated import exchange
 from synthfair.federated.single_rows import UserRows
 from synthfair.release.format import name_of
-from synthfair.server.pooling import Pool, make_pool, train_pool
+from synthfair.server.pooling import Pool, concatenated, make_pool, train_pool
 from synthfair.surrogate.fair import Price, ridge_of
 
 TABLES = ("dutch", "adult")
@@ -159,7 +158,7 @@ def run_additive(setting: AdditiveSetting, seed: int, *, smoke: bool) -> Additiv
 
 def ours(setting: AdditiveSetting, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     """[N_test] chances of the decision +1 of a linear or additive model, and how it was trained."""
-    test = pooled(split(setting.table, seed).clients[setting.learner].test)
+    test = concatenated(split(setting.table, seed).clients[setting.learner].test)
     model, price = trained(setting, seed)
     if setting.asked == "thresholds":
         releases, _ = upload((setting.table, seed), setting.learner, KINDS[setting.rows])
@@ -177,25 +176,21 @@ def trained(setting: AdditiveSetting, seed: int) -> tuple[sf.TrainedModel, Price
     schema, n_groups = clients.schema, clients.n_groups
     fixed = setting.asked in PENALTIES
     penalty = setting.asked if fixed else "selection_rate"
-    rows = weighted(pooled(clients.train)).rows(n_groups=1)
+    rows = weighted(concatenated(clients.train)).rows(n_groups=1)
     if setting.rows == REFINED:
         model, price = trained(setting._replace(rows=EXACT), seed)
         return refined(model, rows, PENALTIES[penalty], price), price
     if setting.rows == CENTRAL:
-        pool = Pool(
-            rows, {"all": slice(None)}, name_of(sf.LinearModel()), True,
-            ridge_of(C, *rows.a.shape, intercept=True), "statistical_parity", n_groups,
-            PENALTIES[penalty],
-        )  # fmt: skip
+        ridge = ridge_of(C, *rows.a.shape, intercept=True)
+        name, every = name_of(sf.LinearModel()), {"all": slice(None)}
+        pool = Pool(rows, every, name, sf.ServerConfig(), ridge, n_groups, PENALTIES[penalty])
     else:
         releases, _ = upload((setting.table, seed), setting.learner, KINDS[setting.rows])
         config = sf.ServerConfig.model_validate({"penalty": penalty})
         pool = make_pool(releases, schema, config)
 
-    pool = pool._replace(
-        rho=WEIGHT if fixed else 0.0,
-        max_gap=GAP if setting.asked == "gap" else None,
-    )
+    asked = {"rho": WEIGHT if fixed else 0.0, "max_gap": GAP if setting.asked == "gap" else None}
+    pool = pool._replace(config=pool.config.model_copy(update=asked))
     model, point = train_pool(pool, schema)
     assert point
     return model, point.price
@@ -218,9 +213,9 @@ def refined(
 
 def trees(here: Split, setting: AdditiveSetting, seed: int, *, smoke: bool) -> np.ndarray:
     """[N_test] decisions of boosted trees without a notion of fairness."""
-    x, _, y = pooled(here.clients["linear"].train)
+    x, _, y = concatenated(here.clients["linear"].train)
     learner = boosted(seed, smoke=smoke).fit(x, y)
-    return (learner.predict(pooled(here.clients["linear"].test).x) > 0).astype(float)
+    return (learner.predict(concatenated(here.clients["linear"].test).x) > 0).astype(float)
 
 
 def reductions(here: Split, setting: AdditiveSetting, seed: int, *, smoke: bool) -> np.ndarray:
@@ -232,7 +227,7 @@ def reductions(here: Split, setting: AdditiveSetting, seed: int, *, smoke: bool)
     from fairlearn.reductions import DemographicParity, ExponentiatedGradient
 
     clients = here.clients["linear"]
-    x, s, y = pooled(clients.train)
+    x, s, y = concatenated(clients.train)
     bound = GAP * max(s.mean(), 1 - s.mean())
     parity, most = DemographicParity(difference_bound=bound), 2 if smoke else 50
     fair = ExponentiatedGradient(boosted(seed, smoke=smoke), parity, max_iter=most)
@@ -240,7 +235,7 @@ def reductions(here: Split, setting: AdditiveSetting, seed: int, *, smoke: bool)
         warnings.simplefilter("ignore", DeprecationWarning)
         fair.fit(x, (y > 0).astype(int), sensitive_features=s)
     parts = zip(fair.weights_, fair.predictors_, strict=True)
-    test = pooled(clients.test).x
+    test = concatenated(clients.test).x
     return np.sum([share * part.predict(test) for share, part in parts if share], axis=0)
 
 
@@ -257,7 +252,7 @@ def ebm(here: Split, setting: AdditiveSetting, seed: int, *, smoke: bool) -> np.
     Thresholds by group are those of our postprocess, on the scores of the training rows.
     """
     clients = here.clients["linear"]
-    train, test = pooled(clients.train), pooled(clients.test)
+    train, test = concatenated(clients.train), concatenated(clients.test)
     learner = ebm_of(setting.table, seed, smoke=smoke)
     scores = learner.decision_function(here.features("test"))
     if setting.asked == "nothing":
@@ -298,13 +293,13 @@ def ebm_of(name: str, seed: int, *, smoke: bool) -> Any:
     if smoke:
         few = {"max_rounds": 2, "outer_bags": 1, "interactions": 0}
     learner = ExplainableBoostingClassifier(random_state=seed, n_jobs=1, **few)
-    return learner.fit(here.features("train"), pooled(here.clients["linear"].train).y > 0)
+    return learner.fit(here.features("train"), concatenated(here.clients["linear"].train).y > 0)
 
 
 def constant(here: Split, setting: AdditiveSetting, seed: int, *, smoke: bool) -> np.ndarray:
     """[N_test] decisions for the more frequent label of all training rows."""
-    label = pooled(here.clients["linear"].train).y.mean() > 0
-    return np.full(len(pooled(here.clients["linear"].test).y), float(label))
+    label = concatenated(here.clients["linear"].train).y.mean() > 0
+    return np.full(len(concatenated(here.clients["linear"].test).y), float(label))
 
 
 OTHERS = {"trees": trees, "reductions": reductions, "ebm": ebm, "constant": constant}

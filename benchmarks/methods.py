@@ -96,8 +96,8 @@ def run_method(setting: MethodSetting, seed: int, *, smoke: bool) -> MethodValue
     more: dict[str, Any] = {}
     if method in ("fpfl", "two_phase"):
         small = {"rounds": 5} if smoke and method == "fpfl" else {}
-        each = {"rule": {"each_row": True}} if "cohort" in changes else {}
-        more["rounds"] = compare.RoundOptions(changes | small, **each)
+        more["rounds"] = changes | small
+        more["users"] = {"each_row": True} if "cohort" in changes else None
     else:
         config |= changes
     settings = sf.DistillConfig.model_validate(config)

@@ -39,7 +39,6 @@ from benchmarks.unlike.clients import (
 )
 from benchmarks.unlike.one_noise import one_for_all
 from benchmarks.unlike.training import MAIN, METHODS, Scores, from_fair_releases, trained
-from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES
 from synthfair.federated import Cohorts, LogisticRegression, engine, make_users
 from synthfair.federated.dp_sgd import DpSgd
@@ -47,6 +46,7 @@ from synthfair.federated.method import given
 from synthfair.federated.single_rows import UserRows
 from synthfair.model import Params
 from synthfair.privacy.accounting import mu_for
+from synthfair.server.pooling import concatenated
 from synthfair.surrogate import WeightedTable
 
 TABLES = ("law_school_race", "dutch", "adult")
@@ -121,7 +121,7 @@ def trees(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
     learner = boosted(cut.seed, smoke=smoke).fit(sent.x, sent.y, sample_weight=sent.weight)
     total, rng = sent.weight.sum(), np.random.default_rng(cut.seed)
     drawn = rng.choice(len(sent.y), round(total), p=sent.weight / total)
-    test, scores = pooled(clients.test), learner.decision_function(sent.x)[drawn]
+    test, scores = concatenated(clients.test), learner.decision_function(sent.x)[drawn]
     chosen_on = scores, sent.s[drawn], sent.y[drawn]
     return by_thresholds(clients, chosen_on, (learner.decision_function(test.x), test.s))
 
@@ -170,7 +170,7 @@ def noise_of_parts(epsilon: float) -> tuple[float, float]:
 def dp_sgd(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
     """The package's DP-SGD, one client with all rows; the noise follows from the split's seed."""
     clients, (of_moment, of_gradient) = federation(cut), noise_of_parts(epsilon)
-    real = weighted(pooled(clients.train)).rows(n_groups=1)
+    real = weighted(concatenated(clients.train)).rows(n_groups=1)
     a, s, y = map(np.asarray, real[:3])
     # Sums of inputs by group. A column adds at most 1 to a row's square, as do group and intercept.
     longest = (len(clients.schema.features) + 2) ** 0.5
@@ -185,7 +185,7 @@ def dp_sgd(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
     )  # fmt: skip
     users = make_users(a, s, y, np.zeros(len(y)))
     done = engine.run(method, users, Cohorts.everyone(1), rounds=1, seed=cut.seed)
-    test = weighted(pooled(clients.test)).rows(n_groups=1)
+    test = weighted(concatenated(clients.test)).rows(n_groups=1)
     return (np.asarray(test.a @ method.params(done.state)) > 0).astype(float)
 
 

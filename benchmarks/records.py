@@ -30,9 +30,9 @@ from benchmarks.unlike.clients import TASKS, accuracy_and_spd, weighted
 from benchmarks.unlike.pages import Difference, Goal, difference
 from benchmarks.unlike.training import PENALTIES, C, problem_of
 from synthfair.compare import Federation, federate
-from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES
 from synthfair.data.schema import Numeric
+from synthfair.server.pooling import concatenated
 
 TABLES = ("dutch", "law_school_race", "bank", "adult")
 """Of :data:`TASKS`."""
@@ -169,13 +169,13 @@ def linear(
     learner: str, clients: Federation, sent: Upload | None
 ) -> tuple[np.ndarray, bool | None]:
     """[N_test] decisions of the server's model, and whether its training met its tolerance."""
-    test, rho = pooled(clients.test), RHO if learner in PENALTIES else 0.0
+    test, rho = concatenated(clients.test), RHO if learner in PENALTIES else 0.0
     name = learner if rho else "covariance"
     if sent is not None:
         config = sf.ServerConfig.model_validate({"penalty": name, "rho": rho})
         model = sf.pool_and_train(sent.releases, clients.schema, config)
         return (model.scores(test.x, test.s) > 0).astype(float), model.converged
-    point = problem_of(weighted(pooled(clients.train)), name).solve(rho)
+    point = problem_of(weighted(concatenated(clients.train)), name).solve(rho)
     return (weighted(test).rows(n_groups=1).a @ point.theta > 0).astype(float), point.converged
 
 
@@ -183,10 +183,12 @@ def trees(clients: Federation, sent: Upload | None, *, smoke: bool) -> np.ndarra
     """[N_test] decisions of boosted trees, which read the records with their weights."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    x, _, y = pooled(clients.train) if sent is None else sf.encode(sent.records, clients.schema)
+    x, _, y = (
+        concatenated(clients.train) if sent is None else sf.encode(sent.records, clients.schema)
+    )
     learner = HistGradientBoostingClassifier(random_state=0, max_iter=2 if smoke else 100)
     learner.fit(x, y, sample_weight=None if sent is None else sent.weight)
-    return (learner.predict(pooled(clients.test).x) > 0).astype(float)
+    return (learner.predict(concatenated(clients.test).x) > 0).astype(float)
 
 
 def reductions(clients: Federation, sent: Upload | None, *, smoke: bool) -> np.ndarray:
@@ -194,7 +196,7 @@ def reductions(clients: Federation, sent: Upload | None, *, smoke: bool) -> np.n
     from fairlearn.reductions import DemographicParity, ExponentiatedGradient
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    train = pooled(clients.train)
+    train = concatenated(clients.train)
     if sent is not None:
         n, weight = round(sent.weight.sum()), sent.weight
         drawn = sent.records.sample(n, replace=True, weights=weight, random_state=0)
@@ -205,14 +207,14 @@ def reductions(clients: Federation, sent: Upload | None, *, smoke: bool) -> np.n
     with warnings.catch_warnings():  # fairlearn writes to pandas in a way that pandas will give up
         warnings.simplefilter("ignore", DeprecationWarning)
         fair.fit(train.x, (train.y > 0).astype(int), sensitive_features=train.s)
-    parts, x = zip(fair.weights_, fair.predictors_, strict=True), pooled(clients.test).x
+    parts, x = zip(fair.weights_, fair.predictors_, strict=True), concatenated(clients.test).x
     return np.sum([share * part.predict(x) for share, part in parts if share], axis=0)
 
 
 def constant(clients: Federation, sent: Upload | None, *, smoke: bool) -> np.ndarray:
     """[N_test] decisions for the more frequent label of all training rows."""
-    label = pooled(clients.train).y.mean() > 0
-    return np.full(len(pooled(clients.test).y), float(label))
+    label = concatenated(clients.train).y.mean() > 0
+    return np.full(len(concatenated(clients.test).y), float(label))
 
 
 LEARNING = {"trees": trees, "reductions": reductions, "constant": constant}

@@ -26,7 +26,7 @@ from benchmarks.runs import Runs
 from benchmarks.showing import page
 from benchmarks.unlike.clients import TASKS, weighted
 from synthfair.data.datasets import SOURCES
-from synthfair.server import pooling, small_cells
+from synthfair.server import pooling
 from synthfair.surrogate import WeightedTable
 
 TABLES = {**TASKS, "adult_race": ("adult", "race")}
@@ -164,7 +164,7 @@ def run_cell(setting: CellSetting, seed: int, *, smoke: bool) -> CellValues:
     client, way = client_of(CASES[setting.case], seed), setting.way
     release = client.releases[K_MIN.get(way, 5)]
     # Pooling has no setting for it. "Kept" is without estimates, too: of what the client has alone.
-    estimate = small_cells.filled if way == "estimated" else lambda one, _: (one, ())
+    estimate = pooling.filled if way == "estimated" else lambda one, _: (one, ())
     with patch.object(pooling, "filled", estimate):
         pool = pooling.make_pool([release], client.schema, ASKED[setting.asked])
     if way not in K_MIN:  # the same problem of a blind model, over other rows
@@ -196,7 +196,7 @@ def show(runs: Runs) -> dict[str, str]:
 def behind(setting: CellSetting) -> tuple[object, ...]:
     """Return the settings of the client, the estimate and the server."""
     case, server = tuple(CASES[setting.case]), ASKED[setting.asked]
-    return surrogates_version(None), case, SHARE, K_MIN, small_cells.MAX_RATIO, server
+    return surrogates_version(None), case, SHARE, K_MIN, pooling.MAX_RATIO, server
 
 
 EXPERIMENTS = (Experiment(

@@ -22,8 +22,8 @@ from benchmarks.harness import ROOT, Experiment, main
 from benchmarks.runs import AccuracySpd, Runs
 from benchmarks.showing import page, pair_text
 from benchmarks.unlike.clients import Cut, accuracy_and_spd, federation, weighted
-from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES
+from synthfair.server.pooling import concatenated
 from synthfair.settings import load_release_config
 
 LAMBDA_THETA = sf.DistillConfig().lambda_theta
@@ -60,7 +60,7 @@ def run_trainer(setting: TrainerSetting, seed: int, *, smoke: bool) -> AccuracyS
     rows, clients = given_rows(cut, setting.rows, smoke=smoke), federation(cut)
     classifier = TRAINERS[setting.trainer](rows)
     classifier.fit(rows.a, rows.y)
-    a = np.asarray(weighted(pooled(clients.test)).rows(n_groups=1).a)
+    a = np.asarray(weighted(concatenated(clients.test)).rows(n_groups=1).a)
     decided = np.asarray(classifier.decision_function(a)) > 0
     return AccuracySpd(*(round(one, 6) for one in accuracy_and_spd(clients, decided * 1.0)))
 
@@ -74,7 +74,7 @@ def given_rows(cut: Cut, kind: str, *, smoke: bool) -> sf.Rows:
         config = distill_config(cut.seed, **({"steps": 5} if smoke else {}))
         releases = [sf.distill_table(one, clients.schema, config).release for one in parts]
         parts = tuple(sf.Encoded(one.x, one.s, one.y) for one in releases)
-    return weighted(pooled(parts)).rows(n_groups=1)
+    return weighted(concatenated(parts)).rows(n_groups=1)
 
 
 def distill_config(seed: int, **changes: int) -> sf.DistillConfig:

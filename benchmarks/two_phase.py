@@ -28,7 +28,6 @@ from benchmarks.harness import Experiment, main
 from benchmarks.runs import NO_RUNS, Mean, Runs
 from benchmarks.showing import accuracy_text, page
 from synthfair.compare import federate
-from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES, load_dataset
 from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
@@ -40,6 +39,7 @@ from synthfair.federated.two_phase import FairSgd, TwoPhase
 from synthfair.federated.users import Cohorts, Users, make_users
 from synthfair.model import Params
 from synthfair.privacy.accounting import common_noise
+from synthfair.server.pooling import concatenated
 
 # A table cut into clients, and how a method trains on them and is measured
 
@@ -109,10 +109,10 @@ def make_parity_problem(
     rows, schema = load_dataset("dutch_numbers" if table == "dutch" else table)
     parts = partition(rows, clients=CLIENTS[notion], seed=seed, test_fraction=0.2)
     clients = federate(parts, schema)
-    own = pooled(clients.train)
+    own = concatenated(clients.train)
     users = make_users(_inputs(own), own.s, own.y.astype(np.float32), clients.user)
     model = Perceptron(users.a.shape[1], hidden)
-    return ParityProblem(users, pooled(clients.test), notion, model)
+    return ParityProblem(users, concatenated(clients.test), notion, model)
 
 
 def _inputs(rows: Encoded) -> np.ndarray:

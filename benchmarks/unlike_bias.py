@@ -29,7 +29,6 @@ from benchmarks.runs import NO_RUNS, Mean, Runs
 from benchmarks.showing import COLORS, as_svg, legend, mark, page, panels
 from synthfair import compare
 from synthfair.compare import Federation, federate
-from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES
 from synthfair.data.partition import ClientTable
 from synthfair.data.schema import Categorical
@@ -37,7 +36,7 @@ from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.intervals import size
 from synthfair.fairness.metrics import Scored
 from synthfair.release.format import name_of
-from synthfair.server.pooling import Pool, make_pool, train_pool
+from synthfair.server.pooling import Pool, concatenated, make_pool, train_pool
 from synthfair.surrogate import WeightedTable
 from synthfair.surrogate.fair import ridge_of
 
@@ -203,13 +202,12 @@ def scores_of(pool: Pool, clients: Federation) -> Trained:
 
 def pool_of(parts: Sequence[sf.Encoded], max_gap: float | None) -> Pool:
     """Real rows in place of surrogates."""
-    rows = pooled(parts)
+    rows = concatenated(parts)
     own = WeightedTable(*rows, np.ones(len(rows.y))).rows(n_groups=1)
     ridge = ridge_of(sf.ServerConfig().C, *own.a.shape, intercept=True)
-    return Pool(
-        own, {"all": slice(None)}, name_of(sf.LinearModel()), True, ridge, "statistical_parity", 2,
-        sf.SelectionRatePenalty(), max_gap=max_gap,
-    )  # fmt: skip
+    config = sf.ServerConfig().model_copy(update={"rho": 0.0, "max_gap": max_gap})
+    name, penalty = name_of(sf.LinearModel()), sf.SelectionRatePenalty()
+    return Pool(own, {"all": slice(None)}, name, config, ridge, 2, penalty)
 
 
 def central(
@@ -249,7 +247,7 @@ def in_rounds(
 ) -> Trained:
     """As ``synthfair.compare`` has it; the clients are the users."""
     config = sf.DistillConfig(penalty="selection_rate", rho_o=weight, seed=seed)
-    rounds = compare.RoundOptions(ROUNDS | ({"rounds": 5} if smoke else {}))
+    rounds = ROUNDS | ({"rounds": 5} if smoke else {})
     _, fitted = compare.run_method(
         method, here.by[asked], config, sf.ServerConfig(resamples=1), rounds=rounds
     )

@@ -39,7 +39,7 @@ from synthfair.cli.deploy import in_words, tell
 from synthfair.cli.show import say, stage_bar, warn
 from synthfair.compare.demonstration import COLUMN, FAIR, LENDERS, SURROGATE
 from synthfair.data.partition import ClientTable, partition_by
-from synthfair.deploy.hardening import harden
+from synthfair.deploy.kit import harden
 from synthfair.deploy.project import read_project, write_jobs
 from synthfair.deploy.session import JobResult, OnProgress, attach, connect, submit
 from synthfair.errors import InputError

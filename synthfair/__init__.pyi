@@ -27,10 +27,9 @@ from .release import Release, write_release
 from .report.figures import plot_groups, plot_tradeoff
 from .report.page import write_report
 from .report.shapes import plot_shapes, shapes
-from .scoring import predict
 from .server import pool_and_train, pool_records, read_releases
 from .settings import DistillConfig, ServerConfig, SurrogateConfig
-from .trained import TrainedModel, read_model, write_model
+from .trained import TrainedModel, predict, read_model, write_model
 
 __version__: str
 

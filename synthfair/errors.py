@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-MOST_LINES = 20
+MAX_LINES = 20
 """The most lines of a message: more problems than this are counted."""
 
 
@@ -31,7 +31,7 @@ class InputError(ValueError):
 
 
 def require(package: str, what: str, extra: str) -> None:
-    """Raises InputError: a package is not installed, which an extra of synthfair brings."""
+    """Raise InputError: a package is not installed, which an extra of synthfair brings."""
     if not find_spec(package):
         raise InputError(f"{what}: needs {package}; pip install 'synthfair[{extra}]'")
 
@@ -49,7 +49,7 @@ def printable(text: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """The first line of the message of a library's error."""
+    """Return the first line of the message of a library's error."""
     message = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return message.splitlines()[0]
 
@@ -60,30 +60,16 @@ def refusal(source: str, error: ValidationError) -> InputError:
     Without a source, which is a file or the like, lines begin with the key.
     """
     lines, problems, source = [], error.errors(include_url=False), source and f"{source}: "
-    for problem in problems[:MOST_LINES]:
-        key = ".".join(str(part) for part in problem["loc"])
-        value = "" if _says_all(problem) else _value_text(problem["input"])
-        lines.append(f"{source}{key and key + ': '}{_sentence(problem)}{value}")
-    if len(problems) > MOST_LINES:
-        lines.append(f"{source}and {len(problems) - MOST_LINES} more")
+    for problem in problems[:MAX_LINES]:
+        kind, value, key = problem["type"], problem["input"], ".".join(map(str, problem["loc"]))
+        said, got = {"extra_forbidden": "unknown key", "missing": "missing"}.get(kind), ""
+        # A check of several keys names the values that matter.
+        if not said and not (kind == "value_error" and isinstance(value, dict)):
+            is_number = type(value).__module__ == "numpy" and value.ndim == 0
+            text = repr(value.item() if is_number else value)
+            got = f"; got {text if len(text) <= 60 else text[:57] + '...'}"
+        said = said or problem["msg"].removeprefix("Value error, ")
+        lines.append(f"{source}{key and key + ': '}{said}{got}")
+    if len(problems) > MAX_LINES:
+        lines.append(f"{source}and {len(problems) - MAX_LINES} more")
     return InputError("\n".join(lines))
-
-
-def _says_all(problem) -> bool:  # noqa: ANN001 - pydantic's ErrorDetails, not importable cheaply
-    """Whether the message needs no value: a check of several keys names those that matter."""
-    if problem["type"] == "value_error":
-        return isinstance(problem["input"], dict)
-    return problem["type"] in ("missing", "extra_forbidden")
-
-
-def _sentence(problem) -> str:  # noqa: ANN001 - pydantic's ErrorDetails, not importable cheaply
-    if problem["type"] == "extra_forbidden":
-        return "unknown key"
-    if problem["type"] == "missing":
-        return "missing"
-    return problem["msg"].removeprefix("Value error, ")
-
-
-def _value_text(value: Any) -> str:
-    text = repr(value.item() if type(value).__module__ == "numpy" and value.ndim == 0 else value)
-    return f"; got {text if len(text) <= 60 else text[:57] + '...'}"

@@ -9,7 +9,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,15 +18,8 @@ from synthfair.data.encode import Clipping, Encoded, encode_inputs, encode_own, 
 from synthfair.data.schema import GroupNames, Schema, repeated
 from synthfair.data.tables import read_table
 from synthfair.errors import CONTROLS, InputError
-from synthfair.fairness.intervals import (
-    FEW_ROWS,
-    MOST_NAMED,
-    GroupSize,
-    LabelCounts,
-    client_gaps,
-    group_sizes,
-    metrics_with_intervals,
-)
+from synthfair.fairness import intervals
+from synthfair.fairness.intervals import FEW_ROWS, MOST_NAMED, GroupSize, LabelCounts
 from synthfair.fairness.metrics import Rates, Scored, group_rates
 from synthfair.metrics_file import (
     DecisionSettings,
@@ -74,8 +67,6 @@ def evaluate(
     model: TrainedModel,
     tables: pd.DataFrame | Encoded | Mapping[str, pd.DataFrame | Encoded],
     config: ServerConfig | None = None,
-    *,
-    sources: Sequence[Path] | None = None,
 ) -> Evaluation:
     """Return a model's accuracy and group gaps on test tables, overall and for each table.
 
@@ -89,7 +80,6 @@ def evaluate(
         tables: one, or several by name, which stands in ``per_client``; rows may be encoded, see
             :func:`encode_tests`.
         config: of intervals, and of the groups that count.
-        sources: files of the tables, for errors; their names if not given.
 
     Returns:
         Each metric with its 95 % interval; not-a-number where a group has no row that counts, or
@@ -117,61 +107,46 @@ def evaluate(
     if twice := repeated(map(str, tables)):
         raise InputError(f"tables: two are called {twice[0]!r}")
     tables = {str(name): in_pandas(table) for name, table in tables.items()}
-    return evaluate_scores(_scores(model, tables, sources), config, schema=model.schema_)
+    return evaluate_scores(_scores(model, tables), config, schema=model.schema_)
 
 
 def encode_tests(
-    tables: Mapping[str, pd.DataFrame | Encoded],
-    schema: Schema,
-    *,
-    sources: Sequence[Path] | None = None,
+    tables: Mapping[str, pd.DataFrame | Encoded], schema: Schema
 ) -> dict[str, Encoded]:
     """Return test tables encoded, by name; those that are encoded already stay as they are.
 
     Without the label's column in any of the tables, y is not-a-number. A UserWarning names each
-    column of which more than a twentieth lies outside the schema's bounds. Arguments and errors as
-    of :func:`evaluate`.
+    column of which more than a twentieth lies outside the schema's bounds.
+
+    Raises:
+        InputError: a table does not fit the schema, or there are labels in some tables alone.
     """
-    without = [
-        str(source)
-        for table, source in zip(tables.values(), sources or tables, strict=True)
-        if not isinstance(table, Encoded) and schema.label not in table.columns
-    ]
+    frames = {name: table for name, table in tables.items() if not isinstance(table, Encoded)}
+    without = [name for name, table in frames.items() if schema.label not in table.columns]
     if without and len(without) < len(tables):
         raise InputError(
             f"{without[0]}: has no column {schema.label!r} of labels, and other test tables have"
             " one; evaluate tables with and without labels apart"
         )
-    encoded = {}
-    for (name, table), source in zip(tables.items(), sources or tables, strict=True):
-        if isinstance(table, Encoded):
-            encoded[name] = table
-        elif without:
-            clipping, own = Clipping(), {"source": str(source), "others": False}
-            x, s = encode_inputs(table, schema, clipping=clipping, **own)
-            clipping.warn(str(source))
+    encoded = dict(tables)
+    for name, table in frames.items():
+        if without:
+            clipping = Clipping()
+            x, s = encode_inputs(table, schema, source=name, others=False, clipping=clipping)
+            clipping.warn(name)
             encoded[name] = Encoded(x, s, np.full(len(s), np.nan))
         else:
-            encoded[name] = encode_own(table, schema, source=str(source))
-    return encoded
+            encoded[name] = encode_own(table, schema, source=name)
+    return cast("dict[str, Encoded]", encoded)
 
 
-def pooled_scores(
-    model: TrainedModel,
-    tables: Mapping[str, pd.DataFrame | Encoded],
-    *,
-    sources: Sequence[Path] | None = None,
-) -> Scored:
+def pooled_scores(model: TrainedModel, tables: Mapping[str, pd.DataFrame | Encoded]) -> Scored:
     """Return the scored rows of all tables; arguments and errors as of :func:`evaluate`."""
-    return _pool(_scores(model, tables, sources))
+    return _pool(_scores(model, tables))
 
 
-def _scores(
-    model: TrainedModel,
-    tables: Mapping[str, pd.DataFrame | Encoded],
-    sources: Sequence[Path] | None,
-) -> dict[str, Scored]:
-    encoded = encode_tests(tables, model.schema_, sources=sources)
+def _scores(model: TrainedModel, tables: Mapping[str, pd.DataFrame | Encoded]) -> dict[str, Scored]:
+    encoded = encode_tests(tables, model.schema_)
     return {name: score_rows(model, rows) for name, rows in encoded.items()}
 
 
@@ -212,37 +187,34 @@ def evaluate_scores(
     positive = float(np.mean((1 + everything.y) / 2))  # of labels that are not known, not-a-number
     labelled = not np.isnan(positive)
     metrics_of = partial(
-        metrics_with_intervals,
+        intervals.metrics_with_intervals,
         resamples=config.resamples,
         seed=config.seed,
         min_group_rows=enough if several else least,
     )
 
     def sizes_of(rows: Scored) -> dict[str, GroupSize]:
-        sizes = group_sizes(rows.grouped(together.grouping))
+        sizes = intervals.group_sizes(rows.grouped(together.grouping))
         return dict(zip(together.names, sizes, strict=True))
 
     def rates_of(groups: GroupNames) -> dict[str, Rates]:
         rates = group_rates(everything.grouped(groups.grouping))
         return dict(zip(groups.names, rates, strict=True))
 
-    overall, counts, groupings = metrics_of(everything, by=by), None, {}
+    def counts_of(rows: Scored) -> dict[str, LabelCounts]:
+        return {g: LabelCounts(n.negative, n.positive) for g, n in sizes_of(rows).items()}
+
+    overall, groupings = metrics_of(everything, by=by), {}
     parts = {
         n: metrics_of(rows, by=by) if len(scored) > 1 else overall for n, rows in scored.items()
     }
-    if labelled:
-        sizes = {name: sizes_of(rows).items() for name, rows in scored.items()}
-        counts = {
-            n: {g: LabelCounts(of.negative, of.positive) for g, of in own}
-            for n, own in sizes.items()
-        }
-    for name, one in compared([*schema.groupings]).items() if several else ():
-        of_one = metrics_of(everything, by=[one.grouping])
-        groupings[name] = GroupingMetrics(**of_one, rates=rates_of(one))
+    for name, groups in compared([*schema.groupings]).items() if several else ():
+        metrics = metrics_of(everything, by=[groups.grouping])
+        groupings[name] = GroupingMetrics(**metrics, rates=rates_of(groups))
     return Evaluation(
         **overall,
         per_client={name: Metrics(**metrics) for name, metrics in parts.items()},
-        client_gaps=client_gaps(scored, min_group_rows=config.min_group_rows, by=by),
+        client_gaps=intervals.client_gaps(scored, min_group_rows=config.min_group_rows, by=by),
         by_group=rates_of(together),
         small_groups={
             name: size
@@ -256,7 +228,7 @@ def evaluate_scores(
         resamples=config.resamples,
         min_group_rows=config.min_group_rows,
         seed=config.seed,
-        rows=counts,
+        rows={name: counts_of(rows) for name, rows in scored.items()} if labelled else None,
         constant_classifier={"accuracy": max(positive, 1 - positive)} if labelled else None,
         groupings=groupings,
         groups_by=(*asked,),
@@ -277,14 +249,14 @@ def small_group_warnings(evaluation: Evaluation, schema: Schema) -> tuple[str, .
     names = [f"{name} ({rows(size)})" for name, size in list(small.items())[:MOST_NAMED]]
     names += [f"{len(small) - MOST_NAMED} more"] if len(small) > MOST_NAMED else []
     enough = max(FEW_ROWS, least)
-    one = ", overall or of one label" if evaluation.labelled else ""
+    of_label = ", overall or of one label" if evaluation.labelled else ""
     remedy = (
         f"gaps leave out groups with fewer than {enough if evaluation.groupings else least} rows"
         if least or evaluation.groupings
         else f"see the intervals, or leave such groups out by min_group_rows = {FEW_ROWS}"
     )
     return (
-        f"fewer than {enough} test rows{one}, so that rates are hardly known:"
+        f"fewer than {enough} test rows{of_label}, so that rates are hardly known:"
         f" {', '.join(names)}; {remedy}",
     )
 

@@ -71,7 +71,7 @@ def _made_folder(path: Path) -> Iterator[None]:
 
 @contextmanager
 def claimed(*paths: Path, inputs: Iterable[Path | None] = (), force: bool) -> Iterator[None]:
-    """Holds outputs for one run: of two with the same output at once, the second is refused.
+    """Hold outputs for one run: of two with the same output at once, the second is refused.
 
     A lock next to each is held inside the block, and removed after it. The system frees it where a
     run is killed: what is left of it then is empty, and hinders nobody.
@@ -97,7 +97,7 @@ def claimed(*paths: Path, inputs: Iterable[Path | None] = (), force: bool) -> It
 
 
 def _is_file(path: Path) -> bool:
-    """Whether there is a file; nothing else may be replaced by one.
+    """Return whether there is a file; nothing else may be replaced by one.
 
     Raises:
         InputError: there is a link, a pipe, a device or a socket.
@@ -115,7 +115,7 @@ def _is_file(path: Path) -> bool:
 
 
 def require_distinct(output: Path, *inputs: Path) -> None:
-    """Refuses an output that is also an input or another output, even where overwriting is forced.
+    """Refuse an output that is also an input or another output, even where overwriting is forced.
 
     Raises:
         InputError: it is one of the others, whether or not it exists yet.
@@ -132,7 +132,7 @@ def require_distinct(output: Path, *inputs: Path) -> None:
 
 @contextmanager
 def whole_file(path: Path, *, mode: int = ORDINARY) -> Iterator[Path]:
-    """Yields a temporary name next to ``path``; renames it to ``path`` if the block succeeds.
+    """Yield a temporary name next to ``path``; renames it to ``path`` if the block succeeds.
 
     Its content is on the disk before, and its name after that: both survive a crash.
 
@@ -166,13 +166,13 @@ def whole_file(path: Path, *, mode: int = ORDINARY) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, *, mode: int = ORDINARY) -> None:
-    """Writes text whole or not at all; ``mode`` as of :func:`whole_file`."""
+    """Write text whole or not at all; ``mode`` as of :func:`whole_file`."""
     with whole_file(path, mode=mode) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, document: dict[str, Any], *, mode: int = ORDINARY) -> None:
-    """Writes a document as JSON, whole or not at all; ``mode`` as of :func:`whole_file`.
+    """Write a document as JSON, whole or not at all; ``mode`` as of :func:`whole_file`.
 
     Raises:
         ValueError: it holds not-a-number or infinity, which JSON cannot express.
@@ -181,7 +181,7 @@ def write_json(path: Path, document: dict[str, Any], *, mode: int = ORDINARY) ->
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the name of a new file durable, where folders can be opened for that."""
+    """Make the name of a new file durable, where folders can be opened for that."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -191,7 +191,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def open_file(path: Path) -> io.BufferedReader:
-    """Opens a regular file to read its bytes, and nothing else: a pipe would wait for its writer.
+    """Open a regular file to read its bytes, and nothing else: a pipe would wait for its writer.
 
     Raises:
         OSError: it cannot be opened, or is a pipe, a device, a socket or a folder.
@@ -208,7 +208,7 @@ def open_file(path: Path) -> io.BufferedReader:
 
 
 def read_bytes(path: Path, most_bytes: int) -> bytes:
-    """The content of a regular file of at most so many bytes.
+    """Return the content of a regular file of at most so many bytes.
 
     Raises:
         InputError: unreadable, no regular file, or larger.
@@ -223,20 +223,20 @@ def read_bytes(path: Path, most_bytes: int) -> bytes:
     return content
 
 
-MOST_DIGITS = 40
+MAX_DIGITS = 40
 """The most digits of a whole number in JSON from outside: no synthfair file has one above 2^80."""
 
-MOST_LEVELS = 100
+MAX_LEVELS = 100
 """The most levels of lists and objects in JSON from outside; no synthfair file has twenty."""
 
 
 def parse_json(content: bytes | str, source: str) -> Any:
-    """Parses JSON text from ``source``.
+    """Parse JSON text from ``source``.
 
     Raises:
-        InputError: not JSON; a number is not finite, or a whole one of more than MOST_DIGITS; a key
+        InputError: not JSON; a number is not finite, or a whole one of more than MAX_DIGITS; a key
             is repeated in an object, of which JSON would silently take the last; or more than
-            MOST_LEVELS levels.
+            MAX_LEVELS levels.
     """
     try:
         value = json.loads(
@@ -249,11 +249,11 @@ def parse_json(content: bytes | str, source: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{source}: not JSON: {reason(error)}") from error
     level = [value]
-    for _ in range(MOST_LEVELS):
+    for _ in range(MAX_LEVELS):
         lists = [one.values() if isinstance(one, dict) else one for one in level]
         level = [one for part in lists if isinstance(part, (list, ValuesView)) for one in part]
     if any(isinstance(one, (list, dict)) for one in level):
-        raise InputError(f"{source}: not JSON: more than {MOST_LEVELS} levels in each other")
+        raise InputError(f"{source}: not JSON: more than {MAX_LEVELS} levels in each other")
     return value
 
 
@@ -272,21 +272,22 @@ def _finite(text: str) -> float:
 
 
 def _short(text: str) -> int:
-    if len(text) > MOST_DIGITS:
-        raise ValueError(f"{text[:20]}... is a whole number of more than {MOST_DIGITS} digits")
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"{text[:20]}... is a whole number of more than {MAX_DIGITS} digits")
     return int(text)
 
 
 def read_document(path: Path, most_bytes: int = 2**20) -> dict[str, Any]:
-    """A JSON object from a file of at most so many bytes.
+    """Return a JSON object from a file of at most so many bytes.
 
     Raises:
         InputError: as :func:`read_bytes` and :func:`parse_json`; or not a JSON object.
     """
-    return _parse_object(read_bytes(path, most_bytes), str(path))
+    return parse_object(read_bytes(path, most_bytes), str(path))
 
 
-def _parse_object(content: bytes | str, source: str) -> dict[str, Any]:
+def parse_object(content: bytes | str, source: str) -> dict[str, Any]:
+    """Return a JSON object from ``source``. Raises InputError, also as :func:`parse_json`."""
     document = parse_json(content, source)
     if not isinstance(document, dict):
         raise InputError(f"{source}: must hold a JSON object")
@@ -294,7 +295,7 @@ def _parse_object(content: bytes | str, source: str) -> dict[str, Any]:
 
 
 def validated(kind: type[_Model], document: Any) -> _Model:
-    """A model of pydantic from what JSON held; ``document`` is hostile until then.
+    """Return a model of pydantic from what JSON held; ``document`` is hostile until then.
 
     It goes through JSON once more, as only from JSON a strict model takes lists as tuples.
 
@@ -305,7 +306,7 @@ def validated(kind: type[_Model], document: Any) -> _Model:
 
 
 def parse_as(content: bytes | str, kind: type[_Model], source: str) -> _Model:
-    """A model of pydantic from JSON text of ``source``, hostile until validated.
+    """Return a model of pydantic from JSON text of ``source``, hostile until validated.
 
     Raises:
         InputError: as :func:`parse_json`; no JSON object; or not of that kind: the message names
@@ -314,11 +315,11 @@ def parse_as(content: bytes | str, kind: type[_Model], source: str) -> _Model:
     from pydantic import ValidationError
 
     try:
-        return validated(kind, _parse_object(content, source))
+        return validated(kind, parse_object(content, source))
     except ValidationError as error:
         raise refusal(source, error) from error
 
 
 def read_as(path: Path, kind: type[_Model], most_bytes: int) -> _Model:
-    """Reads JSON of at most so many bytes as a model. Raises InputError, also as read_bytes."""
+    """Read JSON of at most so many bytes as a model. Raises InputError, also as read_bytes."""
     return parse_as(read_bytes(path, most_bytes), kind, str(path))

@@ -1,11 +1,13 @@
-"""The one type of metrics.json: whoever writes the file makes it, and whoever reads it validates.
+"""The types of a run's files, metrics.json and frontier.csv.
 
-The file holds null where Python holds not-a-number: undefined.
+Whoever writes a file makes its type, and whoever reads it validates it. metrics.json holds null
+where Python holds not-a-number: undefined.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -14,17 +16,20 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
     model_serializer,
     model_validator,
 )
 
+from synthfair.errors import InputError, reason, refusal
 from synthfair.fairness.intervals import GroupSize, LabelCounts
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.files import read_as, write_json
-from synthfair.postprocess.histogram import Origin
-from synthfair.postprocess.weights import RowWeights
+from synthfair.files import open_file, read_as, write_json, write_text
+from synthfair.postprocess.histogram import Origin, RowWeights
 from synthfair.privacy.guarantee import Guarantee, SumOfShares
 from synthfair.settings import (
+    STRICT,
     AsObject,
     Checked,
     Count,
@@ -43,6 +48,12 @@ from synthfair.settings import (
 METRICS = "metrics.json"
 """The name of the file in a run's folder."""
 
+FRONTIER = "frontier.csv"
+"""The name of the file of accuracy and gap over the weight of a server's penalty."""
+
+MAX_FRONTIER_LINES = 10_000
+"""The most lines of a frontier that is read."""
+
 MAX_BYTES = 100_000_000
 """The largest file that is read; a metrics.json of a thousand clients is a hundredth of it."""
 
@@ -50,6 +61,7 @@ _Signed = Annotated[float, Field(ge=-1, le=1), *Undefined]
 _Gap = Annotated[Metric[_Signed], AsObject]
 _Rates = Annotated[Rates, AsObject]
 _Amount = Annotated[float, Field(ge=0, le=1e12)]
+_Known = Annotated[float, Field(ge=0, le=1)]
 
 
 class Cost(NamedTuple):
@@ -118,7 +130,7 @@ class _Given(Checked):
 
 
 def _absent(empty: Any = None, **rules: Any) -> Any:
-    """A field that is left out where it is empty."""
+    """Return a field that is left out where it is empty."""
     return Field(empty, exclude_if=lambda value: not value, **rules)
 
 
@@ -226,9 +238,7 @@ class Evaluation(Metrics):
     rows: dict[Line, dict[Line, Annotated[LabelCounts, AsObject]]] | None = _absent(
         max_length=100_000
     )
-    constant_classifier: dict[Literal["accuracy"], Annotated[float, Field(ge=0, le=1)]] | None = (
-        _absent()
-    )
+    constant_classifier: dict[Literal["accuracy"], _Known] | None = _absent()
     groupings: dict[Line, GroupingMetrics] = _absent({}, max_length=100)
     groups_by: tuple[Line, ...] = _absent((), max_length=20)
     n_test: Annotated[Count, Field(ge=1)]
@@ -240,19 +250,19 @@ class Evaluation(Metrics):
     seed: Count
 
     def __repr__(self) -> str:
-        """The metrics over all rows with their intervals, in a line."""
-        found = [(name, m) for name, m in self.overall.items() if math.isfinite(m.value)]
-        said = (f"{name} {m.value:.3f} [{m.low:.3f}, {m.high:.3f}]" for name, m in found)
+        """Return the metrics over all rows with their intervals, in a line."""
+        metrics = [(name, m) for name, m in self.overall.items() if math.isfinite(m.value)]
+        said = (f"{name} {m.value:.3f} [{m.low:.3f}, {m.high:.3f}]" for name, m in metrics)
         return f"Evaluation({self.n_test:,} rows: {', '.join(said)})"
 
     @property
     def overall(self) -> dict[str, Metric]:
-        """The metrics over all test rows, by name."""
+        """Return the metrics over all test rows, by name."""
         return {name: getattr(self, name) for name in Metrics.model_fields}
 
     @property
     def labelled(self) -> bool:
-        """Whether the test rows have labels."""
+        """Return whether the test rows have labels."""
         return self.constant_classifier is not None
 
     @property
@@ -262,7 +272,7 @@ class Evaluation(Metrics):
 
     @property
     def rates(self) -> dict[str, Rates]:
-        """The rates of the groups that are spoken of: of several groupings, those of the first."""
+        """Return the rates of the groups that are spoken of: of several groupings, of the first."""
         return self.groupings[self.groups_by[0]].rates if self.groups_by else self.by_group
 
 
@@ -316,15 +326,12 @@ class MetricsFile(Evaluation):
                 "config, server: must be of fair releases alone; or of surrogates alone, with"
                 " server, where fairness is asked for"
             )
-        if not set(self.groups_by) <= set(self.groupings):
+        if not {*self.groups_by} <= {*self.groupings}:
             raise ValueError("groups_by: must be some of the groupings")
-        groups = list(self.by_group)
-        if any(not gaps.keys() <= self.per_client.keys() for gaps in self.client_gaps.values()):
+        if not all({*gaps} <= {*self.per_client} for gaps in self.client_gaps.values()):
             raise ValueError("client_gaps: must be of clients in per_client")
-        if self.rows is not None and (
-            list(self.rows) != list(self.per_client)
-            or any(list(counts) != groups for counts in self.rows.values())
-        ):
+        needed = {client: [*self.by_group] for client in self.per_client}
+        if self.rows and {client: [*counts] for client, counts in self.rows.items()} != needed:
             raise ValueError("rows: must be those of each client in per_client, of each group")
         return self
 
@@ -337,3 +344,51 @@ def read_metrics(path: Path) -> MetricsFile:
 def write_metrics(metrics: Evaluation, path: Path) -> None:
     """Write an evaluation, or a run's metrics.json, whole or not at all."""
     write_json(path, metrics.model_dump(mode="json"))
+
+
+class FrontierLine(NamedTuple):
+    """A line of frontier.csv; not-a-number on test rows where there are none.
+
+    Attributes:
+        rho: weight of the penalty.
+        accuracy: on the pooled rows of the surrogates, by their weights.
+        gap: largest difference between the groups' decision rates there.
+        test_accuracy: on the test rows.
+        test_gap: there.
+        converged: 1 where the model's training met its tolerance, else 0.
+    """
+
+    rho: _Amount
+    accuracy: _Known
+    gap: Share
+    test_accuracy: Share
+    test_gap: Share
+    converged: _Known
+
+
+def write_frontier(lines: Sequence[FrontierLine], path: Path) -> None:
+    """Write a frontier.csv, whole or not at all."""
+    import pandas as pd
+
+    text = pd.DataFrame(lines).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    write_text(path, text)
+
+
+def read_frontier(path: Path) -> tuple[FrontierLine, ...]:
+    """Return the lines of a frontier.csv.
+
+    Raises:
+        InputError: unreadable, other columns, a number out of range, no lines or too many.
+    """
+    import pandas as pd
+
+    lines = Annotated[tuple[FrontierLine, ...], Field(min_length=1, max_length=MAX_FRONTIER_LINES)]
+    try:
+        with open_file(path) as file:
+            table = pd.read_csv(file, index_col=False, nrows=MAX_FRONTIER_LINES + 1)
+        records = tuple(table.to_dict("records"))
+        return TypeAdapter(lines, config=STRICT).validate_python(records)
+    except ValidationError as error:
+        raise refusal(str(path), error) from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a frontier: {reason(error)}") from error

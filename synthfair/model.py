@@ -33,11 +33,11 @@ class Rows(NamedTuple):
     weight: Array | None = None
 
 
-LEAST_PADDED = 2048
+MIN_PADDED_ROWS = 2048
 """Rows that tables are padded to at least, where less time is spent on them than on compiling."""
 
 
-def padded(rows: Rows, *, least: int = LEAST_PADDED) -> Rows:
+def padded(rows: Rows, *, least: int = MIN_PADDED_ROWS) -> Rows:
     """Add rows of weight 0, so that code is compiled for few numbers of rows.
 
     There are then as many as the least of 4, 5, 6 and 7 times powers of two that is at least the
@@ -65,11 +65,11 @@ class Scorer(Protocol):
     """
 
     def scores(self, params: Params, a: Array) -> Array:
-        """[N] scores of inputs [N, n]; the decision is +1 where the score is positive."""
+        """Return [N] scores of inputs [N, n]; the decision is +1 where the score is positive."""
         ...
 
     def loss(self, scores: Array, y: Array) -> Array:
-        """[N] losses of scores [N] and labels [N], one a row; the caller averages."""
+        """Return [N] losses of scores [N] and labels [N], one a row; the caller averages."""
         ...
 
 
@@ -123,7 +123,7 @@ class LinearModel:
     margin_loss: Callable[[Array], Array] = logistic
 
     def __init_subclass__(cls) -> None:
-        """Refuses a subclass with other scores and the Hessian of these."""
+        """Refuse a subclass with other scores and the Hessian of these."""
         scores, hessian = (
             next(i for i, base in enumerate(cls.__mro__) if name in vars(base))
             for name in ("scores", "hessian")
@@ -141,21 +141,21 @@ class LinearModel:
         return f"{kind}, {getattr(self.margin_loss, '__name__', 'custom')} loss"
 
     def init(self, n_inputs: int) -> Array:
-        """Zeros [n_inputs]; made without compiling."""
+        """Return zeros [n_inputs]; made without compiling."""
         import jax
 
         return jax.device_put(np.zeros(n_inputs))
 
     def scores(self, params: Array, a: Array) -> Array:
-        """[N] a'theta."""
+        """Return [N] a'theta."""
         return params @ a.T
 
     def loss(self, scores: Array, y: Array) -> Array:
-        """[N] losses of the margins."""
+        """Return [N] losses of the margins."""
         return self.margin_loss(y * scores)
 
     def hessian(self, params: Array, rows: Rows) -> Array:
-        """A' diag(l'') A / N [n, n]: one matrix product, l'' the loss's second derivative.
+        """Return A' diag(l'') A / N [n, n]: one matrix product, l'' the loss's second derivative.
 
         With weights, the weighted mean of the rows' Hessians; 0 where all weigh 0.
         """

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from math import isnan, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -90,7 +90,7 @@ GroupsBy = Field(
 """Groupings of several sensitive attributes."""
 
 
-_NOTIONS = ("statistical_parity", "equal_opportunity", "equalized_odds")
+_Notion = Literal["statistical_parity", "demographic_parity", "equal_opportunity", "equalized_odds"]
 
 
 def notion_of(name: str, *others: str) -> Any:
@@ -103,29 +103,17 @@ def notion_of(name: str, *others: str) -> Any:
     Raises:
         InputError: there is no such notion.
     """
-    own = "statistical_parity" if name == "demographic_parity" else name
-    if own not in (allowed := (*_NOTIONS, *others)):
-        raise InputError(
-            f"notion = {name!r}: must be one of {', '.join(allowed)}, demographic_parity"
-        )
-    return own
+    if name not in (allowed := (*get_args(_Notion), *others)):
+        raise InputError(f"notion = {name!r}: must be one of {', '.join(allowed)}")
+    return "statistical_parity" if name == "demographic_parity" else name
 
 
-Notion = Annotated[
-    Literal["statistical_parity", "demographic_parity", "equal_opportunity", "equalized_odds"],
-    AfterValidator(notion_of),
-]
+Notion = Annotated[_Notion, AfterValidator(notion_of)]
 """Rows in which groups are compared: all; those with the positive label; those of each label.
 ``demographic_parity`` is another name for the first."""
 
 ParityNotion = Annotated[
-    Literal[
-        "equal_opportunity",
-        "statistical_parity",
-        "demographic_parity",
-        "equalized_odds",
-        "accuracy_parity",
-    ],
+    Literal[_Notion, "accuracy_parity"],
     AfterValidator(lambda name: notion_of(name, "accuracy_parity")),
 ]
 """Rates that must not differ between groups: of true positives (computed as those of false
@@ -195,8 +183,8 @@ class Settings(Checked):
         """Settings that make the same: those that are no defaults, or not those of the others."""
         given = self.model_dump(exclude_defaults=True)
         made = dict(type(self).model_validate(given))
-        own = {n for n, field in type(self).model_fields.items() if not field.exclude}
-        return given | {n: value for n, value in self if n in own and value != made[n]}
+        settable = {n for n, field in type(self).model_fields.items() if not field.exclude}
+        return given | {n: value for n, value in self if n in settable and value != made[n]}
 
     def replace(self, **values: Any) -> Self:
         """Return the settings with other values, validated; defaults that others led to stay."""
@@ -207,9 +195,7 @@ class Settings(Checked):
         given = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
         return f"{type(self).__name__}({given})"
 
-    def __str__(self) -> str:
-        """Return the same."""
-        return repr(self)
+    __str__ = __repr__
 
 
 RULE_OF_THUMB = 0.1
@@ -257,19 +243,19 @@ class Target(BaseModel):
 
     @property
     def fairness(self) -> bool:
-        """Whether fairness is asked for at all; a weight of 0 asks for none."""
+        """Return whether fairness is asked for at all; a weight of 0 asks for none."""
         if self.by == "weight":
             return any(self.amounts)
         return bool(self.amounts) if self.by == "tolerance" else self.by != "nothing"
 
     @property
     def max_gap(self) -> float | None:
-        """The largest gap over all rows that is wanted, of several clients' the smallest."""
+        """Return the largest gap over all rows that is wanted, of several clients' the smallest."""
         return min(self.amounts) if self.by == "gap" and self.amounts else None
 
     @property
     def other_limit(self) -> str | None:
-        """A limit that is asked for in words, where it is none of the gap over all rows."""
+        """Return a limit that is asked for in words, where it is none of the gap over all rows."""
         if self.by == "tolerance" and self.amounts:
             return f"a tolerance of {min(self.amounts):g} was asked"
         if self.client_gap is not None and self.max_gap is None:
@@ -278,7 +264,7 @@ class Target(BaseModel):
 
     @property
     def client_limit(self) -> float:
-        """The gap up to which a client counts as treated fairly."""
+        """Return the gap up to which a client counts as treated fairly."""
         return self.client_gap or self.max_gap or RULE_OF_THUMB
 
     @model_validator(mode="after")
@@ -429,14 +415,14 @@ class DistillConfig(ReleaseSettings):
 
     @property
     def records(self) -> SurrogateConfig:
-        """The settings of the private records that take the place of the rows with epsilon."""
+        """Return the settings of the private records that replace the rows with epsilon."""
         return SurrogateConfig(
             epsilon=self.epsilon, delta=self.delta, relation=self.relation, k_min=self.k_min
         )
 
     @property
     def asked(self) -> Target:
-        """The fairness that is asked of the release."""
+        """Return the fairness that is asked of the release."""
         if self.max_gap is not None:
             return Target(by="gap", amounts=(self.max_gap,))
         return Target(by="weight", amounts=(self.rho_o,))
@@ -586,7 +572,7 @@ class ServerConfig(Settings):
 
     @property
     def asked(self) -> Target:
-        """The fairness that is asked of a model of surrogates."""
+        """Return the fairness that is asked of a model of surrogates."""
         if self.searches:
             amounts = () if self.max_gap is None else (self.max_gap,)
             return Target(by="gap", amounts=amounts, client_gap=self.max_client_gap)
@@ -594,7 +580,7 @@ class ServerConfig(Settings):
 
     @property
     def surrogate_keys(self) -> tuple[str, ...]:
-        """The settings given that only surrogates need."""
+        """Return the settings given that only surrogates need."""
         keys = self.model_fields_set - ({"penalty"} if self.searches else set())
         return tuple(name for name in FOR_SURROGATES if name in keys)
 

@@ -1,25 +1,26 @@
-"""A trained model on disk: written, read, validated, and used without JAX."""
+"""A trained model: written, read, validated, and used for rows without labels; without JAX."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from synthfair.data.bases import Steps
-from synthfair.data.encode import Clipping, encode_inputs, expand, in_pandas
-from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as
-from synthfair.errors import InputError, refusal, require
-from synthfair.files import parse_json, read_bytes, validated, write_json
-from synthfair.postprocess.decision import GroupDecision
-from synthfair.postprocess.histogram import ScoreHistogram
+from synthfair.data.encode import Clipping, encode_inputs, expand, in_pandas, tidied
+from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as, shown
+from synthfair.data.tables import take_names, with_starts
+from synthfair.errors import InputError, require
+from synthfair.files import parse_as, parse_object, read_bytes, write_json
+from synthfair.postprocess.histogram import GroupDecision, ScoreHistogram
 from synthfair.settings import STRICT
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ COEFFICIENTS = "coefficients"
 MAX_BYTES = 100_000_000
 """The largest size of a model file: two thousand units after 2,000 inputs take less."""
 
-MOST_SCORE = 1e12
+MAX_SCORE = 1e12
 """The largest score of a model from a file: beyond, single precision loses all digits."""
 
 _Vector = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
@@ -100,13 +101,13 @@ class TrainedModel(BaseModel):
     decision: GroupDecision | None = None
 
     def scores(self, x: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """[N] scores of encoded rows x [N, d], s [N]."""
+        """Return [N] scores of encoded rows x [N, d], s [N]."""
         return self.rows(x, s) @ np.asarray(self.theta)
 
     def decide(
         self, scores: np.ndarray, s: np.ndarray, ids: Iterable[str] | None = None
     ) -> np.ndarray:
-        """[N] whether the decision is +1, of scores [N] and groups s [N].
+        """Return [N] whether the decision is +1, of scores [N] and groups s [N].
 
         Raises as :meth:`synthfair.postprocess.GroupDecision.decide`, which explains the ids.
         """
@@ -115,7 +116,7 @@ class TrainedModel(BaseModel):
         return self.decision.decide(scores, s, ids)
 
     def probabilities(self, scores: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """[N] probability of the decision +1: 0 or 1, unless decisions are randomised."""
+        """Return [N] probability of the decision +1: 0 or 1, unless decisions are randomised."""
         if self.decision is None:
             return (scores > 0).astype(float)
         return self.decision.probabilities(scores, s)
@@ -134,33 +135,23 @@ class TrainedModel(BaseModel):
         return np.where(self.decide(self.scores(x, s), s), positive, negative)
 
     def __repr__(self) -> str:
-        """Its schema's name, size and loss, in a line."""
+        """Return its schema's name, size and loss, in a line."""
         layers = f", {len(self.hidden)} hidden layers" if self.hidden else ""
         reads = f", reads {self.schema_.sensitive_name}" if self.group_input else ""
         by_group = ", decides by group" if self.decision else ""
         name, n, solved = self.schema_.name, len(self.inputs), f"converged={self.converged}"
         return f"TrainedModel({name}, {n} inputs{reads}{layers}, {self.loss}{by_group}, {solved})"
 
-    def __str__(self) -> str:
-        """Return the same."""
-        return repr(self)
+    __str__ = __repr__
 
     def require_counted(self, histogram: ScoreHistogram) -> None:
-        """Refuses a histogram of another schema or another model's scores. Raises InputError."""
-        if histogram.schema_hash != self.schema_.hash:
-            raise InputError(
-                f"histogram: schema_hash {histogram.schema_hash}: is of another schema than the"
-                f" model's, {self.schema_.hash}"
-            )
-        if histogram.model != self.sha256:
-            raise InputError(
-                f"histogram: model {histogram.model}: its scores are another model's; this one is"
-                f" {self.sha256}"
-            )
-        if histogram.groups != tuple(map(str, self.schema_.groups)):
-            raise InputError(
-                f"histogram: groups {list(histogram.groups)}: must be {list(self.schema_.groups)}"
-            )
+        """Refuse a histogram of another schema or another model's scores. Raises InputError."""
+        counted = histogram.schema_hash, histogram.model, histogram.groups
+        known = self.schema_.hash, self.sha256, tuple(map(str, self.schema_.groups))
+        keys = "schema_hash", "model", "groups"
+        for key, value, needed in zip(keys, counted, known, strict=True):
+            if value != needed:
+                raise InputError(f"histogram: {key} {value}: is another model's, not {needed}")
 
     @property
     def needs_groups(self) -> bool:
@@ -196,16 +187,16 @@ class TrainedModel(BaseModel):
 
     @property
     def sha256(self) -> str:
-        """The checksum of all that the model is, as in its file."""
+        """Return the checksum of all that the model is, as in its file."""
         return _checksum(self.body())
 
     def body(self) -> dict[str, Any]:
-        """The content of its file without the checksum, and without a decision if there is none."""
+        """Return the content of its file without the checksum, and without a missing decision."""
         left_out = {"decision"} if self.decision is None else None
         return self.model_dump(mode="json", by_alias=True, exclude=left_out)
 
     def rows(self, x: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """[N, n] what theta is multiplied by, of encoded rows."""
+        """Return [N, n] what theta is multiplied by, of encoded rows."""
         groups = s[:, None] == np.arange(1, len(self.schema_.groups))
         h = np.hstack([x, groups]) if self.group_input else x
         for layer in self.hidden:
@@ -214,12 +205,12 @@ class TrainedModel(BaseModel):
 
     @property
     def logistic(self) -> bool:
-        """Whether it was trained with the logistic loss: sigmoid(score) is P(y = +1)."""
+        """Return whether it was trained with the logistic loss: sigmoid(score) is P(y = +1)."""
         return self.loss.startswith(("linear, logistic loss", "logistic"))
 
     @property
     def coefficients(self) -> dict[str, float]:
-        """The coefficients of a linear model, by input in the units of the table.
+        """Return the coefficients of a linear model, by input in the units of the table.
 
             score = (intercept) + sum of coefficient * value
 
@@ -247,7 +238,7 @@ class TrainedModel(BaseModel):
 
     @property
     def middle(self) -> np.ndarray:
-        """[n] the inputs that scores are explained against, unless others are named.
+        """Return [n] the inputs that scores are explained against, unless others are named.
 
         Numbers are in the middle of their bounds, or where they enter by steps below all, as these
         suit amounts that are mostly small; of the categories of a column, and of the groups,
@@ -267,7 +258,7 @@ class TrainedModel(BaseModel):
     def contributions(
         self, x: np.ndarray, s: np.ndarray, reference: np.ndarray | None = None
     ) -> tuple[float, dict[str, np.ndarray]]:
-        """The contribution of each column of the table to each score of a linear model.
+        """Return the contribution of each column of the table to each score of a linear model.
 
             score(a) = score(r) + sum over columns of sum over its inputs j of theta_j (a_j - r_j)
 
@@ -303,7 +294,7 @@ class TrainedModel(BaseModel):
         return np.asarray(self.theta)
 
     def to_sklearn(self) -> Pipeline:
-        """A fitted pipeline that predicts from a DataFrame of raw columns as ``predict`` does.
+        """Return a fitted pipeline that predicts from raw columns as ``predict`` does.
 
         Its steps are ``encode``, a FunctionTransformer by the schema, and ``model``, a
         LogisticRegression, whose classes are in order: where the positive label is the first, its
@@ -321,7 +312,7 @@ class TrainedModel(BaseModel):
 
 
 def input_names(schema: Schema, *, intercept: bool, group_input: bool = False) -> tuple[str, ...]:
-    """Names of the model inputs, in the order of :func:`synthfair.data.batches.gather`."""
+    """Return the names of the inputs, in the order of :func:`synthfair.data.batches.gather`."""
     groups = (
         [f"{schema.sensitive_name}={value}" for value in schema.groups[1:]] if group_input else []
     )
@@ -329,7 +320,7 @@ def input_names(schema: Schema, *, intercept: bool, group_input: bool = False) -
 
 
 def write_model(model: TrainedModel, path: str | PathLike[str]) -> None:
-    """Writes a model as JSON with a checksum, whole or not at all.
+    """Write a model as JSON with a checksum, whole or not at all.
 
     Of a linear model, its :attr:`TrainedModel.coefficients` stand there for readers.
 
@@ -345,7 +336,7 @@ def write_model(model: TrainedModel, path: str | PathLike[str]) -> None:
 
 
 def read_model(path: str | PathLike[str]) -> TrainedModel:
-    """Reads a model file; nothing in it is executed.
+    """Read a model file; nothing in it is executed.
 
     The checksum shows damage and careless edits. It is no signature: who edits the file can
     renew it.
@@ -363,20 +354,14 @@ def read_model(path: str | PathLike[str]) -> TrainedModel:
 
 
 def parse_model(text: bytes | str, source: str) -> TrainedModel:
-    """The model in a file's content, which came from ``source``; see :func:`read_model`."""
-    if len(text) > MAX_BYTES:
-        raise InputError(f"{source}: larger than the {MAX_BYTES} bytes that are allowed")
-    # The document, unaltered.
-    body = parse_json(text, source)
-    coefficients = body.pop(COEFFICIENTS, None) if isinstance(body, dict) else None
-    if not isinstance(body, dict) or body.pop("sha256", None) != _checksum(body):
+    """Return the model in a file's content, which came from ``source``; see :func:`read_model`."""
+    body = parse_object(text, source)
+    coefficients = body.pop(COEFFICIENTS, None)
+    if body.pop("sha256", None) != _checksum(body):
         raise InputError(
             f"{source}: not a model file, or altered since it was written (sha256 differs)"
         )
-    try:
-        model = validated(TrainedModel, body)
-    except ValidationError as error:
-        raise refusal(source, error) from error
+    model = parse_as(json.dumps(body), TrainedModel, source)
     _check_shapes(model, source)
 
     # Scores must not become too large, for inputs in [0, 1].
@@ -386,10 +371,10 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
             largest = np.abs(layer.weight) @ largest + np.abs(layer.bias)
         theta = np.abs(model.theta)
         score = float(theta[: len(largest)] @ largest + theta[len(largest) :].sum())
-    if not score <= MOST_SCORE:
+    if not score <= MAX_SCORE:
         raise InputError(
             f"{source}: theta: scores could be as large as {score:.3g}; must be at most"
-            f" {MOST_SCORE:g}, which no trained model needs"
+            f" {MAX_SCORE:g}, which no trained model needs"
         )
     if coefficients is not None and (model.hidden or not _close(coefficients, model.coefficients)):
         raise InputError(f"{source}: coefficients: are not those of theta; leave them out")
@@ -397,37 +382,160 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
 
 
 def _close(document: object, coefficients: dict[str, float]) -> bool:
-    """Whether a file shows these coefficients, up to rounding; in large units they are small."""
+    """Return whether a file shows these coefficients, up to rounding."""
     if not isinstance(document, dict) or document.keys() != coefficients.keys():
         return False
-    claimed, own = ([values[name] for name in coefficients] for values in (document, coefficients))
+    claimed, computed = [document[name] for name in coefficients], [*coefficients.values()]
     numbers = all(isinstance(value, float) for value in claimed)
-    return numbers and np.allclose(claimed, own, rtol=1e-9, atol=0.0)
+    return numbers and np.allclose(claimed, computed, rtol=1e-9, atol=0.0)
 
 
 def _check_shapes(model: TrainedModel, source: str) -> None:
-    names = input_names(
-        model.schema_,
-        intercept=model.intercept and not model.hidden,
-        group_input=model.group_input,
-    )
-    if model.inputs != names or (not model.hidden and len(model.theta) != len(names)):
-        raise InputError(
-            f"{source}: inputs and theta must be the {len(names)} that the schema encodes"
-        )
-    width = len(names)
+    own_intercept = model.intercept and not model.hidden  # that of a network is no input
+    names = input_names(model.schema_, intercept=own_intercept, group_input=model.group_input)
+    if model.inputs != names:
+        raise InputError(f"{source}: inputs must be the {len(names)} that the schema encodes")
+    width = len(names) - own_intercept
     for i, layer in enumerate(model.hidden, 1):
         if len(layer.weight) != len(layer.bias) or {len(w) for w in layer.weight} != {width}:
             raise InputError(f"{source}: hidden layer {i}: must be of {width} inputs")
         width = len(layer.bias)
-    if model.hidden and len(model.theta) != width + model.intercept:
+    if len(model.theta) != width + model.intercept:
         raise InputError(f"{source}: theta must have {width + model.intercept} entries")
-    if model.decision and len(model.decision.steps) != len(model.schema_.groups):
-        raise InputError(
-            f"{source}: decision: steps must be those of {len(model.schema_.groups)} groups"
-        )
+    n_groups = len(model.schema_.groups)
+    if model.decision and len(model.decision.steps) != n_groups:
+        raise InputError(f"{source}: decision: steps must be those of {n_groups} groups")
 
 
 def _checksum(body: dict[str, object]) -> str:
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def predict(
+    model: TrainedModel,
+    table: pd.DataFrame,
+    *,
+    source: str = "table",
+    rows_before: int | None = None,
+    id_column: str | None = None,
+    keep: Sequence[str] = (),
+    reference: np.ndarray | None = None,
+    clipping: Clipping | None = None,
+) -> pd.DataFrame:
+    """Return score, probability and decision of each row; labels may be absent from the table.
+
+    Columns that the schema does not know are left alone; so are those of groups, which may be
+    absent, unless the model reads them or decides by group. A UserWarning names each column of
+    which more than a twentieth lies outside the schema's bounds, and is clipped.
+
+    Args:
+        model: its schema encodes the table.
+        table: N rows.
+        source: its file, for errors.
+        rows_before: if the table is a part of one, the number of rows before it, for errors.
+        id_column: by which rows are known, as text; needed where the model's decisions are drawn by
+            coins, so that the same id gets the same coin. No column of the schema.
+        keep: columns of the table that come first in what is returned, as they are.
+        reference: [n] inputs, such as ``model.middle``, against which scores are explained, see
+            :meth:`synthfair.TrainedModel.contributions`; no explanation if None.
+        clipping: counts the values that are clipped, in place of the warning.
+
+    Returns:
+        Columns ``score``; ``probability`` of the positive label, the logistic function of the
+        score; and ``decision``: the label's value, or ``positive`` or ``negative`` where it has
+        several of these. With a reference also ``reference``, its score, and ``contribution of
+        COLUMN`` for each column that the model reads: they and the reference's score sum to the
+        score.
+
+    Raises:
+        InputError: the table does not fit the model's schema, or has no column to keep of that
+            name; or ids are needed, and are missing; or a network is to be explained.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> inputs = (*schema.encoded_names, "(intercept)")
+        >>> model = sf.TrainedModel(
+        ...     schema=schema, version="0", loss="logistic", intercept=True, inputs=inputs,
+        ...     theta=(1.0,) + (0.0,) * 36 + (-0.5,), gradient_norm=None, converged=None,
+        ... )
+        >>> scored = sf.predict(model, table, reference=model.middle)
+        >>> scored.columns[:4].tolist()
+        ['score', 'probability', 'decision', 'reference']
+        >>> bool(abs(scored.iloc[:, 3:].sum(axis=1) - scored["score"]).max() < 1e-12)
+        True
+    """
+    import pandas as pd
+
+    schema, ids = model.schema_, None
+    table = tidied(table, schema.missing_values)
+    if unknown := [name for name in keep if name not in table.columns]:
+        raise InputError(f"{source}: column to keep {unknown[0]!r}: the table has no such column")
+    kept = {name: table[name].to_numpy() for name in keep}
+    if id_column is not None:
+        if id_column in schema.columns:
+            raise InputError(
+                f"id column {id_column!r}: is a column of the schema; ids must say whose a row is"
+            )
+        given: Any = {"source": f"{source}: id column", "rows_before": rows_before or 0}
+        ids, table = take_names(table, id_column, **given)
+    x, s = model.encode(table, source=source, rows_before=rows_before, clipping=clipping)
+    score = model.scores(x, s)
+    selected = model.decide(score, s, ids)
+    negative, positive = schema.decided
+    decision = np.where(selected, positive, negative)
+    chance = (1 + np.tanh(score / 2)) / 2
+    columns = {"score": score, "probability": chance, "decision": decision}
+    if taken := [name for name in keep if name in columns]:
+        raise InputError(f"{source}: column to keep {taken[0]!r}: is written already; rename it")
+    if reference is not None:
+        start, parts = model.contributions(x, s, reference)
+        columns["reference"] = np.full(len(score), start)
+        columns |= {f"contribution of {name}": part for name, part in parts.items()}
+    return pd.DataFrame(kept | columns)
+
+
+def predict_parts(
+    model: TrainedModel,
+    parts: Iterable[pd.DataFrame],
+    *,
+    source: str,
+    id_column: str | None = None,
+    keep: Sequence[str] = (),
+    **options: Any,
+) -> Iterator[pd.DataFrame]:
+    """Yield what :func:`predict` returns of the parts of a table, one after the other.
+
+    Arguments are as there. Warnings come at the end, of all parts together; of columns that are
+    left alone at the start.
+
+    Raises:
+        InputError: as there, at the part; also where there are no rows.
+    """
+    clipping, known = Clipping(), {*model.schema_.columns, *model.schema_.ignored, id_column, *keep}
+    for rows_before, part in with_starts(parts, source):
+        extra = [name for name in part.columns if name.strip() not in known]
+        if extra and not rows_before:
+            warnings.warn(
+                f"{source}: columns that the schema does not know are left alone: {shown(extra)}",
+                UserWarning,
+                stacklevel=2,
+            )
+        options |= {"source": source, "rows_before": rows_before, "clipping": clipping}
+        yield predict(model, part, id_column=id_column, keep=keep, **options)
+    clipping.warn(source)
+
+
+def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: str) -> np.ndarray:
+    """Return [n] the mean of the model's inputs over the parts of a table.
+
+    Raises:
+        InputError: a part does not fit the model's schema, or there are no rows.
+    """
+    total, rows = np.zeros(len(model.theta)), 0
+    for rows_before, part in with_starts(parts, source):
+        encoded = model.encode(part, source=source, rows_before=rows_before, clipping=Clipping())
+        total += model.rows(*encoded).sum(axis=0)
+        rows += len(part)
+    return total / rows

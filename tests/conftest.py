@@ -25,6 +25,7 @@ os.environ |= {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "XDG_CACHE_HOME": str(CACHES),
     "XDG_CONFIG_HOME": str(CACHES),
+    "HYPOTHESIS_STORAGE_DIRECTORY": str(CACHES / "hypothesis"),  # else in the working folder
     "OMP_NUM_THREADS": "1",  # workers share the processors
     "TF_CPP_MIN_LOG_LEVEL": "3",  # XLA takes each cached entry for another machine's
 }
@@ -220,3 +221,9 @@ def table() -> pd.DataFrame:
 @pytest.fixture
 def quick() -> sf.DistillConfig:
     return QUICK
+
+
+@pytest.fixture(scope="session")
+def fair_release() -> sf.Release:
+    """That of the table of two groups, for tests that need one, whatever it holds."""
+    return sf.distill_table(TABLE, SCHEMA, QUICK).release

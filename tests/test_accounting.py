@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from synthfair.distill.problem import make_penalty
+from synthfair.fairness.penalties import named_penalty
 from synthfair.model import LinearModel
 from synthfair.privacy.accounting import accountant, delta_of, epsilon_of, mu_for
 from synthfair.privacy.guarantee import Guarantee, make_guarantee, require_true
@@ -83,7 +83,7 @@ def test_a_reader_refuses_guarantees_that_settings_and_schema_do_not_imply(
     schema, change, complaint
 ):
     config = DistillConfig(epsilon=1.0, delta=1e-5)
-    kinds = {"model": LinearModel(), "penalty": make_penalty(config, n_groups=2)}
+    kinds = {"model": LinearModel(), "penalty": named_penalty(config, n_groups=2)}
 
     def read(fields):
         claimed = make_header(config, schema, **kinds, guarantee=Guarantee(**fields))
@@ -110,7 +110,7 @@ def dump(fields):
 def test_a_statement_says_nothing_of_its_own(schema):
     config = DistillConfig(epsilon=1.0, delta=1e-5)
     guarantee = make_guarantee(config, schema)
-    kinds = {"model": LinearModel(), "penalty": make_penalty(config, n_groups=2)}
+    kinds = {"model": LinearModel(), "penalty": named_penalty(config, n_groups=2)}
     header = make_header(config, schema, **kinds, guarantee=guarantee)
     said = header.model_dump()
     for more in ({"discloses": "Certified anonymous."}, {"hides_pairs": True}):

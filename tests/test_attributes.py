@@ -19,10 +19,9 @@ from synthfair.errors import InputError
 from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.metrics import Scored
 from synthfair.release.format import write_release
-from synthfair.scoring import predict
 from synthfair.server.pooling import compared_groupings
 from synthfair.surrogate.fair import WeightedTable
-from synthfair.trained import TrainedModel, input_names
+from synthfair.trained import TrainedModel, input_names, predict
 
 HOME = Categorical(categories=("own", "rent", "other"))
 SCHEMA = make_schema().model_copy(update={"columns": make_schema().columns | {"home": HOME}})

@@ -8,7 +8,8 @@ from conftest import make_schema, make_table
 from synthfair.client.fair_task import _compared
 from synthfair.data.batches import gather, other_inputs
 from synthfair.data.encode import Encoded, encode, in_content_order
-from synthfair.distill.problem import make_penalty, make_problem
+from synthfair.distill.problem import make_problem
+from synthfair.fairness.penalties import named_penalty
 from synthfair.model import LinearModel
 from synthfair.settings import DistillConfig
 
@@ -49,7 +50,7 @@ def test_rows_that_pad_a_problem_do_not_count(notion):
     real = encode(make_table(n=121), make_schema())
     config = DistillConfig(n_synthetic=24, notion=notion)
     padded = make_problem(real, config, n_groups=2).objective
-    penalty = make_penalty(config, n_groups=2)
+    penalty = named_penalty(config, n_groups=2)
     plain = make_problem(real, config, n_groups=2, penalty=penalty).objective
     assert [len(each.y) for each in (padded, plain)] == [2048, 121]
     theta = jnp.asarray(np.random.default_rng(0).normal(size=len(plain.columns)))

@@ -16,7 +16,6 @@ import synthfair as sf
 from synthfair.data.batches import in_memory
 from synthfair.data.schema import Categorical, Schema
 from synthfair.surrogate.records import (
-    NONE,
     Surrogate,
     find_margins,
     read_sums,
@@ -123,9 +122,7 @@ def seems_a_block(table):
 
 
 def ignore_pairs_of_columns(patch):
-    patch.setattr(
-        "synthfair.surrogate.records.tells", lambda *args: tells(*args[:2], NONE, args[3])
-    )
+    patch.setattr("synthfair.surrogate.records.tells", lambda *args: tells(*args[:2], [], args[3]))
 
 
 @pytest.fixture

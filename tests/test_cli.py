@@ -115,7 +115,7 @@ def test_split_cuts_a_file_by_a_column(folder, capsys, ending):
     argv += [
         "--output",
         f"{folder}/r.parquet",
-        *configured(folder, steps=3, n_synthetic=8),
+        *configured(folder, steps=3),
     ]
     assert main(["client", *argv]) == 0
 
@@ -173,13 +173,13 @@ def test_a_warning_ends_a_run_that_did_not_converge(folder, capsys, setting, pro
         (["--config", "no.toml"], "no.toml: cannot read"),
         (["--data", "no.csv"], "no.csv: cannot read"),
         (["--schema", "no.json"], "no.json: cannot read"),
-        (["--output", "pyproject.toml/r.parquet"], "cannot write here"),
+        (["--output", "{folder}/settings.toml/r.parquet"], "cannot write here"),
     ],
 )
 def test_bad_flags_exit_with_2_and_leave_nothing(folder, capsys, flags, complaint):
     configured(folder)
     before = sorted(folder.iterdir())
-    assert run_client(folder, 0, *flags) == 2
+    assert run_client(folder, 0, *(flag.format(folder=folder) for flag in flags)) == 2
     assert complaint in capsys.readouterr().err
     assert sorted(folder.iterdir()) == before
 

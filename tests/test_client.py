@@ -64,7 +64,7 @@ def test_a_release_reads_back_and_is_booked(files, quick):
 
 def test_a_release_of_real_rows_is_not_written(files):
     data, schema, output = files
-    config = DistillConfig(labels="copy", start="real", steps=1, learning_rate=1e-9)
+    config = DistillConfig(start="real", n_synthetic=24, steps=1, learning_rate=1e-9)
     with pytest.raises(InputError, match="are copies of real rows"):
         distill_file(data, schema, output, config)
     assert not output.exists()

@@ -15,21 +15,21 @@ from synthfair.cli import main
 from synthfair.cli.first_steps import demo
 from synthfair.compare import (
     ComparedTable,
-    RoundOptions,
     compared_methods,
     demonstrate,
     federate,
     make_grid,
+    round_settings,
     run_method,
     run_point,
 )
-from synthfair.compare.federation import pooled
 from synthfair.data.bases import Steps
 from synthfair.data.datasets import configs_folder, dataset_schema
 from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
 from synthfair.report.result_tables import outcomes_table
 from synthfair.report.text_table import plain_text
+from synthfair.server.pooling import concatenated
 
 REPORT = sf.ServerConfig(resamples=10)
 FEW = {"n_synthetic": 24, "steps": 100}
@@ -96,7 +96,7 @@ def test_every_method_lowers_the_gap(method, federation):
     ["single_shot", "surrogate", "refine", "central", "exponentiated_gradient", "fpfl"],
 )
 def test_no_method_reads_the_group_unless_it_is_asked_to(method, federation, quick_surrogates):
-    part, options = federation.test[0], RoundOptions({"rounds": 20})
+    part, options = federation.test[0], {"rounds": 20}
     clients = federation._replace(test=(part, part._replace(s=1 - part.s)))
     for reads in (False, True):
         config = sf.DistillConfig(rho_o=2.0, group_input=reads, **FEW)
@@ -107,7 +107,10 @@ def test_no_method_reads_the_group_unless_it_is_asked_to(method, federation, qui
 def test_central_training_has_the_ridge_of_scikit_learn(federation):
     """And so has a client alone, of its own number of rows."""
     config, x = sf.DistillConfig(rho_o=0.0), federation.test[0].x
-    for method, rows in (("central", pooled(federation.train)), ("local", federation.train[0])):
+    for method, rows in (
+        ("central", concatenated(federation.train)),
+        ("local", federation.train[0]),
+    ):
         _, fitted = run_method(method, federation, config, REPORT)
         model = LogisticRegression(C=1, tol=1e-10, max_iter=10_000).fit(rows.x, rows.y)
         np.testing.assert_allclose(fitted.scores[0], model.decision_function(x), atol=1e-5)
@@ -317,7 +320,7 @@ class TestDemo:
 class TestMethodsInRounds:
     def test_alpha_is_one_over_rho_o_and_lowers_the_gap(self, federation):
         """Sent are (A + 1) p + 2 A + 2 numbers with a constraint, p + 2 without, of 8 bytes."""
-        options = RoundOptions({"rounds": 600, "learning_rate": 1.0})
+        options = {"rounds": 600, "learning_rate": 1.0}
         (fair, one), (free, other) = (
             run_method("fpfl", federation, sf.DistillConfig(rho_o=rho_o), REPORT, rounds=options)
             for rho_o in (50.0, 0.0)
@@ -385,17 +388,16 @@ class TestMethodsInRounds:
         ],
     )
     def test_settings_are_the_given_ones_or_the_methods_own(self, config, method, rho_o, expected):
-        options = RoundOptions(config)
-        found = options.settings(method, sf.DistillConfig(rho_o=rho_o)).model_dump()
+        found = round_settings(method, sf.DistillConfig(rho_o=rho_o), config).model_dump()
         assert found | expected == found
 
     def test_settings_that_a_comparison_or_a_method_does_not_have_are_refused(self):
         with pytest.raises(sf.InputError, match="also: comparisons constrain one attribute"):
-            RoundOptions({"also": ("home",)}).settings("fpfl", sf.DistillConfig())
+            round_settings("fpfl", sf.DistillConfig(), {"also": ("home",)})
         with pytest.raises(
             sf.InputError, match="method two_phase: notion: Input should be 'statistical_parity'"
         ):
-            RoundOptions().settings("two_phase", sf.DistillConfig(notion="equal_opportunity"))
+            round_settings("two_phase", sf.DistillConfig(notion="equal_opportunity"))
 
 
 def test_compare_goes_on_where_it_stopped(tmp_path, capsys):

@@ -69,14 +69,14 @@ def test_rows_drawn_at_random_are_as_far_away_as_distilled_ones():
 def test_a_release_with_copies_is_not_written_nor_booked(tmp_path, capsys):
     make_table(300).to_csv(tmp_path / "rows.csv", index=False)
     (tmp_path / "schema.json").write_text(SCHEMA.to_json())
-    (tmp_path / "real.toml").write_text("start = 'real'\nlearning_rate = 1e-9")
-    (tmp_path / "range.toml").write_text("learning_rate = 0.01")
+    (tmp_path / "real.toml").write_text("start = 'real'\nn_synthetic = 24\nlearning_rate = 1e-9")
+    (tmp_path / "range.toml").write_text("n_synthetic = 24")
     argv = ["client", "--data", f"{tmp_path}/rows.csv", "--schema", f"{tmp_path}/schema.json"]
     argv += ["--output", f"{tmp_path}/out.parquet", "--steps", "20", "--without-epsilon"]
     assert main([*argv, "--config", f"{tmp_path}/real.toml"]) == 2
-    assert "800 of 800 synthetic rows are copies" in " ".join(capsys.readouterr().err.split())
+    assert "24 of 24 synthetic rows are copies" in " ".join(capsys.readouterr().err.split())
     ledger = Ledger.for_table(tmp_path / "rows.csv")
     assert not (tmp_path / "out.parquet").exists()
     assert not ledger.path.exists()
     assert main([*argv, "--config", f"{tmp_path}/range.toml"]) == 0
-    assert (ledger.spent().releases, ledger.spent().mu) == (1, None)
+    assert (ledger.spent().releases, ledger.spent().composition) == (1, None)

@@ -15,10 +15,9 @@ import synthfair as sf
 from synthfair.errors import InputError
 from synthfair.evaluation import pooled_scores
 from synthfair.fairness.metrics import Scored, group_rates
-from synthfair.measure.reports import rate_of
+from synthfair.measure.collection import rate_of
 from synthfair.postprocess import GroupDecision, coins, score_bins
-from synthfair.scoring import predict
-from synthfair.trained import read_model, write_model
+from synthfair.trained import predict, read_model, write_model
 
 KEY = "ab" * 32
 MIXED = {"notion": "equalized_odds", "alpha": 0.0, "n_bins": 10, "key": KEY,
@@ -149,15 +148,15 @@ class TestModelFile:
     @pytest.mark.parametrize(
         ("fields", "complaint"),
         [
-            ({}, "schema_hash 000.*: is of another schema"),
-            ({"schema_hash": make_schema().hash}, "model 111.*: its scores are another model's"),
+            ({}, "schema_hash 000.*: is another model's"),
+            ({"schema_hash": make_schema().hash}, "model 111.*: is another model's"),
             (
                 {
                     "schema_hash": make_schema().hash,
                     "model": some_model().sha256,
                     "groups": ("b", "a"),
                 },
-                r"groups \['b', 'a'\]: must be \['a', 'b'\]",
+                r"groups \('b', 'a'\): is another model's, not \('a', 'b'\)",
             ),
         ],
     )

@@ -20,8 +20,7 @@ from synthfair.client import Options, distill_file
 from synthfair.data.batches import in_memory
 from synthfair.deploy.train_job import TrainJob, run_train
 from synthfair.fairness.metrics import Scored
-from synthfair.measure.collection import NO_VALUE, make_collection
-from synthfair.measure.reports import perturb_rates
+from synthfair.measure.collection import NO_VALUE, make_collection, perturb_rates
 from synthfair.privacy.noise import seeded
 from synthfair.secure.counting import count_table
 

@@ -11,8 +11,12 @@ from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.release.keys import make_keys, read_keys, read_signing_key, sign_bytes
 from synthfair.task import messages
-from synthfair.task.job_sites import Query
-from synthfair.task.messages import BadAnswerError, Message, read_answer
+from synthfair.task.limits import RefusedError
+from synthfair.task.messages import Message, Question, read_answer
+
+
+def question(world, settings=RELEASE, **changes):
+    return Question.model_validate_json(world.ask(settings, **changes).text)
 
 
 @pytest.fixture
@@ -28,8 +32,8 @@ def channel(world):
 @pytest.fixture
 def answered(world):
     """A question, a site's good answer, and the keys."""
-    ask = world.ask()
-    answer = world.site("north").answer(ask, job="job-1", submitter="x")
+    ask = question(world)
+    answer = world.site("north").answer(ask.message, job="job-1", submitter="x")
     keys = {name: key for key, name in read_keys([world.folder / "keys"]).items()}
     return ask, answer, keys
 
@@ -37,26 +41,26 @@ def answered(world):
 def test_an_answer_counts_for_its_own_question_alone(world, answered):
     ask, answer, keys = answered
     assert read_answer(answer, ask, site="north", keys=keys).code == "ok"
-    others = [world.ask(job="job-2"), world.ask(round=1), world.ask(recipient="hub2"),
-              world.ask(RELEASE | {"seed": 1})]  # fmt: skip
-    for other in others:
-        with pytest.raises(BadAnswerError, match="signature"):
+    settings = RELEASE | {"seed": 1}
+    changed = [{"job": "job-2"}, {"round": 1}, {"recipient": "hub2"}, {"settings": settings}]
+    for other in (question(world, **changes) for changes in changed):
+        with pytest.raises(RefusedError, match="signature"):
             read_answer(answer, other, site="north", keys=keys)
 
 
 def test_a_refusal_for_another_schema_counts_as_one(world, answered):
-    ask, keys = world.ask(round=3, schema_hash="0" * 64), answered[2]
-    answer = world.site("north").answer(ask, job="job-1", submitter="x")
+    ask, keys = question(world, round=3, schema_hash="0" * 64), answered[2]
+    answer = world.site("north").answer(ask.message, job="job-1", submitter="x")
     assert read_answer(answer, ask, site="north", keys=keys).code == "schema"
 
 
 def test_an_answer_counts_for_its_own_site_alone(world, answered):
     ask, answer, keys = answered
-    with pytest.raises(BadAnswerError, match="signature"):
+    with pytest.raises(RefusedError, match="signature"):
         read_answer(answer, ask, site="south", keys=keys)
-    with pytest.raises(BadAnswerError, match="signature"):  # with the key under another name
+    with pytest.raises(RefusedError, match="signature"):  # with the key under another name
         read_answer(answer, ask, site="south", keys={"south": keys["north"]})
-    with pytest.raises(BadAnswerError, match="signature"):
+    with pytest.raises(RefusedError, match="signature"):
         read_answer(answer, ask, site="east", keys=keys)
 
 
@@ -78,7 +82,7 @@ def test_an_answer_with_a_key_twice_does_not_count(world, answered):
     key = read_signing_key(world.folder / "north" / "local" / "north.key")
     digests = messages._digests(twice.text, twice.carried)
     signed = twice._replace(signature=sign_bytes(messages.DOMAIN, digests, key))
-    with pytest.raises(BadAnswerError, match="refused"):
+    with pytest.raises(RefusedError, match="refused"):
         read_answer(signed, ask, site="north", keys=keys)
 
 
@@ -87,16 +91,18 @@ def test_an_altered_answer_does_not_count(answered, part):
     ask, answer, keys = answered
     altered = bytearray(getattr(answer, part))
     altered[len(altered) // 2] ^= 1
-    with pytest.raises(BadAnswerError, match="signature"):
+    with pytest.raises(RefusedError, match="signature"):
         read_answer(answer._replace(**{part: bytes(altered)}), ask, site="north", keys=keys)
-    with pytest.raises(BadAnswerError, match="signature"):
+    with pytest.raises(RefusedError, match="signature"):
         read_answer(answer._replace(**{part: b""}), ask, site="north", keys=keys)
 
 
 def test_a_revoked_key_does_not_count(world, channel):
     keys = {name: key for key, name in read_keys([world.folder / "keys"]).items()}
     federation = world.federation(channel, revoked=(keys["north"],))
-    good = federation.ask(Query("single_shot", 0, RELEASE, 10))
+    good = federation.ask(
+        federation.question(task="single_shot", round=0, settings=RELEASE, timeout=10), least=0
+    )
     assert set(good) == {"south"}
     assert federation.booked["north"].code == "revoked"
 
@@ -123,7 +129,7 @@ def test_a_large_answer_is_carried_and_one_too_large_refused(answered, world, mo
     assert read_answer(large, ask, site="north", keys=keys).code == "ok"
     monkeypatch.setattr(messages, "MAX_CARRIED", 10**6)
     monkeypatch.delattr(messages, "_digests")
-    with pytest.raises(BadAnswerError, match="refused"):
+    with pytest.raises(RefusedError, match="refused"):
         read_answer(large, ask, site="north", keys=keys)
 
 
@@ -166,7 +172,11 @@ def test_a_key_is_replaced_while_the_old_one_is_revoked(world):
     assert set(metrics["signed_by"].values()) == {"north", "south"}
     late = InProcess({"north": before, "south": sites["south"]}, job="job-2")  # with the old key
     federation = world.federation(late)
-    assert set(federation.ask(Query("single_shot", 0, RELEASE, 10))) == {"south"}
+    assert set(
+        federation.ask(
+            federation.question(task="single_shot", round=0, settings=RELEASE, timeout=10), least=0
+        )
+    ) == {"south"}
     assert federation.booked["north"].code == "signature"
 
 
@@ -185,7 +195,12 @@ def test_a_revoked_key_under_another_name_does_not_count(world, channel):
     revoke(world, revoked)
     (keys / "north.pub").rename(keys / "south.pub")
     federation = world.federation(channel)
-    assert federation.ask(Query("single_shot", 0, RELEASE, 10)) == {}
+    assert (
+        federation.ask(
+            federation.question(task="single_shot", round=0, settings=RELEASE, timeout=10), least=0
+        )
+        == {}
+    )
     assert {booked.code for booked in federation.booked.values()} == {"revoked", "signature"}
 
 

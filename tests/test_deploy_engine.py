@@ -71,7 +71,7 @@ def execute(folder, asked):
 def question(**changes):
     ask = {"task": "single_shot", "job": "job-1", "round": 0, "recipient": "hub",
            "version": synthfair.__version__, "schema_hash": make_schema().hash,
-           "settings": {"release": "surrogate", "k_min": 5}}  # fmt: skip
+           "settings": {"release": "surrogate", "k_min": 5}, "timeout": 10}  # fmt: skip
     return Shareable({"text": json.dumps(ask | changes).encode(), "carried": b"", "signature": b""})
 
 
@@ -278,7 +278,7 @@ def refusals(folder):
     from examples import deployment
     from synthfair.deploy.session import attach, connect, submit
 
-    os.environ.pop("PYTHONPATH", None)  # of conftest, for the tests' own processes; kits refuse it
+    os.environ.pop("PYTHONPATH", None)  # of conftest, for the tests' own processes
     folder, port = Path(folder), deployment.free_port()
     lenders = deployment.unlike_lenders()
     kits = deployment.prepare(folder, port, lenders)

@@ -17,7 +17,7 @@ from synthfair.deploy.gap_job import GapJob, GapQuestion, run_gap
 from synthfair.evaluation import pooled_scores
 from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.files import write_json
-from synthfair.measure.counts import gaps_of_counts, noisy_counts
+from synthfair.measure.gaps_file import gaps_of_counts, noisy_counts
 from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.noise import discrete_laplace, seeded
 from synthfair.report.page import write_report
@@ -210,7 +210,7 @@ def test_counts_are_made_once_there_is_room_and_a_booking(world, monkeypatch):
         spent.append(ledger_of(world).spent().releases)
         raise SystemExit
 
-    monkeypatch.setattr("synthfair.measure.counts.noisy_counts", end)
+    monkeypatch.setattr("synthfair.measure.gaps_file.noisy_counts", end)
     with pytest.raises(SystemExit):
         answer(world, ask(world))
     assert spent == [1]
@@ -296,7 +296,7 @@ def test_what_fails_on_the_rows_is_not_said_to_be_the_budget(world, monkeypatch)
     def fail(*_, **__):
         raise ValueError("a value of some row")
 
-    monkeypatch.setattr("synthfair.measure.counts.noisy_counts", fail)
+    monkeypatch.setattr("synthfair.measure.gaps_file.noisy_counts", fail)
     assert answer(world, ask(world)) == ("failed", b"")
 
 

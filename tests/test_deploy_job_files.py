@@ -8,12 +8,13 @@ import pytest
 from test_deploy_kit import change, write_project
 
 from synthfair.deploy import project
-from synthfair.deploy.hardening import description
-from synthfair.deploy.job_files import CLIENT, SERVER, problem
+from synthfair.deploy.kit import description
 from synthfair.errors import InputError
 from synthfair.task.messages import TaskName
 
 pytest.importorskip("nvflare")
+
+from synthfair.deploy.job_validator import CLIENT, SERVER, JobValidator, problem
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,9 @@ def test_a_brace_is_found_however_it_is_written(app):
 
 def test_a_job_that_would_be_refused_is_not_written(tmp_path, monkeypatch):
     agreed = project.read_project(write_project(tmp_path))
-    monkeypatch.setattr(project, "problem", lambda app: f"{SERVER}: has a brace")
+    monkeypatch.setattr(
+        "synthfair.deploy.job_validator.problem", lambda app: f"{SERVER}: has a brace"
+    )
     with pytest.raises(InputError, match=r"jobs.single_shot: config/.* has a brace"):
         project.write_jobs(agreed, tmp_path / "made")
     assert not (tmp_path / "made").exists()
@@ -110,8 +113,6 @@ def test_the_engine_asks_before_it_reads(app, monkeypatch):
     from nvflare.apis.fl_constant import SiteType
     from nvflare.fuel.utils.config_factory import ConfigFactory
     from nvflare.private.fed.app.fl_app_validator import FLAppValidator
-
-    from synthfair.deploy.job_validator import JobValidator
 
     monkeypatch.setattr(ConfigFactory, "_fmt2Loader", dict(ConfigFactory._fmt2Loader))
     validator = FLAppValidator(SiteType.CLIENT, [JobValidator()])

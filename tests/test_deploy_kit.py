@@ -23,7 +23,7 @@ from synthfair.cli import main
 from synthfair.cli.deploy import job as job_command
 from synthfair.deploy import kit as kit_module
 from synthfair.deploy.check import problems
-from synthfair.deploy.hardening import description, harden
+from synthfair.deploy.kit import description, harden
 from synthfair.deploy.project import read_project, write_jobs
 from synthfair.errors import InputError
 from synthfair.files import write_json
@@ -64,12 +64,6 @@ def made(tmp_path_factory):
         public, _ = make_keys(kits[name] / "local" / f"{name}.key")
         shutil.copy(public, kits["localhost"] / "local" / "keys")
     return folder
-
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch):
-    for variable in ("NVFL_WORKSPACE", "PYTHONPATH"):
-        monkeypatch.delenv(variable, raising=False)
 
 
 @pytest.fixture
@@ -364,16 +358,6 @@ def test_what_others_read_or_write_is_refused(kit):
         assert any(str(path) in line and "chmod" in line for line in problems(site)), path
         path.chmod(before)
     assert problems(site) == []
-
-
-@pytest.mark.parametrize("variable", ["NVFL_WORKSPACE", "PYTHONPATH"])
-def test_variables_that_bring_code_or_folders_are_refused(kit, monkeypatch, variable):
-    site = kit("a")
-    monkeypatch.setenv(variable, "/elsewhere")
-    (line,) = problems(site)
-    assert line.startswith(f"{variable}=/elsewhere: ")
-    monkeypatch.setenv(variable, str(site))
-    assert len(problems(site)) == (variable == "PYTHONPATH")
 
 
 def test_a_path_that_the_engine_would_split_is_refused(made, tmp_path):

@@ -125,8 +125,8 @@ def test_a_training_with_epsilon_is_booked_once_over_its_jobs(world):
     last = [m.carried for site, m in before if site == "sums-a"][-1]
     assert after[0][1].carried == last
     assert world.ledger().spent().releases == 1
-    assert world.site("sums-a").settings.records.is_dir()
-    assert len(list(world.site("sums-a").settings.records.glob("*.answer"))) == 3
+    assert world.records("sums-a").is_dir()
+    assert len(list(world.records("sums-a").glob("*.answer"))) == 3
     assert not list((world.folder / "server").rglob("*.uploads"))
 
 
@@ -151,7 +151,7 @@ def test_a_training_with_epsilon_goes_on_with_no_other_sums(world):
 def test_another_job_without_epsilon_has_sums_of_its_own(world):
     for job in ("job-1", "job-2"):
         train(world, world.channel(job), TRAIN | SECURE | {"rounds": 2})
-    assert len(list(world.site("sums-a").settings.records.glob("*.answer"))) == 4
+    assert len(list(world.records("sums-a").glob("*.answer"))) == 4
 
 
 def test_another_sum_of_the_same_round_is_booked_as_a_new_training(world):
@@ -217,7 +217,7 @@ def test_a_question_to_a_thousand_sites_is_not_too_long():
     what = ClippedVectors(length=10, clip=1.0, step=1e-9, rho=None)
     task = Task(nonce="0" * 64, what=what, aggregators=(keys, other), without_noise=True,
                 clients=tuple(f"{i:064x}" for i in range(1000)), least_clients=1000)  # fmt: skip
-    agreed = {"train": TRAIN | SECURE, "sites": names, "least_rows": None}
+    agreed = {"train": TRAIN | SECURE, "sites": names, "most_rows": 300}
     settings = agreed | {"task": task.model_dump(mode="json")}
     text = json.dumps({"settings": settings}).encode()
     assert 130_000 < len(text) < MAX_TEXT - 1000

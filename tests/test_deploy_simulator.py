@@ -16,12 +16,11 @@ from test_deploy_training import FPFL, MANY, in_process
 from two_sites import NAMES, World
 
 import synthfair as sf
-from synthfair.deploy.hardening import description
-from synthfair.deploy.job_files import CLIENT, SERVER
-from synthfair.deploy.jobs import read_site_settings
+from synthfair.deploy.job_validator import CLIENT, SERVER
+from synthfair.deploy.kit import description
 from synthfair.deploy.project import read_project, write_jobs
 from synthfair.files import write_json
-from synthfair.task.limits import FILE, ServerSettings, read_settings
+from synthfair.task.limits import FILE, ServerSettings, read_settings, read_site_settings
 
 pytest.importorskip("nvflare")
 

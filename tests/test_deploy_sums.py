@@ -13,7 +13,7 @@ from two_sites import NAMES, InProcess, World, resigned
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.deploy.aggregator_site import read_aggregators
-from synthfair.deploy.jobs import make_party
+from synthfair.deploy.party import Party
 from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
 from synthfair.errors import InputError
 from synthfair.files import write_json
@@ -27,7 +27,7 @@ from synthfair.secure import (
     read_aggregator_secret,
     read_upload,
 )
-from synthfair.secure.aggregator_keys import OWNER
+from synthfair.secure.aggregator_keys import OWNER, RECORDS
 from synthfair.task.job_sites import JobSites, TooFewError
 from synthfair.task.limits import ServerSettings, read_settings
 from synthfair.task.messages import Message
@@ -69,7 +69,11 @@ class SumWorld(World):
             "limits": ALLOWED | limits})  # fmt: skip
 
     def site(self, name):
-        return make_party(name, self.folder / name, self.said.append)
+        return Party(name, self.folder / name, self.said.append)
+
+    def records(self, name):
+        """Where an aggregator's answers lie."""
+        return self.site(name).settings.key.with_suffix(RECORDS)
 
     def channel(self, job="job-1"):
         return InProcess({name: self.site(name) for name in NAMES + ADDERS}, job=job)
@@ -321,7 +325,7 @@ def test_an_aggregator_answers_once_for_a_task(world):
     again = add_question(world, channel, carried=b"")  # whatever comes with it
     answer = world.site("sums-a").answer(again, job="job-2", submitter="x")
     assert answer.carried == first["sums-a"]
-    (record,) = world.site("sums-a").settings.records.glob("*.answer")
+    (record,) = world.records("sums-a").glob("*.answer")
     record.write_bytes(b"")
     text = again.text.replace(b"job-2", b"job-3")
     assert world.code(Message(text, again.carried), "sums-a", job="job-3") == "failed"
@@ -336,7 +340,7 @@ def test_uploads_are_refused_as_by_files(world):
     channel.on_way = lambda name, m: None if name == "sums-a" else m
     with pytest.raises(TooFewError, match="sums-a: lost"):
         world.post(channel)
-    (record,) = world.site("sums-a").settings.records.glob("*.answer")
+    (record,) = world.records("sums-a").glob("*.answer")
     record.unlink()  # as if it were not answered
     found = add_question(world, channel)
     half = len(found.carried) // 2

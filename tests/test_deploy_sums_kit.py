@@ -1,6 +1,5 @@
 """Kits of aggregators, and of the sites and servers that trust them."""
 
-import base64
 import json
 import shutil
 
@@ -14,7 +13,7 @@ from kits import make_kits
 
 from examples.deployment import org_of
 from synthfair.deploy.check import problems
-from synthfair.deploy.hardening import harden
+from synthfair.deploy.kit import harden
 from synthfair.deploy.project import read_project, write_jobs
 from synthfair.errors import InputError
 from synthfair.files import write_json
@@ -43,12 +42,6 @@ def kits(tmp_path_factory):
         for other in ("localhost", *NAMES):
             shutil.copy(public, made[other] / "local" / "aggregators")
     return made
-
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch):
-    for variable in ("NVFL_WORKSPACE", "PYTHONPATH"):
-        monkeypatch.delenv(variable, raising=False)
 
 
 def project(**changes):
@@ -135,7 +128,7 @@ def test_a_project_names_the_file_of_a_model(tmp_path):
     jobs = {"privfairfl": JOB | {"model": "given.json"}}
     write_json(world.folder / "project.yml", project(jobs=jobs))
     found = read_project(world.folder / "project.yml").jobs.privfairfl
-    assert base64.b64decode(found.model) == (world.folder / "given.json").read_bytes()
+    assert found.model == (world.folder / "given.json").read_bytes()
     write_json(world.folder / "project.yml", project(jobs={"privfairfl": JOB | {"model": "no"}}))
     with pytest.raises(InputError, match="cannot read"):
         read_project(world.folder / "project.yml")

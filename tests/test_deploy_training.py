@@ -11,8 +11,7 @@ from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.data.encode import in_content_order
-from synthfair.deploy.agreement import has_guarantee, pack, unpack
-from synthfair.deploy.train_job import TrainJob, run_train
+from synthfair.deploy.train_job import TrainJob, pack, run_train, unpack
 from synthfair.federated import TrainConfig
 from synthfair.federated.training import rounds_csv
 from synthfair.federated.two_phase import TwoPhase
@@ -82,7 +81,8 @@ def channel_of(world, job="job-1"):
 
 def train(world, channel, settings=TRAIN, **changes):
     config = TrainConfig(**settings)
-    for name in NAMES if has_guarantee(config) else ():
+    has_guarantee = config.get("epsilon") is not None and config.get("end_to_end", True)
+    for name in NAMES if has_guarantee else ():
         world.bound(name)
     federation = world.federation(channel)
     rows = ROWS if config.local_passes else None
@@ -226,7 +226,7 @@ def test_the_same_question_gets_the_same_answer_and_another_is_booked(world, set
 
 @pytest.mark.parametrize(
     ("where", "booked"),
-    [("privacy.ledger.whole_file", 0), ("deploy.site_training.SiteTraining._labelled", 1)],
+    [("privacy.ledger.whole_file", 0), ("deploy.train_job.SiteTraining._report", 1)],
 )
 def test_a_site_whose_disk_is_full_books_a_training_once(world, monkeypatch, where, booked):
     """Before the line in the ledger, and after it."""
@@ -348,7 +348,9 @@ def test_questions_do_not_find_out_the_number_of_rows(world, least, code):
     world.bound("north")
     asked = 1 if not least else 121 if code == "rows" else 119
     training = DP_SGD | PRIVATE | {"batch": asked}
-    message = world.ask({"train": training, "sites": NAMES, "least_rows": asked}, task="train")
+    message = world.ask(
+        {"train": training, "sites": NAMES, "least_rows": asked, "most_rows": 300}, task="train"
+    )
     assert world.code(Message(message.text, b"no state")) == code
     assert ledger_of(world).spent().releases == 0
 
@@ -412,13 +414,13 @@ def test_sites_limit_trainings(world, limits, settings, code):
     world.limit("north", **({"most_rounds": 50} | limits))
     if "epsilon" in settings:
         world.bound("north")
-    settings = {"train": settings, "sites": NAMES, "least_rows": ROWS}
+    settings = {"train": settings, "sites": NAMES, "least_rows": ROWS, "most_rows": 300}
     assert world.code(Message(world.ask(settings, task="train").text, b"no state")) == code
 
 
 @pytest.mark.parametrize("sites", [[], ["south"], ["south", "north"], ["north", "north"]])
 def test_sites_know_who_takes_part(world, sites):
-    settings = {"train": TRAIN, "sites": sites, "least_rows": None}
+    settings = {"train": TRAIN, "sites": sites, "most_rows": 300}
     assert world.code(world.ask(settings, task="train")) == "settings"
 
 

@@ -7,7 +7,7 @@ import synthfair as sf
 from synthfair.errors import InputError
 from synthfair.evaluation import evaluate_scores, read_tests, small_group_warnings
 from synthfair.fairness.metrics import Scored
-from synthfair.scoring import predict
+from synthfair.trained import predict
 
 
 def test_decisions_are_label_values():

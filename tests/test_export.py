@@ -15,8 +15,7 @@ from synthfair.data.encode import encode
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
 from synthfair.postprocess import GroupDecision
-from synthfair.scoring import predict
-from synthfair.trained import Layer, TrainedModel, input_names, read_model, write_model
+from synthfair.trained import Layer, TrainedModel, input_names, predict, read_model, write_model
 
 TABLE = make_table(n=200, n_groups=3)
 

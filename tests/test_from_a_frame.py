@@ -79,7 +79,7 @@ def test_a_penalty_by_name_is_that_of_the_settings(sent):
     config = sf.ServerConfig(penalty="selection_rate", rho=3.0)
     by_name = sf.pool_and_train(sent, SCHEMA, sf.ServerConfig(rho=3.0), penalty="selection_rate")
     assert by_name.theta == sf.pool_and_train(sent, SCHEMA, config).theta
-    config = sf.DistillConfig(rho=3.0, steps=2, n_synthetic=8)
+    config = sf.DistillConfig(rho=3.0, steps=2, n_synthetic=24)
     fair = sf.distill_table(CLIENTS[0], SCHEMA, config, penalty="selection_rate").release
     assert fair.header.config == config.replace(penalty="selection_rate")
     assert fair.header.config.rho_o == 3.0
@@ -145,19 +145,19 @@ def test_an_error_of_settings_is_a_line(make, message):
 
 
 def test_what_is_shown_is_a_line(sent, model):
-    config = sf.DistillConfig(rho_o=3.0, steps=2, n_synthetic=8)
+    config = sf.DistillConfig(rho_o=3.0, steps=2, n_synthetic=24)
     fair = sf.distill_table(CLIENTS[0], SCHEMA, config)
     shown = [SCHEMA, config, fair, fair.release, *sent, model, sf.evaluate(model, CLIENTS[0])]
     for one in shown:
         assert "\n" not in repr(one)
         assert len(repr(one)) < 300
-    assert repr(config) == "DistillConfig(rho_o=3.0, n_synthetic=8, steps=2)"
+    assert repr(config) == "DistillConfig(rho_o=3.0, n_synthetic=24, steps=2)"
 
 
 @pytest.mark.parametrize(
     "config",
     [
-        sf.DistillConfig(rho_o=3.0, steps=2, n_synthetic=8),
+        sf.DistillConfig(rho_o=3.0, steps=2, n_synthetic=24),
         sf.DistillConfig(epsilon=1.0, delta=1e-6, k_min=5),
         sf.DistillConfig(max_gap=0.05, penalty="covariance"),
         sf.ServerConfig(max_gap=0.05),

@@ -21,7 +21,7 @@ from benchmarks.gap.paper import (
 from benchmarks.runs import Run, Runs
 from benchmarks.showing import published
 from synthfair.fairness.metrics import Scored, group_rates
-from synthfair.measure.reports import RATES, rate_of
+from synthfair.measure.collection import RATES, rate_of
 from synthfair.privacy.noise import seeded
 
 

@@ -14,9 +14,14 @@ from synthfair.cli import main
 from synthfair.errors import InputError
 from synthfair.evaluation import pooled_scores, read_tests
 from synthfair.fairness.metrics import Scored, group_rates
-from synthfair.measure.collection import NO_VALUE, make_collection, read_collection
+from synthfair.measure.collection import (
+    NO_VALUE,
+    make_collection,
+    perturb_rates,
+    perturb_records,
+    read_collection,
+)
 from synthfair.measure.mechanisms import RandomizedValue
-from synthfair.measure.reports import perturb_rates, perturb_records
 from synthfair.privacy.noise import seeded
 from synthfair.report.page import write_report
 from synthfair.report.results import read_results

@@ -9,9 +9,8 @@ from local_clients import draw_clients
 from benchmarks.gap.devices import collect
 from synthfair.cli import main
 from synthfair.measure.collection import make_collection, read_collection
-from synthfair.measure.diagnostics import diagnose_reports
+from synthfair.measure.estimate import diagnose_reports, tally
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
-from synthfair.measure.tally import tally
 from synthfair.privacy.noise import seeded
 
 SHARES, MEANS = (0.7, 0.3), (0.2, -0.4)

@@ -12,7 +12,7 @@ from benchmarks.gap.devices import collect
 from benchmarks.gap.paper import largest_mean_variance
 from synthfair.errors import InputError
 from synthfair.measure import plan as planning
-from synthfair.measure.estimate import Interval, estimate_gaps
+from synthfair.measure.estimate import Interval, Tally, estimate_gaps
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
 from synthfair.measure.plan import (
     best_split,
@@ -21,7 +21,6 @@ from synthfair.measure.plan import (
     largest_variance,
     plan_gap,
 )
-from synthfair.measure.tally import Tally
 from synthfair.privacy.noise import seeded
 
 ALARM = 5e-4

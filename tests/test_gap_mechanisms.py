@@ -13,7 +13,7 @@ from benchmarks.gap.devices import collect
 from benchmarks.gap.paper import largest_mean_variance, mean_variance
 from synthfair.errors import InputError
 from synthfair.measure import mechanisms
-from synthfair.measure.estimate import estimate_gaps
+from synthfair.measure.estimate import estimate_gaps, tally
 from synthfair.measure.mechanisms import (
     MECHANISMS,
     LaplaceValue,
@@ -26,7 +26,6 @@ from synthfair.measure.plan import (
     largest_variance,
     mechanism_at,
 )
-from synthfair.measure.tally import tally
 from synthfair.privacy.noise import seeded, system_entropy
 
 BUDGETS = (0.1, 1.0, 4.0)

@@ -36,7 +36,7 @@ assert not heavy, heavy
 import numpy as np
 import pandas as pd
 import synthfair as sf
-import synthfair.measure.aggregate, synthfair.measure.plan, synthfair.measure.reports
+import synthfair.measure.aggregate, synthfair.measure.plan, synthfair.measure.collection
 
 schema, there = folder / "schema.json", lambda name: str(folder / name)
 

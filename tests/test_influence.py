@@ -15,9 +15,9 @@ import synthfair as sf
 from synthfair.distill.losses import mean_loss
 from synthfair.fairness.metrics import statistical_parity_difference
 from synthfair.model import Rows
-from synthfair.server import influence, measure_influence, outlier_bound, serve
-from synthfair.server.influence import influence_in
+from synthfair.server import measure_influence, outlier_bound, review, serve
 from synthfair.server.pooling import make_pool, train_pool
+from synthfair.server.review import influence_in
 from synthfair.surrogate import Price
 
 SCHEMA = make_schema()
@@ -97,7 +97,7 @@ def test_it_is_the_slope_in_the_weights_of_a_release(model):
         return scipy.optimize.minimize(value, start, jac=True, options={"gtol": 1e-9}).x
 
     theta = optimum(pooled.weight)
-    steps = influence._without(pooled, theta, Price(0.0), model) - theta
+    steps = review._without(pooled, theta, Price(0.0), model) - theta
     for step, part in zip(steps, pooled.parts.values(), strict=True):
         less = pooled.weight.copy()
         less[part] *= 1 - epsilon
@@ -150,7 +150,7 @@ def test_the_ridge_of_surrogates_goes_with_their_rows(releases):
     asks = sf.ServerConfig(rho=0.0)
     pooled = make_pool(releases, SCHEMA, asks)
     theta = train_pool(pooled, SCHEMA)[1].theta
-    steps = influence._without(pooled, theta, Price(0.0), sf.LinearModel()) - theta
+    steps = review._without(pooled, theta, Price(0.0), sf.LinearModel()) - theta
     for name, step in zip(releases, steps, strict=True):
         exact = make_pool(without(releases, name), SCHEMA, asks).problem().solve(0.0).theta - theta
         assert np.linalg.norm(step - exact) < 0.15 * np.linalg.norm(exact)
@@ -181,7 +181,7 @@ def test_a_release_that_reverses_the_others_is_an_outlier_alone(n):
     _, found = measured(releases)
     assert [name for name, moved in found.releases.items() if moved.outlier] == ["c2"]
     with pytest.raises(sf.InputError, match="c2: moves the scores .* at most 0.9 times is allowed"):
-        influence.refuse_influence(found, 0.9)
+        review.refuse_influence(found, 0.9)
 
 
 def test_the_bound_is_the_one_that_is_documented():
@@ -194,7 +194,7 @@ def test_the_bound_is_the_one_that_is_documented():
 def test_not_a_number_does_not_pass():
     moved = sf.server.Influence(1.0, np.nan, 0.0, outlier=False)
     with pytest.raises(sf.InputError, match="c0"):
-        influence.refuse_influence(sf.server.Influences({"c0": moved}, 1.0), 2.0)
+        review.refuse_influence(sf.server.Influences({"c0": moved}, 1.0), 2.0)
 
 
 def test_a_refusal_says_what_an_honest_client_can_do_and_which_flag_helps():
@@ -202,9 +202,9 @@ def test_a_refusal_says_what_an_honest_client_can_do_and_which_flag_helps():
     found = sf.server.Influences({"c0": moved}, 1.0)
     honest = "An honest client that is unlike the others can do this, too: .* or raise "
     with pytest.raises(sf.InputError, match=honest + "max_influence. Ask for surrogates.$"):
-        influence.refuse_influence(found, 1.0, remedy="Ask for surrogates.")
+        review.refuse_influence(found, 1.0, remedy="Ask for surrogates.")
     with pytest.raises(sf.InputError, match=honest + "max_spd_influence$"):
-        influence.refuse_influence(found, 2.0, 0.3)
+        review.refuse_influence(found, 2.0, 0.3)
 
 
 def test_surrogates_have_a_wider_cap_unless_one_is_given():
@@ -257,7 +257,7 @@ def test_honest_unlike_clients_pass_with_the_defaults():
         trained = sf.pool_and_train(releases, schema, config)
         found = measure_influence(releases, trained, tests, config=config)
         cap = config.most_influence(surrogates=True)
-        influence.refuse_influence(found, cap, config.max_spd_influence)
+        review.refuse_influence(found, cap, config.max_spd_influence)
         assert max(moved.relative for moved in found.releases.values()) < cap / 2
 
 

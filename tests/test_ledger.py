@@ -43,14 +43,14 @@ def test_releases_add_up_as_independent_gaussians(tmp_path_factory, noises):
     for noise in noises:
         ledger.book(booking(guarantee(noise=noise)))
     assert ledger.spent().releases == len(noises)
-    assert ledger.spent().mu == pytest.approx(sum(noise**-2 for noise in noises) ** 0.5)
+    assert ledger.spent().composition.mu == pytest.approx(sum(noise**-2 for noise in noises) ** 0.5)
 
 
 def test_a_limit_refuses_what_would_pass_it_and_books_nothing(ledger):
     ledger.set_limit(1.0, 1e-3)
     for _ in range(2):
         ledger.book(booking(guarantee()))
-    while delta_of((ledger.spent().mu ** 2 + 0.04) ** 0.5, 1.0) <= 1e-3:
+    while delta_of((ledger.spent().composition.mu ** 2 + 0.04) ** 0.5, 1.0) <= 1e-3:
         ledger.book(booking(guarantee()))
     before = ledger.path.read_bytes()
     with pytest.raises(InputError, match="rows.csv.ledger.jsonl: .*epsilon would be .*limit is 1"):
@@ -62,7 +62,7 @@ def test_a_limit_refuses_what_would_pass_it_and_books_nothing(ledger):
 
 def test_a_limit_allows_no_release_without_an_epsilon(ledger):
     ledger.book(booking(None))
-    assert ledger.spent().mu is None
+    assert ledger.spent().composition is None
     ledger.set_limit(1.0, 1e-3)
     with pytest.raises(InputError, match="allows none without one"):
         ledger.book(booking(None))
@@ -203,7 +203,7 @@ def test_processes_together_never_pass_the_limit(ledger):
     argv = [sys.executable, "-c", BOOK_UNTIL_REFUSED, str(ledger.path), one]
     workers = [subprocess.Popen(argv) for _ in range(2)]
     assert [worker.wait() for worker in workers] == [0, 0]
-    mu = ledger.spent().mu
+    mu = ledger.spent().composition.mu
     assert delta_of(mu, 1.0) <= 1e-3 < delta_of((mu**2 + 10**-2) ** 0.5, 1.0)
     assert ledger.spent().releases > 5
 

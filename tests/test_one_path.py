@@ -9,7 +9,7 @@ from conftest import make_schema, make_table
 import synthfair as sf
 from synthfair.client import Options, distill_file, fair_task
 from synthfair.compare import federate, run_method
-from synthfair.compare.compared_methods import make_surrogates, surrogate_settings
+from synthfair.compare.compared_methods import make_surrogates
 from synthfair.data.batches import gather
 from synthfair.data.encode import encode
 from synthfair.data.partition import ClientTable
@@ -67,7 +67,7 @@ def test_a_comparison_makes_what_python_makes():
         alone = sf.distill_table(client.train, SCHEMA, SURROGATE).release
         assert_same(surrogates[name], alone)
     given = sf.DistillConfig(seed=4, **PRIVATE)
-    assert set(surrogate_settings(given).model_dump(exclude_defaults=True)) == {"seed", *PRIVATE}
+    assert set(given.records.model_dump(exclude_defaults=True)) == {*PRIVATE}
 
 
 def stages_of(paths, config):

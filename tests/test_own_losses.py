@@ -21,6 +21,12 @@ def _single_precision():
         yield
 
 
+@pytest.fixture(scope="module")
+def records():
+    """Surrogates of the tables."""
+    return [sf.distill_table(table, SCHEMA, sf.SurrogateConfig(k_min=5)) for table in TABLES]
+
+
 def squared_hinge(margin):
     """A loss of the margin."""
     return jnp.maximum(0.0, 1.0 - margin) ** 2
@@ -57,7 +63,7 @@ def optimum(rows, weight, ridge, loss, rho=0.0):
     return start
 
 
-def test_a_penalty_goes_through_distillation_server_and_estimator():
+def test_a_penalty_goes_through_distillation_server_and_estimator(records):
     fair, free = (
         sf.distill_table(TABLES[0], SCHEMA, QUICK.replace(rho_o=rho), penalty=mean_score_gap)
         for rho in (QUICK.rho_o, 0.0)
@@ -66,15 +72,14 @@ def test_a_penalty_goes_through_distillation_server_and_estimator():
     gaps = [gap_of(sf.pool_and_train([done], SCHEMA).scores(x, s), s) for done in (fair, free)]
     assert abs(gaps[0]) < 0.3 * abs(gaps[1])
 
-    surrogates = [sf.distill_table(table, SCHEMA, sf.SurrogateConfig(k_min=5)) for table in TABLES]
     asked = sf.ServerConfig(rho=10.0)
-    model = sf.pool_and_train(surrogates, SCHEMA, asked, penalty=mean_score_gap)
-    pooled = make_pool(surrogates, SCHEMA, asked)
+    model = sf.pool_and_train(records, SCHEMA, asked, penalty=mean_score_gap)
+    pooled = make_pool(records, SCHEMA, asked)
     logistic = lambda margin: np.logaddexp(0, -margin)  # noqa: E731
     expected = optimum(pooled.rows, pooled.weight, pooled.ridge, logistic, rho=10.0)
     assert model.converged
     np.testing.assert_allclose(model.theta, expected, atol=1e-4)
-    narrow = make_pool(surrogates, SCHEMA, sf.ServerConfig(max_gap=0.05), penalty=mean_score_gap)
+    narrow = make_pool(records, SCHEMA, sf.ServerConfig(max_gap=0.05), penalty=mean_score_gap)
     assert narrow.problem().meet(0.05).gap <= 0.05
 
     estimator = sf.sklearn.FairLogisticRegression(rho=10.0, penalty=mean_score_gap, bounds=(0, 1))
@@ -86,7 +91,7 @@ def test_a_penalty_goes_through_distillation_server_and_estimator():
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_a_model_goes_through_distillation_and_server():
+def test_a_model_goes_through_distillation_and_server(records):
     """An estimator of this package is a logistic regression."""
     model = sf.LinearModel(squared_hinge)
     releases = [sf.distill_table(table, SCHEMA, QUICK, model=model) for table in TABLES]
@@ -100,7 +105,6 @@ def test_a_model_goes_through_distillation_and_server():
     assert found.overall["accuracy"].value > found.constant_accuracy + 0.05
 
     # With surrogates the server chooses the loss.
-    records = [sf.distill_table(table, SCHEMA, sf.SurrogateConfig(k_min=5)) for table in TABLES]
     asked = sf.ServerConfig(rho=0.0)
     trained, pooled = (
         sf.pool_and_train(records, SCHEMA, asked, model=model),
@@ -112,8 +116,7 @@ def test_a_model_goes_through_distillation_and_server():
 
 
 @pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
-def test_a_loss_of_ones_own_compares_the_rows_that_the_built_in_one_does(penalty):
-    records = [sf.distill_table(table, SCHEMA, sf.SurrogateConfig(k_min=5)) for table in TABLES]
+def test_a_loss_of_ones_own_compares_the_rows_that_the_built_in_one_does(records, penalty):
     asked = sf.ServerConfig(rho=30.0, notion="equal_opportunity", penalty=penalty)
     pooled = make_pool(records, SCHEMA, asked)
     pooled = pooled._replace(is_known=np.arange(len(pooled.rows.y)) % 4 > 0)
@@ -123,8 +126,7 @@ def test_a_loss_of_ones_own_compares_the_rows_that_the_built_in_one_does(penalty
     np.testing.assert_allclose(found.theta, expected.theta, atol=1e-3)
 
 
-def test_a_penalty_of_any_scale_is_searched():
-    records = [sf.distill_table(table, SCHEMA, sf.SurrogateConfig(k_min=5)) for table in TABLES]
+def test_a_penalty_of_any_scale_is_searched(records):
     gaps = []
     for scale in (1.0, 1000.0):
         own = lambda scores, rows, scale=scale: scale * mean_score_gap(scores, rows)  # noqa: E731
@@ -133,8 +135,7 @@ def test_a_penalty_of_any_scale_is_searched():
     assert 0.01 < min(gaps) <= max(gaps) <= 0.02
 
 
-def test_limits_of_clients_take_the_built_in_loss():
-    records = [sf.distill_table(table, SCHEMA, sf.SurrogateConfig(k_min=5)) for table in TABLES]
+def test_limits_of_clients_take_the_built_in_loss(records):
     asked, model = sf.ServerConfig(max_client_gap=0.03), sf.LinearModel(squared_hinge)
     with pytest.raises(sf.InputError, match="max_client_gap takes the logistic loss"):
         sf.pool_and_train(records, SCHEMA, asked, model=model)

@@ -62,6 +62,12 @@ SCHEMA = Schema(
 )
 
 
+@pytest.fixture(scope="module")
+def loans_release():
+    """A surrogate of the table, and how it was made."""
+    return sf.distill_table(LOANS, SCHEMA, SURROGATE)
+
+
 def with_column(schema, name, **changes):
     column = schema.columns[name].model_copy(update=changes)
     return schema.model_copy(update={"columns": schema.columns | {name: column}})
@@ -248,8 +254,8 @@ def test_a_frame_gives_the_release_of_its_file(tmp_path, spelled):
         assert reviewed(frame) == schema
 
 
-def test_tables_of_polars_and_arrow_go_wherever_those_of_pandas_go():
-    model = sf.pool_and_train([sf.distill_table(LOANS, SCHEMA, SURROGATE)], SCHEMA)
+def test_tables_of_polars_and_arrow_go_wherever_those_of_pandas_go(loans_release):
+    model = sf.pool_and_train([loans_release], SCHEMA)
     pipeline = model.to_sklearn()
     wanted = sf.evaluate(model, LOANS).overall["accuracy"].value
     for table in frames(LOANS)[1:]:
@@ -488,11 +494,11 @@ def test_a_constant_is_said_in_the_words_of_a_table(values):
 GROWN = with_column(SCHEMA, "flat", categories=("own", "parents", "rent"))
 
 
-def test_releases_of_a_schema_that_grew_pool(tmp_path):
+def test_releases_of_a_schema_that_grew_pool(tmp_path, loans_release):
     """Of a new category in the middle, and in the server's schema other positions."""
     rng = np.random.default_rng(1)
     newer = loans(seed=1).assign(flat=rng.choice(["own", "rent", "parents"], 240))
-    sent = [sf.distill_table(LOANS, SCHEMA, SURROGATE), sf.distill_table(newer, GROWN, SURROGATE)]
+    sent = [loans_release, sf.distill_table(newer, GROWN, SURROGATE)]
     paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
     for path, one in zip(paths, sent, strict=True):
         sf.write_release(one.release, path)
@@ -509,11 +515,10 @@ def test_releases_of_a_schema_that_grew_pool(tmp_path):
         sf.pool_records(sent, SCHEMA)
 
 
-def test_positions_follow_the_schema_given():
+def test_positions_follow_the_schema_given(loans_release):
     groups = with_column(GROWN, "sex", categories=("d", "m", "f"))
-    release = sf.distill_table(LOANS, SCHEMA, SURROGATE)
-    before, weight = sf.pool_records([release], SCHEMA)
-    after, same = sf.pool_records([release], groups)
+    before, weight = sf.pool_records([loans_release], SCHEMA)
+    after, same = sf.pool_records([loans_release], groups)
     pd.testing.assert_frame_equal(before, after)
     np.testing.assert_array_equal(weight, same)
 
@@ -523,11 +528,11 @@ def reordered(schema, *first):
     return schema.model_copy(update={"columns": columns})
 
 
-def test_the_order_of_columns_and_of_categories_may_differ(tmp_path):
+def test_the_order_of_columns_and_of_categories_may_differ(tmp_path, loans_release):
     """Releases that were read by a schema are of it: positions are mapped once."""
     other = reordered(with_column(SCHEMA, "flat", categories=("rent", "own")), "flat", "pay")
     path = tmp_path / "r.parquet"
-    sf.write_release(sf.distill_table(LOANS, SCHEMA, SURROGATE).release, path)
+    sf.write_release(loans_release.release, path)
     before, _ = sf.pool_records([path], SCHEMA)
     for given in ([path], sf.server.read_releases([path], other)):
         after, _ = sf.pool_records(given, other)
@@ -537,10 +542,10 @@ def test_the_order_of_columns_and_of_categories_may_differ(tmp_path):
         sf.pool_and_train([fair], reordered(SCHEMA, "pay"))
 
 
-def test_a_message_on_a_schema_has_no_end(tmp_path):
+def test_a_message_on_a_schema_has_no_end(tmp_path, loans_release):
     many = {f"{i}{'x' * 90}": Numeric(lower=0, upper=1) for i in range(300)}
     large = SCHEMA.model_copy(update={"columns": SCHEMA.columns | many})
-    release = sf.distill_table(LOANS, SCHEMA, SURROGATE).release
+    release = loans_release.release
     header = release.header.model_copy(update={"table_schema": large})
     sf.write_release(replace(release, header=header), tmp_path / "r.parquet")
     with pytest.raises(InputError) as refused:
@@ -602,8 +607,8 @@ def test_which_schema_is_within_which(own, given, within):
     assert is_within(own, given) == within
 
 
-def test_the_command_says_what_differs(tmp_path, capsys):
-    sf.write_release(sf.distill_table(LOANS, SCHEMA, SURROGATE).release, tmp_path / "r.parquet")
+def test_the_command_says_what_differs(tmp_path, capsys, loans_release):
+    sf.write_release(loans_release.release, tmp_path / "r.parquet")
     smaller = with_column(SCHEMA, "age", lower=21.0)
     (tmp_path / "s.json").write_text(json.dumps(smaller.document))
     words = ["server", f"{tmp_path}/r.parquet", "--schema", f"{tmp_path}/s.json"]

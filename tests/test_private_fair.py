@@ -190,7 +190,7 @@ def test_noise_from_a_seed_is_marked_and_booked_without_a_guarantee(paths):
     header = read_release(paths[2], SCHEMA).header
     assert header.guarantee is None
     assert "fixed seed" in " ".join(header_facts(header)["discloses"])
-    assert Ledger.for_table(paths[0]).spent().mu is None
+    assert Ledger.for_table(paths[0]).spent().composition is None
     assert not [*paths[0].parent.glob("*.bought")]
 
 

@@ -300,7 +300,7 @@ def test_a_cell_that_noise_hides_has_about_its_rows():
     real = ((rows.s == 1) & (rows.y > 0)).sum()
     assert 10 < real < 50
     assert rows_of(found, 1, 1.0) == pytest.approx(real, abs=9)
-    said = r"pair of .* reaches k_min = 50 and \d+, .* Lower k_min or raise"
+    said = r"pair of .* reaches k_min = 50 and \d+, .* a larger epsilon. Lower k_min"
     with pytest.raises(InputError, match=said):
         made_of(part(LARGE, slice(20)), epsilon=20.0)
 

@@ -20,7 +20,7 @@ from benchmarks.privfairfl.comparison import (
     responses,
 )
 from benchmarks.runs import Run, Runs
-from synthfair.compare import RoundOptions, federate, run_method
+from synthfair.compare import federate, run_method
 from synthfair.errors import InputError
 from synthfair.federated import (
     METHODS,
@@ -231,7 +231,7 @@ def test_counts_lost_in_noise_are_refused():
 
 def test_compare_measures_decisions_and_not_scores():
     clients = federate(sf.partition(make_table(3750, seed=1), clients=10, seed=0), make_schema())
-    options = RoundOptions(QUICK | {"randomized": True})
+    options = QUICK | {"randomized": True}
     report = sf.ServerConfig(resamples=1)
     free, fair = (
         run_method("privfairfl_post", clients, config, report, rounds=options)[0].overall["spd"]

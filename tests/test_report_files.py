@@ -5,9 +5,8 @@ from report_runs import edited, write_run
 
 import synthfair as sf
 from synthfair.fairness.metrics import Rates
-from synthfair.metrics_file import Influence
+from synthfair.metrics_file import FrontierLine, Influence, read_frontier
 from synthfair.report.results import read_results
-from synthfair.server.frontier import FrontierLine, read_frontier
 
 RATES = dict.fromkeys(Rates._fields[1:], 0.5) | {"n": 3}
 MOVED = dict.fromkeys(Influence._fields, 0.5) | {

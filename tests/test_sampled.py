@@ -7,8 +7,8 @@ import pytest
 
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import (
-    LARGEST_NOISE,
-    LEAST_NOISE,
+    MAX_NOISE,
+    MIN_NOISE,
     TOLERANCE,
     Composition,
     SampledSums,
@@ -52,13 +52,13 @@ def test_the_slow_account_is_asked_for_few_times():
 @pytest.mark.parametrize("exact", [0.0, 1e-3])
 def test_where_hardly_any_noise_is_needed_the_search_ends(exact):
     """With a large delta epsilon may be 0 at any noise: its logarithm is not asked for."""
-    assert least_noise(lambda n: exact / n, 2.0, guess=lambda n: exact / n) <= LEAST_NOISE * 1.01
+    assert least_noise(lambda n: exact / n, 2.0, guess=lambda n: exact / n) <= MIN_NOISE * 1.01
 
 
 def test_what_no_noise_can_meet_is_refused():
     with pytest.raises(OverflowError):
         least_noise(lambda noise: 1 + 1 / noise, 1.0, guess=lambda noise: 1 / noise)
-    with pytest.raises(InputError, match=f"no noise up to {LARGEST_NOISE:g} times the clip"):
+    with pytest.raises(InputError, match=f"no noise up to {MAX_NOISE:g} times the clip"):
         SampledSums(99, 99, 10_000).noise(1e-5, 1e-12)
 
 

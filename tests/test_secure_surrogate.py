@@ -77,9 +77,20 @@ def opened():
 
 
 @pytest.fixture(scope="module", params=["add_or_remove", "replace"])
-def of_relation(request):
+def of_relation(request, opened):
     config = settings(relation=request.param)
-    return config, exchanged(config)
+    return config, opened if config == settings() else exchanged(config)
+
+
+@pytest.fixture(scope="module")
+def made():
+    """With noise of the system."""
+    return make_secure_surrogate(clients(3), settings(), SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def repeatable():
+    return make_secure_surrogate(clients(3), settings(), SCHEMA, source=seeded(1))
 
 
 def own_sums(name, rows, opened, config=None):
@@ -190,14 +201,13 @@ class TestNoise:
         assert delta_of(math.hypot(*mus), 8.0) == pytest.approx(1e-5, rel=1e-6)
         assert discrete_delta_of(math.hypot(*mus), 8.0) <= 1e-5 * (1 + 1e-9)
 
-    def test_comes_from_the_system_unless_a_test_asks(self):
-        seeds = (seeded(1), seeded(1), system_entropy, system_entropy)
-        weights = [
+    def test_comes_from_the_system_unless_a_test_asks(self, made, repeatable):
+        same, other = (
             make_secure_surrogate(clients(3), settings(), SCHEMA, source=source).surrogate.weight
-            for source in seeds
-        ]
-        np.testing.assert_array_equal(weights[0], weights[1])
-        assert not np.array_equal(weights[2], weights[3])
+            for source in (seeded(1), system_entropy)
+        )
+        np.testing.assert_array_equal(repeatable.surrogate.weight, same)
+        assert not np.array_equal(made.surrogate.weight, other)
 
     def test_a_corrupt_aggregator_that_takes_off_its_noise_has_the_others(
         self, opened, monkeypatch
@@ -262,17 +272,16 @@ class TestSurrogate:
         made = make_secure_surrogate([rows], settings(), schema)
         assert len(made.guarantee.mechanisms) == 3
 
-    def test_the_guarantee_says_what_holds(self):
-        found = make_secure_surrogate(clients(3), settings(), SCHEMA).guarantee
+    def test_the_guarantee_says_what_holds(self, made):
+        found = made.guarantee
         assert (found.epsilon, found.delta, found.unit) == (8.0, 1e-5, "row")
         assert (found.aggregators, found.relation) == (2, "add_or_remove")
         assert (found.adversary, found.simulated) == ("all_but_one", True)
         assert len(found.mechanisms) == 5
         assert found.composition.mu == pytest.approx(mu_for(8.0, 1e-5))
 
-    def test_noise_that_anybody_can_repeat_guarantees_nothing(self):
-        made = make_secure_surrogate(clients(3), settings(), SCHEMA, source=seeded(1))
-        assert made.guarantee is None
+    def test_noise_that_anybody_can_repeat_guarantees_nothing(self, repeatable):
+        assert repeatable.guarantee is None
 
     @pytest.mark.parametrize(
         ("more", "message"),

@@ -44,7 +44,8 @@ def test_a_client_signs_and_the_server_knows_it(folder, capsys):
     assert main(["keygen", "--output", f"{folder}/new.key"]) == 0
     assert f"{folder}/new.pub" in capsys.readouterr().out.replace("\n", "")
     argv = ["client", "--data", f"{folder}/d.csv", "--schema", f"{folder}/schema.json"]
-    argv += ["--output", f"{folder}/new.parquet", "--steps", "40"]
+    (folder / "few.toml").write_text("n_synthetic = 24\nsteps = 40")
+    argv += ["--output", f"{folder}/new.parquet", "--config", f"{folder}/few.toml"]
     assert main([*argv, "--sign", f"{folder}/new.pub"]) == 2
     assert "new.pub: not a private key" in capsys.readouterr().err
     assert main([*argv, "--sign", f"{folder}/new.key"]) == 0

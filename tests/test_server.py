@@ -14,7 +14,7 @@ import synthfair as sf
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.release.format import make_header, write_release
-from synthfair.server import pool, pooling, read_releases, serve
+from synthfair.server import pooling, read_releases, serve
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def served(folder, force=False, name="server"):
 
 def test_the_pooled_model_is_scikit_learns(releases, schema):
     model = sf.pool_and_train(releases, schema)
-    x, s, y = pool(releases)
+    x, s, y = pooling.concatenated(releases.values())
     a = np.column_stack([x, s, np.ones(len(y))])
     penalty = 1e-3 / a.shape[1] ** 2
     reference = LogisticRegression(

@@ -15,7 +15,7 @@ from two_sites import NAMES, World
 import synthfair as sf
 from synthfair.client.page import Site
 from synthfair.data.schema import Categorical, Numeric, Schema
-from synthfair.deploy.agreement import pack
+from synthfair.deploy.train_job import pack
 from synthfair.federated import TrainConfig
 from synthfair.federated.engine import run
 from synthfair.federated.exchange import DAMPING
@@ -307,7 +307,7 @@ class TestEngine:
     def test_params_that_single_a_row_out_are_refused(self, world):
         table = make_table(MANY, seed=1)
         table.to_csv(world.folder / "north" / "rows.csv", index=False)
-        ask = {"train": REFINE, "sites": NAMES, "least_rows": None}
+        ask = {"train": REFINE, "sites": NAMES, "most_rows": MANY}
         text = world.ask(ask, task="train").text
         _, state, rows = of_table(table, make_schema(), notion=REFINE["notion"])
         assert world.code(Message(text, pack(state))) == "ok"

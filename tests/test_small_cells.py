@@ -6,8 +6,7 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.data.encode import encode, encode_records
-from synthfair.server.pooling import make_pool, train_pool
-from synthfair.server.small_cells import filled
+from synthfair.server.pooling import filled, make_pool, train_pool
 
 SCHEMA, K_MIN = make_schema(), 50
 

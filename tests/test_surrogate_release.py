@@ -29,9 +29,9 @@ from synthfair.report.answer import run_sentence
 from synthfair.report.privacy_words import header_facts
 from synthfair.report.results import read_results
 from synthfair.server import measure_influence, serve
-from synthfair.server.influence import _without, refuse_influence
 from synthfair.server.page import frontier_lines
 from synthfair.server.pooling import make_pool, train_pool
+from synthfair.server.review import _without, refuse_influence
 from synthfair.surrogate import GlobalProblem, Price
 from synthfair.surrogate.fair import ridge_of
 
@@ -297,12 +297,13 @@ def test_tests_without_labels_have_gaps_and_no_accuracy_on_the_frontier(releases
     assert 0 <= line.test_gap <= 1
 
 
-def test_kinds_do_not_mix_and_settings_of_surrogates_are_not_read_for_fair_ones(releases):
-    fair = sf.distill_table(make_table(), SCHEMA, sf.DistillConfig(n_synthetic=24, steps=5)).release
+def test_kinds_do_not_mix_and_settings_of_surrogates_are_not_read_for_fair_ones(
+    releases, fair_release
+):
     with pytest.raises(InputError, match="c9 is a fair release, and c0 a surrogate"):
-        make_pool({**releases, "c9": fair}, SCHEMA)
+        make_pool({**releases, "c9": fair_release}, SCHEMA)
     with pytest.raises(InputError, match="max_gap: of fair releases that is the"):
-        make_pool({"c9": fair}, SCHEMA, sf.ServerConfig(max_gap=0.1))
+        make_pool({"c9": fair_release}, SCHEMA, sf.ServerConfig(max_gap=0.1))
 
 
 def test_a_group_that_nobody_has_is_left_out_of_the_comparison(tables):
@@ -493,7 +494,7 @@ def test_records_are_written_for_any_learner(folder, releases, capsys):
 )
 def test_records_are_refused_before_any_work(folder, capsys, monkeypatch, name, said):
     (folder / "there.parquet").write_text("mine")
-    monkeypatch.setattr("synthfair.server.page.train_pool", None)
+    monkeypatch.setattr("synthfair.server.pooling.train_pool", None)
     forced = [] if name == "there.parquet" else ["--force"]
     assert main(server_words(folder, "--records", folder / name, *forced)) == 2
     assert said in "".join(capsys.readouterr().err.split("\n"))
@@ -644,9 +645,11 @@ def test_the_server_trains_without_a_penalty_too(folder):
 def test_a_training_without_a_penalty_that_has_not_converged_is_a_warning(folder, monkeypatch):
     def unfinished(pooled, schema):
         model, point = train_pool(pooled, schema)
-        return model.model_copy(update={"converged": pooled.rho > 0, "gradient_norm": 0.5}), point
+        return model.model_copy(
+            update={"converged": pooled.config.rho > 0, "gradient_norm": 0.5}
+        ), point
 
-    monkeypatch.setattr("synthfair.server.page.train_pool", unfinished)
+    monkeypatch.setattr("synthfair.server.pooling.train_pool", unfinished)
     said = run_server(folder, rho=30.0, max_influence=50.0, max_spd_influence=2.0).warnings
     assert any("without a penalty, which says" in line and "norm 5.0e-01" in line for line in said)
 

@@ -48,6 +48,12 @@ def assigned(n=300, **how):
     return assign_users(make_table(n), **(how or {"rows_per_user": 3.0}), seed=0)
 
 
+def data_of_run(config):
+    """What :func:`run` trains on."""
+    found, schema = assigned(), make_schema()
+    return make_user_data(encode(found.train, schema), found.user, schema, config)
+
+
 def run(tmp_path, config=QUICK, on_rounds=None, **options):
     table = assigned(clients=2) if config.local_passes else assigned()
     there = files(tmp_path, **options)
@@ -329,13 +335,13 @@ def test_what_does_not_fit_the_users_is_refused(settings, complaint):
 def test_training_that_diverges_is_refused_in_words():
     config = TrainConfig(method="fedavg", rounds=5, learning_rate=1e308)
     with pytest.raises(InputError, match="learning_rate = 1e[+]308: training diverged"):
-        train_rounds(user_data(config), config)
+        train_rounds(data_of_run(config), config)
 
 
 def test_noise_does_not_choose_parameters_that_are_no_numbers():
     """What is left of reports about them is noise alone, by which they may look fair."""
     config = TrainConfig(rounds=30, learning_rate=1e308, **EPSILON)
-    model = train_rounds(user_data(config), config, noise_seed=1).model
+    model = train_rounds(data_of_run(config), config, noise_seed=1).model
     assert np.isfinite(model.theta).all()
 
 

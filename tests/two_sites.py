@@ -5,13 +5,13 @@ import json
 from conftest import make_schema, make_table
 
 import synthfair
-from synthfair.deploy.jobs import make_party
+from synthfair.deploy.party import Party
 from synthfair.deploy.single_shot import SingleShotJob, run_single_shot
 from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys, read_signing_key
 from synthfair.task import messages
-from synthfair.task.job_sites import JobSites, Reply
+from synthfair.task.job_sites import JobSites
 from synthfair.task.limits import ServerSettings, read_settings
 from synthfair.task.messages import Message
 
@@ -36,13 +36,15 @@ class InProcess:
     def __init__(self, sites, job="job-1"):
         self.sites, self.job, self.asked, self.on_way = sites, job, [], lambda site, m: m
 
-    def send(self, task, message, sites, *, timeout):
-        self.asked.append(message)
+    def __call__(self, question, sites):
+        self.asked.append(question.message)
         found = {}
         for name in sites:
             if name in self.sites:
-                answer = self.sites[name].answer(message, job=self.job, submitter="lead@hub.org")
-                found[name] = Reply(self.on_way(name, answer), 0.1)
+                answer = self.sites[name].answer(
+                    question.message, job=self.job, submitter="lead@hub.org"
+                )
+                found[name] = self.on_way(name, answer), 0.1
         return found
 
 
@@ -81,7 +83,7 @@ class World:
         return [record.what for record in records if record.what.kind != "limit"]
 
     def site(self, name):
-        return make_party(name, self.folder / name, self.said.append)
+        return Party(name, self.folder / name, self.said.append)
 
     def federation(self, channel, **changes):
         settings = read_settings(self.folder / "server.json", ServerSettings)
@@ -102,7 +104,7 @@ class World:
     def ask(self, settings=RELEASE, **changes):
         ask = {"task": "single_shot", "job": "job-1", "round": 0, "recipient": "hub",
                "version": synthfair.__version__, "schema_hash": make_schema().hash,
-               "settings": settings} | changes  # fmt: skip
+               "settings": settings, "timeout": 10} | changes  # fmt: skip
         return Message(json.dumps(ask).encode())
 
     def code(self, message, name="north", **changes):

@@ -163,7 +163,7 @@ def in_rounds(method: str, rho: float) -> Fit:
         given = {"rounds": 1000, "learning_rate": 3.0, "multiplier_rate": 1.0}
         _, fitted = compare.run_method(
             method, clients, config, sf.ServerConfig(resamples=1),
-            rounds=compare.RoundOptions(given),
+            rounds=given,
         )  # fmt: skip
         return (fitted.scores[0] > 0).astype(int)
 

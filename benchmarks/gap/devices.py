@@ -13,13 +13,11 @@ from benchmarks.harness import Experiment
 from benchmarks.showing import page_of
 from synthfair.evaluation import pooled_scores
 from synthfair.fairness.metrics import Scored
-from synthfair.measure.collection import NO_VALUE, make_collection
-from synthfair.measure.estimate import estimate_gaps
+from synthfair.measure.collection import NO_RATE, NO_VALUE, make_collection, rate_of
+from synthfair.measure.collection import RATES as LABELS
+from synthfair.measure.estimate import Tally, estimate_gaps, tally
 from synthfair.measure.mechanisms import LocalMechanism
 from synthfair.measure.plan import best_split
-from synthfair.measure.reports import NO_RATE, rate_of
-from synthfair.measure.reports import RATES as LABELS
-from synthfair.measure.tally import Tally, tally
 from synthfair.privacy.noise import RandomBytes, seeded
 
 CHUNK = 2**17

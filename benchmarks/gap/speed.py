@@ -14,12 +14,10 @@ from benchmarks.gap.devices import CHUNK, collect
 from benchmarks.harness import Experiment
 from benchmarks.showing import page_of, verdict
 from synthfair.measure.aggregate import SeenIds, aggregate_reports
-from synthfair.measure.collection import Collection, make_collection
-from synthfair.measure.estimate import estimate_gaps
+from synthfair.measure.collection import COLUMNS, Collection, make_collection
+from synthfair.measure.estimate import Tally, estimate_gaps
 from synthfair.measure.mechanisms import MECHANISMS, Kind
 from synthfair.measure.plan import best_split
-from synthfair.measure.reports import COLUMNS
-from synthfair.measure.tally import Tally
 from synthfair.privacy.noise import system_entropy
 
 GOAL_SECONDS, GOAL_GIGABYTES = 10.0, 2.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,18 +16,16 @@ from scipy.spatial import KDTree
 import synthfair as sf
 from benchmarks.distilling import prepare
 from benchmarks.harness import surrogates_version
-from synthfair.compare import Federation, Fitted, federate, run_method
-from synthfair.compare.compared_methods import (
-    evaluate_fitted,
-    make_surrogates,
-    train_on_surrogates,
-)
+from synthfair.compare import Federation, Fitted, SurrogateCache, federate, run_method
 
 RHO_FAITHFUL = (0.0, 10.0, 100.0, 1000.0, 10000.0)
 RHO_OURS = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0, 10000.0)
 RHO_OTHERS = (0.0, 10.0, 100.0)
 SIZES = ("train", "small")
 NO_INTERVALS = sf.ServerConfig(resamples=1)
+
+UPLOADED: SurrogateCache = {}
+"""Surrogates: one upload serves all weights."""
 OTHERS = ("surrogate", "central", "local", "fedavg", "exponentiated_gradient")
 CURVES = ("surrogate", "central")
 """Of these, those that are run at all weights of ours."""
@@ -152,12 +150,6 @@ def federation(task: str, seed: int) -> Federation:
     return federate(sf.partition(table, clients=one.clients, seed=seed), schema)
 
 
-@lru_cache(maxsize=1)
-def surrogates(task: str, seed: int) -> Mapping[str, sf.Release]:
-    """Those of the clients of a task: one upload serves all weights."""
-    return make_surrogates(federation(task, seed), sf.SurrogateConfig(seed=seed))
-
-
 def run_cell(
     cell: TableCell, seed: int, *, smoke: bool, excess: bool = True, **changes: Any
 ) -> TableValues:  # fmt: skip
@@ -174,12 +166,8 @@ def run_cell(
     small = {"steps": 2} if smoke else {}
     config = config_of(cell, **changes | small | {"seed": seed})
     start = time.perf_counter()
-    if cell.method == "surrogate":
-        fitted = train_on_surrogates(surrogates(cell.task, seed), clients, config)
-    else:
-        _, fitted = run_method(cell.method, clients, config, NO_INTERVALS)
-    seconds = time.perf_counter() - start
-    overall = evaluate_fitted(fitted, clients, NO_INTERVALS).overall
+    found, fitted = run_method(cell.method, clients, config, NO_INTERVALS, shared=UPLOADED)
+    seconds, overall = time.perf_counter() - start, found.overall
     excess_found = np.nan
     if excess and seed < SEEDS_OF_EXCESS and fitted.distillations:
         pairs = zip(clients.train, fitted.distillations, strict=True)

@@ -13,10 +13,10 @@ import pandas as pd
 import synthfair as sf
 from benchmarks.showing import published
 from synthfair.compare import Federation, federate
-from synthfair.compare.federation import pooled
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import encode_records
 from synthfair.data.partition import ClientTable, partition_by
+from synthfair.server.pooling import concatenated
 from synthfair.surrogate import WeightedTable
 
 TASKS = {
@@ -82,7 +82,7 @@ def weighted(rows: sf.Encoded) -> WeightedTable:
 
 def accuracy_and_spd(clients: Federation, chance: np.ndarray) -> tuple[float, float]:
     """Of chances [N] of the decision +1 over all clients' test rows; the SPD is signed."""
-    test = pooled(clients.test)
+    test = concatenated(clients.test)
     right = np.where(test.y > 0, chance, 1.0 - chance).mean()
     spd = chance[test.s == 1].mean() - chance[test.s == 0].mean()
     return float(right), float(spd)

@@ -21,9 +21,9 @@ from benchmarks.unlike.clients import (
 )
 from synthfair import compare
 from synthfair.compare import Federation
-from synthfair.compare.federation import pooled
 from synthfair.fairness.penalties import SumPenalty
 from synthfair.privacy.guarantee import GRID
+from synthfair.server.pooling import concatenated
 from synthfair.surrogate import GlobalProblem, WeightedTable
 from synthfair.surrogate.fair import ridge_of
 
@@ -66,7 +66,7 @@ class Scores(NamedTuple):
 def central(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
     """All training rows in one place, each of weight 1: what one upload is compared with."""
     clients = federation(cut)
-    return trained(weighted(pooled(clients.train)), weight, clients)
+    return trained(weighted(concatenated(clients.train)), weight, clients)
 
 
 def unpenalised(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
@@ -98,7 +98,7 @@ def from_fair_releases(cut: Cut, weight: Weight, *, smoke: bool, **private: floa
             continue
         releases[f"client {i}"] = distillation.release
     sent = time.perf_counter()
-    model, test = sf.pool_and_train(releases, clients.schema), pooled(clients.test)
+    model, test = sf.pool_and_train(releases, clients.schema), concatenated(clients.test)
     return Scores(
         model.scores(test.x, test.s),
         len(clients.train) - len(releases),
@@ -112,7 +112,7 @@ def from_fair_releases(cut: Cut, weight: Weight, *, smoke: bool, **private: floa
 def constant(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
     """The more frequent label of all training rows, for everyone."""
     clients = federation(cut)
-    label = 1.0 if pooled(clients.train).y.mean() > 0 else -1.0
+    label = 1.0 if concatenated(clients.train).y.mean() > 0 else -1.0
     return Scores(np.full(sum(len(part.y) for part in clients.test), label))
 
 
@@ -125,7 +125,7 @@ def problem_of(table: WeightedTable, penalty: str) -> GlobalProblem:
 
 def trained(table: WeightedTable, weight: Weight, clients: Federation) -> Scores:
     """The server's part on weighted rows."""
-    test, start = pooled(clients.test), time.perf_counter()
+    test, start = concatenated(clients.test), time.perf_counter()
     point = problem_of(table, weight.penalty).solve(weight.rho)
     seconds = time.perf_counter() - start
     scores = weighted(test).rows(n_groups=1).a @ point.theta

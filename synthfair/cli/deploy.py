@@ -53,10 +53,9 @@ def harden(kit: Path, /, *, project: Path | None = None) -> None:
         kit: Folder of a kit, of nvflare package.
         project: The project of deploy job, YAML.
     """
-    from synthfair.deploy.hardening import harden as harden_kit
-    from synthfair.deploy.project import read_project, require_engine
+    from synthfair.deploy.kit import harden as harden_kit
+    from synthfair.deploy.project import read_project
 
-    require_engine()
     proposed = harden_kit(kit, project and read_project(project))
     say(f"{kit}: hardened." + (f" Review {proposed}." if proposed else ""))
 
@@ -101,9 +100,7 @@ def start(kit: Path, /) -> None:
 def require_ready(kit: Path) -> None:
     """Refuse a kit that is loosened, or not ready."""
     from synthfair.deploy.check import problems
-    from synthfair.deploy.project import require_engine
 
-    require_engine()
     if lines := problems(kit):
         raise InputError("\n".join(lines))
 

@@ -173,7 +173,7 @@ def perturb(
         from synthfair.trained import read_model
 
         trained = read_model(model)
-        rows = pooled_scores(trained, read_tests([table], trained.schema_), sources=[table])
+        rows = pooled_scores(trained, read_tests([table], trained.schema_))
         names = tuple(map(str, trained.schema_.groups))
         reports = measure.perturb_rates(public, rows, names, rate, together=one_person)
     else:

@@ -52,8 +52,7 @@ def predict(
         output: CSV to write; standard output if not given.
     """
     from synthfair.data.tables import read_chunks
-    from synthfair.scoring import mean_inputs, predict_parts
-    from synthfair.trained import read_model
+    from synthfair.trained import mean_inputs, predict_parts, read_model
 
     if reference and not explain:
         raise InputError("--reference: is for --explain")

@@ -166,9 +166,9 @@ def _tell(result: ServerResult) -> None:
 def _next_exchange(now: Refinement, schema: Path) -> str | None:
     """Say how far the exchanges have come; return the command that is next, if any is."""
     model = now.model
-    if now.exchanges:
-        problem = f"objective {now.objective:.6f}, gradient {model.gradient_norm:.0e}"
-        say(f"Exchanges: {now.exchanges}; {problem}{', the optimum' * bool(model.converged)}.")
+    if now.done:
+        problem = f"objective {now.done.objective:.6f}, gradient {now.done.gradient_norm:.0e}"
+        say(f"Exchanges: {now.done.exchanges}; {problem}{', the optimum' * bool(model.converged)}.")
         if model.converged:
             return None
     say(
@@ -231,7 +231,7 @@ def evaluate(
             page = output.with_name("report.html")
             following = command("report", output.parent, "--output", page)
     # The metrics, on a terminal and in a file.
-    evaluation, metric = measure(trained, tables, config, sources=data), METRIC_OF[config.notion]
+    evaluation, metric = measure(trained, tables, config), METRIC_OF[config.notion]
     if output:
         write_metrics(decision_metrics(trained, evaluation), output)
     say(evaluation_tables(evaluation))

@@ -1,11 +1,13 @@
 from .compared_methods import (
     METHODS,
-    RoundOptions,
+    Federation,
+    Fitted,
     SurrogateCache,
+    federate,
+    round_settings,
     run_method,
 )
 from .demonstration import Outcome, demonstrate
-from .federation import Federation, Fitted, federate
 from .grid import ComparedTable, GridPoint, is_done, make_grid, run_point
 
 __all__ = [
@@ -15,12 +17,12 @@ __all__ = [
     "Fitted",
     "GridPoint",
     "Outcome",
-    "RoundOptions",
     "SurrogateCache",
     "demonstrate",
     "federate",
     "is_done",
     "make_grid",
+    "round_settings",
     "run_method",
     "run_point",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -12,20 +12,22 @@ import numpy as np
 from pydantic import ValidationError
 
 from synthfair import federated
+from synthfair.client.distillation import Distillation
 from synthfair.client.from_table import distill_table
-from synthfair.compare.federation import Federation, Fitted, pooled
 from synthfair.data.batches import in_memory, other_inputs
-from synthfair.data.encode import Encoded
-from synthfair.distill.problem import make_penalty
+from synthfair.data.encode import Encoded, encode, expand
+from synthfair.data.partition import ClientTable, file_stems
+from synthfair.data.schema import Schema
 from synthfair.errors import InputError, refusal, require
 from synthfair.evaluation import evaluate_scores, score_rows
-from synthfair.fairness.penalties import SumPenalty
+from synthfair.fairness.metrics import Scored
+from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.federated import engine
 from synthfair.federated.fedavg import safe_rate
 from synthfair.federated.refine import refine_model
 from synthfair.metrics_file import Cost, Evaluation
 from synthfair.release.format import Release, release_bytes
-from synthfair.server.pooling import compared_groupings, pool_and_train
+from synthfair.server.pooling import compared_groupings, concatenated, pool_and_train
 from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig, Target
 from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
 from synthfair.task.protocol import sha256_of
@@ -51,65 +53,140 @@ grid encodes them anew.
 """
 
 
-class RoundOptions(NamedTuple):
-    """How methods in rounds train in a comparison.
+class Federation(NamedTuple):
+    """The encoded rows of some clients.
 
     Attributes:
-        given: settings by their keys, of which each method takes those that it reads; method,
-            notion, alpha, group_input and seed are those of the comparison. If None, some that suit
-            the method.
-        rule: of :func:`synthfair.federated.draw_users`, by which training rows become users; if
-            None, the clients are the users.
+        schema: the same for all.
+        train: of each client.
+        test: of each client.
+        names: of the clients, fit for files: client_0, client_1, ..., or by what they were named.
+        plain: the training rows of each client by ``schema.plain``, of which surrogates are made.
+    """
+
+    schema: Schema
+    train: tuple[Encoded, ...]
+    test: tuple[Encoded, ...]
+    names: tuple[str, ...]
+    plain: tuple[Encoded, ...]
+
+    @property
+    def n_groups(self) -> int:
+        """Return the number of groups."""
+        return len(self.schema.groups)
+
+    def scored(self, scores: Iterable[np.ndarray]) -> tuple[Scored, ...]:
+        """Return the test rows of each client with scores [N_test], whose signs decide."""
+        pairs = zip(scores, self.test, strict=True)
+        return tuple(Scored(part.y, score, part.s, self.n_groups) for score, part in pairs)
+
+    @property
+    def user(self) -> np.ndarray:
+        """Return [N] the client of each row of the pooled training rows."""
+        return np.repeat(np.arange(len(self.train)), [len(part.y) for part in self.train])
+
+
+def federate(
+    clients: Sequence[ClientTable] | Mapping[str, ClientTable], schema: Schema
+) -> Federation:
+    """Return the clients with encoded tables, named by their number or as given.
+
+    Raises:
+        InputError: a table does not fit the schema.
 
     Example:
         >>> import synthfair as sf
-        >>> from synthfair.compare import RoundOptions
-        >>> RoundOptions().settings("fpfl", sf.DistillConfig(rho_o=20.0)).alpha
-        0.05
+        >>> from synthfair.compare import federate
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> federation = federate(sf.partition(table, clients=2, seed=0), schema)
+        >>> [len(part.y) for part in federation.train], federation.n_groups
+        ([795, 795], 2)
+    """
+    named = clients if isinstance(clients, Mapping) else dict(enumerate(clients))
+    plain = [encode(c.train, schema.plain, source=f"client {i}, train") for i, c in named.items()]
+    train = [rows._replace(x=expand(rows.x, schema)) for rows in plain]
+    test = [encode(c.test, schema, source=f"client {i}, test") for i, c in named.items()]
+    names = tuple(file_stems(named))
+    return Federation(schema, tuple(train), tuple(test), names, tuple(plain))
+
+
+class Fitted(NamedTuple):
+    """What a method makes of a federation.
+
+    Attributes:
+        tests: each client's test rows, with their scores.
+        converged: whether every problem solved on the way met its tolerance; None: no test.
+        cost: what the clients sent, and how often.
+        asked: how much fairness the method was asked for, by the setting that it reads.
+        distillations: one a client, of methods that distil.
+        model: of methods that make one for all clients, and no more.
+        seconds: wall time, compilation included; of a method alone, those that another weight spent
+            on what both share.
     """
 
-    given: Mapping[str, Any] | None = None
-    rule: Mapping[str, Any] | None = None
+    tests: tuple[Scored, ...]
+    converged: bool | None
+    cost: Cost
+    asked: Target
+    distillations: tuple[Distillation, ...] = ()
+    model: TrainedModel | None = None
+    seconds: float = 0.0
 
-    def settings(self, method: str, config: DistillConfig) -> federated.TrainConfig:
-        """Return the settings of one run.
+    @property
+    def scores(self) -> tuple[np.ndarray, ...]:
+        """Return [N_test] scores of each client's test rows; the decision is +1 where positive."""
+        return tuple(rows.score for rows in self.tests)
 
-        These methods have no rho but a tolerance alpha, by which a group's rate may differ from
-        all rows': here 1 / rho_o, and no constraint for rho_o of at most 1.
 
-        Raises:
-            InputError: the method does not know the notion, or other settings of the comparison.
-        """
-        own, given, tolerance = federated.METHODS[method], self.given, _tolerance(config)
-        if given is None:
-            given = {} if own.local_passes else {"rounds": 1000, "learning_rate": 1.0}
-        if given.get("also"):
-            raise InputError("also: comparisons constrain one attribute only; see train")
-        if config.groups_by:
-            raise InputError(f"groups_by: {method} compares combinations of attributes alone")
-        changed = {
-            **given,
-            "method": method,
-            "notion": config.notion,
-            "alpha": tolerance.amounts[0] if tolerance.amounts else 0.5,
-            "group_input": config.group_input,
-            "seed": config.seed,
-            **({} if tolerance.amounts else own.unconstrained),
-        }
-        own = federated.METHODS[changed["method"]]  # without a constraint it may be another's
-        try:
-            return own.model_validate({k: v for k, v in changed.items() if own.reads(k)})
-        except ValidationError as error:
-            raise refusal(f"method {method}", error) from error
+def round_settings(
+    method: str, config: DistillConfig, given: Mapping[str, Any] | None = None
+) -> federated.TrainConfig:
+    """Return the settings of one run of a method in rounds.
+
+    These methods have no rho but a tolerance alpha, by which a group's rate may differ from all
+    rows': here 1 / rho_o, and no constraint for rho_o of at most 1.
+
+    Args:
+        method: its name.
+        config: of the comparison: notion, alpha, group_input and seed are its own.
+        given: settings by their keys, of which each method takes those that it reads; if None,
+            some that suit the method.
+
+    Raises:
+        InputError: the method does not know the notion, or other settings of the comparison.
+
+    Example:
+        >>> import synthfair as sf
+        >>> from synthfair.compare import round_settings
+        >>> round_settings("fpfl", sf.DistillConfig(rho_o=20.0)).alpha
+        0.05
+    """
+    kind, tolerance = federated.METHODS[method], _tolerance(config)
+    if given is None:
+        given = {} if kind.local_passes else {"rounds": 1000, "learning_rate": 1.0}
+    if given.get("also"):
+        raise InputError("also: comparisons constrain one attribute only; see train")
+    if config.groups_by:
+        raise InputError(f"groups_by: {method} compares combinations of attributes alone")
+    changed = {
+        **given,
+        "method": method,
+        "notion": config.notion,
+        "alpha": tolerance.amounts[0] if tolerance.amounts else 0.5,
+        "group_input": config.group_input,
+        "seed": config.seed,
+        **({} if tolerance.amounts else kind.unconstrained),
+    }
+    kind = federated.METHODS[changed["method"]]  # without a constraint it may be another's
+    try:
+        return kind.model_validate({k: v for k, v in changed.items() if kind.reads(k)})
+    except ValidationError as error:
+        raise refusal(f"method {method}", error) from error
 
 
 def _tolerance(config: DistillConfig) -> Target:
     """Return what methods with a tolerance are asked for: 1 / rho_o, and nothing up to 1."""
     return Target(by="tolerance", amounts=(1.0 / config.rho_o,) if config.rho_o > 1 else ())
-
-
-DEFAULT_ROUNDS = RoundOptions()
-"""Clients are the users, and nothing is clipped or noised."""
 
 
 # One upload
@@ -130,23 +207,22 @@ def single_shot(federation: Federation, config: DistillConfig, **_: Any) -> Fitt
 
 
 def surrogate(
-    federation: Federation,
-    config: DistillConfig,
-    *,
-    shared: SurrogateCache | None = None,
-    **_: Any,
+    federation: Federation, config: DistillConfig, *, shared: SurrogateCache | None = None, **_: Any
 ) -> Fitted:
     """Make surrogates, and train with the penalty at the server over all of them."""
-    settings, shared = surrogate_settings(config), {} if shared is None else shared
+    settings = config.records.model_copy(update={"seed": config.seed})
     clients = federation.schema.hash, federation.names, *map(sha256_of, federation.plain)
     start, before, key = time.perf_counter(), 0.0, (settings.model_dump_json(), clients)
+    shared = {} if shared is None else shared
     if key in shared:
         before = shared[key][1]
     else:
         releases = make_surrogates(federation, settings)
         shared.clear()  # a grid goes through its seeds one after the other
         shared[key] = releases, time.perf_counter() - start
-    return train_on_surrogates(shared[key][0], federation, config)._replace(seconds=before)
+    releases, asked = shared[key][0], server_config(config)
+    model = pool_and_train(releases, federation.schema, asked)
+    return _uploaded(model, releases, federation, asked.asked)._replace(seconds=before)
 
 
 def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted:
@@ -166,28 +242,12 @@ def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted
     return _fitted(model, federation, cost, near.asked)._replace(seconds=near.seconds)
 
 
-def surrogate_settings(config: DistillConfig) -> SurrogateConfig:
-    """Return settings with the seed of a comparison, and its settings of privacy."""
-    return SurrogateConfig.model_validate(
-        config.model_dump(include={"epsilon", "delta", "relation", "k_min", "seed"})
-    )
-
-
 def make_surrogates(federation: Federation, settings: SurrogateConfig) -> dict[str, Release]:
     """Return a surrogate of each client."""
     return {
         name: distill_table(in_memory(real), federation.schema, settings, source=name).release
         for name, real in zip(federation.names, federation.plain, strict=True)
     }
-
-
-def train_on_surrogates(
-    releases: Mapping[str, Release], federation: Federation, config: DistillConfig
-) -> Fitted:
-    """Return what the server makes of surrogates, with the penalty of the settings."""
-    asked = server_config(config)
-    model = pool_and_train(releases, federation.schema, asked)
-    return _uploaded(model, releases, federation, asked.asked)
 
 
 def server_config(config: DistillConfig) -> ServerConfig:
@@ -215,7 +275,7 @@ def _fitted(model: TrainedModel, federation: Federation, cost: Cost, asked: Targ
 
 def central(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """Solve the server's problem on all clients' real rows in one place: the ceiling."""
-    theta, converged = _trained(pooled(federation.train), federation, config)
+    theta, converged = _trained(concatenated(federation.train), federation, config)
     cost = _all_rows(federation, config)
     return _linear([theta] * len(federation.test), converged, cost, federation, config)
 
@@ -231,7 +291,7 @@ def local(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
 
 def constant(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:  # noqa: ARG001
     """Decide the more frequent label for everybody, which any other method must beat."""
-    label = 1.0 if pooled(federation.train).y.mean() > 0 else -1.0
+    label = 1.0 if concatenated(federation.train).y.mean() > 0 else -1.0
     tests = federation.scored(np.full(len(part.y), label) for part in federation.test)
     cost = Cost(len(tests), 1, 16 * len(tests))  # two counts each
     return Fitted(tests, None, cost, Target(by="nothing"))
@@ -253,7 +313,7 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig, **_: A
         "equal_opportunity": reductions.TruePositiveRateParity,
         "equalized_odds": reductions.EqualizedOdds,
     }[config.notion]
-    rows, eps = pooled(federation.train), 1.0 / max(config.rho_o, 1.0)
+    rows, eps = concatenated(federation.train), 1.0 / max(config.rho_o, 1.0)
     plain = config.model_copy(update={"intercept": False})  # scikit-learn adds its own
     c, inputs = server_config(config).C, _inputs(rows, federation, plain)
     model = LogisticRegression(C=c, fit_intercept=config.intercept, max_iter=1000)
@@ -287,10 +347,10 @@ def _trained(
 
 def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
     """Return the penalty of the settings; small combinations of several attributes are merged."""
-    rows = pooled(federation.train)
+    rows = concatenated(federation.train)
     table = WeightedTable(*rows, np.ones(len(rows.y)))
     by, _ = compared_groupings(table, federation.schema, server_config(config))
-    return make_penalty(config, n_groups=federation.n_groups, by=by)
+    return named_penalty(config, n_groups=federation.n_groups, by=by)
 
 
 def _linear(
@@ -317,7 +377,7 @@ def _inputs(part: Encoded, federation: Federation, config: DistillConfig) -> np.
 
 def _users(federation: Federation, config: DistillConfig) -> federated.Users:
     """Return the clients with their training rows."""
-    rows = pooled(federation.train)
+    rows = concatenated(federation.train)
     return federated.make_users(_inputs(rows, federation, config), rows.s, rows.y, federation.user)
 
 
@@ -356,7 +416,8 @@ def in_rounds(
     federation: Federation,
     config: DistillConfig,
     *,
-    rounds: RoundOptions = DEFAULT_ROUNDS,
+    rounds: Mapping[str, Any] | None = None,
+    users: Mapping[str, Any] | None = None,
     **_: Any,
 ) -> Fitted:
     """Train by a method of ``synthfair.federated``, with the notion of the other methods.
@@ -364,10 +425,10 @@ def in_rounds(
     Raises:
         InputError: the settings do not fit the clients.
     """
-    settings, rows = rounds.settings(method, config), pooled(federation.train)
+    settings, rows = round_settings(method, config, rounds), concatenated(federation.train)
     user = federation.user
-    if rounds.rule is not None:
-        user = federated.draw_users(len(rows.y), seed=config.seed, **rounds.rule)
+    if users is not None:
+        user = federated.draw_users(len(rows.y), seed=config.seed, **users)
     data = federated.make_user_data(rows, user, federation.schema, settings)
     training = federated.train_rounds(data, settings)
     asked = _tolerance(config) if federated.METHODS[method].reads("alpha") else settings.asked
@@ -412,9 +473,7 @@ def run_method(
     federation: Federation,
     config: DistillConfig,
     report: ServerConfig | None = None,
-    *,
-    rounds: RoundOptions = DEFAULT_ROUNDS,
-    shared: SurrogateCache | None = None,
+    **options: Any,
 ) -> tuple[Evaluation, Fitted]:
     """Run one method, and return its evaluation on the clients' test rows, and what it has made.
 
@@ -423,22 +482,17 @@ def run_method(
         federation: clients.
         config: settings.
         report: of the intervals.
-        rounds: how methods in rounds train, if not by default.
-        shared: surrogates of other weights, which are not made anew; their time counts.
+        **options: ``rounds``, settings of methods in rounds, see :func:`round_settings`; ``users``,
+            the rule of :func:`synthfair.federated.draw_users` by which training rows become users,
+            which by default are the clients; ``shared``, surrogates of other weights, which are not
+            made anew; their time counts.
 
     Raises:
         InputError: no such method, or it cannot train on these rows.
     """
     require_method(method)
     start = time.perf_counter()
-    fitted = METHODS[method](federation, config, rounds=rounds, shared=shared)
+    fitted = METHODS[method](federation, config, **options)
     fitted = fitted._replace(seconds=time.perf_counter() - start + fitted.seconds)
-    return evaluate_fitted(fitted, federation, report), fitted
-
-
-def evaluate_fitted(
-    fitted: Fitted, federation: Federation, report: ServerConfig | None = None
-) -> Evaluation:
-    """Return the metrics on the clients' test rows."""
     tests = dict(zip(federation.names, fitted.tests, strict=True))
-    return evaluate_scores(tests, report, schema=federation.schema)
+    return evaluate_scores(tests, report, schema=federation.schema), fitted

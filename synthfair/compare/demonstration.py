@@ -9,8 +9,7 @@ from typing import NamedTuple, cast
 
 from synthfair.client.distillation import Distillation
 from synthfair.client.page import Options, distill_file
-from synthfair.compare.compared_methods import run_method, server_config
-from synthfair.compare.federation import federate
+from synthfair.compare.compared_methods import federate, run_method, server_config
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition_by, write_clients
 from synthfair.errors import InputError

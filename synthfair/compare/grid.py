@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from synthfair.compare import compared_methods
-from synthfair.compare.federation import federate
 from synthfair.data.partition import Split
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
@@ -24,7 +23,7 @@ from synthfair.settings import DistillConfig, ServerConfig
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_SEEDS = 10_000
+MAX_SEEDS = 10_000
 """Of one grid."""
 
 
@@ -94,8 +93,8 @@ def make_grid(
     """
     for method in methods:
         compared_methods.require_method(method)
-    if not 1 <= seeds <= MOST_SEEDS:
-        raise InputError(f"seeds = {seeds}: must be 1 to {MOST_SEEDS}")
+    if not 1 <= seeds <= MAX_SEEDS:
+        raise InputError(f"seeds = {seeds}: must be 1 to {MAX_SEEDS}")
     if any(not 0 <= weight < float("inf") for weight in weights):
         raise InputError(f"weights {list(weights)}: each must be at least 0 and finite")
     named = {}
@@ -118,11 +117,11 @@ def is_done(point: GridPoint, compared: ComparedTable, config: DistillConfig) ->
     """
     if not point.results.exists():
         return False
-    found, own = read_metrics(point.results), point.settings(config)
+    written, settings = read_metrics(point.results), point.settings(config)
     train = _train(point, config)
     wanted = compared.document, compared.schema.hash, compared.min_group_rows, train
-    same = (found.table, found.schema_hash, found.min_group_rows, found.train) == wanted
-    if not (same and all(settings == own for settings in found.config.values())):
+    same = (written.table, written.schema_hash, written.min_group_rows, written.train) == wanted
+    if not (same and all(config == settings for config in written.config.values())):
         raise InputError(
             f"{point.results}: is of another table or other settings; name another folder, or"
             " delete that one"
@@ -134,7 +133,7 @@ def _train(point: GridPoint, config: DistillConfig) -> RoundSettings | None:
     """Return the settings of a method in rounds; None of others."""
     if point.method not in compared_methods.IN_ROUNDS:
         return None
-    settings = compared_methods.DEFAULT_ROUNDS.settings(point.method, point.settings(config))
+    settings = compared_methods.round_settings(point.method, point.settings(config))
     return RoundSettings.model_validate(settings.model_dump())
 
 
@@ -154,7 +153,9 @@ def run_point(
         shared: surrogates of the same table, split and privacy, which other weights have made.
     """
     schema, settings = compared.schema, point.settings(config)
-    federation = federate(compared.split.apply(compared.table, schema, seed=point.seed), schema)
+    federation = compared_methods.federate(
+        compared.split.apply(compared.table, schema, seed=point.seed), schema
+    )
     report = ServerConfig(
         seed=point.seed, min_group_rows=compared.min_group_rows, groups_by=config.groups_by
     )

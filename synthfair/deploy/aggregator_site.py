@@ -1,14 +1,11 @@
-"""An aggregator that is a site: its settings and limits, and how it adds up shares."""
+"""An aggregator that is a site: how it adds up shares, within its limits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING
 
-from pydantic import Field
-
-from synthfair.deploy.party import Request
 from synthfair.deploy.site_sums import read_task
 from synthfair.errors import InputError
 from synthfair.privacy.ledger import is_complete
@@ -23,62 +20,10 @@ from synthfair.secure.aggregator_keys import (
 from synthfair.secure.summands import GroupCounts
 from synthfair.secure.task import Task
 from synthfair.secure.upload import upload_bytes
-from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked
-from synthfair.task.limits import PartySettings, RefusedError, refused_as
+from synthfair.task.limits import AggregatorSettings, RefusedError, refused_as
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-
-class AggregatorLimits(Checked):
-    """The most that jobs may have of an aggregator; by default nothing.
-
-    Attributes:
-        most_tasks: sums over all jobs; a training takes one a round.
-        most_epsilon: of one sum of counts; None where there may be none.
-        most_rho: of one sum of vectors, such as of a round's reports; None where there may be none.
-        without_noise: whether there may be sums of vectors without noise, which protect parts but
-            not the total.
-        least_clients: in one sum.
-    """
-
-    most_tasks: int = Field(default=0, ge=0)
-    most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
-    most_rho: float | None = Field(default=None, gt=0, le=10_000)
-    without_noise: bool = False
-    least_clients: int = Field(default=2, ge=1)
-
-
-AGGREGATOR = "synthfair-aggregator-site/1"
-"""The format of its file."""
-
-
-class AggregatorSettings(PartySettings):
-    """Settings of an aggregator that is a site.
-
-    Attributes:
-        server: host and port that it connects to.
-        key: its private keys, of ``python -m synthfair keygen --aggregator``, with the folder of
-            its answers next to them.
-        clients: folder of the public keys of those who may be in a sum, NAME.pub: whoever could
-            add clients of its own would learn, without noise, what is left of the sum.
-        limits: see there.
-    """
-
-    format: Literal["synthfair-aggregator-site/1"] = AGGREGATOR
-    server: str | None = None
-    key: Path
-    clients: Path
-    limits: AggregatorLimits = AggregatorLimits()
-
-    @property
-    def records(self) -> Path:
-        """The folder of the aggregator's answers."""
-        return self.key.with_suffix(RECORDS)
-
-    def signing_key(self) -> Ed25519PrivateKey:
-        """Read the key that signs its answers. Raises InputError: it cannot be read."""
-        return read_aggregator_secret(self.key).signing_key
+    from synthfair.deploy.party import Request
 
 
 def read_aggregators(folder: Path | None, names: Sequence[str]) -> dict[str, AggregatorKeys]:
@@ -101,23 +46,23 @@ def answer_add(request: Request) -> bytes:
     Raises:
         RefusedError: the question is for no sum, beyond the limits, or has bad uploads.
     """
-    task, settings = read_task(request), cast(AggregatorSettings, request.party.settings)
-    secret = read_aggregator_secret(settings.key)
-    if not is_complete(record_of(task, secret, settings.records)):
-        _require_allowed(settings, task)
-    size, content = upload_bytes(task), request.carried
+    task, settings = read_task(request), request.party.settings
+    secret, records = read_aggregator_secret(settings.key), settings.key.with_suffix(RECORDS)
+    if not is_complete(record_of(task, secret, records)):
+        _require_allowed(settings, task, sum(map(is_complete, records.glob(f"*{ANSWER}"))))
+    size, content = upload_bytes(task), request.question.carried
     uploads = [content[at : at + size] for at in range(0, len(content), size)]
 
     def received() -> UploadSum:
         with refused_as("uploads"):
             return receive(task, secret, ((f"upload {i}", u) for i, u in enumerate(uploads)))
 
-    return answer(task, secret, received, settings.records).model_dump_json().encode()
+    return answer(task, secret, received, records).model_dump_json().encode()
 
 
-def _require_allowed(settings: AggregatorSettings, task: Task) -> None:
+def _require_allowed(settings: AggregatorSettings, task: Task, answers: int) -> None:
     limits, what = settings.limits, task.what
-    if sum(map(is_complete, settings.records.glob(f"*{ANSWER}"))) >= limits.most_tasks:
+    if answers >= limits.most_tasks:
         raise RefusedError("tasks")
     if isinstance(what, GroupCounts):
         within = what.epsilon <= (limits.most_epsilon or 0)

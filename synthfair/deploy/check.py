@@ -2,139 +2,187 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_chunks
-from synthfair.deploy.aggregator_site import AggregatorSettings
-from synthfair.deploy.hardening import description, folder_problems, problem_lines
-from synthfair.deploy.jobs import read_site_settings
-from synthfair.deploy.kit import MAX_BYTES, Role, address, certificate, role_of
+from synthfair.deploy.kit import MAX_BYTES, Kit, description, differences, read_yaml
 from synthfair.errors import InputError
 from synthfair.files import read_bytes, read_document
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_keys, read_signing_key
 from synthfair.secure.aggregator_keys import (
+    RECORDS,
     read_aggregator_folder,
     read_aggregator_secret,
     require_records,
 )
-from synthfair.task.limits import FILE, ServerSettings, SiteSettings, read_settings
+from synthfair.task.limits import (
+    AggregatorSettings,
+    ServerSettings,
+    SiteSettings,
+    read_settings,
+    read_site_settings,
+)
 
 EXPIRES_SOON = timedelta(days=14)
 
 
-def problems(kit: Path) -> list[str]:
+def problems(folder: Path) -> list[str]:
     """List all that speaks against a kit; empty if it is hardened and ready.
 
     Args:
-        kit: folder of a server's, a site's or a submitter's kit.
+        folder: a server's, a site's or a submitter's kit.
 
     Raises:
         InputError: it is no kit.
     """
-    kit, role = kit.resolve(), role_of(kit)
-    parts = [_surroundings(kit), _modes(kit), _certificates(kit, role)]
-    parts += [_identity(kit, role), _files(kit, role)]
-    if role != "admin":
-        parts.append(_server(kit) if role == "server" else _site(kit))
-    return [*dict.fromkeys(problem for part in parts for problem in problem_lines(part))]
+    kit = Kit(folder)
+    checks = [_surroundings, _modes, _certificates, _identity, _files]
+    if kit.role != "admin":
+        checks.append(_server if kit.role == "server" else _site)
+    return [*dict.fromkeys(line for check in checks for line in _problem_lines(check(kit)))]
 
 
-def _surroundings(kit: Path) -> Iterator[str]:
-    """List what the engine, or Python, would take from elsewhere."""
-    for variable, own in (("NVFL_WORKSPACE", str(kit)), ("PYTHONPATH", "")):
-        value = os.environ.get(variable)
-        if value and value != own:
-            yield f"{variable}={value}: its folder, or code, would come from there; unset it"
-    for path in (kit, sys.executable):
+def _surroundings(kit: Kit) -> Iterator[str]:
+    """List where the engine would look elsewhere."""
+    for path in (kit.folder, sys.executable):
         if re.search(r"\s", str(path)):
             yield f"{path}: has a blank, and the engine splits its commands there; move it"
-    for path in filter(Path.is_symlink, kit.iterdir()):
+    for path in filter(Path.is_symlink, kit.folder.iterdir()):
         yield f"{path}: is a link; put the folder itself here"
 
 
-def _modes(kit: Path) -> Iterator[str]:
+def _modes(kit: Kit) -> Iterator[str]:
     """List what others on this machine may read, or write to, and must not."""
-    if kit.stat().st_mode & 0o077:
-        yield f"{kit}: others may read it; chmod 700"
-    for folder in (kit / "startup", kit / "local"):
-        for path in (folder, *folder.rglob("*")) if folder.exists() else ():
+    if kit.folder.stat().st_mode & 0o077:
+        yield f"{kit.folder}: others may read it; chmod 700"
+    for folder in filter(Path.exists, (kit.startup.parent, kit.own.parent)):
+        for path in (folder, *folder.rglob("*")):
             mode = path.lstat().st_mode
             if mode & 0o022 and not stat.S_ISLNK(mode):
                 yield f"{path}: others may write to it; chmod go-w"
 
 
-def _certificates(kit: Path, role: Role) -> Iterator[str]:
+def _certificates(kit: Kit) -> Iterator[str]:
     """List certificates that the root has not signed, or that end."""
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
-    leaf, root = certificate(kit, role), certificate(kit, role, root=True)
     try:
-        leaf.content.verify_directly_issued_by(root.content)
+        kit.party.content.verify_directly_issued_by(kit.root.content)
     except (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature):
-        yield f"{leaf.path}: must be signed by the certificate in {root.path.name}"
+        yield f"{kit.party.path}: must be signed by the certificate in {kit.root.path.name}"
     now = datetime.now(UTC)
-    for one in (leaf, root):
-        end = one.content.not_valid_after_utc
-        if not one.content.not_valid_before_utc <= now < end:
-            yield f"{one.path}: expired, or not valid yet; valid until {end:%Y-%m-%d}"
+    for path, content, *_ in (kit.party, kit.root):
+        end = content.not_valid_after_utc
+        if not content.not_valid_before_utc <= now < end:
+            yield f"{path}: expired, or not valid yet; valid until {end:%Y-%m-%d}"
         elif end - now < EXPIRES_SOON:
-            yield f"{one.path}: expires on {end:%Y-%m-%d}; get another"
+            yield f"{path}: expires on {end:%Y-%m-%d}; get another"
 
 
-def _identity(kit: Path, role: Role) -> Iterator[str]:
+def _identity(kit: Kit) -> Iterator[str]:
     """List where key, certificate and settings are not of one party, or of another server."""
-    leaf, (server, port) = certificate(kit, role), address(kit, role)
-    if leaf.key != _public_key(leaf.path.with_suffix(".key")):
-        yield f"{leaf.path.with_suffix('.key')}: is not the key of {leaf.path.name}"
-    must = "lead" if role == "admin" else role
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    leaf, (server, port) = kit.party, kit.address
+    path = leaf.path.with_suffix(".key")
+    content = read_bytes(path, MAX_BYTES)
+    try:
+        is_its_key = load_pem_private_key(content, None).public_key() == leaf.content.public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise InputError(f"{path}: must be a private key without a passphrase") from error
+    if not is_its_key:
+        yield f"{path}: is not the key of {leaf.path.name}"
+    must = "lead" if kit.role == "admin" else kit.role
     if leaf.role != must:
         yield f"{leaf.path}: its role is {leaf.role!r}; must be {must!r}"
     if leaf.hosts != [leaf.name]:
         yield f"{leaf.path}: is valid for {leaf.hosts}; must be for {leaf.name!r} alone"
     # A site's certificate would do for a server of its name, and a site's name has no dot.
     if "." not in server and server != "localhost":
-        yield f"{kit}: the server {server!r} must be a host with a dot in its name"
-    if role == "admin":
+        yield f"{kit.folder}: the server {server!r} must be a host with a dot in its name"
+    if kit.role == "admin":
         return
-    own = kit / "local" / FILE
-    settings = read_document(own)
+    settings = read_document(kit.own)
     if leaf.org != (org := settings.get("org")):
-        yield f"{leaf.path}: its organisation is {leaf.org!r}; in {own} it is {org!r}"
-    if role == "client" and f"{server}:{port}" != (agreed := settings.get("server")):
-        yield f"{kit}: connects to {server}:{port}; in {own} the server is {agreed!r}"
+        yield f"{leaf.path}: its organisation is {leaf.org!r}; in {kit.own} it is {org!r}"
+    if kit.role == "client" and f"{server}:{port}" != (agreed := settings.get("server")):
+        yield f"{kit.folder}: connects to {server}:{port}; in {kit.own} the server is {agreed!r}"
 
 
-def _public_key(path: Path) -> object:
-    """Return the public half of a private key."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    content = read_bytes(path, MAX_BYTES)
-    try:
-        return load_pem_private_key(content, None).public_key()
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise InputError(f"{path}: must be a private key without a passphrase") from error
-
-
-def _files(kit: Path, role: Role) -> Iterator[str]:
+def _files(kit: Kit) -> Iterator[str]:
     """List where files are not those of a hardened kit of this party."""
-    server, port = address(kit, role)
-    party, project = (certificate(kit, role, root=root).name for root in (False, True))
-    tree = description(role, KIT=kit, PARTY=party, PROJECT=project, SERVER=server, PORT=port)
+    (server, port), party, project = kit.address, kit.party.name, kit.root.name
+    values = {"KIT": kit.folder, "PARTY": party, "PROJECT": project, "SERVER": server, "PORT": port}
+    tree = description(kit.role, **values)
     for name in ("startup/", "local/"):
-        yield from folder_problems(kit / name, tree[name])
+        yield from _folder_problems(kit.folder / name, tree[name])
 
 
-def _server(kit: Path) -> Iterator[str]:
-    settings = read_settings(kit / "local" / FILE, ServerSettings)
+def _folder_problems(folder: Path, tree: dict[str, Any]) -> Iterator[str]:
+    """List where a folder is not what it must be, one line each.
+
+    Args:
+        folder: of a kit, such as ``local``.
+        tree: what :func:`description` says of it.
+    """
+    if folder.is_symlink() or not folder.is_dir():
+        yield f"{folder}: must be a folder, and no link to one"
+        return
+    # Nothing else lies in it, and nothing behind a link.
+    for path in sorted(folder.iterdir()):
+        name = f"{path.name}/" if path.is_dir() else path.name
+        is_known = any(fnmatchcase(name, pattern) for pattern in tree)
+        if path.is_symlink():
+            yield f"{path}: is a link; put the file itself here"
+        elif not is_known or not (path.is_dir() or path.is_file()):
+            yield f"{path}: not part of a hardened kit; remove it"
+    # Each file is what it must be.
+    for name, must in tree.items():
+        path = folder / name
+        if name.endswith("/") and path.is_dir():
+            yield from _folder_problems(path, must)
+        elif must == "private" and (not path.is_file() or path.stat().st_mode & 0o077):
+            yield f"{path}: must be a file that its owner alone may read; chmod 600"
+        elif isinstance(must, dict) and not name.endswith("/"):
+            yield from _problem_lines(_file_problems(path, must))
+
+
+def _problem_lines(problems: Iterator[str]) -> Iterator[str]:
+    """List problems; where their search cannot go on, what stopped it."""
+    try:
+        yield from problems
+    except InputError as error:
+        yield from str(error).splitlines()
+
+
+def _file_problems(path: Path, must: dict[str, Any]) -> Iterator[str]:
+    content, reasons = must.get("absent", {}) | read_document(path), must.get("why", {})
+    if template := must.get("template"):
+        import nvflare
+
+        templates = Path(nvflare.__file__).parent / "lighter" / "templates" / "master_template.yml"
+        required = json.loads(read_yaml(templates)[template])
+    else:
+        required = must.get("settings") or must["connection"]
+    for where, problem in differences(content, required):
+        reason = next((f" ({reasons[key]})" for key in where.split(".") if key in reasons), "")
+        yield f"{path}: {where}{problem}{reason}"
+
+
+def _server(kit: Kit) -> Iterator[str]:
+    settings = read_settings(kit.own, ServerSettings)
     read_schema(settings.schema_path)
     read_keys([settings.keys])
     if settings.aggregators:
@@ -144,9 +192,8 @@ def _server(kit: Path) -> Iterator[str]:
             yield f"{path}: no such table"
 
 
-def _site(kit: Path) -> Iterator[str]:
-    path = kit / "local" / FILE
-    settings = read_site_settings(path)
+def _site(kit: Kit) -> Iterator[str]:
+    path, settings = kit.own, read_site_settings(kit.own)
     schema = read_schema(settings.schema_path)
     if isinstance(settings, AggregatorSettings):
         yield from _aggregator(path, settings)
@@ -156,7 +203,9 @@ def _site(kit: Path) -> Iterator[str]:
     if not os.access(settings.data, os.R_OK):
         yield f"{settings.data}: no such table, or not readable; data in {path} must name one"
     advice = f"keygen --output {settings.key}, and send the server"
-    yield from _key(settings.key, advice, read_signing_key)
+    yield from _key(settings.key, advice)
+    if settings.key.exists():
+        read_signing_key(settings.key)
     yield from _limits(path, settings, schema)
 
 
@@ -187,22 +236,19 @@ def _limits(path: Path, settings: SiteSettings, schema: Schema) -> Iterator[str]
 
 def _aggregator(path: Path, settings: AggregatorSettings) -> Iterator[str]:
     advice = f"keygen --aggregator --output {settings.key}, and give the server and each site"
-    yield from _key(
-        settings.key,
-        advice,
-        lambda key: require_records(settings.records, read_aggregator_secret(key)),
-    )
+
+    yield from _key(settings.key, advice)
+    if settings.key.exists():
+        require_records(settings.key.with_suffix(RECORDS), read_aggregator_secret(settings.key))
     read_keys([settings.clients])
     if not settings.limits.most_tasks:
         yield f"{path}: limits allow no task: no job may have a sum"
 
 
-def _key(path: Path, advice: str, read: Callable[[Path], object]) -> Iterator[str]:
+def _key(path: Path, advice: str) -> Iterator[str]:
     """List problems of the key that a party makes itself."""
     if not path.exists():
         public = path.with_suffix(".pub").name
         yield f"{path}: no such key; python -m synthfair {advice} {public}"
-        return
-    read(path)
-    if path.stat().st_mode & 0o077:
+    elif path.stat().st_mode & 0o077:
         yield f"{path}: others may read it; chmod 600"

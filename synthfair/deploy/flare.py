@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,13 +24,12 @@ from nvflare.apis.signal import Signal
 from pydantic import TypeAdapter
 
 from synthfair.deploy.aggregator_site import read_aggregators
-from synthfair.deploy.hardening import PROGRESS
-from synthfair.deploy.jobs import KINDS, make_party
-from synthfair.deploy.party import Party
+from synthfair.deploy.kit import PROGRESS
+from synthfair.deploy.party import KINDS, Party
 from synthfair.files import validated
 from synthfair.task.job_sites import JobSites, Reply
 from synthfair.task.limits import FILE, ServerSettings, read_settings
-from synthfair.task.messages import Message, Name, TaskName
+from synthfair.task.messages import Message, Name, Question, TaskName
 
 _NAMES = TypeAdapter(tuple[Name, ...])
 
@@ -49,36 +50,27 @@ class SiteExecutor(Executor):
     ) -> Shareable:
         """Return the answer to a question; of an error, only a return code leaves."""
         # Without fire_event=False, the engine would send the text to the server.
+        log = partial(self.log_error, fl_ctx, fire_event=False)
         try:
-            self._party = self._party or make_party(
-                str(fl_ctx.get_identity_name()),
-                Path(_workspace(fl_ctx).get_root_dir()).resolve(),
-                lambda text: self.log_error(fl_ctx, text, fire_event=False),
-            )
-            message = _message(shareable)
-            if message is None:
+            folder = Path(_workspace(fl_ctx).get_root_dir()).resolve()
+            self._party = self._party or Party(str(fl_ctx.get_identity_name()), folder, log)
+            if (message := _message(shareable)) is None:
                 return make_reply(ReturnCode.BAD_TASK_DATA)
+            job, submitter = str(fl_ctx.get_job_id()), _submitter(fl_ctx)
             answer = self._party.answer(
-                message,
-                job=str(fl_ctx.get_job_id()),
-                submitter=_submitter(fl_ctx),
-                stopped=lambda: bool(abort_signal.triggered),
+                message, job=job, submitter=submitter, stopped=lambda: bool(abort_signal.triggered)
             )
+            return Shareable(answer._asdict())
         except Exception as error:
-            self.log_error(fl_ctx, f"{task_name}: {error!r}", fire_event=False)
+            log(f"{task_name}: {error!r}")
             return make_reply(ReturnCode.EXECUTION_EXCEPTION)
-        return _shareable(answer)
 
 
 class JobController(Controller):
-    """Runs a job of one of the kinds in :mod:`synthfair.deploy.jobs` at the server."""
+    """Runs a job of one of the kinds in :mod:`synthfair.deploy.party` at the server."""
 
     def __init__(
-        self,
-        kind: TaskName,
-        sites: list[str],
-        job: dict[str, Any],
-        aggregators: list[str] | None = None,
+        self, kind: TaskName, sites: list[str], job: dict[str, Any], aggregators: Sequence[str] = ()
     ) -> None:
         """Make the controller as the job's file says.
 
@@ -93,8 +85,8 @@ class JobController(Controller):
         """
         super().__init__(task_check_period=CHECK_PERIOD)
         self._kind: TaskName = kind
-        self._partys, self._job = _NAMES.validate_python(sites), job
-        self._aggregators = _NAMES.validate_python(aggregators or ())
+        self._sites, self._job = _NAMES.validate_python(sites), job
+        self._aggregators = _NAMES.validate_python(aggregators)
         self._federation: JobSites | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:
@@ -114,13 +106,13 @@ class JobController(Controller):
             settings = validated(kind.settings, self._job)
             server = read_settings(root / "local" / FILE, ServerSettings)
             self._federation = JobSites(
-                _EngineChannel(self, fl_ctx, abort_signal),
+                partial(self._carry, fl_ctx, abort_signal),
                 server,
                 job=job,
                 server=str(fl_ctx.get_identity_name()),
-                sites=self._partys,
+                sites=self._sites,
                 aggregators=read_aggregators(server.aggregators, self._aggregators),
-                log=lambda text: self.log_warning(fl_ctx, text),
+                log=partial(self.log_warning, fl_ctx),
             )
             kind.run(self._federation, settings, root / "synthfair" / job, output)
         except Exception as caught:  # the engine goes on unless it hears of it
@@ -133,58 +125,43 @@ class JobController(Controller):
         """Do nothing at the end, when the engine calls it."""
 
     def process_result_of_unknown_task(
-        self,
-        client: Client,
-        task_name: str,
-        client_task_id: str,
-        result: Shareable,  # noqa: ARG002
-        fl_ctx: FLContext,
+        self, client: Client, task_name: str, client_task_id: str, result: Any, fl_ctx: FLContext
     ) -> None:
         """Log an answer that came too late; it does not count."""
-        self.log_warning(fl_ctx, f"{client.name}: too late with {task_name} {client_task_id}")
+        said = f"{task_name} {client_task_id}: {result.get_return_code()!r:.100}"
+        self.log_warning(fl_ctx, f"{client.name}: too late with {said}")
 
     def _progress(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:  # noqa: ARG002
         return self._federation.document().model_dump(mode="json") if self._federation else {}
 
-
-class _EngineChannel:
-    """Carries messages as tasks of the engine."""
-
-    def __init__(self, controller: Controller, fl_ctx: FLContext, abort_signal: Signal) -> None:
-        self._controller, self._fl_ctx, self._abort = controller, fl_ctx, abort_signal
-        self._lock = threading.Lock()
-
-    def send(
-        self, task: TaskName, message: Message, sites: tuple[str, ...], *, timeout: int
+    def _carry(
+        self, fl_ctx: FLContext, abort_signal: Signal, question: Question, sites: tuple[str, ...]
     ) -> dict[str, Reply]:
-        start, replies = time.monotonic(), {}
+        """Carry a question to sites as a task of the engine, and their replies back."""
+        start, lock = time.monotonic(), threading.Lock()
+        present = {client.name for client in cast(Any, fl_ctx.get_engine()).get_clients()}
+        replies: dict[str, Reply] = {site: (None, 0.0) for site in sites if site not in present}
 
         def on_result(client_task: ClientTask, fl_ctx: FLContext) -> None:  # noqa: ARG001
             result = client_task.result
             well = result is not None and result.get_return_code() == ReturnCode.OK
-            with self._lock:
-                replies[client_task.client.name] = Reply(
-                    _message(result) if well else None, time.monotonic() - start
-                )
+            with lock:
+                message = _message(result) if well else None
+                replies[client_task.client.name] = message, time.monotonic() - start
             client_task.result = None
 
-        present = {client.name for client in cast(Any, self._fl_ctx.get_engine()).get_clients()}
         targets = [site for site in sites if site in present]
         if targets:
-            self._controller.broadcast_and_wait(
-                Task(task, _shareable(message), timeout=timeout, result_received_cb=on_result),
-                self._fl_ctx,
+            content, timeout = Shareable(question.message._asdict()), question.timeout
+            self.broadcast_and_wait(
+                Task(question.task, content, timeout=timeout, result_received_cb=on_result),
+                fl_ctx,
                 targets=cast(Any, targets),
                 min_responses=len(targets),
-                abort_signal=self._abort,
+                abort_signal=abort_signal,
             )
-        with self._lock:
-            return {site: Reply(None, 0.0) for site in sites if site not in present} | replies
-
-
-def _shareable(message: Message) -> Shareable:
-    """Return a message as the engine carries it."""
-    return Shareable(dict(message._asdict()))
+        with lock:
+            return dict(replies)
 
 
 def _message(content: Any) -> Message | None:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
 
 from synthfair.client.page import Site
 from synthfair.data.encode import Clipping
-from synthfair.deploy.model_file import ModelFile, content_of
-from synthfair.deploy.party import Request
+from synthfair.deploy.model_file import ModelFile, model_of
 from synthfair.errors import InputError
 from synthfair.files import validated
 from synthfair.measure.gaps_file import GAPS, GapsFile, write_gaps
 from synthfair.postprocess.histogram import LARGEST_COUNT
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked
-from synthfair.task.job_sites import JobSites, Query
-from synthfair.task.limits import Claim, RefusedError, refused_as
+from synthfair.settings import Checked
+from synthfair.task.job_sites import JobSites
+from synthfair.task.limits import Claim, Epsilon, refused_as
 from synthfair.task.messages import sha256
 from synthfair.task.protocol import ReadRows, Run, Task, read_rows
-from synthfair.trained import parse_model
+
+if TYPE_CHECKING:
+    from synthfair.deploy.party import Request
 
 GROUP_BYTES = 8 * 2 * 2
 """The size of the counts of a group, by label and decision."""
@@ -34,7 +36,7 @@ class GapQuestion(Checked):
         epsilon: of the counts of one site.
     """
 
-    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    epsilon: Epsilon
 
 
 class GapJob(GapQuestion):
@@ -54,7 +56,7 @@ class GapJob(GapQuestion):
 
 
 def guarantee_of(epsilon: float) -> Guarantee:
-    """Return the guarantee of a site's counts, see :func:`synthfair.measure.counts.noisy_counts`.
+    """Return the guarantee of a site's counts, see :mod:`synthfair.measure.gaps_file`.
 
     Guarantee: epsilon-differential privacy. Unit: one row; of a person with several rows the
     epsilons add up. Relation: add or remove.
@@ -72,17 +74,15 @@ def answer_gap(request: Request) -> bytes:
         RefusedError: the question's settings are none, or beyond the site's limits.
     """
     from synthfair.evaluation import pooled_scores
-    from synthfair.measure.counts import noisy_counts
+    from synthfair.measure.gaps_file import noisy_counts
 
-    schema = request.party.schema
+    schema, carried = request.party.schema, request.question.carried
     with refused_as("settings"):
-        epsilon = validated(GapQuestion, request.ask.settings).epsilon
+        epsilon = validated(GapQuestion, request.question.settings).epsilon
 
     def read(site: Site, clipping: Clipping) -> ReadRows:
         with refused_as("settings"):
-            model = parse_model(request.carried, "model")
-        if model.schema_.hash != schema.hash:
-            raise RefusedError("settings")
+            model = model_of(carried, schema)
         rows, sha256 = read_rows(site, clipping)
         return ReadRows((model, rows), sha256)
 
@@ -96,7 +96,7 @@ def answer_gap(request: Request) -> bytes:
     return request.answer(
         Task(
             Claim("gap", epsilon),
-            f"{schema.hash} {epsilon} {sha256(request.carried)}",
+            f"{schema.hash} {epsilon} {sha256(carried)}",
             guarantee=guarantee_of(epsilon),
             measure=counts,
             max_bytes=GROUP_BYTES * len(schema.groups),
@@ -120,26 +120,23 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
         TooFewError: fewer sites than the job says have answered well.
         InputError: the model does not fit the schema.
     """
-    from synthfair.measure.counts import gaps_of_counts
+    from synthfair.measure.gaps_file import gaps_of_counts
 
-    content, schema = content_of(job.model), federation.schema
-    model = parse_model(content, "model")
-    if model.schema_.hash != schema.hash:
-        raise InputError(
-            f"model: of the schema {model.schema_.hash}; must be of {schema.hash}, as all sites are"
-        )
+    schema = federation.schema
+    model = model_of(job.model, schema)
     groups = tuple(map(str, schema.groups))
 
     def read(_site: str, answer: bytes) -> np.ndarray:
-        if len(answer) != GROUP_BYTES * len(groups):
-            raise InputError(f"{len(answer)} bytes; must be {GROUP_BYTES * len(groups)}")
         counts = np.frombuffer(answer, "<i8").reshape(len(groups), 2, 2)
         if np.abs(counts.astype(float)).max() > LARGEST_COUNT:
             raise InputError(f"counts: must be at most {LARGEST_COUNT}")
         return counts
 
-    question = Query("gap", 0, {"epsilon": job.epsilon}, job.timeout, content)
-    answers = federation.collect(question, read, least=job.least_answers)
+    settings = {"epsilon": job.epsilon}
+    question = federation.question(
+        task="gap", round=0, settings=settings, timeout=job.timeout, carried=job.model
+    )
+    answers = federation.ask(question, read, least=job.least_answers)
     gaps = gaps_of_counts(
         np.sum([*answers.values()], axis=0),
         groups,
@@ -147,7 +144,6 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
         sites=len(answers),
         confidence=job.confidence,
     )
-    output.mkdir(parents=True, exist_ok=True)
     document = GapsFile(
         format="synthfair-gaps/1",
         epsilon=job.epsilon,

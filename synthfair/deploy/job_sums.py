@@ -16,8 +16,8 @@ from synthfair.secure.opening import NoisyTotal, open_sums
 from synthfair.secure.summands import AnySummand
 from synthfair.secure.task import Task, make_task
 from synthfair.secure.upload import upload_bytes, verify_upload
-from synthfair.task.job_sites import JobSites, Query, TooFewError
-from synthfair.task.messages import sha256
+from synthfair.task.job_sites import JobSites, TooFewError
+from synthfair.task.messages import Question, sha256
 
 
 def make_sum(
@@ -54,7 +54,7 @@ def make_sum(
 
 
 def secure_sum(
-    federation: JobSites, task: Task, query: Query, *, folder: Path, anew: Path | None
+    federation: JobSites, task: Task, question: Question, *, folder: Path, anew: Path | None
 ) -> NoisyTotal:
     """Ask the sites for shares and the aggregators for their sums, and opens these.
 
@@ -64,7 +64,7 @@ def secure_sum(
     Args:
         federation: of the sites and the aggregators.
         task: of the sum.
-        query: to the sites, for their shares; the task of the sum is added.
+        question: to the sites, for their shares; the task of the sum is added.
         folder: of the server's own, where uploads lie until the sum is opened: a job that stops in
             between goes on with the same ones, and so can the aggregators.
         anew: file that holds a job to this very task; None where the next job has another one.
@@ -81,9 +81,9 @@ def secure_sum(
 
     store = folder / f"{task.id.hex()}.uploads"
     if not store.exists():
-        settings = query.settings | {"task": task.model_dump(mode="json")}
-        query = query._replace(settings=settings)
-        uploads = federation.collect(query, verified, least=task.least_clients)
+        settings = question.settings | {"task": task.model_dump(mode="json")}
+        asked = question.model_copy(update={"settings": settings})
+        uploads = federation.ask(asked, verified, least=task.least_clients)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with whole_file(store, mode=OWNER_ONLY) as temporary:
             temporary.write_bytes(b"".join(uploads.values()))
@@ -92,7 +92,7 @@ def secure_sum(
     for role, aggregator in enumerate(federation.aggregators):
         shares = _of_role(task, content, role)
         try:
-            sums.append(_partial_sum(federation, aggregator, task, query, shares))
+            sums.append(_partial_sum(federation, aggregator, task, question, shares))
         except TooFewError as error:
             if federation.booked[aggregator].code != "uploads":  # may be added up later
                 raise
@@ -116,13 +116,12 @@ def _renewal_advice(anew: Path | None) -> str:
 
 
 def _partial_sum(
-    federation: JobSites, name: str, task: Task, query: Query, uploads: list[bytes]
+    federation: JobSites, name: str, task: Task, question: Question, uploads: list[bytes]
 ) -> PartialSum:
     """Return an aggregator's answer. Raises TooFewError: nothing, or no sum."""
-    settings, one = {"task": task.model_dump(mode="json")}, (name,)
-    query = Query("add", query.number, settings, query.timeout, b"".join(uploads))
-    answers = federation.ask(query, one)
-    federation.require(None, one)
+    settings = {"task": task.model_dump(mode="json")}
+    changes = {"task": "add", "settings": settings, "carried": b"".join(uploads)}
+    answers = federation.ask(question.model_copy(update=changes), sites=(name,))
     return parse_as(answers[name], PartialSum, name)
 
 

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import base64
-import binascii
-from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, ValidationInfo
+from pydantic import AfterValidator, Base64UrlBytes, BeforeValidator, ValidationInfo
 
+from synthfair.data.schema import Schema
+from synthfair.errors import InputError
 from synthfair.files import read_bytes
-from synthfair.trained import MAX_BYTES, parse_model
+from synthfair.trained import MAX_BYTES, TrainedModel, parse_model
 
 
-def _content(name: Any, info: ValidationInfo) -> Any:
+def _content(value: Any, info: ValidationInfo) -> Any:
     """Encode the file that a project names in base64; a job has it so already."""
-    if not isinstance(name, str) or not info.context:
-        return name
-    path: Path = info.context["folder"] / name
-    return base64.b64encode(read_bytes(path, MAX_BYTES)).decode()
+    if isinstance(value, str) and info.context:
+        return base64.urlsafe_b64encode(read_bytes(info.context["folder"] / value, MAX_BYTES))
+    return value.encode() if isinstance(value, str) else value
 
 
-def content_of(model: str) -> bytes:
-    """Return the file's bytes, of a field of type :data:`ModelFile`."""
-    return base64.b64decode(model, validate=True)
-
-
-def _is_a_model(content: str) -> str:
-    try:
-        parse_model(content_of(content), "model")
-    except binascii.Error as error:
-        raise ValueError("is no model file in base64") from error
+def _is_a_model(content: bytes) -> bytes:
+    parse_model(content, "model")
     return content
 
 
-ModelFile = Annotated[str, BeforeValidator(_content), AfterValidator(_is_a_model)]
-"""A model file in base64: the engine would read names in braces as its own variables."""
+ModelFile = Annotated[Base64UrlBytes, BeforeValidator(_content), AfterValidator(_is_a_model)]
+"""The bytes of a model file, in a job in base64: the engine would read names in braces as its own
+variables."""
+
+
+def model_of(content: bytes, schema: Schema) -> TrainedModel:
+    """Return the model in a file of these bytes. Raises InputError: it is none, of this schema."""
+    model = parse_model(content, "model")
+    if model.schema_.hash != schema.hash:
+        raise InputError(
+            f"model: of the schema {model.schema_.hash}; must be of {schema.hash}, as all sites are"
+        )
+    return model

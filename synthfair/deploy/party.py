@@ -1,62 +1,66 @@
-"""A party of a federation: a question comes as a message, and an answer leaves, signed."""
+"""A party of a federation: a question comes as a message, and an answer leaves, signed.
+
+What is asked, and answered, is of a kind of jobs.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
 
 from synthfair import __version__
 from synthfair.client.page import Site, answer
 from synthfair.data.schema import read_schema
+from synthfair.deploy.aggregator_site import answer_add
+from synthfair.deploy.gap_job import GapJob, answer_gap, run_gap
+from synthfair.deploy.privfairfl_job import PrivFairFLJob, run_privfairfl
+from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_single_shot
+from synthfair.deploy.site_sums import answer_counts, answer_model
+from synthfair.deploy.train_job import SiteTraining, TrainJob, answer_train, run_train
 from synthfair.errors import InputError
-from synthfair.files import OWNER_ONLY, parse_as
+from synthfair.files import OWNER_ONLY
 from synthfair.privacy.ledger import BudgetError, Ledger
+from synthfair.release.keys import read_signing_key
+from synthfair.secure.aggregator_keys import read_aggregator_secret
 from synthfair.task.federation_file import SiteCode
-from synthfair.task.limits import RefusedError, SiteSettings, refused_as
-from synthfair.task.messages import (
-    DEPENDS_ON_ROWS,
-    MAX_CARRIED,
-    MAX_TEXT,
-    Answer,
-    Ask,
-    Message,
-    TaskName,
-    make_answer,
-    sha256,
-)
+from synthfair.task.job_sites import JobSites
+from synthfair.task.limits import FILE, AggregatorSettings, RefusedError, read_site_settings
+from synthfair.task.messages import Answer, Message, Question, make_answer, read_question, sha256
 from synthfair.task.protocol import Run, Task
 
+DEPENDS_ON_ROWS = frozenset({"table", "stopped", "failed"})
+"""Codes that say how far the work on private rows came."""
 
+Stopped = Callable[[], bool]
+"""Says whether a job was stopped meanwhile."""
+
+
+@dataclass
 class Request:
     """A question to a party.
 
     Attributes:
         party: that answers it.
-        ask: the question; its schema is the party's.
-        carried: what came with it.
+        question: of the server; its schema is the party's.
         submitter: of the job, as the engine says.
         stopped: whether the job was stopped meanwhile.
-        task: that the question comes to; None before it is known.
+        private: whether the answer has a guarantee; false before that is known.
     """
 
-    def __init__(
-        self,
-        party: Party,
-        ask: Ask,
-        carried: bytes,
-        submitter: str,
-        stopped: Callable[[], bool],
-    ) -> None:
-        """Hold a question."""
-        self.party, self.ask, self.carried = party, ask, carried
-        self.submitter, self.stopped = submitter, stopped
-        self.task: Task | None = None
+    party: Party
+    question: Question
+    submitter: str
+    stopped: Stopped
+    private: bool = False
 
     def answer(self, task: Task) -> Any:
         """Return what the party's table answers, see :func:`synthfair.client.page.answer`."""
-        self.task, job = task, self.ask.job
+        self.private, job, site = task.guarantee is not None, self.question.job, self.party.site
 
         def stop(*_: object) -> None:
             if self.stopped():
@@ -66,12 +70,33 @@ class Request:
             for line in clipping.warnings():
                 self.party.log(f"job {job}: {line}")
 
-        run = Run(str(self.party.settings.data), stop, stop, on_rows)
-        return answer(task, self.party.site, output=job, run=run, submitter=self.submitter)
+        run = Run(str(site.data), stop, stop, on_rows)
+        return answer(task, site, output=job, run=run, submitter=self.submitter)
 
 
-Routine = Callable[[Request], bytes]
-"""Returns the content of an answer; raises RefusedError: the question is none that it answers."""
+class JobKind(NamedTuple):
+    """A kind of jobs.
+
+    Attributes:
+        settings: what ``project.yml`` says of such a job.
+        answer: the site's side: returns the content of an answer; raises RefusedError where the
+            question is none that it answers.
+        run: the server's side, with the settings, a folder that stays at the server, and one that
+            the submitter downloads.
+    """
+
+    settings: type[BaseModel]
+    answer: Callable[[Request], bytes]
+    run: Callable[[JobSites, Any, Path, Path], object]
+
+
+KINDS: dict[str, JobKind] = {
+    "single_shot": JobKind(SingleShotJob, answer_single_shot, run_single_shot),
+    "train": JobKind(TrainJob, answer_train, run_train),
+    "gap": JobKind(GapJob, answer_gap, run_gap),
+    "privfairfl": JobKind(PrivFairFLJob, answer_counts, run_privfairfl),
+}
+"""The kinds by the name of the job, which is also that of its first task."""
 
 
 class Party:
@@ -87,44 +112,39 @@ class Party:
         folder: the party's own, for releases and the like.
         log: takes text that must not leave.
         site: with its table; None of an aggregator.
+        training: the last one in rounds that it was asked for; None before.
     """
 
-    def __init__(
-        self,
-        name: str,
-        workspace: Path,
-        settings: Any,
-        routines: Mapping[TaskName, Routine],
-        log: Callable[[str], None],
-    ) -> None:
-        """Read the schema and the key.
+    def __init__(self, name: str, workspace: Path, log: Callable[[str], None]) -> None:
+        """Read the settings, the schema and the key.
 
         Args:
             name: of the party.
             workspace: folder of its kit.
-            settings: its own, of a site or of an aggregator.
-            routines: of the tasks that it answers.
             log: takes text that must not leave.
 
         Raises:
-            InputError: the schema or the key is refused.
+            InputError: one of these is refused.
         """
-        self.name, self.settings, self._routines, self.log = name, settings, routines, log
-        self.schema, self.key = read_schema(settings.schema_path), settings.signing_key()
+        self.name, self.log = name, log
+        self.settings: Any = read_site_settings(workspace / "local" / FILE)
+        self.schema = read_schema(self.settings.schema_path)
         self.folder = workspace / "synthfair"
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.site: Any = None
-        if isinstance(settings, SiteSettings):
-            ledger = Ledger(settings.ledger_file)
-            self.site = Site(settings.data, self.schema, ledger, settings.limits)
+        self.training: SiteTraining | None = None
+        self._routines: dict[str, Callable[[Request], bytes]] = {"add": answer_add}
+        if isinstance(self.settings, AggregatorSettings):
+            self.key = read_aggregator_secret(self.settings.key).signing_key
+        else:
+            self.key = read_signing_key(self.settings.key)
+            ledger = Ledger(self.settings.ledger_file)
+            self.site = Site(self.settings.data, self.schema, ledger, self.settings.limits)
+            self._routines = {name: kind.answer for name, kind in KINDS.items()}
+            self._routines["deliver"] = answer_model
 
     def answer(
-        self,
-        message: Message,
-        *,
-        job: str,
-        submitter: str,
-        stopped: Callable[[], bool] = lambda: False,
+        self, message: Message, *, job: str, submitter: str, stopped: Stopped = lambda: False
     ) -> Message:
         """Return the signed answer to a question, booked before it leaves.
 
@@ -134,29 +154,20 @@ class Party:
             submitter: of the job, as the engine says.
             stopped: whether the job was stopped meanwhile.
         """
-        start, content, request = time.monotonic(), b"", None
-        code: SiteCode = "ok"
+        start, content, request, code = time.monotonic(), b"", None, "ok"
         try:
-            request = Request(self, _read(message, job), message.carried, submitter, stopped)
+            request = Request(self, read_question(message, job), submitter, stopped)
             content = self._content(request)
-        except RefusedError as error:
-            if error.__cause__:
-                self.log(f"job {job}: {error.code}: {error.__cause__}")
-            code = error.code
         except KeyboardInterrupt:
             code = "stopped"
         except Exception as error:  # whatever it says may quote the table
-            self.log(f"job {job}: {error!r}")
-            code = "failed"
+            code = self._code(error)
+            self.log(f"job {job}: {code}: {error.__cause__ or repr(error)}")
         # How the work on private rows went, and how long it took, is no part of the guarantee.
-        task = request.task if request else None
-        private = task is not None and task.guarantee is not None
+        private = request is not None and request.private
         return make_answer(
             Answer(
-                job=job,
-                round=request.ask.round if request else 0,
                 asked=sha256(message.text),
-                recipient=request.ask.recipient if request else "unknown",
                 site=self.name,
                 code="failed" if private and code in DEPENDS_ON_ROWS else code,
                 seconds=None if private else round(time.monotonic() - start, 3),
@@ -168,34 +179,23 @@ class Party:
 
     def _content(self, request: Request) -> bytes:
         """Return the content of the answer, computed under one lock over all jobs."""
-        from filelock import FileLock, Timeout
+        from filelock import FileLock
 
-        ask = request.ask
-        if ask.task not in self._routines:
+        question = request.question
+        if question.task not in self._routines:
             raise RefusedError("message")
-        if ask.schema_hash != self.schema.hash:
+        if question.schema_hash != self.schema.hash:
             raise RefusedError("schema")
-        busy = FileLock(self.folder / ".busy.lock", timeout=0, mode=OWNER_ONLY)
-        try:  # one at a time, so that two jobs cannot both have what is left
-            busy.acquire()
-        except Timeout as error:
-            raise RefusedError("busy") from error
-        try:
-            return self._routines[ask.task](request)
-        except BudgetError as error:
-            raise RefusedError("budget") from error
-        except InputError as error:
-            raise RefusedError("table" if self.site else "failed") from error
-        finally:
-            busy.release()
+        # Two jobs cannot both have what is left.
+        with FileLock(self.folder / ".busy.lock", timeout=0, mode=OWNER_ONLY):
+            return self._routines[question.task](request)
 
+    def _code(self, error: Exception) -> SiteCode:
+        """Return all that is said of an error."""
+        from filelock import Timeout
 
-def _read(message: Message, job: str) -> Ask:
-    """Return the question, if it is one, of this job."""
-    if len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
-        raise RefusedError("message")
-    with refused_as("message"):
-        ask = parse_as(message.text, Ask, "question")
-    if ask.job != job:
-        raise RefusedError("message")
-    return ask
+        if isinstance(error, RefusedError):
+            return error.code
+        table = "table" if self.site else "failed"
+        codes: dict[type, Any] = {BudgetError: "budget", Timeout: "busy", InputError: table}
+        return next((codes[kind] for kind in codes if isinstance(error, kind)), "failed")

@@ -13,25 +13,16 @@ from pathlib import Path
 from pydantic import Field, model_validator
 
 from synthfair.deploy.job_sums import make_sum, secure_sum
-from synthfair.deploy.model_file import ModelFile, content_of
+from synthfair.deploy.model_file import ModelFile, model_of
 from synthfair.deploy.train_job import TrainJob, evaluation_of, train
-from synthfair.errors import InputError
-from synthfair.files import whole_file
 from synthfair.metrics_file import METRICS, read_metrics, write_metrics
-from synthfair.postprocess.decision import MOST_BINS
+from synthfair.postprocess.histogram import MOST_BINS
 from synthfair.privacy.ledger import compute_once
 from synthfair.secure.summands import GroupCounts
-from synthfair.settings import (
-    LARGEST_EPSILON,
-    LEAST_EPSILON,
-    Checked,
-    Notion,
-    Relation,
-    ServerConfig,
-)
-from synthfair.task.job_sites import JobSites, Query
+from synthfair.settings import Checked, Notion, Relation, ServerConfig
+from synthfair.task.job_sites import JobSites
+from synthfair.task.limits import Epsilon
 from synthfair.task.messages import sha256
-from synthfair.trained import TrainedModel
 
 MODEL, FAIR_MODEL, HISTOGRAM = "model.json", "fair_model.json", "histogram.json"
 """Files of the result: as it was trained, with decisions by group, and what they come from."""
@@ -61,7 +52,7 @@ class PrivFairFLJob(Checked):
     alpha: float = Field(default=0.02, ge=0, lt=1)
     randomized: bool = False
     bins: int = Field(default=101, ge=2, le=MOST_BINS)
-    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    epsilon: Epsilon
     relation: Relation = "add_or_remove"
     rows_per_client: int = Field(ge=1, le=2**40)
     send_back: bool = True
@@ -99,7 +90,7 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     from synthfair.jax_setup import start_jax
     from synthfair.postprocess import choose_decision, write_histogram
     from synthfair.secure.opening import score_histogram
-    from synthfair.trained import read_model, write_model
+    from synthfair.trained import write_model
 
     start_jax()
     output.mkdir(parents=True, exist_ok=True)
@@ -112,16 +103,22 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     files, number = [path], 0
     if job.train is not None:
         files.append(train(federation, job.train, private, output))
-        number = job.train.rounds
+        number = job.train.config.rounds
     else:
-        with whole_file(output / MODEL) as temporary:
-            temporary.write_bytes(content_of(job.model or ""))
-    model = read_model(output / MODEL)
-    what = _counts(federation, model, job)
-    task = make_sum(federation, what, label=label.hex(), least=job.least_answers)
+        (output / MODEL).write_bytes(job.model or b"")
     content = (output / MODEL).read_bytes()
-    query = Query("privfairfl", number, {}, job.timeout, content)
-    total = secure_sum(federation, task, query, folder=private.parent / "sums", anew=files[0])
+    model = model_of(content, federation.schema)
+    what = GroupCounts(
+        schema_hash=federation.schema.hash,
+        groups=tuple(map(str, federation.schema.groups)),
+        model=model.sha256,
+        **job.model_dump(include={"bins", "epsilon", "relation", "rows_per_client"}),
+    )
+    task = make_sum(federation, what, label=label.hex(), least=job.least_answers)
+    question = federation.question(
+        task="privfairfl", round=number, settings={}, timeout=job.timeout, carried=content
+    )
+    total = secure_sum(federation, task, question, folder=private.parent / "sums", anew=path)
     histogram = score_histogram(what, total)
     write_histogram(histogram, output / HISTOGRAM)
     choice = choose_decision(histogram, job.notion, job.alpha, randomized=job.randomized)
@@ -135,20 +132,6 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
     for path in files:  # whatever becomes of it now, all that costs an epsilon is done
         path.unlink()
     if job.send_back:
-        content = (output / FAIR_MODEL).read_bytes()
-        federation.ask(Query("deliver", number + 1, {}, job.timeout, content))
-        federation.require(job.least_answers)
-
-
-def _counts(federation: JobSites, model: TrainedModel, job: PrivFairFLJob) -> GroupCounts:
-    if model.schema_.hash != federation.schema.hash:
-        raise InputError("model: of another schema than the server's")
-    return GroupCounts(
-        schema_hash=federation.schema.hash,
-        groups=tuple(map(str, federation.schema.groups)),
-        model=model.sha256,
-        bins=job.bins,
-        epsilon=job.epsilon,
-        relation=job.relation,
-        rows_per_client=job.rows_per_client,
-    )
+        changes = {"task": "deliver", "round": number + 1}
+        changes["carried"] = (output / FAIR_MODEL).read_bytes()
+        federation.ask(question.model_copy(update=changes), least=job.least_answers)

@@ -10,19 +10,15 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from synthfair.deploy.aggregator_site import AggregatorLimits
 from synthfair.deploy.gap_job import GapJob
-from synthfair.deploy.job_files import problem, write_app
+from synthfair.deploy.kit import description, require_engine
 from synthfair.deploy.privfairfl_job import PrivFairFLJob
 from synthfair.deploy.single_shot import SingleShotJob
 from synthfair.deploy.train_job import TrainJob
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import read_bytes, write_json
 from synthfair.settings import STRICT, Checked
-from synthfair.task.limits import Limits
-
-VERSION = "2.9.0"
-"""The engine's version, the same at all sites: hardened kits were derived for this one."""
+from synthfair.task.limits import AggregatorLimits, Limits
 
 MAX_BYTES = 1_000_000
 """The largest size of a project file."""
@@ -48,9 +44,6 @@ class AggregatorEntry(Entry):
     """A site that adds up shares and holds no table, and the limits that are proposed to it."""
 
     limits: AggregatorLimits = AggregatorLimits()
-
-
-Job = SingleShotJob | TrainJob | GapJob | PrivFairFLJob
 
 
 def needs_aggregators(job: BaseModel) -> bool:
@@ -87,15 +80,10 @@ class Project(BaseModel):
     jobs: Jobs = Jobs()
 
     @model_validator(mode="after")
-    def _names_differ(self) -> Project:
+    def _is_whole(self) -> Project:
         names = [party.name for party in (*self.sites, *self.aggregators)]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"the name {name!r} is used twice")
-        return self
-
-    @model_validator(mode="after")
-    def _aggregators_suffice(self) -> Project:
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"the name {twice[0]!r} is used twice")
         kinds = [kind for kind, job in self.jobs if job is not None and needs_aggregators(job)]
         if len(self.aggregators) == 1 or (kinds and not self.aggregators):
             cause = f"the job {kinds[0]} needs" if kinds else "sums by shares need"
@@ -104,22 +92,6 @@ class Project(BaseModel):
         if len(set(orgs)) < len(orgs):
             raise ValueError("aggregators: of one organisation; together they see every part")
         return self
-
-    @property
-    def site_names(self) -> list[str]:
-        """The names of the sites, in the order of the file."""
-        return [site.name for site in self.sites]
-
-    def party(self, name: str) -> SiteEntry | AggregatorEntry:
-        """Return the site or aggregator of a name.
-
-        Raises:
-            InputError: there is none.
-        """
-        parties = {party.name: party for party in (*self.sites, *self.aggregators)}
-        if name not in parties:
-            raise InputError(f"project: has no {name!r}; its sites are {', '.join(parties)}")
-        return parties[name]
 
 
 def read_project(path: Path) -> Project:
@@ -164,45 +136,31 @@ def write_jobs(project: Project, output: Path) -> list[Path]:
         )
     if output.is_dir() and any(output.iterdir()):
         raise InputError(f"{output}: exists and is not empty; name another")
+    from synthfair.deploy.job_validator import SERVER, problem  # loads the engine
+
+    sites = [site.name for site in project.sites]
     with tempfile.TemporaryDirectory() as made:
         for kind, job in jobs.items():
-            least = job.least_answers or len(project.sites)
+            least = job.least_answers or len(sites)
             aggregators = [one.name for one in project.aggregators] * needs_aggregators(job)
             meta = {
                 "name": kind,
                 "resource_spec": {},
-                "deploy_map": {"app": ["server", *project.site_names, *aggregators]},
+                "deploy_map": {"app": ["server", *sites, *aggregators]},
                 "min_clients": least + len(aggregators),
                 "mandatory_clients": aggregators,
             }
-            arguments = {
+            folder, app = Path(made) / kind, description("job")
+            app[SERVER]["workflows"][0]["args"] = {
                 "kind": kind,
-                "sites": project.site_names,
+                "sites": sites,
                 "job": job.model_dump(mode="json"),
                 "aggregators": aggregators,
             }
-            folder = Path(made) / kind
-            write_app(folder / "app", arguments)
+            for name, document in app.items():
+                write_json(folder / "app" / name, document)
             write_json(folder / "meta.json", meta)
             if complaint := problem(folder / "app"):
                 raise InputError(f"jobs.{kind}: {complaint}")
         shutil.copytree(made, output, dirs_exist_ok=True)
     return [output / kind for kind in sorted(jobs)]
-
-
-def require_engine() -> None:
-    """Refuse to go on without the engine, or with another version of it.
-
-    Raises:
-        InputError: it is not installed; the message names the extra.
-    """
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        installed = version("nvflare")
-    except PackageNotFoundError as error:
-        raise InputError(
-            "deploy: needs the package nvflare: pip install 'synthfair[nvflare]'"
-        ) from error
-    if installed != VERSION:
-        raise InputError(f"deploy: needs nvflare {VERSION} at all sites; found {installed}")

@@ -7,13 +7,11 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import closing, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from synthfair.deploy.hardening import PROGRESS
-from synthfair.deploy.kit import certificate, role_of
-from synthfair.deploy.project import require_engine
+from synthfair.deploy.kit import PROGRESS, Kit
 from synthfair.errors import InputError, reason
 from synthfair.files import read_as, validated
 from synthfair.metrics_file import MAX_BYTES as LARGEST
@@ -61,32 +59,28 @@ class JobResult(NamedTuple):
 
 
 @contextmanager
-def connect(kit: Path, *, timeout: float = 20.0) -> Iterator[Session]:
+def connect(folder: Path, *, timeout: float = 20.0) -> Iterator[Session]:
     """Open a session with the server.
 
     Args:
-        kit: of a submitter.
+        folder: a submitter's kit.
         timeout: seconds to try for.
 
     Raises:
         InputError: it is no submitter's kit, or the server cannot be reached or does not know it.
     """
-    require_engine()
-    from nvflare.fuel.flare_api.flare_api import new_secure_session
+    kit = Kit(folder)
+    from nvflare.fuel.flare_api.flare_api import new_secure_session  # the kit says if it is there
 
-    kit = kit.resolve()
-    if role_of(kit) != "admin":
-        raise InputError(f"{kit}: not a submitter's kit")
-    name = certificate(kit, "admin").name
+    if kit.role != "admin":
+        raise InputError(f"{folder}: not a submitter's kit")
     try:
         with redirect_stdout(sys.stderr):  # it says that it connects
-            session = new_secure_session(name, str(kit), timeout=timeout)
+            session = new_secure_session(kit.party.name, str(kit.folder), timeout=timeout)
     except Exception as error:
-        raise InputError(f"{kit}: cannot connect to the server: {reason(error)}") from error
-    try:
+        raise InputError(f"{folder}: cannot connect to the server: {reason(error)}") from error
+    with closing(session):
         yield session
-    finally:
-        session.close()
 
 
 def submit(session: Session, job: Path) -> str:
@@ -128,9 +122,18 @@ def attach(
     """
     from nvflare.fuel.flare_api.api_spec import JobNotFound, JobNotRunning
 
+    def watch(_session: Session, _job: str, meta: dict[str, Any]) -> bool:
+        status, federation = str(meta.get("status")), None
+        if status == "RUNNING":
+            with suppress(Exception):  # it begins, or has just ended; there is nothing to show
+                answer = session.do_app_command(job, PROGRESS, None)
+                federation = validated(FederationFile, answer)
+        on_progress(status, federation)
+        return True
+
     try:
         meta = session.monitor_job_and_return_job_meta(
-            job, timeout=most_seconds, poll_interval=POLL, cb=_watch, on_progress=on_progress
+            job, timeout=most_seconds, poll_interval=POLL, cb=watch
         )[1]
     except (JobNotFound, JobNotRunning) as error:
         raise InputError(f"{job}: the server has no such job, or it has ended") from error
@@ -138,16 +141,6 @@ def attach(
         session.abort_job(job)
         return JobResult(job, f"aborted after {most_seconds:g} s", None)
     return JobResult(job, str(meta.get("status")), _fetch(session, job, output))
-
-
-def _watch(session: Session, job: str, meta: dict[str, Any], *, on_progress: OnProgress) -> bool:
-    status, federation = str(meta.get("status")), None
-    if status == "RUNNING":
-        with suppress(Exception):  # it begins, or has just ended; there is nothing to show
-            answer = session.do_app_command(job, PROGRESS, None)
-            federation = validated(FederationFile, answer)
-    on_progress(status, federation)
-    return True
 
 
 def _fetch(session: Session, job: str, output: Path) -> FederationFile | None:

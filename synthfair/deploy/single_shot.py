@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator
 
 from synthfair.client.page import release_task
-from synthfair.deploy.party import Request
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.release.format import release_bytes
 from synthfair.settings import RELEASES, Checked, DistillConfig, ServerConfig, SurrogateConfig
-from synthfair.task.job_sites import JobSites, Query
+from synthfair.task.job_sites import JobSites
 from synthfair.task.limits import refused_as
+
+if TYPE_CHECKING:
+    from synthfair.deploy.party import Request
 
 
 class SingleShotJob(Checked):
@@ -68,7 +70,7 @@ def answer_single_shot(request: Request) -> bytes:
         RefusedError: the question's settings are none, or beyond the site's limits.
     """
     with refused_as("settings"):
-        config = release_config(request.ask.settings)
+        config = release_config(request.question.settings)
         if isinstance(config, DistillConfig):
             from synthfair.jax_setup import start_jax
 
@@ -106,8 +108,10 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
             raise InputError(f"{path}: made with other settings than were asked for")
         return path
 
-    query = Query("single_shot", 0, job.release, job.timeout)
-    releases = [*federation.collect(query, stored, least=job.least_answers).values()]
+    question = federation.question(
+        task="single_shot", round=0, settings=job.release, timeout=job.timeout
+    )
+    releases = [*federation.ask(question, stored, least=job.least_answers).values()]
     from synthfair.server.page import serve
 
     serve(

@@ -6,12 +6,16 @@ more of a site's part than a stranger does.
 
 from __future__ import annotations
 
-from synthfair.deploy.party import Request
+from typing import TYPE_CHECKING
+
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.secure.aggregator_keys import read_aggregator_folder
 from synthfair.secure.summands import GroupCounts
 from synthfair.secure.task import Task
 from synthfair.task.limits import RefusedError, refused_as
+
+if TYPE_CHECKING:
+    from synthfair.deploy.party import Request
 
 MODELS = "models"
 """Folder in the site's own, of models that jobs sent back."""
@@ -20,7 +24,7 @@ MODELS = "models"
 def read_task(request: Request) -> Task:
     """Return the sum that a question is for. Raises RefusedError: it is none."""
     with refused_as("settings"):
-        return validated(Task, request.ask.settings.get("task"))
+        return validated(Task, request.question.settings.get("task"))
 
 
 def agreed_task(request: Request) -> Task:
@@ -57,7 +61,7 @@ def answer_counts(request: Request) -> bytes:
         raise RefusedError("settings")
     start_jax()
     with refused_as("message"):
-        model = parse_model(request.carried, "model")
+        model = parse_model(request.question.carried, "model")
     known = model.schema_.hash, model.sha256, schema.hash, schema_groups(schema)
     if known != (what.schema_hash, what.model, what.schema_hash, what.groups):
         raise RefusedError("settings")
@@ -75,11 +79,11 @@ def answer_model(request: Request) -> bytes:
     if not request.party.settings.limits.store_models:
         raise RefusedError("kind")
     with refused_as("message"):
-        model = parse_model(request.carried, "model")
+        model = parse_model(request.question.carried, "model")
     if model.schema_.hash != request.party.schema.hash:
         raise RefusedError("schema")
     folder = request.party.folder / MODELS
     folder.mkdir(mode=0o700, exist_ok=True)
-    with whole_file(folder / f"{request.ask.job}.json", mode=OWNER_ONLY) as temporary:
-        temporary.write_bytes(request.carried)
+    with whole_file(folder / f"{request.question.job}.json", mode=OWNER_ONLY) as temporary:
+        temporary.write_bytes(request.question.carried)
     return b""

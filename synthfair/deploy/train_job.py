@@ -4,38 +4,51 @@ The sites compute its ``report``, the server its ``update``: the numbers are tho
 one process, to rounding. The server sees each site's report, and where the users are protected it
 is the server that adds the noise; so sites agree to that, and to how many rounds, in their limits.
 With ``secure``, reports are shared among aggregators, which add the noise; the server sees none.
+What server and sites agree on is public knowledge alone, and both compute the same plan from it.
+
+What a method does before the rounds, as ``two_phase`` trains a teacher, the site does when it is
+asked for the first time.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from synthfair.deploy.agreement import (
-    Agreement,
-    LeastRows,
-    TrainingSetup,
-    TrainSettings,
-    make_setup,
-    pack,
-    require_rows,
-    train_config,
-    unpack,
-)
+import synthfair
+from synthfair.client.page import Site
+from synthfair.data.encode import Clipping, Encoded
+from synthfair.data.schema import Schema
 from synthfair.deploy.job_sums import make_sum, secure_sum
+from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError
+from synthfair.files import validated, write_text
+from synthfair.metrics_file import METRICS, Evaluation, MetricsFile, RoundSettings, write_metrics
+from synthfair.privacy.ledger import compute_once
+from synthfair.secure.upload import make_uploads
 from synthfair.settings import Checked, ServerConfig
-from synthfair.task.job_sites import JobSites, Query
+from synthfair.task.job_sites import JobSites
+from synthfair.task.limits import Claim, RefusedError, refused_as
+from synthfair.task.messages import Name, Question, sha256
+from synthfair.task.protocol import ReadRows, Run, Task, fingerprint, read_rows
+from synthfair.trained import TrainedModel, write_model
 
 if TYPE_CHECKING:
-    from synthfair.federated.engine import CheckpointFile, RunProgress
-    from synthfair.metrics_file import Evaluation
+    from synthfair.deploy.party import Request
+    from synthfair.federated.engine import RunProgress
+    from synthfair.federated.method import TrainConfig
+    from synthfair.federated.users import Users
     from synthfair.secure.summands import ClippedVectors
-    from synthfair.trained import TrainedModel
+    from synthfair.secure.task import Task as SumTask
+
+SEED_BYTES = 16
+"""The length of a site's seed of noise: whoever reads it can undo the privacy."""
 
 ROUNDING = 1e-3
 """The share of the clip by which the norm of a report may pass it."""
@@ -46,8 +59,8 @@ class TrainJob(Checked):
 
     Attributes:
         train: settings of the method, see :class:`synthfair.federated.TrainConfig`.
-        least_rows: rows of the smallest site, a public number; ``dp_sgd``,
-            ``fair_sgd`` and ``two_phase`` need it.
+        least_rows: rows of the smallest site, a public number, on which noise and numbers of steps
+            rest; ``dp_sgd``, ``fair_sgd`` and ``two_phase`` need it.
         most_rows: rows of the largest site, a public number, which a job must name where sites
             count by their rows: in fedavg and refine without a clip, dp_sgd, fair_sgd and
             two_phase. A site that claims more is refused.
@@ -58,22 +71,35 @@ class TrainJob(Checked):
             on. With an epsilon every round is saved, as sites answer one question a round.
     """
 
-    train: TrainSettings
-    least_rows: LeastRows
+    train: dict[str, Any]
+    least_rows: int | None = Field(default=None, ge=1, lt=2**31)
     most_rows: int | None = Field(default=None, ge=1, lt=2**31)
     least_answers: int | None = Field(default=None, ge=1)
     timeout: int = Field(default=600, ge=1, le=7 * 24 * 3600)
     save_each: int = Field(default=10, ge=1)
 
     @property
-    def rounds(self) -> int:
-        """The number of rounds of the training."""
-        return train_config(self.train).rounds
+    def config(self) -> TrainConfig:
+        """The settings of the method. Raises ValueError: they are none, or not for a job."""
+        from synthfair.federated.method import TrainConfig
+        from synthfair.federated.methods import METHODS
+
+        config = validated(TrainConfig, self.train)
+        if not config.is_job:
+            jobs = ", ".join(name for name, method in METHODS.items() if method.is_job)
+            raise ValueError(f"method: {config.method!r} is not a job; must be one of {jobs}")
+        if config.get("cohort") is not None or config.get("also", ()):
+            raise ValueError(
+                "cohort and also are not read by a job: all sites take part, and one attribute"
+                " counts"
+            )
+        return config
 
     @model_validator(mode="after")
     def _is_whole(self) -> TrainJob:
-        config = train_config(self.train)
-        require_rows(config, self.least_rows)
+        config = self.config
+        if config.local_passes and self.least_rows is None:
+            raise ValueError(f"least_rows: {config.method} needs the rows of the smallest site")
         if self.most_rows is None and config.counts_by_rows:
             raise ValueError(
                 f"most_rows: {config.method} counts sites by their rows, and needs those of the"
@@ -82,6 +108,66 @@ class TrainJob(Checked):
         if self.most_rows is not None and self.most_rows < (self.least_rows or 1):
             raise ValueError("most_rows: must be at least least_rows")
         return self
+
+
+class Agreement(TrainJob):
+    """The public description of a training, which is the same in the questions of all rounds.
+
+    Attributes:
+        sites: all that take part, in the order of their names; each is one user of the method.
+    """
+
+    sites: tuple[Name, ...] = Field(min_length=1, max_length=1000)
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Agreement:
+        if list(self.sites) != sorted(set(self.sites)):
+            raise ValueError("sites: must be in the order of their names, each once")
+        return self
+
+
+class Training:
+    """A training, as its server and its sites compute it from what they agree on.
+
+    Attributes:
+        agreement: what was asked for.
+        config: the settings of the method.
+        run: fingerprint. With an epsilon also of what computes: another version, or another device,
+            may compute other numbers, with the same noise.
+        data: users that stand in for the sites: shapes and numbers are theirs, and no row is.
+        plan: of the method for them.
+    """
+
+    def __init__(self, agreement: Agreement, schema: Schema) -> None:
+        """Plan it. Raises InputError: the settings do not fit together, or not the schema."""
+        from synthfair.jax_setup import start_jax
+
+        start_jax()
+        import jax
+
+        from synthfair.federated.users import make_user_data
+
+        self.agreement, self.config = agreement, agreement.config
+        config, least, sites, version = self.config, agreement.least_rows, agreement.sites, None
+        if config.get("epsilon") is not None:
+            version = synthfair.__version__, jax.__version__, jax.default_backend()
+        public = version, schema.hash, sites, least, config.model_dump_json()
+        self.run = sha256(repr(public).encode())
+        n, groups = len(sites), np.arange(len(schema.groups))
+        s, y = (part.ravel() for part in np.meshgrid(groups, [-1.0, 1.0]))
+        x = np.zeros((n * len(s), len(schema.encoded_names)))
+        rows, user = Encoded(x, np.tile(s, n), np.tile(y, n)), np.repeat(np.arange(n), len(s))
+        self.data = make_user_data(rows, user, schema, config)
+        if least is not None:
+            users = replace(self.data.users, size=jax.numpy.full(n, least))
+            self.data = self.data._replace(users=users)
+        self.plan = config.plan(self.data)
+        if self.plan.guarantee:  # what is stated, and booked, is not that of a simulation
+            deployed = self.plan.guarantee.model_copy(update={"simulated": False})
+            self.plan = self.plan.bound(guarantee=deployed)
+
+
+# The server's side
 
 
 def run_train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> None:
@@ -111,45 +197,12 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
         InputError: the settings do not fit together, training diverged, or a training with an
             epsilon would go on with other sums than it began with.
     """
-    from synthfair.federated import engine
     from synthfair.federated.training import make_model, rounds_csv
-    from synthfair.files import write_text
-    from synthfair.jax_setup import start_jax
-    from synthfair.metrics_file import METRICS, MetricsFile, RoundSettings, write_metrics
-    from synthfair.trained import write_model
 
-    start_jax()
-
-    # What is agreed, and where an earlier job has come to.
-    agreement = Agreement(
-        train=job.train, sites=tuple(sorted(federation.sites)), least_rows=job.least_rows
-    )
-    config, setup = agreement.config, make_setup(agreement, federation.schema)
-    data, plan = setup
     private.parent.mkdir(mode=0o700, exist_ok=True)
-    checkpoint, progress = _begin(federation, job, agreement, setup, private.parent)
-    save_each = job.save_each if plan.guarantee is None else 1
-
-    def save(after: RunProgress) -> None:
-        if after.rounds % save_each == 0 or after.rounds == config.rounds:
-            checkpoint.save(after)
-
-    # The rounds: sites report, the server adds up and moves on.
-    save(progress)
-    progress = engine.run(
-        plan,
-        data.users,
-        plan.cohorts,
-        rounds=config.rounds,
-        seed=progress.seed,
-        protection=plan.protection,
-        totals=_Sites(federation, job, agreement, setup, checkpoint.path, progress.seed).total,
-        progress=progress,
-        on_round=save,
-    )
-
-    # The model, and what it does on test tables.
-    model = make_model(plan, data, progress)
+    training = ServerTraining(federation, job, private.parent)
+    config, plan, progress = training.config, training.plan, training.rounds()
+    model = make_model(plan, training.data, progress)
     output.mkdir(parents=True, exist_ok=True)
     if evaluation := evaluation_of(model, federation, ServerConfig(seed=config.seed)):
         metrics = MetricsFile.of(
@@ -165,12 +218,10 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
         write_metrics(metrics, output / METRICS)
     write_text(output / "rounds.csv", rounds_csv(progress.history))
     write_model(model, output / "model.json")
-    return checkpoint.path
+    return training.checkpoint.path
 
 
-def evaluation_of(
-    model: TrainedModel, federation: JobSites, report: ServerConfig
-) -> Evaluation | None:
+def evaluation_of(model: TrainedModel, sites: JobSites, report: ServerConfig) -> Evaluation | None:
     """Return the metrics of a model on the server's test tables; None where it has none.
 
     Raises:
@@ -178,51 +229,74 @@ def evaluation_of(
     """
     from synthfair.evaluation import evaluate, read_tests
 
-    if not federation.settings.tests:
+    if not sites.settings.tests:
         return None
-    return evaluate(model, read_tests(federation.settings.tests, federation.schema), report)
+    return evaluate(model, read_tests(sites.settings.tests, sites.schema), report)
 
 
-def _begin(
-    federation: JobSites, job: TrainJob, agreement: Agreement, setup: TrainingSetup, folder: Path
-) -> tuple[CheckpointFile, RunProgress]:
-    """Return the file of the rounds, and the rounds in it; else a start.
+class ServerTraining(Training):
+    """A training as its server runs it: sites report, or send shares of sums that nobody sees.
 
-    Raises:
-        InputError: with an epsilon, what is there cannot go on: begun anew, every site would book
-            the training once more.
+    Attributes:
+        checkpoint: the file of its rounds.
     """
-    from synthfair.federated.engine import CheckpointFile, start
-    from synthfair.federated.training import first_progress
 
-    data, plan = setup
-    run = agreement.run(federation.schema)
-    checkpoint = CheckpointFile.next_to(folder / "train", run)
-    if plan.protection.vectors and plan.guarantee:
-        sums = make_sum(federation, plan.protection.vectors, label=run, least=job.least_answers)
-        checkpoint = replace(checkpoint, fingerprint=sums.id.hex())
-    progress = checkpoint.load(start(plan, data.users, 0))
-    if progress is not None:
-        return checkpoint, progress
-    if plan.guarantee and checkpoint.path.exists():
-        raise InputError(
-            f"{checkpoint.path}: of this training, but with other aggregators, keys or"
-            " least_answers, or damaged: go on with the same, or remove the file to begin anew,"
-            " which every site books once more"
+    def __init__(self, federation: JobSites, job: TrainJob, folder: Path) -> None:
+        """Plan it, and read where an earlier job has come to.
+
+        Args:
+            federation: of the sites.
+            job: what is asked for.
+            folder: of checkpoints.
+
+        Raises:
+            InputError: the settings do not fit together, or a training with an epsilon would go on
+                with other sums than it began with.
+        """
+        agreement = Agreement(sites=tuple(sorted(federation.sites)), **job.model_dump())
+        super().__init__(agreement, federation.schema)
+        from synthfair.federated.engine import CheckpointFile, start
+        from synthfair.federated.training import first_progress
+
+        self._federation, plan = federation, self.plan
+        self.checkpoint = CheckpointFile.next_to(folder / "train", self.run)
+        if plan.protection.vectors and plan.guarantee:
+            sums = make_sum(
+                federation, plan.protection.vectors, label=self.run, least=job.least_answers
+            )
+            self.checkpoint = replace(self.checkpoint, fingerprint=sums.id.hex())
+        progress = self.checkpoint.load(start(plan, self.data.users, 0))
+        if progress is None and plan.guarantee and self.checkpoint.path.exists():
+            raise InputError(
+                f"{self.checkpoint.path}: of this training, but with other aggregators, keys or"
+                " least_answers, or damaged: go on with the same, or remove the file to begin anew,"
+                " which every site books once more"
+            )
+        self._first = progress or first_progress(plan, self.data)
+
+    def rounds(self) -> RunProgress:
+        """Run the rounds that are left: sites report, the server adds up and moves on."""
+        from synthfair.federated import engine
+
+        plan, rounds = self.plan, self.config.rounds
+        save_each = self.agreement.save_each if plan.guarantee is None else 1
+
+        def save(after: RunProgress) -> None:
+            if after.rounds % save_each == 0 or after.rounds == rounds:
+                self.checkpoint.save(after)
+
+        save(self._first)
+        return engine.run(
+            plan,
+            self.data.users,
+            plan.cohorts,
+            rounds=rounds,
+            seed=self._first.seed,
+            protection=plan.protection,
+            totals=self.total,
+            progress=self._first,
+            on_round=save,
         )
-    return checkpoint, first_progress(plan, data)
-
-
-@dataclass(frozen=True)
-class _Sites:
-    """The sites of a training as the engine asks them: reports in, or sums that nobody sees."""
-
-    federation: JobSites
-    job: TrainJob
-    agreement: Agreement
-    setup: TrainingSetup
-    checkpoint: Path
-    seed: int
 
     def total(self, state: Any, t: int) -> tuple[np.ndarray, float]:
         """[k] the sum of the reports of a round, and the number of sites that it counts as of.
@@ -233,46 +307,240 @@ class _Sites:
         Raises:
             TooFewError: fewer sites than the job says, or nobody, has sent one.
         """
-        plan, settings = self.setup.plan, self.agreement.model_dump(mode="json")
-        query = Query("train", t, settings, self.job.timeout, pack(state))
+        plan, agreement = self.plan, self.agreement
+        settings = agreement.model_dump(mode="json")
+        question = self._federation.question(
+            task="train", round=t, settings=settings, timeout=agreement.timeout, carried=pack(state)
+        )
         if plan.protection.vectors:
-            total, count = self._by_shares(query, plan.protection.vectors)
+            total, count = self._by_shares(question, plan.protection.vectors)
         else:
-            total, count = self._of_reports(query, state)
-        return total, float(count if plan.guarantee is None else len(self.agreement.sites))
+            total, count = self._of_reports(question, state)
+        return total, float(count if plan.guarantee is None else len(agreement.sites))
 
-    def _of_reports(self, query: Query, state: Any) -> tuple[np.ndarray, int]:
+    def _of_reports(self, question: Question, state: Any) -> tuple[np.ndarray, int]:
         """Add up reports that the server sees, and refuse those that do not fit."""
         from synthfair.federated.engine import report_shapes
 
-        like = report_shapes(self.setup.plan, self.setup.users.users, state)
-        reports = self.federation.collect(
-            query, lambda _, content: self._report(content, like), least=self.job.least_answers
-        )
+        like = report_shapes(self.plan, self.data.users, state)
+        clip = self.plan.protection.clip
+        least, most = self.agreement.least_rows or 0, self.agreement.most_rows or np.inf
+
+        def read(_site: str, content: bytes) -> np.ndarray:
+            report, numbers = unpack(content, like), np.frombuffer(content, "<f8")
+            norm, bound = np.linalg.norm(numbers), np.inf if clip is None else float(clip)
+            if not np.isfinite(norm) or norm > bound * (1 + ROUNDING):
+                raise ValueError("its numbers are not finite, or larger than the clip allows")
+            self.plan.check(report, least, most)
+            return numbers
+
+        reports = self._federation.ask(question, read, least=self.agreement.least_answers)
         return np.sum([*reports.values()], axis=0), len(reports)
 
-    def _report(self, content: bytes, like: Any) -> np.ndarray:
-        """Read a site's report [k]. Raises ValueError: a wrong length, size or weight."""
-        report, clip, job = unpack(content, like), self.setup.plan.protection.clip, self.job
-        numbers = np.frombuffer(content, "<f8")
-        norm, most = np.linalg.norm(numbers), np.inf if clip is None else float(clip)
-        if not np.isfinite(norm) or norm > most * (1 + ROUNDING):
-            raise ValueError("its numbers are not finite, or larger than the clip allows")
-        self.setup.plan.check(report, job.least_rows or 0, job.most_rows or np.inf)
-        return numbers
-
-    def _by_shares(self, query: Query, what: ClippedVectors) -> tuple[np.ndarray, int]:
+    def _by_shares(self, question: Question, what: ClippedVectors) -> tuple[np.ndarray, int]:
         """Return the noisy sum as aggregators open it; the server sees no report."""
         # With an epsilon, a training that goes on asks for the very sums that it had asked for.
-        private = self.setup.plan.guarantee is not None
-        salt = self.seed if private else self.federation.job
+        private = self.plan.guarantee is not None
+        salt = self._first.seed if private else self._federation.job
+        label, least = f"{self.run} {salt} {question.round}", self.agreement.least_answers
         task = make_sum(
-            self.federation,
-            what,
-            label=f"{self.agreement.run(self.federation.schema)} {salt} {query.number}",
-            least=self.job.least_answers,
-            without_noise=what.rho is None,
+            self._federation, what, label=label, least=least, without_noise=what.rho is None
         )
-        folder, anew = self.checkpoint.parent / "sums", self.checkpoint if private else None
-        result = secure_sum(self.federation, task, query, folder=folder, anew=anew)
+        path = self.checkpoint.path
+        folder, anew = path.parent / "sums", path if private else None
+        result = secure_sum(self._federation, task, question, folder=folder, anew=anew)
         return result.total * what.step, result.clients
+
+
+# The site's side
+
+
+def answer_train(request: Request) -> bytes:
+    """Return the site's clipped report of a round; of sums by shares, its uploads.
+
+    Guarantee: that of the method's plan, for the rounds that one line of cost in the ledger covers.
+    These are one question a round: the same question again, after a failure or in a new job, gets
+    the very same answer, and another one is bought as a new training. What is bought is the seed
+    of the site's noise.
+
+    Raises:
+        RefusedError: the question's settings are none, it is of no round of the training, or
+            beyond the site's limits.
+    """
+    party, settings = request.party, dict(request.question.settings)
+    settings.pop("task", None)
+    with refused_as("settings"):
+        agreement = validated(Agreement, settings)
+    if party.name not in agreement.sites:
+        raise RefusedError("settings")
+    if request.question.round >= agreement.config.rounds:
+        raise RefusedError("rounds")
+    # What the site remembers is made of public knowledge, where it is not of the last round.
+    if party.training is None or party.training.agreement != agreement:
+        with refused_as("settings"):
+            party.training = SiteTraining(agreement, party.schema)
+    return request.answer(party.training.task(request))
+
+
+class SiteTraining(Training):
+    """A training as a site remembers it from round to round."""
+
+    def __init__(self, agreement: Agreement, schema: Schema) -> None:
+        """Plan it. Raises InputError: the settings do not fit."""
+        super().__init__(agreement, schema)
+        import jax
+
+        self._state = jax.eval_shape(self.plan.init, jax.random.key(0))  # its shapes
+        self._rows: ReadRows | None = None  # one user, the site; private
+        self._labelled: dict[int, Users] = {}  # the same with labels that are learned, by the seed
+
+    def task(self, request: Request) -> Task:
+        """Return what a round asks of the site's rows. Raises RefusedError: it is none."""
+        config, plan, question = self.config, self.plan, request.question
+        sums = (
+            agreed_task(request) if plan.protection.vectors else None
+        )  # the round's, as the site plans it
+        if plan.protection.vectors and sums and sums.what != plan.protection.vectors:
+            raise RefusedError("settings")
+
+        def read(site: Site, clipping: Clipping) -> ReadRows:
+            with refused_as("message"):
+                state = unpack(question.carried, self._state)
+            self._rows = self._rows or self._read(site, clipping)
+            return ReadRows((self._rows.real, state), self._rows.sha256)
+
+        def report(rows: ReadRows, bought: bytes | None, _run: Run) -> bytes:
+            users, state = rows.real
+            return self._report(request, users, state, bought, sums)
+
+        # The guarantee of two_phase holds on no condition end to end alone. It holds against the
+        # server, too, where each site adds the noise itself, or aggregators add it to shares.
+        epsilon, least_rows = config.get("epsilon"), self.agreement.least_rows or 0
+        guaranteed = epsilon is not None and config.get("end_to_end", True)
+        claim = Claim(
+            "training",
+            epsilon if guaranteed else None,
+            config.get("delta"),
+            least_rows=0 if epsilon is None else least_rows,
+            rounds=config.rounds,
+            number=question.round,
+            seen=not (guaranteed and (config.local_passes or config.get("secure", False))),
+            width=max(config.hidden, default=0),
+        )
+        return Task(
+            claim,
+            self.run,
+            report,
+            plan.guarantee,
+            (lambda _rows, _run: secrets.token_bytes(SEED_BYTES)) if plan.guarantee else None,
+            SEED_BYTES,
+            read,
+            # In another sum the same report would get other noise.
+            question=sha256(question.carried + (sums.id if sums else b"")),
+        )
+
+    def _read(self, site: Site, clipping: Clipping) -> ReadRows:
+        """Return the site's rows, all of one user; they are read once for all rounds.
+
+        Raises:
+            InputError: they do not fit the schema, or are too few.
+        """
+        from synthfair.federated.users import make_user_data
+
+        rows, sha256 = read_rows(site, clipping)
+        # With an epsilon, no answer may depend on how the question compares with the table.
+        least, who = self.agreement.least_rows, "the job says"
+        if self.config.get("epsilon") is not None and site.limits:
+            least, who = site.limits.least_rows, "the site's limits say"
+        if len(rows.y) < (least or 0):
+            raise InputError(f"{site.data}: {len(rows.y)} rows; {who} at least {least}")
+        user = np.zeros(len(rows.y), int)
+        data = make_user_data(rows, user, site.schema, self.config, all_groups=False)
+        return ReadRows(data.users, sha256)
+
+    def _report(
+        self, request: Request, users: Users, state: Any, bought: bytes | None, sums: SumTask | None
+    ) -> bytes:
+        """Return the report.
+
+        Raises:
+            InputError: exact sums of it would tell single rows.
+        """
+        import jax
+
+        from synthfair.federated.engine import key_from, report_of
+        from synthfair.federated.single_rows import require_alike
+
+        plan, party, config = self.plan, request.party, self.config
+        if plan.additive and config.get("epsilon") is None:
+            least = party.settings.limits.k_min, party.settings.limits.value_rows
+            own, of_rows = users.rows_of(0), jax.jit(type(plan).weights)
+            weights = jax.device_get(of_rows(plan, state, own))
+            require_alike(weights, own, party.schema, source=str(party.site.data), least=least)
+        seed = int.from_bytes(bought) if bought else config.seed
+        number = self.agreement.sites.index(party.name)
+        if plan.teaches:
+            if seed not in self._labelled:
+                self._labelled[seed] = self._learn_labels(party.site, users, seed, number)
+            users = self._labelled[seed]
+        # The key of the round and the site is that of the engine in one process.
+        key = jax.random.fold_in(key_from(seed, 1), request.question.round)
+        key = jax.random.fold_in(key, number)
+        content = pack(report_of(plan, plan.protection.clip, state, users, key))
+        if plan.protection.vectors and sums:
+            part = plan.protection.vectors.integers(np.frombuffer(content, "<f8"))
+            content = b"".join(make_uploads(sums, part, party.key))
+        return content
+
+    def _learn_labels(self, site: Site, users: Users, seed: int, number: int) -> Users:
+        """Return the site's rows with the labels that are learned: of ``two_phase``, its teacher's.
+
+        With an epsilon, they are stored before they are used. A teacher that is trained again, on
+        another machine or by another version of JAX, may decide some row differently, and two
+        answers with the same noise would show that row by their difference.
+        """
+        import jax.numpy as jnp
+
+        def labels() -> bytes:
+            taught = self.plan.teach(users, seed, [number])
+            return np.packbits(np.asarray(taught.y) > 0).tobytes()
+
+        if self.config.get("epsilon") is None:
+            content = labels()
+        else:
+            digest = fingerprint("labels", seed)
+            path = site.ledger.bought(digest)
+            content = compute_once(path, digest, labels, max_bytes=len(users.y) // 8 + 1)
+        signs = 2.0 * np.unpackbits(np.frombuffer(content, np.uint8), count=len(users.y)) - 1.0
+        return replace(users, y=jnp.asarray(signs, users.y.dtype))
+
+
+# Numbers on their way
+
+
+def pack(tree: Any) -> bytes:
+    """Return the numbers of a pytree, float64, little-endian."""
+    from jax.flatten_util import ravel_pytree
+
+    return np.asarray(ravel_pytree(tree)[0], "<f8").tobytes()
+
+
+def unpack(content: bytes, like: Any) -> Any:
+    """Return a pytree of its numbers, which may be infinite or none.
+
+    Args:
+        content: of :func:`pack`.
+        like: shapes and types of what it must be.
+
+    Raises:
+        ValueError: of another length.
+    """
+    import jax.numpy as jnp
+    from jax import tree
+    from jax.flatten_util import ravel_pytree
+
+    size = sum(math.prod(leaf.shape) for leaf in tree.leaves(like))
+    if len(content) != 8 * size:  # before so much is made room for
+        raise ValueError(f"has {len(content)} bytes; must have {8 * size}")
+    flat, unravel = ravel_pytree(tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like))
+    return unravel(jnp.asarray(np.frombuffer(content, "<f8"), flat.dtype))

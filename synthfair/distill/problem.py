@@ -29,7 +29,6 @@ from synthfair.fairness.penalties import (
     Grouping,
     Notion,
     Penalty,
-    SumPenalty,
     decision_gaps,
     named_penalty,
 )
@@ -405,15 +404,6 @@ def _excess(problem: Problem, best: Best) -> tuple[jax.Array, jax.Array]:
     return decrement + best.record.objective - value, fun(problem.first_theta)
 
 
-def make_penalty(
-    config: DistillConfig, *, n_groups: int, by: tuple[Grouping, ...] = ()
-) -> SumPenalty:
-    """The penalty that ``config.penalty`` and ``config.notion`` name."""
-    return named_penalty(
-        config.penalty, config.notion, config.temperature, n_groups=n_groups, by=by
-    )
-
-
 def make_problem(
     real: Encoded | RealRows,
     config: DistillConfig,
@@ -443,7 +433,7 @@ def make_problem(
     if penalty is None and len(real.y) <= MOST_PADDED:
         rows = padded(rows)
     model = model or LinearModel()
-    penalty = penalty or make_penalty(config, n_groups=n_groups, by=by)
+    penalty = penalty or named_penalty(config, n_groups=n_groups, by=by)
     columns, s, y, weight = jax.device_put((rows.a.T, *rows[1:]))
     objective = PenalizedLoss(
         columns, s, y, weight, config.rho_o, model, penalty, config.notion, n_groups, by

@@ -8,7 +8,7 @@ kind.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -254,15 +254,8 @@ class SelectionRatePenalty(SumPenalty):
         return _compared(sums / shares - other_sums / other_shares)
 
 
-def named_penalty(
-    penalty: Literal["covariance", "selection_rate"],
-    notion: Notion,
-    temperature: float,
-    *,
-    n_groups: int,
-    by: tuple[Grouping, ...] = (),
-) -> SumPenalty:
-    """Return the penalty that settings name."""
-    if penalty == "covariance":
-        return CovariancePenalty(n_groups, notion, by)
-    return SelectionRatePenalty(n_groups, notion, temperature, by)
+def named_penalty(settings: Any, *, n_groups: int, by: tuple[Grouping, ...] = ()) -> SumPenalty:
+    """Return the penalty that settings name by ``penalty``, ``notion`` and ``temperature``."""
+    if settings.penalty == "covariance":
+        return CovariancePenalty(n_groups, settings.notion, by)
+    return SelectionRatePenalty(n_groups, settings.notion, settings.temperature, by)

@@ -22,7 +22,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from synthfair.errors import InputError
-from synthfair.federated.single_rows import UserRows
+from synthfair.federated.single_rows import SummandWeights, UserRows
 from synthfair.federated.users import Block, Cohorts, Users
 from synthfair.files import OWNER_ONLY, open_file, whole_file
 from synthfair.model import Params
@@ -61,9 +61,8 @@ class Algorithm:
     Attributes:
         additive: whether the sum of the reports of two users is the report of their rows together.
             Where nothing is clipped, a cohort is then computed as one user, which is faster. Such
-            an algorithm has ``weights(state, rows)``, too, which gives the
-            :class:`synthfair.federated.single_rows.SummandWeights` in its report: a site reports
-            sums without protection only where no row stands out.
+            an algorithm has ``weights``, too: a site reports sums without protection only where no
+            row stands out.
 
     Example:
         This one counts the rows of a cohort; :func:`run` runs it.
@@ -89,6 +88,10 @@ class Algorithm:
 
     def report(self, state: ServerState, rows: UserRows, key: jax.Array) -> UserReport:
         """Compute a user's report on the device. Rows of weight 0 must not enter it."""
+        raise NotImplementedError
+
+    def weights(self, state: ServerState, rows: UserRows) -> SummandWeights:
+        """Return how much each row weighs in an additive report."""
         raise NotImplementedError
 
     def update(

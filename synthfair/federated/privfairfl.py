@@ -20,9 +20,8 @@ from synthfair.federated.engine import AGGREGATORS
 from synthfair.federated.method import Epsilon, Share
 from synthfair.federated.users import UserData, Users
 from synthfair.model import Params
-from synthfair.postprocess.histogram import ScoreHistogram, count_scores, score_bins
+from synthfair.postprocess.histogram import ScoreHistogram, count_scores, make_weights, score_bins
 from synthfair.postprocess.thresholds import choose_decision
-from synthfair.postprocess.weights import make_weights
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.secure import GroupCounts, noisy_sum, score_histogram
 from synthfair.secure.shares import SEED_BYTES

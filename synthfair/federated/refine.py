@@ -108,9 +108,7 @@ class Refine(InCohorts):
         n_inputs = data.users.a.shape[1]
         if self.start and len(self.start) != n_inputs:
             raise InputError(f"start: {len(self.start)} numbers; must be {n_inputs}, one an input")
-        gap = named_penalty(
-            self.penalty, self.notion, self.temperature, n_groups=len(data.schema.groups)
-        )
+        gap = named_penalty(self, n_groups=len(data.schema.groups))
         return self.in_cohorts(data, gap=gap)
 
     def check(self, report: ExchangeSums, least_rows: int, most_rows: float) -> None:  # noqa: ARG002

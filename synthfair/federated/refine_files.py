@@ -24,6 +24,7 @@ from synthfair.federated import exchange
 from synthfair.federated.exchange import ExchangeState, ExchangeSums
 from synthfair.federated.single_rows import MIN_VALUE_ROWS, UserRows, require_alike
 from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
+from synthfair.metrics_file import Exchanges
 from synthfair.release.keys import Hex32, Keys, Signature, require_signer, sign, verify
 from synthfair.server.page import Refinement
 from synthfair.server.pooling import Pool
@@ -91,8 +92,7 @@ class SumsQuestion(BaseModel):
 
 def _penalty(question: SumsQuestion, schema: Schema, by: tuple[Grouping, ...] = ()) -> SumPenalty:
     """Return the penalty of a question; sums of rows are the same for all groupings."""
-    own, n_groups = question, len(schema.groups)
-    return named_penalty(own.penalty, own.notion, own.temperature, n_groups=n_groups, by=by)
+    return named_penalty(question, n_groups=len(schema.groups), by=by)
 
 
 class SumsFile(BaseModel):
@@ -231,7 +231,7 @@ def replay(
     """
     if not model.intercept:
         raise InputError("refine: needs a model with an intercept")
-    schema, objective, price = model.schema_, None, point.price
+    schema, done, price = model.schema_, None, point.price
     by, max_rows = pooled.by, pooled.max_rows
     names = "penalty", "notion", "temperature", "max_gap", "groups_by", "C"
     contents = sorted(hashlib.sha256(path.read_bytes()).digest() for path in releases)
@@ -271,12 +271,16 @@ def replay(
                 f"{path.parent}: {len(paths)} answers; must be {answers}: move later ones away"
             )
         if len(paths) < answers:
-            done, missing = question.exchange - 1, answers - len(paths)
-            return Refinement(model, done, objective, question.rho, path, missing)
+            return Refinement(model, done, question.rho, path, answers - len(paths))
         total, digest = _total(paths, text, penalty, before, max_rows=question.max_rows, keys=keys)
         price = Price(question.rho, question.free)
         state = exchange.next_state(penalty, price, question.C, before, total)[0]
-        model, objective = exchange.refined(model, state), float(state.objective)
+        model = exchange.refined(model, state)
+        done = Exchanges(
+            exchanges=question.exchange,
+            objective=float(state.objective),
+            gradient_norm=float(state.gradient_norm),
+        )
         following = {
             "exchange": question.exchange + 1,
             "follows": digest,

@@ -26,8 +26,7 @@ from synthfair.federated.privfairfl import counts_bytes
 from synthfair.federated.users import UserData, UserTable, make_user_data, other_groups
 from synthfair.files import claimed, whole_file, write_text
 from synthfair.metrics_file import METRICS, Cost, MetricsFile, RoundSettings, write_metrics
-from synthfair.postprocess.histogram import ScoreHistogram
-from synthfair.postprocess.weights import RowWeights
+from synthfair.postprocess.histogram import RowWeights, ScoreHistogram
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.secure.shares import Sharing

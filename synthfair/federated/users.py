@@ -20,7 +20,7 @@ from synthfair.data.schema import Schema
 from synthfair.data.tables import take_names
 from synthfair.errors import InputError
 from synthfair.federated.single_rows import UserRows
-from synthfair.postprocess.weights import RowWeights
+from synthfair.postprocess.histogram import RowWeights
 from synthfair.privacy.accounting import Sampling
 
 if TYPE_CHECKING:

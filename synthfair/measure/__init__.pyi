@@ -1,11 +1,17 @@
 from .aggregate import ReportSums, SeenIds, aggregate_reports
-from .collection import NO_VALUE, Collection, make_collection, read_collection, write_collection
-from .diagnostics import diagnose_reports
-from .estimate import Estimate, Gap, estimate_gaps
+from .collection import (
+    NO_VALUE,
+    Collection,
+    Report,
+    make_collection,
+    perturb_rates,
+    perturb_records,
+    read_collection,
+    write_collection,
+)
+from .estimate import Estimate, Gap, Tally, diagnose_reports, estimate_gaps
 from .mechanisms import LaplaceValue, LocalMechanism, RandomizedValue
 from .plan import GapPlan, best_split, plan_gap
-from .reports import Report, perturb_rates, perturb_records
-from .tally import Tally
 
 __all__ = [
     "NO_VALUE",

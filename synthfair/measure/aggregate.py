@@ -24,17 +24,16 @@ from pyarrow.csv import ConvertOptions, InvalidRow, ParseOptions, ReadOptions, r
 from pyarrow.parquet import ParquetFile
 
 from synthfair.errors import InputError, reason
-from synthfair.measure.collection import Collection
-from synthfair.measure.reports import COLUMNS, ID_BYTES
-from synthfair.measure.tally import Tally, tally
+from synthfair.measure.collection import COLUMNS, ID_BYTES, Collection
+from synthfair.measure.estimate import Tally, tally
 from synthfair.privacy.noise import RandomBytes, system_entropy
 
 call = compute.call_function
 
-BLOCK = 2**20
+BLOCK_BYTES = 2**20
 """Bytes of CSV that are parsed at a time."""
 
-LONGEST = 2**16
+MAX_LINE_BYTES = 2**16
 """Bytes of a line of CSV that goes beyond its block; a longer one is read in parts."""
 
 BATCH_ROWS = 2**16
@@ -162,10 +161,9 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection, name: str) -> N
         is_id = _matches(columns["report"], IS_ID).fill_null(False).to_numpy(zero_copy_only=False)
         digits = f"must be {length} of the digits 0-9 and a-f"
         reject("not a report id", ~is_id, "report", digits)
-        texts = columns["report"].filter(pa.array(valid)).cast(pa.binary()).cast(pa.binary(length))
-        ids = np.frombuffer(texts.buffers()[1], np.uint8)[: length * len(texts)]
         duplicate = np.zeros(len(valid), bool)
-        duplicate[valid] = ~sums.ids.add_new(ids.reshape(-1, length))
+        texts = columns["report"].filter(pa.array(valid)).to_numpy(zero_copy_only=False)
+        duplicate[valid] = ~sums.ids.add_new(texts)
         reject("repeated report", duplicate, "report", "each report counts once")
     sums.tally = sums.tally.plus(tally(group[valid], value[valid], len(collection.groups)))
 
@@ -219,7 +217,7 @@ def _read(path: Path | IO[bytes], name: str, names: Sequence[str]) -> Iterator[B
 
 def _from_parquet(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[Batch]:
     # The defaults would hold the whole file, or a whole row group, in memory.
-    reader = ParquetFile(file, pre_buffer=False, buffer_size=BLOCK)
+    reader = ParquetFile(file, pre_buffer=False, buffer_size=BLOCK_BYTES)
     _require(required, reader.schema_arrow.names, name)
     kind = reader.schema_arrow.field("value").type
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
@@ -237,7 +235,7 @@ def _from_parquet(file: IO[bytes], name: str, required: Sequence[str]) -> Iterat
 
 
 def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[Batch]:
-    head = file.readline(LONGEST)
+    head = file.readline(MAX_LINE_BYTES)
     try:
         names = next(csv.reader([head.decode("utf-8-sig", errors="replace")]), [])
     except csv.Error as error:
@@ -245,7 +243,7 @@ def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[B
             f"{name}: does not begin with a line of CSV; lines must end in a line feed, and"
             " compressed files, or Parquet from standard input, cannot be read"
         ) from error
-    blocks = iter(lambda: file.read(BLOCK) + file.readline(LONGEST), b"")
+    blocks = iter(lambda: file.read(BLOCK_BYTES) + file.readline(MAX_LINE_BYTES), b"")
     if len(names) == len(COLUMNS) and re.fullmatch(IS_ID, names[0]):  # a report, and no header
         names, blocks = list(COLUMNS), itertools.chain([head], blocks)
     _require(required, names, name)
@@ -266,7 +264,7 @@ def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[B
         strings_can_be_null=True,
     )
     parse = ParseOptions(quote_char=False, ignore_empty_lines=False, invalid_row_handler=skip)
-    options = ReadOptions(use_threads=False, block_size=4 * BLOCK, column_names=names)
+    options = ReadOptions(use_threads=False, block_size=4 * BLOCK_BYTES, column_names=names)
     for block in blocks:
         wrong.clear()
         text = pa.BufferReader(block.decode(errors="replace").encode())
@@ -282,22 +280,17 @@ def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[B
 
 
 def _require(required: Sequence[str], names: Sequence[str], source: str) -> None:
-    for key, times in ((key, list(names).count(key)) for key in required):
-        if times > 1:
-            raise InputError(f"{source}: column {key!r}: appears more than once")
-        if not times:
+    for key in required:
+        if (times := list(names).count(key)) != 1:
             present = ", ".join(names)[:200] or "nothing"
             raise InputError(
-                f"{source}: column {key!r}: missing; a file of reports begins with the line"
-                f" {','.join(COLUMNS)}; found {present}"
+                f"{source}: column {key!r}: is there {times} times, and must be once; a file of"
+                f" reports begins with the line {','.join(COLUMNS)}; found {present}"
             )
 
 
 HASHES, WORD = 4, 64
 """Bits that an id sets, and bits of a word."""
-
-PARTS = 8
-"""Number of parts of an id, of 32 bits each."""
 
 FILTER_BYTES = 2**27
 """Memory for ids of reports; 6 in 100,000 are lost at the end of 10^7, one in 50 of 10^8."""
@@ -309,13 +302,13 @@ class SeenIds:
     An id sets four bits of one word of 64 bits (Bloom 1970; Putze, Sanders and Singler 2009), so
     that it costs one access to memory. Every repeated id is found. The price of constant memory is
     that a few new ids are taken for repeated ones, :meth:`lost_share`, and their reports rejected;
-    estimates stay unbiased, as this does not depend on what they report. The hash functions have
-    random keys, so nobody can choose ids that hide those of others.
+    estimates stay unbiased, as this does not depend on what they report. The hash, SipHash, has a
+    random key, so nobody can choose ids that hide those of others.
 
     Example:
         >>> import numpy as np
         >>> import synthfair as sf
-        >>> ids = np.frombuffer(b"0" * 32 + b"1" * 32 + b"0" * 32, np.uint8).reshape(3, 32)
+        >>> ids = np.array(["0" * 32, "1" * 32, "0" * 32], object)
         >>> sf.measure.SeenIds(2**20).add_new(ids).tolist()
         [True, True, False]
     """
@@ -325,26 +318,17 @@ class SeenIds:
 
         Args:
             size: bytes of memory, a power of two.
-            source: of the keys of the hash functions.
+            source: of the key of the hash function.
         """
-        self._words = np.zeros(size // 8, np.uint64)
-        self._keys = np.frombuffer(source(16 * (PARTS + 1)), np.uint64).reshape(2, PARTS + 1)
+        self._words, self._key = np.zeros(size // 8, np.uint64), source(8).hex()
         self.accepted = 0
 
     def add_new(self, ids: np.ndarray) -> np.ndarray:
-        """Add ids [N, 32] of bytes, and return the mask [N] of those that are new."""
+        """Add ids [N], texts, and return the mask [N] of those that are new."""
         from pandas import Index
+        from pandas.util import hash_array
 
-        # [N] hashes of 64 bits, each half (k_0 + sum of k_i times part i) mod 2^64 >> 32, which is
-        # strongly universal (Dietzfelbinger 1996): two ids chosen without knowledge of the keys
-        # have the same half with probability 2^-32.
-        parts = np.ascontiguousarray(ids).view(np.uint32).T.astype(np.uint64)
-        upper, lower = (
-            keys[0] + sum(key * part for key, part in zip(keys[1:], parts, strict=True))
-            for keys in self._keys
-        )
-        hashes = upper >> np.uint64(32) << np.uint64(32) | lower >> np.uint64(32)
-
+        hashes = hash_array(ids, hash_key=self._key, categorize=False)
         # Upper bits of a hash choose a word, the lower ones four bits in it.
         bits = np.zeros(len(hashes), np.uint64)
         for shift in range(0, 6 * HASHES, 6):

@@ -1,15 +1,30 @@
-"""The one type of gaps.json, of clients' reports or of sites' counts."""
+"""The one type of gaps.json, of clients' reports or of sites' counts, to which they add noise."""
 
 from __future__ import annotations
 
-from math import isfinite, nan
+import itertools
+import math
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
+from synthfair.fairness.intervals import difference
+from synthfair.fairness.metrics import Scored
 from synthfair.files import read_as, write_json
+from synthfair.measure.collection import RATES, Rate
+from synthfair.postprocess.histogram import count_scores
 from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.noise import (
+    RandomBytes,
+    discrete_laplace,
+    laplace_variance,
+    system_entropy,
+    uniform,
+)
 from synthfair.settings import Checked, Count, Line, Undefined
 
 if TYPE_CHECKING:
@@ -43,7 +58,7 @@ class MeasuredGap(Checked):
     The value is not-a-number where the sizes of the groups are not known well enough.
     """
 
-    rate: Literal["true_positive_rate", "false_positive_rate"] | None = None
+    rate: Rate | None = None
     first: Line
     second: Line
     value: _Known
@@ -99,21 +114,22 @@ def gaps_of_reports(
 
     What is not finite is not-a-number, as are the means of groups that are not compared.
     """
-    names, compared, unit = collection.groups, {*collection.compared}, collection.unit
-    groups, gaps = [], []
-    for i, name in enumerate(names):
-        mean, low, high = (
-            collection.lower + (1 + float(mean)) * unit if i in compared and isfinite(mean) else nan
-            for mean in (estimate.means[i], *estimate.intervals[i])
+    names, compared, unit = collection.groups, collection.compared, collection.unit
+    ends = np.column_stack([estimate.means, estimate.intervals])
+    ends = np.where(np.isfinite(ends), collection.lower + (1 + ends) * unit, np.nan)
+    ends[[i for i in range(len(names)) if i not in compared]] = np.nan
+    columns = names, estimate.shares, estimate.share_errors, *ends.T
+    groups = [
+        MeasuredGroup(name=name, share=share, error=error, mean=mean, low=low, high=high)
+        for name, share, error, mean, low, high in zip(*columns, strict=True)
+    ]
+    gaps = [
+        MeasuredGap(
+            first=names[i], second=names[j], value=unit * value, low=unit * low, high=unit * high
         )
-        share, error = float(estimate.shares[i]), float(estimate.share_errors[i])
-        groups.append(
-            MeasuredGroup(name=name, share=share, error=error, mean=mean, low=low, high=high)
-        )
-    for (i, j), value, _, (low, high) in estimate.gaps:
-        if {i, j} <= compared:
-            ends: Any = {"value": unit * value, "low": unit * low, "high": unit * high}
-            gaps.append(MeasuredGap(first=names[i], second=names[j], **ends))
+        for (i, j), value, _, (low, high) in estimate.gaps
+        if {i, j} <= {*compared}
+    ]
     return GapsFile(
         format="synthfair-gaps/1",
         reports=estimate.reports,
@@ -125,3 +141,67 @@ def gaps_of_reports(
         gaps=gaps,
         warnings=warnings,
     )
+
+
+def noisy_counts(rows: Scored, epsilon: float, source: RandomBytes = system_entropy) -> np.ndarray:
+    """Return [G, 2, 2] int64 counts of rows by group, label and decision, each with noise.
+
+    A row is in one count. So one row more or less changes all of them together by 1 in L1, and each
+    gets discrete Laplace noise of scale 1 / epsilon. A decision that coins make is drawn once.
+
+    Guarantee: epsilon-differential privacy of all counts together. Unit: one row. Relation: add or
+    remove. A source that can be repeated gives no guarantee.
+
+    Args:
+        rows: with labels, groups and the model's decisions.
+        epsilon: from 1e-6 to 100, as the decimal that is written.
+        source: of all randomness; the operating system by default.
+    """
+    selected = uniform(len(rows.y), source) <= rows.selected
+    counts = count_scores(selected.astype(int), rows.s, rows.y, rows.n_groups, 2)
+    noise = discrete_laplace(1 / Fraction(repr(epsilon)), counts.size, source)
+    return counts + noise.reshape(counts.shape)
+
+
+def gaps_of_counts(
+    counts: np.ndarray, groups: tuple[str, ...], *, epsilon: float, sites: int, confidence: float
+) -> list[MeasuredGap]:
+    """Return the gaps of both rates between every two groups, with their intervals.
+
+    With h hits and n rows that count, a rate r is not rejected by the score test (Wilson 1927) if
+
+        (h - r n)^2  <=  z^2 (n r (1 - r) + v ((1 - r)^2 + r^2)),
+
+    where v is the variance of the noise of all sites in one count. Laplace noise has longer tails
+    than normal noise: z is that of Cornish and Fisher (1938) for an excess kurtosis of 3 / sites.
+    Intervals of two rates are combined by :func:`synthfair.fairness.intervals.difference`. They are
+    for the population of which the rows are a random sample. Where the noise leaves open whether
+    both groups have rows that count, the value is not-a-number and the interval the whole range.
+
+    Args:
+        counts: [G, 2, 2] sum of the counts of all sites, see :func:`noisy_counts`.
+        groups: their names, by index.
+        epsilon: of each site's counts.
+        sites: number of sites.
+        confidence: of each interval by itself, above 0 and below 1.
+    """
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    z *= 1 + max(z**2 - 3, 0) / (8 * sites)
+    noise = z**2 * sites * laplace_variance(1 / Fraction(repr(epsilon)))
+    gaps = []
+    for rate, label in RATES.items():
+        misses, hits = counts[:, int(label > 0)].T.astype(float)
+        size = hits + misses
+        # Only where it is surely above 0 is the size a size.
+        size = np.where((size > 0) & (size**2 > 2 * noise), size, np.nan)
+        hits = hits.clip(0, size)
+        a, b = size**2 + z**2 * size - 2 * noise, hits * size + z**2 * size / 2 - noise
+        root = np.sqrt((b**2 - a * (hits**2 - noise)).clip(0))
+        rates = np.array([hits / size, ((b - root) / a).clip(0), ((b + root) / a).clip(max=1)])
+        for i, j in itertools.combinations(range(len(groups)), 2):
+            value, low, high = map(float, difference(rates[:, j], rates[:, i]))
+            if math.isnan(value):
+                low, high = -1.0, 1.0
+            names = {"first": groups[i], "second": groups[j]}
+            gaps.append(MeasuredGap(rate=rate, **names, value=value, low=low, high=high))
+    return gaps

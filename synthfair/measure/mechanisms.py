@@ -25,13 +25,13 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.privacy.noise import RandomBytes, discrete_laplace, uniform
 
-LARGEST_EPSILON = 500.0
+MAX_EPSILON = 500.0
 """Keeps exp(epsilon) finite. Such an epsilon protects nobody; collections allow 30 at most."""
 
 LAPLACE_STEPS = 2**30
 """Scale of the Laplace noise of a value, in steps of its grid."""
 
-LARGEST_NOISE = 37
+MAX_NOISE_SCALES = 37
 """Times the scale: noise that is larger, once in 10^16, is set to this."""
 
 Kind = Literal["randomized", "laplace"]
@@ -57,9 +57,9 @@ class RandomizedGroup(ABC):
         if self.groups < 2:
             raise InputError(f"groups = {self.groups}: must be at least 2")
         for name, budget in (("epsilon1", self.epsilon1), ("epsilon2", self.epsilon2)):
-            if not 0 < budget <= LARGEST_EPSILON:
+            if not 0 < budget <= MAX_EPSILON:
                 raise InputError(
-                    f"{name} = {budget:g}: must be above 0, and at most {LARGEST_EPSILON:g}"
+                    f"{name} = {budget:g}: must be above 0, and at most {MAX_EPSILON:g}"
                 )
 
     @property
@@ -248,7 +248,7 @@ class LaplaceValue(RandomizedGroup):
     @property
     def limit(self) -> float:
         """Return 1 plus the largest noise."""
-        return (self.steps + LARGEST_NOISE * LAPLACE_STEPS) / self.steps
+        return (self.steps + MAX_NOISE_SCALES * LAPLACE_STEPS) / self.steps
 
     def noisy_square(self, square: np.ndarray) -> np.ndarray:
         """Return the mean of a squared report, v^2 + 2 scale^2."""
@@ -264,7 +264,7 @@ class LaplaceValue(RandomizedGroup):
 
     def add_noise(self, value: np.ndarray, source: RandomBytes) -> np.ndarray:
         """Return values [N], rounded to the grid at random, plus discrete Laplace noise."""
-        m, largest = self.steps, LARGEST_NOISE * LAPLACE_STEPS
+        m, largest = self.steps, MAX_NOISE_SCALES * LAPLACE_STEPS
         low = np.floor(m * value)
         # uniform is never 0: a value on the grid stays where it is, and so within the range.
         whole = low + (uniform(len(value), source) <= m * value - low)

@@ -14,22 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.measure.estimate import (
-    estimate_gaps,
-    estimate_means,
-    require_confidence,
-    require_shares,
-)
-from synthfair.measure.mechanisms import (
-    LARGEST_EPSILON,
-    MECHANISMS,
-    Kind,
-    LocalMechanism,
-)
-from synthfair.measure.tally import Tally
+from synthfair.measure import estimate
+from synthfair.measure.estimate import Tally
+from synthfair.measure.mechanisms import MAX_EPSILON, MECHANISMS, Kind, LocalMechanism
 
-SMALLEST_EPSILON = 1e-3
-MOST_CLIENTS = 10**15
+MIN_EPSILON = 1e-3
+MAX_CLIENTS = 10**15
 
 BEST: Kind = "randomized"
 """M_R, whose largest variance over all values is the smaller one for every epsilon and number of
@@ -68,7 +58,7 @@ def gap_variance(mechanism: LocalMechanism, clients: float, *groups: np.ndarray)
     Clients are drawn at random, and sizes are estimated. Arguments: see :func:`expected_tally`.
     """
     sums = expected_tally(mechanism, clients, *groups)
-    return estimate_means(sums, mechanism).gap_variance(0, 1)
+    return estimate.estimate_means(sums, mechanism).gap_variance(0, 1)
 
 
 def hardest_means(mechanism: LocalMechanism, shares: np.ndarray) -> list[np.ndarray]:
@@ -114,10 +104,7 @@ def mechanism_at(kind: Kind, groups: int, epsilon: float, part: float) -> LocalM
 
 
 def best_split(
-    kind: Kind,
-    groups: int,
-    epsilon: float,
-    loss: Callable[[LocalMechanism], float] | None = None,
+    kind: Kind, groups: int, epsilon: float, loss: Callable[[LocalMechanism], float] | None = None
 ) -> LocalMechanism:
     """Return the mechanism with the smallest error of those within epsilon, which is exact.
 
@@ -139,8 +126,8 @@ def best_split(
     """
     from scipy.optimize import minimize_scalar
 
-    if not 0 < epsilon <= LARGEST_EPSILON:
-        raise InputError(f"epsilon = {epsilon:g}: must be above 0, and at most {LARGEST_EPSILON:g}")
+    if not 0 < epsilon <= MAX_EPSILON:
+        raise InputError(f"epsilon = {epsilon:g}: must be above 0, and at most {MAX_EPSILON:g}")
     lower = (1 - 1e-12) * epsilon  # rounding must not raise the exact epsilon above it
     equal = np.full(2, 1 / groups)
 
@@ -215,10 +202,10 @@ def plan_gap(
     if [clients, epsilon, precision].count(None) != 1:
         names = "clients", "epsilon", "precision"
         raise InputError("give two of clients, epsilon and precision; the third is found", *names)
-    require_confidence(confidence)
+    estimate.require_confidence(confidence)
     pair = _hardest_pair(shares, compared)
-    if clients is not None and not 2 <= clients <= MOST_CLIENTS:
-        raise InputError(f"clients = {clients}: must be from 2 to {MOST_CLIENTS}")
+    if clients is not None and not 2 <= clients <= MAX_CLIENTS:
+        raise InputError(f"clients = {clients}: must be from 2 to {MAX_CLIENTS}")
 
     loss = partial(largest_variance, shares=pair, clients=1.0)
     mechanism_of = cache(lambda epsilon: best_split(kind, len(shares), epsilon, loss))
@@ -236,27 +223,25 @@ def plan_gap(
         )
 
     def of_fewest(epsilon: Any) -> GapPlan:
-        if plan(MOST_CLIENTS, epsilon).precision > precision:
-            raise InputError(f"precision = {precision:g}: not reached with {MOST_CLIENTS} clients")
-        return _smallest(lambda n: plan(math.ceil(n), epsilon), precision, 2, MOST_CLIENTS, 1e-7)
+        if plan(MAX_CLIENTS, epsilon).precision > precision:
+            raise InputError(f"precision = {precision:g}: not reached with {MAX_CLIENTS} clients")
+        return _smallest(lambda n: plan(math.ceil(n), epsilon), precision, 2, MAX_CLIENTS, 1e-7)
 
     if clients is None:
         return of_fewest(epsilon)
-    if (least := plan(clients, LARGEST_EPSILON).precision) > precision:
+    if (least := plan(clients, MAX_EPSILON).precision) > precision:
         one_bit = ", and M_R sends one bit of each value" * (kind == "randomized")
         raise InputError(
             f"precision = {precision:g}: no finite epsilon gives it with {clients} clients: they"
             f" are a sample{one_bit}; even without privacy the half-width is {least:.3g}. At least"
-            f" {of_fewest(LARGEST_EPSILON).clients} clients are needed"
+            f" {of_fewest(MAX_EPSILON).clients} clients are needed"
         )
-    return _smallest(
-        lambda some: plan(clients, some), precision, SMALLEST_EPSILON, LARGEST_EPSILON, 4e-4
-    )
+    return _smallest(lambda some: plan(clients, some), precision, MIN_EPSILON, MAX_EPSILON, 4e-4)
 
 
 def _hardest_pair(shares: Sequence[float], compared: Sequence[int] | None) -> np.ndarray:
     """Return the shares [2] of the two smallest groups that are compared."""
-    require_shares(shares, len(shares))
+    estimate.require_shares(shares, len(shares))
     indices = range(len(shares)) if compared is None else compared
     if len(indices) < 2 or len({*indices} & {*range(len(shares))}) < len(indices):
         raise InputError(
@@ -273,7 +258,7 @@ def _half_width(
     widest = 0.0
     for means in hardest_means(mechanism, pair):
         sums = expected_tally(mechanism, clients, pair, means)
-        (gap,) = estimate_gaps(sums, mechanism, confidence=confidence).gaps
+        (gap,) = estimate.estimate_gaps(sums, mechanism, confidence=confidence).gaps
         widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)
     return min(widest, 2.0)
 

@@ -1,14 +1,17 @@
-from .decision import GroupDecision, coins
 from .histogram import (
+    GroupDecision,
+    RowWeights,
     ScoreHistogram,
+    coins,
     count_scores,
+    make_weights,
     read_histogram,
+    read_weights,
     score_bins,
     write_histogram,
+    write_weights,
 )
-from .surrogates import surrogate_histogram
-from .thresholds import DecisionChoice, choose_decision
-from .weights import RowWeights, make_weights, read_weights, write_weights
+from .thresholds import DecisionChoice, choose_decision, surrogate_histogram
 
 __all__ = [
     "DecisionChoice",

@@ -14,10 +14,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from synthfair.data.encode import encode
 from synthfair.errors import InputError
-from synthfair.postprocess.decision import MOST_BINS, GroupDecision
-from synthfair.postprocess.histogram import BOTH, ScoreHistogram, require_rows
+from synthfair.postprocess.histogram import (
+    BOTH,
+    MOST_BINS,
+    GroupDecision,
+    Origin,
+    ScoreHistogram,
+    require_rows,
+    score_bins,
+)
+from synthfair.server.pooling import Releases, named_releases, pool_records
 from synthfair.settings import Notion, notion_of
+from synthfair.trained import TrainedModel
 
 _COMPARED: dict[Notion, tuple[tuple[int, ...], ...]] = {
     "statistical_parity": (BOTH,),
@@ -26,7 +36,10 @@ _COMPARED: dict[Notion, tuple[tuple[int, ...], ...]] = {
 }
 """Labels, 0 for -1 and 1 for +1, of the rows of which each rate is the selected share."""
 
-LEAST_WEIGHT = 1e-9
+N_BINS = 101
+"""B, the number of bins of a histogram of surrogates' records."""
+
+MIN_WEIGHT = 1e-9
 """The least weight of a threshold in a mixture; less is rounding of the linear programme."""
 
 
@@ -59,10 +72,61 @@ class DecisionChoice(NamedTuple):
     constant_accuracy: NoisyShare
 
 
+def surrogate_histogram(releases: Releases, model: TrainedModel) -> ScoreHistogram:
+    """Return the weights of surrogates' records in B = 101 equal bins of the probability.
+
+        C(s, y, b) = sum of w_i over records i with group s, label y and floor(B sigma(z_i)) = b,
+
+    rounded so that the sum over the bins from any one on is within 1 of that of the weights. It
+    stands in for the histogram of the clients' rows, from which thresholds by group are chosen. It
+    is computed from the releases alone, so that their guarantees are those of the thresholds.
+
+    Args:
+        releases: surrogates of the model's schema, as :func:`synthfair.pool_and_train` takes them.
+        model: that scores the records; whether it was trained on them does not matter.
+
+    Raises:
+        InputError: a file is refused, see :func:`synthfair.server.read_releases`; or a release is
+            no surrogate.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> releases = [sf.distill_table(table, schema, sf.SurrogateConfig(k_min=10))]
+        >>> model = sf.pool_and_train(releases, schema, sf.ServerConfig(rho=0.0))
+        >>> histogram = sf.postprocess.surrogate_histogram(releases, model)
+        >>> chosen = sf.postprocess.choose_decision(histogram, "statistical_parity", alpha=0.03)
+        >>> round(chosen.accuracy.value, 1)
+        0.9
+    """
+    schema = model.schema_
+    releases = named_releases(releases, schema)
+    records, weight = pool_records(releases, schema)
+    rows, shape = encode(records, schema, source="records"), (len(schema.groups), 2, N_BINS)
+    entry = (2 * rows.s + (rows.y > 0)) * N_BINS + score_bins(model.scores(rows.x, rows.s), N_BINS)
+    counts = np.bincount(entry, weight, minlength=np.prod(shape)).reshape(shape)
+    # Running totals are rounded, not counts: errors of a hundred small counts would add up.
+    counts = np.diff(np.rint(np.cumsum(counts, axis=-1)), prepend=0.0).astype(int)
+
+    headers = [release.header for release in releases.values()]
+    return ScoreHistogram(
+        schema_hash=schema.hash,
+        model=model.sha256,
+        groups=tuple(map(str, schema.groups)),
+        counts=counts.tolist(),
+        origin=Origin(
+            clients=len(headers),
+            surrogates=True,
+            unpaired=sum(header.hides_pairs for header in headers),
+            guarantees=tuple(dict.fromkeys(header.guarantee for header in headers)),
+        ),
+    )
+
+
 def choose_decision(
     histogram: ScoreHistogram, notion: Notion, alpha: float, *, randomized: bool = False
 ) -> DecisionChoice:
-    """The most accurate decisions by group and score whose rates differ by at most alpha.
+    """Return the most accurate decisions by group and score whose rates differ by at most alpha.
 
     Compared are, between groups, P(+1) for statistical parity, P(+1 | y = +1) for equal
     opportunity, and P(+1 | y = +1) and P(+1 | y = -1) for equalized odds. Decisions are a threshold
@@ -148,7 +212,7 @@ def choose_decision(
 def _estimates(
     histogram: ScoreHistogram, notion: Notion, weights: np.ndarray
 ) -> tuple[NoisyShare, NoisyShare, NoisyShare]:
-    """Accuracy, gap, and accuracy of the constant classifier, of weights of thresholds."""
+    """Return accuracy, gap, and accuracy of the constant classifier, of weights of thresholds."""
     counts = histogram.array()
     chance = np.cumsum(weights, axis=1)[:, None, :-1]
     everyone = np.ones(counts.shape)
@@ -161,14 +225,10 @@ def _estimates(
         spread = ((hits - value * among) ** 2).sum()
         return NoisyShare(value, math.sqrt(histogram.variance * spread) / rows)
 
-    gaps = []
+    gaps, groups = [], np.eye(len(counts))[:, :, None, None]  # the mask of each group
     for labels in _COMPARED[notion]:
-        rates = []
-        for group in range(len(counts)):
-            among = np.zeros(counts.shape)
-            among[group, list(labels)] = 1
-            rates.append(share(among * chance, among))
-        high, low = max(rates), min(rates)
+        among = np.isin([0, 1], labels)[:, None] * groups * everyone
+        low, *_, high = sorted(share(mask * chance, mask) for mask in among)
         gaps.append(NoisyShare(high.value - low.value, math.hypot(high.error, low.error)))
     accuracy = share(np.where(positive, chance, 1 - chance), everyone)
     constant = max(share(label, everyone) for label in (1 - positive, positive))
@@ -230,5 +290,5 @@ def best_weights(
     weights = solution.x[: value.size].reshape(value.shape)
     if not randomized:
         return weights.round()
-    weights[weights < LEAST_WEIGHT] = 0.0
+    weights[weights < MIN_WEIGHT] = 0.0
     return weights / weights.sum(axis=1, keepdims=True)

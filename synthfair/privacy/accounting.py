@@ -30,7 +30,7 @@ from synthfair.settings import Relation
 if TYPE_CHECKING:
     from dp_accounting import PrivacyAccountant
 
-LEAST_STEPS = 2**34
+MIN_STEPS = 2**34
 """The least standard deviation of discrete Gaussian noise, in steps of its grid."""
 
 DISCRETE = 1e-11
@@ -46,10 +46,10 @@ ACCOUNTANT = r"^dp-accounting [0-9A-Za-z.+-]{1,30}$"
 Sampling = Literal["poisson", "fixed"]
 """Draws of rows: each by itself with the same probability; or a fixed number, each at most once."""
 
-LARGEST_NOISE = 1e4
+MAX_NOISE = 1e4
 """Standard deviations of noise a sensitivity, beyond which a sum says nothing."""
 
-LEAST_NOISE = 0.1
+MIN_NOISE = 0.1
 """The smallest such noise that the search for the least noise tries."""
 
 TOLERANCE = 1e-3
@@ -402,7 +402,7 @@ def common_noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -
     """Return the least noise, in units of the sensitivity, that several kinds of sums may all have.
 
     It is exact where everyone is in each sum; else up to :data:`TOLERANCE` larger than needed, and
-    not below :data:`LEAST_NOISE`.
+    not below :data:`MIN_NOISE`.
 
     Args:
         kinds: of sums about the same population.
@@ -423,7 +423,7 @@ def common_noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -
         return least_noise(cost, epsilon, guess=partial(cost, tight=kinds[0].sampling == "fixed"))
     except OverflowError as error:
         raise InputError(
-            f"epsilon = {epsilon:g} at delta = {delta:g}: no noise up to {LARGEST_NOISE:g} times"
+            f"epsilon = {epsilon:g} at delta = {delta:g}: no noise up to {MAX_NOISE:g} times"
             " the clip is enough; ask for less privacy, fewer rounds or smaller cohorts"
         ) from error
 
@@ -442,7 +442,7 @@ def least_noise(
         guess: the same, quick, and somewhat too large: it says where to look.
 
     Raises:
-        OverflowError: :data:`LARGEST_NOISE` is not enough.
+        OverflowError: :data:`MAX_NOISE` is not enough.
     """
     from scipy.optimize import root_scalar
 
@@ -450,13 +450,13 @@ def least_noise(
         return math.log(max(cost(math.exp(log_noise)), 1e-12) / epsilon)
 
     # A bracket around the least noise that is enough: at high, and not at low.
-    high = _first(lambda noise: guess(noise) <= epsilon, LEAST_NOISE)
+    high = _first(lambda noise: guess(noise) <= epsilon, MIN_NOISE)
     if cost(high) > epsilon:
         high = _first(lambda noise: cost(noise) <= epsilon, high * 1.1)
     low = high / 1.1
-    while high > LEAST_NOISE and cost(low) <= epsilon:
+    while high > MIN_NOISE and cost(low) <= epsilon:
         low, high = low / 1.1, low
-    if high <= LEAST_NOISE:  # with a large delta, that few are ever sampled may be enough
+    if high <= MIN_NOISE:  # with a large delta, that few are ever sampled may be enough
         return high
     # The root, and from there the first noise that is seen to be enough.
     bracket = (math.log(low), math.log(high))
@@ -468,7 +468,7 @@ def least_noise(
 
 def _first(holds: Callable[[float], bool], noise: float, *, step: float = 1.2) -> float:
     """Return the first noise, growing by a factor from a start, for which it holds."""
-    while noise <= LARGEST_NOISE:
+    while noise <= MAX_NOISE:
         if holds(noise):
             return noise
         noise *= step

@@ -19,7 +19,7 @@ from synthfair.errors import InputError
 from synthfair.privacy.accounting import (
     ACCOUNTANT,
     DISCRETE,
-    LEAST_STEPS,
+    MIN_STEPS,
     Composition,
     SampledSums,
     Sampling,
@@ -63,7 +63,7 @@ MechanismName = SumName | Literal["tree"]
 Summed = Literal["reports", "gradients", "teacher_gradients", "student_gradients"]
 """The summands of a mechanism's sums."""
 
-MOST_NUMBERS = 2**32
+MAX_NUMBERS = 2**32
 """The most numbers that a guarantee with discrete noise covers, in all rounds together."""
 
 
@@ -133,15 +133,14 @@ class SampledMechanism(Checked):
 
     @model_validator(mode="after")
     def _is_on_a_fine_grid(self) -> SampledMechanism:
-        shares = self.shares
-        if shares is None:
+        if (shares := self.shares) is None:
             return self
         least = self.clip + shares.step * math.sqrt(shares.length) / 2
         if shares.norm < least * (1 - 1e-12):  # floating point rounds it down
             raise ValueError("norm: must be at least clip + step sqrt(length) / 2")
-        if self.noise < LEAST_STEPS * shares.step:
+        if self.noise < MIN_STEPS * shares.step:
             raise ValueError("noise: must be at least 2^34 steps of the grid")
-        if shares.length * self.times >= MOST_NUMBERS:
+        if shares.length * self.times >= MAX_NUMBERS:
             raise ValueError("length: of all rounds together must be below 2^32")
         return self
 

@@ -145,11 +145,6 @@ class Spending(NamedTuple):
     composition: Composition | None
     limit: Limit | None
 
-    @property
-    def mu(self) -> float | None:
-        """The mu of Gaussian differential privacy of all together; None where there is none."""
-        return self.composition and self.composition.mu
-
     def epsilon(self, delta: float) -> float | None:
         """Return the epsilon of all purchases together at this delta; None where there is none."""
         return self.composition and self.composition.epsilon(delta)
@@ -267,22 +262,18 @@ class Ledger:
         after = _together([*counted, purchase])
         if limit is None:
             if self.reserve > 0:
-                raise BudgetError(
-                    f"{self.path}: has no limit, of which epsilon = {self.reserve:g} is left"
-                )
+                raise self._refusal(f"has no limit, of which epsilon = {self.reserve:g} is left")
             if is_exact and not self.again:
                 self._require_first(purchase, key)
             return
         if after is None:
-            raise BudgetError(
-                f"{self.path}: the limit of epsilon = {limit.epsilon:g} allows none without one"
-            )
+            raise self._refusal(f"the limit of epsilon = {limit.epsilon:g} allows none without one")
         most = limit.epsilon - self.reserve
         if most <= 0 or after.delta(most) > limit.delta:
-            raise BudgetError(
-                f"{self.path}: with this release, epsilon would be {after.epsilon(limit.delta):.3g}"
-                f" in all at delta = {limit.delta:g}; the limit is {limit.epsilon:g}"
-                + (f", of which {self.reserve:g} must be left" if self.reserve else "")
+            left = f", of which {self.reserve:g} must be left" if self.reserve else ""
+            raise self._refusal(
+                f"with this release, epsilon would be {after.epsilon(limit.delta):.3g} in all at"
+                f" delta = {limit.delta:g}; the limit is {limit.epsilon:g}{left}"
             )
 
     def buy(self, purchase: Purchase, compute: Callable[[], bytes], *, max_bytes: int) -> bytes:
@@ -382,22 +373,25 @@ class Ledger:
         if others:
             old = min(others, key=lambda p: p.composition is None)  # an epsilon, if there is one
             told = "epsilon" if old.composition else "release" if is_release else "sums"
-            raise BudgetError(
-                f"{self.path}: {old.output!r} left before {purchase.output!r}, and {_TOLD[told]};"
-                " again = true is consent to that, for one job",
+            raise self._refusal(
+                f"{old.output!r} left before {purchase.output!r}, and {_TOLD[told]}; again = true"
+                " is consent to that, for one job",
                 "again",
             )
 
     def _require_comparable(self, old: Guarantee, new: Guarantee) -> None:
         if (old.unit, new.unit).count("user") == 1:
-            raise BudgetError(
-                f"{self.path}: protects one {old.unit}; one {new.unit} needs a ledger of its own"
+            raise self._refusal(
+                f"protects one {old.unit}; one {new.unit} needs a ledger of its own"
             )
         if old.relation != new.relation:
-            raise BudgetError(
-                f"{self.path}: relation = {new.relation!r}: all releases of a ledger must have the"
-                f" same, and its own is {old.relation!r}"
+            raise self._refusal(
+                f"relation = {new.relation!r}: all releases of a ledger must have the same, and its"
+                f" own is {old.relation!r}"
             )
+
+    def _refusal(self, words: str, *arguments: str) -> BudgetError:
+        return BudgetError(f"{self.path}: {words}", *arguments)
 
     # The file
 
@@ -469,16 +463,16 @@ class Ledger:
         if not self._ended and line == b"\n":
             self._end, self._ended = self._end + 1, True
             return
-        number = len(self._records) + 1
+        source = f"{self.path}: line {len(self._records) + 1}"
         try:
-            record = parse_as(content, Record, f"{self.path}: line {number}")
+            record = parse_as(content, Record, source)
         except InputError:
             if whole:
                 raise
             return
         if record.previous != self._last:
             if whole:
-                raise InputError(f"{self.path}: line {number}: a line before it is lost or altered")
+                raise InputError(f"{source}: a line before it is lost or altered")
             return
         what = record.what
         if isinstance(what, Limit):

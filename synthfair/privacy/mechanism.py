@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from synthfair.errors import InputError
-from synthfair.privacy.accounting import CHOICES, LEAST_STEPS, mu_of_choice
+from synthfair.privacy.accounting import CHOICES, MIN_STEPS, mu_of_choice
 from synthfair.privacy.noise import RandomBytes, discrete_gaussian, exponential_choice
 from synthfair.settings import LARGEST_EPSILON, Checked, Relation
 
@@ -72,7 +72,7 @@ class GaussianMechanism(Checked):
         mantissa, exponent = math.frexp(self.grid)
         if mantissa != 0.5 or exponent % 2 == 0:
             raise ValueError(f"{self.name}: grid {self.grid!r} must be a power of 4")
-        if self.steps < LEAST_STEPS or self.steps.denominator != 1:
+        if self.steps < MIN_STEPS or self.steps.denominator != 1:
             steps = f"a whole number of steps of the grid {self.grid!r}, 2^34 or more"
             raise ValueError(f"{self.name}: noise {self.noise!r} must be {steps}")
         return self
@@ -119,7 +119,7 @@ def grid_for(noise: float) -> float:
 
     So it depends on public settings alone, and costs nothing that could be measured.
     """
-    exponent = math.frexp(noise)[1] - 1 - (LEAST_STEPS.bit_length() - 1)
+    exponent = math.frexp(noise)[1] - 1 - (MIN_STEPS.bit_length() - 1)
     return math.ldexp(1.0, exponent - exponent % 2)
 
 

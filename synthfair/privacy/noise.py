@@ -24,10 +24,10 @@ RandomBytes = Callable[[int], bytes]
 """A function that returns so many random bytes."""
 
 
-LARGEST = 2**50
+MAX_SCALE = 2**50
 """The largest scale or deviation. It keeps noise below 2^63, but for a chance of exp(-2^13)."""
 
-_SMALL = 2**31
+_MAX_FACTOR = 2**31
 """U + t V is below 2^63 if t and V are below this; counting V so far would take hours."""
 
 
@@ -81,7 +81,7 @@ def discrete_laplace(scale: Fraction, n: int, source: RandomBytes = system_entro
         >>> discrete_laplace(Fraction(1, 1000), 3).tolist()  # other values: one in 10^400
         [0, 0, 0]
     """
-    if not 0 < scale <= LARGEST:
+    if not 0 < scale <= MAX_SCALE:
         raise ValueError(f"scale = {scale}: must be above 0, and at most 2^50")
     t, s = Fraction(scale).as_integer_ratio()
 
@@ -89,7 +89,7 @@ def discrete_laplace(scale: Fraction, n: int, source: RandomBytes = system_entro
         u = _below(t, count, source)
         u = u[_bernoulli_exp_fraction(u, t, source)]
         v = _geometric(len(u), source)
-        size = (u + t * v.astype(np.int64 if t < _SMALL else object)) // s
+        size = (u + t * v.astype(np.int64 if t < _MAX_FACTOR else object)) // s
         negative = _below(2, len(u), source) == 1
         keep = ~(negative & (size == 0))  # or 0 would come twice as often
         return np.where(negative, -size, size)[keep].astype(np.int64)
@@ -126,7 +126,7 @@ def discrete_gaussian(
         >>> len(discrete_gaussian(Fraction(9, 4), 5))
         5
     """
-    if not 0 < variance < LARGEST**2:
+    if not 0 < variance < MAX_SCALE**2:
         raise ValueError(f"variance = {variance}: must be above 0, and below 2^100")
     a, b = Fraction(variance).as_integer_ratio()
     t = math.isqrt(a // b) + 1

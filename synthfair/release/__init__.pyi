@@ -1,11 +1,4 @@
-from .format import (
-    Inspection,
-    Release,
-    inspect_release,
-    make_header,
-    read_release,
-    write_release,
-)
+from .format import Inspection, Release, inspect_release, make_header, read_release, write_release
 from .keys import Signature, make_keys, read_keys, read_signing_key
 
 __all__ = [

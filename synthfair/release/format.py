@@ -14,25 +14,11 @@ import numpy as np
 from pydantic import field_serializer, model_validator
 
 import synthfair
-from synthfair.data.schema import (
-    OWN_COLUMNS,
-    Categorical,
-    Numeric,
-    Schema,
-    differences,
-    is_within,
-)
+from synthfair.data.schema import OWN_COLUMNS, Categorical, Numeric, Schema, differences, is_within
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, parse_as, whole_file
 from synthfair.privacy.guarantee import Guarantee, require_true
-from synthfair.release.keys import (
-    DOMAIN,
-    Keys,
-    Signature,
-    require_signer,
-    sign,
-    verify,
-)
+from synthfair.release.keys import DOMAIN, Keys, Signature, require_signer, sign, verify
 from synthfair.settings import (
     MAX_ROWS,
     Checked,
@@ -161,12 +147,12 @@ class Release:
         """sha256 of the rows, whatever the metadata: the same rows twice are the same release."""
         digest = hashlib.sha256(np.ascontiguousarray(self.x, "<f8").data)
         for name in self.header.own_columns:
-            column, dtype = self.own[name], "<f8" if name == OWN_COLUMNS[2] else "<i4"
+            column, dtype = self.own_values[name], "<f8" if name == OWN_COLUMNS[2] else "<i4"
             digest.update(np.ascontiguousarray(column, dtype).data)
         return digest.digest()
 
     @property
-    def own(self) -> dict[str, Any]:
+    def own_values(self) -> dict[str, Any]:
         """The columns after the features, by name."""
         return dict(zip(OWN_COLUMNS, (self.s, self.y, self.weight), strict=True))
 
@@ -261,7 +247,7 @@ def release_bytes(release: Release, key: Ed25519PrivateKey | None = None) -> byt
     header = release.header.model_dump_json().encode()
     signature = sign(_content_digest(header, release), key).model_dump_json().encode()
     schema = _arrow_schema(release.header)
-    columns = [*release.x.T, *(release.own[name] for name in release.header.own_columns)]
+    columns = [*release.x.T, *(release.own_values[name] for name in release.header.own_columns)]
     metadata = {HEADER_KEY: header, SIGNATURE_KEY: signature}
     table, file = pa.table(columns, schema=schema.with_metadata(metadata)), pa.BufferOutputStream()
     pq.write_table(table, file, write_page_checksum=True)
@@ -273,8 +259,8 @@ def _arrow_schema(header: Header) -> pa.Schema:
     import pyarrow as pa
 
     types = dict(zip(OWN_COLUMNS, (pa.int32(), pa.int32(), pa.float64()), strict=True))
-    own = [(name, types[name]) for name in header.own_columns]
-    return pa.schema([*((name, pa.float64()) for name in header.names), *own])
+    features = [(name, pa.float64()) for name in header.names]
+    return pa.schema(features + [(name, types[name]) for name in header.own_columns])
 
 
 def _content_digest(header: bytes, release: Release) -> bytes:
@@ -328,10 +314,10 @@ def read_release(
     if any(column.null_count for column in table.columns):
         raise InputError(f"{source}: holds missing values; a release has none")
     x = np.column_stack([table[name].to_numpy() for name in header.names])
-    own = {name: table[name].to_numpy().copy() for name in header.own_columns}
+    values = {name: table[name].to_numpy().copy() for name in header.own_columns}
     group, label, weight = OWN_COLUMNS
-    s, y = own.get(group, np.zeros(len(x), "int32")), own[label].astype(float)
-    release = Release(header, x, s, y, own.get(weight), signature=signature)
+    s, y = values.get(group, np.zeros(len(x), "int32")), values[label].astype(float)
+    release = Release(header, x, s, y, values.get(weight), signature=signature)
     require_fit(release, schema, source)
     # They are what was written, and by whom.
     verify(signature, _content_digest(text, release), source=source)
@@ -386,31 +372,31 @@ def require_fit(release: Release, schema: Schema | None, source: str) -> None:
     Raises:
         InputError: it does not fit; the message says what differs, by column.
     """
-    own = release.header.table_schema
+    made_with = release.header.table_schema
     if release.header.kind == "surrogate":
-        fits = schema is None or is_within(own, schema)
+        fits = schema is None or is_within(made_with, schema)
         why = "records pool where each column allows no more than the schema given"
     else:
-        fits = schema is None or own.hash == schema.hash
+        fits = schema is None or made_with.hash == schema.hash
         why = "columns of a fair release are encoded, so that all need the same schema file"
     if schema and not fits:
-        unlike = "; ".join(differences(own, schema))
+        unlike = "; ".join(differences(made_with, schema))
         raise InputError(f"{source}: made with another schema than the one given: {unlike}; {why}")
     _require_values(release, source)
 
 
 def fitted(release: Release, schema: Schema) -> Release:
     """Return a release that fits a schema, with the positions of its records' categories there."""
-    own = release.header.table_schema
+    made_with = release.header.table_schema
     if release.weight is None:
         return release
-    columns = dict(zip(own.features, release.x.T, strict=True))
-    for name, column in own.features.items():
+    columns = dict(zip(made_with.features, release.x.T, strict=True))
+    for name, column in made_with.features.items():
         if isinstance(column, Categorical):
             categories = schema.categorical(name).categories
             place = [*map(categories.index, column.categories), len(categories)]
             columns[name] = np.array(place)[columns[name].astype(int)]
-    groups = np.array([schema.groups.index(group) for group in own.groups])
+    groups = np.array([schema.groups.index(group) for group in made_with.groups])
     x = np.column_stack([columns[name] for name in schema.features])
     header = release.header.model_copy(update={"table_schema": schema})
     return replace(release, header=header, x=x, s=groups[release.s])
@@ -496,10 +482,7 @@ class Inspection(NamedTuple):
 
 
 def inspect_release(
-    path: str | PathLike[str],
-    *,
-    schema: Schema | None = None,
-    keys: Keys | None = None,
+    path: str | PathLike[str], *, schema: Schema | None = None, keys: Keys | None = None
 ) -> Inspection:
     """Return what a release file holds, and all that does not fit what is known of it.
 

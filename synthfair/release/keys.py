@@ -140,14 +140,11 @@ def require_signer(signature: Signature, keys: Keys, *, source: str) -> str:
     names, most = sorted(keys.values()), 5
     more = f" or {len(names) - most} others" if len(names) > most else ""
     one_of = ", ".join(map(repr, names[:most])) + more if names else "nobody: there are no keys"
-    if signature.public_key is None:
-        raise InputError(f"{source}: not signed; must be signed by {one_of}")
-    if signature.public_key not in keys:
-        raise InputError(
-            f"{source}: signed with the unknown key {signature.public_key}; must be signed by"
-            f" {one_of}"
-        )
-    return keys[signature.public_key]
+    key = signature.public_key
+    if key is None or key not in keys:
+        said = f"signed with the unknown key {key}" if key else "not signed"
+        raise InputError(f"{source}: {said}; must be signed by {one_of}")
+    return keys[key]
 
 
 def make_keys(path: str | PathLike[str], *, force: bool = False) -> tuple[Path, str]:
@@ -230,6 +227,10 @@ def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
             comes twice.
     """
     require("cryptography", "verifying signatures", "sign")
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    words = f"a public key, the {PUBLIC} file that keygen writes; must be an Ed25519 key in PEM"
     if not paths:
         raise InputError("no public keys given")
     clients: dict[str, Path] = {}
@@ -241,7 +242,8 @@ def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
             name = file.stem
             if not name.isprintable():
                 raise InputError(f"{file}: the name of a key file must be printable")
-            key = _public_key(file)
+            public = _loaded(file, load_pem_public_key, Ed25519PublicKey, words)
+            key = public.public_bytes_raw().hex()
             if key in clients:
                 raise InputError(f"{file}: the same key as {clients[key]}; each client has its own")
             if same := [other for other in clients.values() if other.stem == name]:
@@ -250,14 +252,6 @@ def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
                 )
             clients[key] = file
     return {key: path.stem for key, path in clients.items()}
-
-
-def _public_key(path: Path) -> str:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-    words = f"a public key, the {PUBLIC} file that keygen writes; must be an Ed25519 key in PEM"
-    return _loaded(path, load_pem_public_key, Ed25519PublicKey, words).public_bytes_raw().hex()
 
 
 def _loaded(path: Path, load: Callable[[bytes], Any], kind: type[_Key], words: str) -> _Key:

@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from synthfair.errors import InputError
 from synthfair.files import read_as
 from synthfair.measure.gaps_file import GAPS, GapsFile, read_gaps
-from synthfair.metrics_file import MAX_BYTES, METRICS, MetricsFile, read_metrics
+from synthfair.metrics_file import (
+    FRONTIER,
+    MAX_BYTES,
+    METRICS,
+    FrontierLine,
+    MetricsFile,
+    read_frontier,
+    read_metrics,
+)
 from synthfair.report.text_table import as_text
-from synthfair.server.frontier import FRONTIER, FrontierLine, read_frontier
 from synthfair.settings import FOR_SURROGATES
 from synthfair.task.federation_file import FILE as FEDERATION
 from synthfair.task.federation_file import FederationFile

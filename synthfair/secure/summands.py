@@ -11,8 +11,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from synthfair.errors import InputError
-from synthfair.postprocess.decision import MOST_BINS
-from synthfair.postprocess.histogram import LARGEST_COUNT
+from synthfair.postprocess.histogram import LARGEST_COUNT, MOST_BINS
 from synthfair.privacy.guarantee import Guarantee, Unit
 from synthfair.privacy.mechanism import SumName, clip_rows
 from synthfair.privacy.noise import (

@@ -1,14 +1,6 @@
-from .influence import Influence, Influences, measure_influence, outlier_bound
 from .page import ServerResult, serve
-from .pooling import (
-    Pool,
-    make_pool,
-    pool,
-    pool_and_train,
-    pool_records,
-    read_releases,
-    train_pool,
-)
+from .pooling import Pool, make_pool, pool_and_train, pool_records, read_releases, train_pool
+from .review import Influence, Influences, measure_influence, outlier_bound
 
 __all__ = [
     "Influence",
@@ -18,7 +10,6 @@ __all__ = [
     "make_pool",
     "measure_influence",
     "outlier_bound",
-    "pool",
     "pool_and_train",
     "pool_records",
     "read_releases",

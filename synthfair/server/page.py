@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import pandas as pd
 
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Schema, read_schema
@@ -24,20 +23,20 @@ from synthfair.evaluation import (
 from synthfair.fairness.intervals import metrics_with_intervals, size
 from synthfair.fairness.metrics import METRIC_OF, Scored
 from synthfair.files import require_free, whole_file
-from synthfair.metrics_file import METRICS, Exchanges, Metrics, MetricsFile, write_metrics
-from synthfair.release.format import Release
-from synthfair.release.keys import read_keys
-from synthfair.server.frontier import FRONTIER, FrontierLine, write_frontier
-from synthfair.server.influence import Influences, influence_in, refuse_influence
-from synthfair.server.pooling import (
-    Pool,
-    make_pool,
-    pool_records,
-    read_releases,
-    signer,
-    train_pool,
+from synthfair.metrics_file import (
+    FRONTIER,
+    METRICS,
+    Exchanges,
+    FrontierLine,
+    Influences,
+    Metrics,
+    MetricsFile,
+    write_frontier,
+    write_metrics,
 )
-from synthfair.server.review import UNLIKE, asked_of, hardly_count, missed, surrogate_warnings
+from synthfair.release.keys import read_keys
+from synthfair.server import pooling, review
+from synthfair.server.pooling import Pool
 from synthfair.settings import ServerConfig
 from synthfair.surrogate.fair import FrontierPoint
 from synthfair.surrogate.fair import frontier as fair_frontier
@@ -72,16 +71,14 @@ class Refinement(NamedTuple):
 
     Attributes:
         model: after them; without any, that of the surrogates.
-        exchanges: done.
-        objective: of the central problem; None before the first exchange.
+        done: exchanges so far, and what the model reaches by them; None before the first.
         rho: weight of its penalty.
         question: file of the next one.
         missing: answers to it.
     """
 
     model: TrainedModel
-    exchanges: int
-    objective: float | None
+    done: Exchanges | None
     rho: float
     question: Path
     missing: int
@@ -89,7 +86,6 @@ class Refinement(NamedTuple):
 
 Refine = Callable[[TrainedModel, FrontierPoint, Pool], Refinement]
 """Goes on from the model of surrogates."""
-
 
 FILES = "model.json", METRICS, FRONTIER
 """Files that a server writes into its folder."""
@@ -135,26 +131,32 @@ def serve(
             cannot be written. The files of an earlier run are then as they were.
     """
     # What is written must not be there, and must be no input.
-    files, more = [output / name for name in FILES], [records] if records else []
+    files = [output / name for name in FILES]
+    more = [records] if records else []
     inputs = (schema_path, *tests, *releases, *keys, trusted)
     require_free(*files, *more, inputs=inputs, force=force)
 
     # Every release is verified, and all are pooled.
     schema, clients = read_schema(schema_path), read_keys(keys) if keys else None
-    read = read_releases(releases, schema, keys=clients)
+    read = pooling.read_releases(releases, schema, keys=clients)
     rows = encode(read_table(trusted, schema), schema, source=str(trusted)) if trusted else None
-    pooled = make_pool(read, schema, config, trusted=rows)
+    pooled = pooling.make_pool(read, schema, config, trusted=rows)
     if frontier and pooled.penalty is None:
         raise InputError("frontier: fair releases have one weight of the penalty, their clients'")
     if refine and pooled.penalty is None:
         raise InputError("refine: fair releases have no problem of the server's; take surrogates")
-    table = _records(read, schema, pooled) if records else None
-    tables = encode_tests(read_tests(tests, schema), schema, sources=tests)
+    if records and "weight" in schema.columns:
+        raise InputError(
+            "records: have a column 'weight' of their own, and so has the schema; leave them out",
+            "records",
+        )
+    table = pooling.pool_records(read, schema)[0] if records else None
+    tables = encode_tests(read_tests(tests, schema), schema)
 
     # One model is trained; of surrogates, exchanges of sums may lead on to that of all rows.
-    trained, point = train_pool(pooled, schema)
+    trained, point = pooling.train_pool(pooled, schema)
     refinement = refine(trained, point, pooled) if refine and point else None
-    exchanged = refinement if refinement and refinement.exchanges else None
+    exchanged = refinement if refinement and refinement.done else None
     model = exchanged.model if exchanged else trained
 
     # It is measured on the test tables, and so is what fairness costs.
@@ -163,13 +165,12 @@ def serve(
     without = Metrics(**evaluate(free, tables, config).overall) if free else None
 
     # No release may move it too far; what looks wrong is said.
-    influences = influence_in(pooled, trained, tables, price=point.price if point else None)
-    too_bad = missed(evaluation, read, config) if evaluation else ()
-    remedy = UNLIKE if too_bad and not point else ""
+    influences = review.influence_in(pooled, trained, tables, price=point.price if point else None)
+    too_bad = review.missed(evaluation, read, config) if evaluation else ()
+    remedy = review.UNLIKE if too_bad and not point else ""
     most = config.most_influence(surrogates=point is not None)
-    refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
-    warnings = hardly_count(pooled, file_names(releases))
-    warnings += surrogate_warnings(pooled, point, config, schema, free) if point else ()
+    review.refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
+    warnings = review.pool_warnings(pooled, point, schema, free, file_names(releases))
     if evaluation:
         warnings += (*too_bad, *small_group_warnings(evaluation, schema))
     least = config.min_group_rows
@@ -181,44 +182,41 @@ def serve(
     by_file = dict(zip(named, influences.releases.values(), strict=False))  # none in a pool of one
     influences, metrics = Influences(by_file, influences.outliers_above), None
     if evaluation:
-        signed = {name: signer(release, clients) for name, release in named.items() if clients}
         metrics = MetricsFile.of(
             evaluation,
             n_synthetic=sum(len(release.y) for release in named.values()),
             config={name: header.config for name, header in headers.items()},
             guarantees={name: header.guarantee for name, header in headers.items()},
             hides_pairs=tuple(name for name, header in headers.items() if header.hides_pairs),
-            signed_by=signed,
+            signed_by={name: pooling.signer(named[name], clients) for name in named if clients},
             influence=influences,
             max_influence=most,
             max_spd_influence=config.max_spd_influence,
             server=config if point else None,
-            asked=config.asked if point else asked_of(read),
+            asked=config.asked if point else review.asked_of(read),
             rho=exchanged.rho if exchanged else point.price.rho if point else None,
             without_penalty=None if exchanged else without,  # is of the surrogates' rows
             left_out=pooled.left_out,
             warnings=warnings,
             converged=model.converged,
-            refinement=exchanged
-            and Exchanges(
-                exchanges=exchanged.exchanges,
-                objective=cast(float, exchanged.objective),
-                gradient_norm=cast(float, model.gradient_norm),
-            ),
+            refinement=exchanged and exchanged.done,
         )
 
     # All files are written before the first gets its name; what no longer holds is removed then.
     with ExitStack() as outputs:
         if records and table is not None:
-            table.to_parquet(outputs.enter_context(whole_file(records)), index=False)
+            table.assign(weight=pooled.weight).to_parquet(
+                outputs.enter_context(whole_file(records)), index=False
+            )
         if metrics:
             write_metrics(metrics, outputs.enter_context(whole_file(output / METRICS)))
         if lines:
             write_frontier(lines, outputs.enter_context(whole_file(output / FRONTIER)))
         write_model(model, outputs.enter_context(whole_file(output / "model.json")))
-    for name, is_there in {METRICS: metrics, FRONTIER: lines}.items():
-        if not is_there:
-            (output / name).unlink(missing_ok=True)
+    for name in [
+        name for name, content in {METRICS: metrics, FRONTIER: lines}.items() if not content
+    ]:
+        (output / name).unlink(missing_ok=True)
     return ServerResult(
         model, metrics, influences, None if exchanged else point, lines, warnings, refinement
     )
@@ -227,11 +225,11 @@ def serve(
 def _without_penalty(
     pooled: Pool, model: TrainedModel, point: FrontierPoint, schema: Schema
 ) -> TrainedModel:
-    """The model of weight 0, which says what fairness costs."""
+    """Return the model of weight 0, which says what fairness costs."""
     if not point.price.rho:
         return model
-    free = pooled._replace(rho=0.0, max_gap=None, max_client_gap=None, compared=())
-    return train_pool(free, schema)[0]
+    config = pooled.config.model_copy(update={"rho": 0.0, "max_gap": None, "max_client_gap": None})
+    return pooling.train_pool(pooled._replace(config=config, compared=()), schema)[0]
 
 
 def frontier_lines(
@@ -247,26 +245,16 @@ def frontier_lines(
     """
     lines, rows = [], None
     if tables:
-        x, s, y = (np.concatenate(part) for part in zip(*tables.values(), strict=True))
+        x, s, y = pooling.concatenated(tables.values())
         rows = Scored(y, model.rows(x, s), s, pooled.n_groups)
+    metric = METRIC_OF[pooled.config.notion]
     settings = {"resamples": 1, "seed": 0, "min_group_rows": min_group_rows, "by": pooled.by}
     for point in fair_frontier(cast(Any, pooled.problem())):
         accuracy = gap = np.nan
         if rows:
             scored = rows._replace(score=rows.score @ point.theta)
-            found = metrics_with_intervals(scored, **settings)
-            accuracy, gap = found["accuracy"].value, size(found[METRIC_OF[pooled.notion]]).value
+            metrics = metrics_with_intervals(scored, **settings)
+            accuracy, gap = metrics["accuracy"].value, size(metrics[metric]).value
         numbers = point.price.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
         lines.append(FrontierLine(*numbers))
     return tuple(lines)
-
-
-def _records(releases: Mapping[str, Release], schema: Schema, pooled: Pool) -> pd.DataFrame:
-    """Return the records of all releases, with a last column ``weight``."""
-    if "weight" in schema.columns:
-        raise InputError(
-            "records: have a column 'weight' of their own, and so has the schema; leave them out",
-            "records",
-        )
-    table, _ = pool_records(releases, schema)
-    return table.assign(weight=np.asarray(pooled.rows.weight))

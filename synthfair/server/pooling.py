@@ -3,12 +3,17 @@
 Releases are read, and put side by side: a pool. Of surrogates, weights are capped, cells that are
 left out are estimated, and it is found which groups have rows enough to be compared. With trusted
 rows of the server, each release counts as much as these say. Then one model is trained.
+
+A cell is a pair of group and label. Where a group has records of one label alone, a model would be
+certain of it, and a penalty would move everybody towards it. So records of the other label are
+estimated, from no more than the release itself; see docs/surrogates.md for what that gains and
+costs.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from os import PathLike
@@ -32,13 +37,12 @@ from synthfair.fairness.penalties import (
     named_penalty,
     strata,
 )
-from synthfair.model import LinearModel, Model, Rows
+from synthfair.model import LinearModel, Rows
 from synthfair.release.format import MAX_CELLS, Release, fitted, name_of, read_release, require_fit
 from synthfair.release.keys import Keys
-from synthfair.server.small_cells import filled
 from synthfair.server.trust import MIN_TRUST, learn_weights
-from synthfair.settings import DistillConfig, Notion, PenaltyName, ServerConfig
-from synthfair.surrogate.fair import FrontierPoint, GlobalProblem, WeightedTable, ridge_of
+from synthfair.settings import DistillConfig, Notion, PenaltyName, ServerConfig, SurrogateConfig
+from synthfair.surrogate.fair import FrontierPoint, GlobalProblem, Price, WeightedTable, ridge_of
 from synthfair.trained import TrainedModel, input_names
 
 if TYPE_CHECKING:
@@ -50,8 +54,12 @@ Releases = Mapping[str, Any] | Sequence[Any]
 """Releases, by name or in a list: themselves, what :func:`synthfair.distill_table` returned, or
 files."""
 
-MANY_MEDIANS = 20.0
+MAX_CLAIM_MEDIANS = 20.0
 """Rows that one client may have, in lower medians of all claims, where it is not set."""
+
+MAX_RATIO = 5.0
+"""The largest factor by which an estimated record counts more, or less, than others of its
+group."""
 
 
 def pool_and_train(
@@ -118,10 +126,8 @@ def pool_and_train(
     """
     pooled = make_pool(releases, schema, config, penalty=penalty, trusted=trusted)
     trained, point = train_pool(pooled, schema, model=model)
-    if point and (
-        point.gap > (pooled.max_gap or np.inf)
-        or point.client_gap > (pooled.max_client_gap or np.inf)
-    ):
+    asked = pooled.config.max_gap or np.inf, pooled.config.max_client_gap or np.inf
+    if point and (point.gap > asked[0] or point.client_gap > asked[1]):
         warnings.warn("no model that was tried meets the gap that is asked for", stacklevel=2)
     return trained
 
@@ -195,14 +201,10 @@ def signer(release: Release, keys: Keys) -> str:
     return keys[(release.signature and release.signature.public_key) or ""]
 
 
-def pool(releases: Mapping[str, Release]) -> Encoded:
-    """Return the rows of all releases, one after the other.
-
-    Args:
-        releases: by name; of one schema, at least one.
-    """
-    parts = [(release.x, release.s, release.y) for release in releases.values()]
-    return Encoded(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+def concatenated(parts: Iterable[Encoded | Release]) -> Encoded:
+    """Return the rows of all parts, one after the other."""
+    columns = ((part.x, part.s, part.y) for part in parts)
+    return Encoded(*map(np.concatenate, zip(*columns, strict=True)))
 
 
 def pool_records(
@@ -246,28 +248,27 @@ def pool_records(
             )
     releases = {name: filled(release, schema)[0] for name, release in releases.items()}
     weights, _, _ = _weights(releases, max_rows)
-    return records_table(*pool(releases), schema), np.concatenate([*weights.values()])
+    return records_table(*concatenated(releases.values()), schema), np.concatenate(
+        [*weights.values()]
+    )
 
 
 class Pool(NamedTuple):
-    """Return the rows of all releases, and what is trained on them.
+    """The rows of all releases, and what is trained on them.
 
     Attributes:
         rows: as the model sees them; of surrogates with weights.
         parts: which of them are whose, by name of the release.
         model: name of the model.
-        intercept: whether it has one.
+        config: of what is trained; of fair releases as their clients have chosen, without a weight
+            of a penalty.
         ridge: [n] its regularisation, an input.
-        notion: of the gap.
         n_groups: number of groups.
         penalty: fairness over all clients, of surrogates; None for fair releases.
-        rho: its weight, unless a gap is wanted.
-        max_gap: the gap that is wanted.
-        max_client_gap: the same of each client by itself.
-        compared: releases with rows enough of every group for that.
+        compared: releases with rows enough of every group for the largest gap of a client.
         capped: releases that claim more rows than a client may have, and how many they claim; they
             count as ``max_rows``.
-        max_rows: that a client may have: as set, or MANY_MEDIANS lower medians of the claims.
+        max_rows: that a client may have: as set, or MAX_CLAIM_MEDIANS lower medians of the claims.
         by: groupings that are compared, of several attributes.
         left_out: names of their groups that have too few rows to be compared.
         trust: what a row of each release counts, by name; none without trusted rows.
@@ -276,20 +277,15 @@ class Pool(NamedTuple):
         estimated: (group, label) of cells that a release leaves out, by its name: their records are
             estimated, and a penalty by label does not compare them either.
         is_known: [N] the rows that a penalty by label may compare; None for all.
-        group_input: whether the model reads the groups.
     """
 
     rows: Rows
     parts: dict[str, slice]
     model: str
-    intercept: bool
+    config: ServerConfig
     ridge: np.ndarray
-    notion: Notion
     n_groups: int
     penalty: Penalty | None = None
-    rho: float = 0.0
-    max_gap: float | None = None
-    max_client_gap: float | None = None
     compared: tuple[str, ...] = ()
     capped: Mapping[str, float] = {}
     max_rows: float = np.inf
@@ -299,7 +295,6 @@ class Pool(NamedTuple):
     unpaired: tuple[str, ...] = ()
     estimated: Mapping[str, tuple[tuple[int, float], ...]] = {}
     is_known: np.ndarray | None = None
-    group_input: bool = False
 
     def problem(self, model: LinearModel | None = None) -> GlobalProblem | CustomProblem:
         """Return what is solved, with the loss of a model.
@@ -313,7 +308,7 @@ class Pool(NamedTuple):
             n_groups += 1
         # A penalty of the user's own does not say what gaps of decisions compare.
         is_named = isinstance(self.penalty, SumPenalty)
-        penalty = self.penalty if is_named else CovariancePenalty(n_groups, self.notion)
+        penalty = self.penalty if is_named else CovariancePenalty(n_groups, self.config.notion)
         client = None
         if self.compared:
             client = np.full(len(s), -1)
@@ -398,14 +393,13 @@ def _pool_fair(releases: Mapping[str, Release], schema: Schema, config: ServerCo
                 f" {first} for {problem}; clients must agree"
             )
     model, intercept, group_input, lambda_theta = problem
-    n_groups, encoded = len(schema.groups), pool(releases)
+    n_groups, encoded = len(schema.groups), concatenated(releases.values())
     table = WeightedTable(*encoded, np.ones(len(encoded.y)))
     rows = table.rows(n_groups=n_groups if group_input else 1, intercept=intercept)
     n = rows.a.shape[1]
-    return Pool(
-        rows, _parts(releases), model, intercept, np.full(n, lambda_theta / n**2), config.notion,
-        n_groups, group_input=group_input,
-    )  # fmt: skip
+    chosen = {"rho": 0.0, "intercept": intercept, "group_input": group_input}
+    config, ridge = config.model_copy(update=chosen), np.full(n, lambda_theta / n**2)
+    return Pool(rows, _parts(releases), model, config, ridge, n_groups)
 
 
 def _pool_surrogates(
@@ -415,7 +409,7 @@ def _pool_surrogates(
     releases = {name: release for name, (release, _) in full.items()}
     estimated = {name: pairs for name, (_, pairs) in full.items() if pairs}
     parts, (weights, capped, most) = _parts(releases), _weights(releases, config.max_rows)
-    records, s, y = pool(releases)
+    records, s, y = concatenated(releases.values())
     weight = np.concatenate([*weights.values()])
     table = WeightedTable(encode_records(records, schema), s, y, weight)
     n_groups, notion, compared = len(schema.groups), config.notion, ()
@@ -434,24 +428,64 @@ def _pool_surrogates(
             raise InputError(f"{name_of(own)}: max_client_gap takes a penalty of the settings")
         paired = {name: part for name, part in parts.items() if name not in unpaired}
         compared = _clients_with_rows(table, paired, config, by or (tuple(range(n_groups)),))
-    named = named_penalty(config.penalty, notion, config.temperature, n_groups=n_groups, by=by)
+    named = named_penalty(config, n_groups=n_groups, by=by)
     n_read = n_groups if config.group_input else 1
     rows = table.rows(n_groups=n_read, intercept=config.intercept)
     ridge = ridge_of(config.C, weight.sum(), rows.a.shape[1], intercept=config.intercept)
     return Pool(
-        rows, parts, name_of(LinearModel()), config.intercept, ridge, notion, n_groups,
-        penalty=own or named, rho=config.rho, max_gap=config.max_gap,
-        max_client_gap=config.max_client_gap, compared=compared, capped=capped, max_rows=most,
-        by=by, left_out=left_out, unpaired=unpaired, estimated=estimated,
-        is_known=None if known.all() else known, group_input=config.group_input,
+        rows, parts, name_of(LinearModel()), config, ridge, n_groups, own or named, compared,
+        capped, most, by, left_out, unpaired=unpaired, estimated=estimated,
+        is_known=None if known.all() else known,
     )  # fmt: skip
 
 
+def filled(release: Release, schema: Schema) -> tuple[Release, tuple[tuple[int, float], ...]]:
+    """Return a release with records of its missing cells, and (group, label) of these.
+
+    For a group g whose records all have the label -m, with N_g rows and W(y) those of the groups
+    with both labels,
+
+        rows    = min((k_min - 1) / 2, N_g W(m) / W(-m))
+        records = those of g with the label m, weighted by p(x | m) / p(x | -m) of the other groups
+
+    Half of what the cell can have is a cap: the middle of what is possible. The ratio is that of
+    one ridge regression. With an epsilon, no cell is missing.
+    """
+    config, weight = release.header.config, release.weight
+    if weight is None or config.epsilon is not None:
+        return release, ()
+    cells = np.zeros((len(schema.groups), 2))
+    np.add.at(cells, (release.s, (release.y > 0).astype(int)), weight)
+    has = cells > 0
+    both = np.asarray(has.all(axis=1))
+    alone = np.flatnonzero(has.sum(axis=1) == 1)
+    if not (both.any() and len(alone)):
+        return release, ()
+    a = np.column_stack([encode_records(release.x, schema), np.ones(len(release.y))])
+    other, mass = both[release.s], cells[both].sum(axis=0)
+    balanced = weight[other] / mass[(release.y[other] > 0).astype(int)] / 2
+    problem = GlobalProblem(
+        a[other], release.s[other], release.y[other], balanced,
+        CovariancePenalty(max(len(schema.groups), 2)),
+        ridge_of(1.0, weight[other].sum(), a.shape[1], intercept=True),
+    )  # fmt: skip
+    theta = problem.newton(problem.zero, Price(0.0)).theta
+    estimated, parts = [], []
+    for group in alone:
+        y, is_member = 1.0 - 2.0 * has[group, 1], release.s == group
+        ratio = np.clip(np.exp(y * (a[is_member] @ theta)), 1 / MAX_RATIO, MAX_RATIO)
+        share, odds = weight[is_member] * ratio, mass[int(y > 0)] / mass[int(y < 0)]
+        rows = min((cast(SurrogateConfig, config).k_min - 1) / 2, cells[group].sum() * odds)
+        x, s, labels = release.x[is_member], release.s[is_member], np.full(is_member.sum(), y)
+        parts.append((x, s, labels, share / share.sum() * rows))
+        estimated.append((int(group), float(y)))
+    old = release.x, release.s, release.y, weight
+    x, s, y, w = (np.concatenate(fields) for fields in zip(old, *parts, strict=True))
+    return replace(release, x=x, s=s, y=y, weight=w), tuple(estimated)
+
+
 def _weighted(
-    pooled: Pool,
-    schema: Schema,
-    trusted: pd.DataFrame | Encoded,
-    releases: Mapping[str, Release],
+    pooled: Pool, schema: Schema, trusted: pd.DataFrame | Encoded, releases: Mapping[str, Release]
 ) -> Pool:
     """Return the pool with what each release counts, given rows that the server trusts."""
     if len(pooled.parts) < 2:
@@ -464,12 +498,10 @@ def _weighted(
     if pooled.penalty is None:
         configs = [cast(DistillConfig, one.header.config) for one in releases.values()]
         asked = [(c.penalty, c.notion, c.temperature, c.rho_o, c.groups_by) for c in configs]
-        own = configs[asked.index(mode(asked))]
-        by, rho, asked_of = own.groups_by or (schema.sensitive_name,), own.rho_o, ()
-        penalty = named_penalty(
-            own.penalty, own.notion, own.temperature, n_groups=pooled.n_groups,
-            by=schema.groupings_by(own.groups_by),
-        )  # fmt: skip
+        chosen = configs[asked.index(mode(asked))]
+        by, rho, asked_of = chosen.groups_by or (schema.sensitive_name,), chosen.rho_o, ()
+        asked_by = schema.groupings_by(chosen.groups_by)
+        penalty = named_penalty(chosen, n_groups=pooled.n_groups, by=asked_by)
     for name in by:
         s = np.array(schema.groupings[name])[trusted.s]
         labels = zip((-1, 1), schema.decisions, strict=True)
@@ -480,8 +512,9 @@ def _weighted(
                     " some of each group and label, and about 200 together"
                 )
     # Exchanged groups of surrogates show in a model that reads them, whatever the server's does.
-    reads, d = pooled.group_input or pooled.penalty is not None, len(schema.encoded_names)
-    seen = {"n_groups": pooled.n_groups if reads else 1, "intercept": pooled.intercept}
+    config, d = pooled.config, len(schema.encoded_names)
+    reads = config.group_input or pooled.penalty is not None
+    seen = {"n_groups": pooled.n_groups if reads else 1, "intercept": config.intercept}
     held = WeightedTable(*trusted, np.ones(len(trusted.y))).rows(**seen)
     weight, (a, s, y, _) = pooled.weight, pooled.rows
     rows = WeightedTable(a[:, :d], s, y, weight).rows(**seen)
@@ -537,7 +570,7 @@ def _weights(
     weights = {name: cast(np.ndarray, release.weight) for name, release in releases.items()}
     claims = {name: float(weight.sum()) for name, weight in weights.items()}
     # The lower median: of two claims the middle would be their mean, and 20 means cap neither.
-    most = max_rows or MANY_MEDIANS * sorted(claims.values())[(len(claims) - 1) // 2]
+    most = max_rows or MAX_CLAIM_MEDIANS * sorted(claims.values())[(len(claims) - 1) // 2]
     capped = {name: claim for name, claim in claims.items() if claim > most}
     return weights | {n: weights[n] * (most / claim) for n, claim in capped.items()}, capped, most
 
@@ -597,57 +630,44 @@ def train_pool(
             f"{next(iter(pooled.parts))}: made for the model {pooled.model!r}, not"
             f" {name_of(model)!r}; pass that model to pool_and_train in Python"
         )
+    config, n_inputs = pooled.config, pooled.rows.a.shape[1]
     if model != LinearModel():
-        _require_linear(model, pooled.rows.a.shape[1])
-        if pooled.max_client_gap is not None:
+        if getattr(model.init(n_inputs), "shape", None) != (n_inputs,):
+            raise InputError(
+                f"{name_of(model)}: its params must be a vector of {n_inputs} numbers, one an"
+                " input: only linear models are trained on pooled releases"
+            )
+        if getattr(type(model), "scores", None) is not LinearModel.scores:
+            raise InputError(
+                f"{name_of(model)}: has scores of its own, but the trained model scores a'theta, as"
+                " LinearModel does; another loss or Hessian is allowed"
+            )
+        if config.max_client_gap is not None:
             raise InputError(f"{name_of(model)}: max_client_gap takes the logistic loss")
-    problem, wanted = pooled.problem(model), (pooled.max_gap, pooled.max_client_gap)
-    point = problem.meet(*wanted) if any(wanted) else problem.solve(pooled.rho)
+    problem = pooled.problem(model)
+    if config.searches:
+        point = problem.meet(config.max_gap, config.max_client_gap)
+    else:
+        point = problem.solve(config.rho)
     if not np.isfinite(point.theta).all():
         remedy = "" if pooled.penalty is None else ": lower rho, or lower C"
         raise InputError(f"training on the pooled rows diverged{remedy}")
-    trained = trained_model(
-        point,
-        schema,
-        intercept=pooled.intercept,
-        loss=name_of(model),
-        group_input=pooled.group_input,
-    )
+    trained = trained_model(point, schema, config, loss=name_of(model))
     return trained, point if pooled.penalty is not None else None
 
 
 def trained_model(
-    point: FrontierPoint,
-    schema: Schema,
-    *,
-    intercept: bool,
-    loss: str | None = None,
-    group_input: bool = False,
+    point: FrontierPoint, schema: Schema, config: ServerConfig, *, loss: str | None = None
 ) -> TrainedModel:
     """Return the model of a point, with all that is needed to use it."""
+    read: Any = {"intercept": config.intercept, "group_input": config.group_input}
     return TrainedModel(
         schema=schema,
         version=synthfair.__version__,
         loss=loss or name_of(LinearModel()),
-        intercept=intercept,
-        inputs=input_names(schema, intercept=intercept, group_input=group_input),
-        group_input=group_input,
+        inputs=input_names(schema, **read),
         theta=tuple(point.theta.tolist()),
         gradient_norm=point.gradient_norm,
         converged=point.converged,
+        **read,
     )
-
-
-def _require_linear(model: Model, n_inputs: int) -> None:
-    """Refuse a model that a trained model, which scores a'theta, would not be."""
-    params = model.init(n_inputs)
-    if not hasattr(params, "shape") or params.shape != (n_inputs,):
-        raise InputError(
-            f"{name_of(model)}: its params must be a vector of {n_inputs} numbers, one an input:"
-            " only linear models are trained on pooled releases"
-        )
-    if getattr(type(model), "scores", None) is not LinearModel.scores:
-        raise InputError(
-            f"{name_of(model)}: has scores of its own, but the trained model scores a'theta, as"
-            " LinearModel does; another loss or Hessian is allowed"
-        )

@@ -1,28 +1,260 @@
-"""A server's review: what is wrong with a pool, its model, and what it should be."""
+"""A server's review of a pool and its model: how far each release moves it, and what is wrong.
+
+How far a release moves the model is found by the infinitesimal jackknife. With the objective F of
+the pool, its Hessian H at the optimum theta, and weights w_i of the rows, of which release k holds
+the share p, the model without k is, to first order,
+
+    theta_k = theta + H^-1 sum_{i in k} w_i d(grad F)/dw_i / (1 - p)
+
+(Jaeckel 1972; Koh and Liang 2017): nothing is trained anew. Where the others' rows are few, or far
+from those of the release, the model without it may be further away than that.
+
+A change of theta means little by itself. What counts is the change of the scores: its root mean
+square over the pooled rows, clipped to the range of real rows, 0 to 1, where each release has the
+same weight however many rows it has; and the change of SPD.
+
+It finds the crude cases: a release that reverses the others or outweighs them. Which release is
+right it cannot know; clients whose groups are exchanged, whose labels are partly false or who are
+many are left to trusted rows, see :mod:`synthfair.server.trust`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
-from synthfair.fairness.intervals import (
-    FEW_ROWS,
-    MOST_NAMED,
-    missed_gap,
-    near_constant,
-    unfair_clients,
-)
+from synthfair.errors import InputError
+from synthfair.evaluation import encode_tests
+from synthfair.fairness import intervals
+from synthfair.fairness.intervals import FEW_ROWS, MOST_NAMED
 from synthfair.fairness.metrics import METRIC_OF
-from synthfair.metrics_file import Evaluation
+from synthfair.fairness.penalties import Penalty
+from synthfair.metrics_file import Evaluation, Influence, Influences
+from synthfair.model import LinearModel
 from synthfair.release.format import Release
-from synthfair.server.pooling import MANY_MEDIANS, Pool
+from synthfair.server.pooling import MAX_CLAIM_MEDIANS, Pool, concatenated, make_pool, train_pool
 from synthfair.server.trust import MIN_TRUST
 from synthfair.settings import DistillConfig, ServerConfig, Target
-from synthfair.surrogate.fair import FrontierPoint
+from synthfair.surrogate.fair import FrontierPoint, Price
 from synthfair.trained import TrainedModel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SPREADS, TIMES = 5.0, 5.0
+"""An outlier's change of scores is more than so many robust standard deviations above the median,
+and more than so many medians."""
+
+
+def measure_influence(
+    releases: Mapping[str, Release],
+    trained: TrainedModel,
+    tables: Mapping[str, pd.DataFrame | Encoded],
+    *,
+    config: ServerConfig | None = None,
+    model: LinearModel | None = None,
+    penalty: Penalty | None = None,
+    trusted: pd.DataFrame | Encoded | None = None,
+) -> Influences:
+    """Return the influence of each release on the model that was trained on them all.
+
+    Args:
+        releases: by name.
+        trained: by :func:`synthfair.pool_and_train`, on these releases.
+        tables: test tables, by name; without any, the change of SPD is of surrogates on the rows of
+            the others, by their weights, and of fair releases not-a-number.
+        config: as given to :func:`synthfair.pool_and_train`; a search for a gap is made again.
+        model: as given to :func:`synthfair.pool_and_train`.
+        penalty: as given to :func:`synthfair.pool_and_train`.
+        trusted: as given to :func:`synthfair.pool_and_train`.
+
+    Returns:
+        By the same names; none for a single release, which nothing can be compared with.
+
+    Raises:
+        InputError: no release, or a table that does not fit the schema.
+    """
+    pooled = make_pool(releases, trained.schema_, config, penalty=penalty, trusted=trusted)
+    searched = config is not None and config.searches
+    point = train_pool(pooled, trained.schema_, model=model)[1] if searched else None
+    return influence_in(pooled, trained, tables, price=point and point.price, model=model)
+
+
+def influence_in(
+    pooled: Pool,
+    trained: TrainedModel,
+    tables: Mapping[str, pd.DataFrame | Encoded],
+    *,
+    price: Price | None = None,
+    model: LinearModel | None = None,
+) -> Influences:
+    """Return what :func:`measure_influence` does, of the releases of a pool."""
+    if len(pooled.parts) < 2:
+        return Influences({}, np.nan)
+    schema, rows, parts = trained.schema_, pooled.rows, [*pooled.parts.values()]
+    weight, theta = pooled.weight, np.array(trained.theta)
+    without = _without(pooled, theta, price or Price(pooled.config.rho), model or LinearModel())
+
+    # Root mean squares of scores over the pooled rows, each release counting alike.
+    totals = [max(weight[part].sum(), np.finfo(float).tiny) for part in parts]
+    share = weight / np.repeat(totals, [part.stop - part.start for part in parts])
+    a = np.asarray(rows.a, float)
+    clipped = a.clip(0, 1)
+    metric = (clipped.T * share) @ clipped / len(parts)
+    scores, before = (
+        np.sqrt(np.maximum(np.sum(change @ metric * change, axis=1), 0.0))
+        for change in (without - theta, without)
+    )
+    bound = outlier_bound(scores)
+
+    # SPD on test rows, or on those of the other releases.
+    x, s, counts = a, np.asarray(rows.s), weight
+    if tables:
+        x, s, _ = concatenated(encode_tests(tables, schema).values())
+        x, counts = trained.rows(x, s), np.ones(len(s))
+    sizes = np.bincount(s, counts, pooled.n_groups)
+    grouping = np.array(schema.compared(None, sizes, FEW_ROWS)[schema.sensitive_name].grouping)
+    spd, n_groups = np.full(len(parts), np.nan), max(grouping) + 1
+    for k, part in enumerate(parts) if tables or pooled.penalty is not None else ():
+        others = counts.copy()
+        if not tables:
+            others[part] = 0.0
+        tested = x, grouping[s], others, n_groups
+        spd[k] = _spd(theta, *tested) - _spd(without[k], *tested)
+
+    alone = _alone(pooled, weight, schema)
+    by_name = {
+        name: Influence(
+            float(scores[k]),
+            float(scores[k] / max(before[k], np.finfo(float).tiny)),
+            float(spd[k]),
+            outlier=bool(scores[k] > bound),
+            alone=bool(alone[k]),
+            weight=float(f"{pooled.trust.get(name, np.nan):.2g}"),
+        )
+        for k, name in enumerate(pooled.parts)
+    }
+    return Influences(by_name, bound)
+
+
+def outlier_bound(change: np.ndarray) -> float:
+    """Return the change of scores above which a release is an outlier.
+
+    The larger of the median plus five robust standard deviations (1.4826 times the median absolute
+    deviation from the median) and five medians. The first alone would flag honest releases where
+    most are nearly alike. Half of the releases can hide behind each other: it finds a few.
+
+    Args:
+        change: [K] of each release.
+
+    Returns:
+        The bound; not-a-number, which nothing is above, for fewer than three releases.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> sf.server.outlier_bound(np.array([1.0, 1.1, 0.9, 7.0]))
+        5.25
+    """
+    if len(change) < 3:
+        return np.nan
+    median = np.median(change)
+    spread = 1.4826 * np.median(np.abs(change - median))
+    return float(max(median + SPREADS * spread, TIMES * median))
+
+
+HONEST = "An honest client that is unlike the others can do this, too"
+
+
+def refuse_influence(
+    influences: Influences, most: float, most_spd: float = 2.0, *, remedy: str = ""
+) -> None:
+    """Refuse a pool in which one release moves the scores, or SPD, further than is allowed.
+
+    A release that alone has some pair of group and label must move the model, and is let pass.
+
+    Args:
+        influences: of all releases.
+        most: change of the scores, relative to those without the release.
+        most_spd: change of SPD.
+        remedy: sentence for the end, of what else is known of the pool.
+
+    Raises:
+        InputError: naming that release, the furthest of all.
+    """
+    compared = {n: moved for n, moved in influences.releases.items() if not moved.alone}
+    if unlike := [(abs(m.spd), n) for n, m in compared.items() if abs(m.spd) > most_spd]:
+        change, name = max(unlike)
+        raise InputError(
+            f"{name}: changes SPD by {change:.3f}; at most {most_spd:g} is allowed. Are"
+            f" its groups the right way round? {HONEST}: see what it holds with python -m synthfair"
+            f" inspect, leave it out, or raise max_spd_influence{remedy and '. ' + remedy}"
+        )
+    beyond = [(n, moved) for n, moved in compared.items() if not moved.relative <= most]
+    if beyond:
+        # By the scores: next to a hostile release, an honest one may be relatively further.
+        name, worst = max(beyond, key=lambda item: item[1].scores)
+        raise InputError(
+            f"{name}: moves the scores of the pooled model by {worst.scores:.3g} (root mean square)"
+            f", which is {worst.relative:.3g} times those of the model without it; at most {most:g}"
+            f" times is allowed. {HONEST}: see what it holds with python -m synthfair inspect,"
+            f" leave it out, or raise max_influence{remedy and '. ' + remedy}"
+        )
+
+
+def _without(pooled: Pool, theta: np.ndarray, price: Price, model: LinearModel) -> np.ndarray:
+    """Return theta [K, n] without each release, to first order in the weights of its rows.
+
+    The penalty of a client's own rows goes with its release, as a whole.
+    """
+    problem: Any = pooled.problem(model)
+    compared = [[*pooled.parts].index(name) for name in pooled.compared]
+    gradients = problem.gradients_without(theta, price, pooled.owner, compared)
+    if pooled.penalty is not None:  # the ridge of surrogates is that of C and the rows there are
+        share = np.bincount(pooled.owner, pooled.weight) / pooled.weight.sum()
+        gradients += (share / np.maximum(1 - share, np.finfo(float).tiny))[:, None] * (
+            pooled.ridge * theta
+        )
+    try:
+        return theta - np.linalg.solve(problem.hessian(theta, price)[1], gradients.T).T
+    except np.linalg.LinAlgError:  # of rows that are all alike, and large
+        return np.full(gradients.shape, np.nan)
+
+
+def _spd(
+    theta: np.ndarray, a: np.ndarray, groups: np.ndarray, weight: np.ndarray, n_groups: int
+) -> float:
+    """Return the SPD of a model's decisions on weighted rows; of many groups the widest gap."""
+    selected = weight * (a @ theta > 0)
+    # A combination of attributes that no release has is -1, and does not count.
+    sums = [np.bincount(groups + 1, one, n_groups + 1)[1:] for one in (selected, weight)]
+    with np.errstate(invalid="ignore"):  # a group without rows
+        rates = np.divide(*sums)
+    return rates[1] - rates[0] if n_groups == 2 else np.nanmax(rates) - np.nanmin(rates)
+
+
+def _alone(pooled: Pool, weight: np.ndarray, schema: Schema) -> np.ndarray:
+    """Return [K] whether a release has a pair of group and label that no other has.
+
+    Groups are those of each attribute. Releases that hardly count, given trusted rows, have none.
+    """
+    alone = np.zeros(len(pooled.parts), bool)
+    for attribute in schema.attributes:
+        s = np.array(schema.groupings[attribute])[np.asarray(pooled.rows.s)]
+        pair = 2 * s + (np.asarray(pooled.rows.y) > 0)
+        has = [
+            np.unique(pair[part][(weight[part] > 0) & (pooled.trust.get(name, 1.0) >= MIN_TRUST)])
+            for name, part in pooled.parts.items()
+        ]
+        owners = np.bincount(np.concatenate(has))
+        alone |= np.array([(owners[pairs] == 1).any() for pairs in has])
+    return alone
+
 
 UNLIKE = (
     "The clients may be unlike: ask them to send surrogates (release = surrogate), of which"
@@ -49,15 +281,18 @@ def missed(
     # Where a group has few rows, or none of a label, a smaller gap on the pooled rows is no remedy.
     if np.isnan(gap.value) or evaluation.small_groups:
         remedy = "Give test tables with more rows of each group and label."
-    found = (
-        (missed_gap(gap, asked.max_gap), f". {remedy}"),
+    findings = (
+        (intervals.missed_gap(gap, asked.max_gap), f". {remedy}"),
         (
-            unfair_clients(gap, clients, asked.client_limit),
+            intervals.unfair_clients(gap, clients, asked.client_limit),
             ". Of surrogates a server takes max_client_gap",
         ),
-        (near_constant(accuracy, evaluation.constant_accuracy), f". {UNLIKE}" if fair else ""),
+        (
+            intervals.near_constant(accuracy, evaluation.constant_accuracy),
+            f". {UNLIKE}" if fair else "",
+        ),
     )
-    return tuple(said + remedy for said, remedy in found if said)
+    return tuple(said + remedy for said, remedy in findings if said)
 
 
 def asked_of(fair: Mapping[str, Release]) -> Target:
@@ -66,47 +301,54 @@ def asked_of(fair: Mapping[str, Release]) -> Target:
     return Target.of(config.asked for config in configs if isinstance(config, DistillConfig))
 
 
-def hardly_count(pooled: Pool, names: Sequence[str]) -> tuple[str, ...]:
-    """Says which releases hardly count, given trusted rows."""
-    weights = zip(names, pooled.trust.values(), strict=False)  # none without trusted rows
-    if not (few := [f"{name} ({weight:.2g})" for name, weight in weights if weight < MIN_TRUST]):
-        return ()
-    more = f" and {len(few) - 5} more" if len(few) > 5 else ""
-    return (
-        f"{', '.join(few[:5])}{more}: a row counts for less than {MIN_TRUST:g} rows, as the model"
-        " does better on the trusted rows without. Ask the sites whether groups, labels and units"
-        " are right; their people may also be others than those of the trusted rows, or their"
-        " pairs of group and label be made up (`inspect` says so)",
-    )
-
-
-def surrogate_warnings(
+def pool_warnings(
     pooled: Pool,
-    point: FrontierPoint,
-    config: ServerConfig,
+    point: FrontierPoint | None,
     schema: Schema,
     free: TrainedModel | None,
+    names: Sequence[str],
 ) -> tuple[str, ...]:
-    """Says what is wrong with a pool of surrogates, its model and that without a penalty."""
-    usual = "" if config.max_rows else f", {MANY_MEDIANS:g} times the lower median of the releases"
-    found = [
+    """Return what is wrong with a pool, its model and that without a penalty, in sentences.
+
+    Args:
+        pooled: the releases.
+        point: of the model, of surrogates; None of fair releases.
+        schema: of both.
+        free: the model without a penalty, if there is one.
+        names: of the releases, in order.
+    """
+    config, sentences = pooled.config, []
+    weights = zip(names, pooled.trust.values(), strict=False)  # none without trusted rows
+    if few := [f"{name} ({weight:.2g})" for name, weight in weights if weight < MIN_TRUST]:
+        sentences.append(
+            f"{_some(few)}: a row counts for less than {MIN_TRUST:g} rows, as the model does better"
+            " on the trusted rows without. Ask the sites whether groups, labels and units are"
+            " right; their people may also be others than those of the trusted rows, or their"
+            " pairs of group and label be made up (`inspect` says so)"
+        )
+    if not point:
+        return tuple(sentences)
+    usual = (
+        "" if config.max_rows else f", {MAX_CLAIM_MEDIANS:g} times the lower median of the releases"
+    )
+    sentences += [
         f"{name}: claims {claim:,.0f} rows, and counts as {pooled.max_rows:,.0f}{usual}; ask its"
         " site how many it has, and set max_rows"
         for name, claim in pooled.capped.items()
     ]
     if pooled.left_out:
-        found.append(
+        sentences.append(
             f"too few rows to be compared, of all releases together: {_some(pooled.left_out)}"
         )
     times = Counter(pair for pairs in pooled.estimated.values() for pair in pairs)
     if times:
         each = [f"{schema.pair(*pair)} (of {n} releases)" for pair, n in times.items()]
-        found.append(
+        sentences.append(
             f"estimated, not reported: {_some(each)}; where there are no such people, the model"
             " decides less well for that group"
         )
     if pooled.unpaired:
-        found.append(
+        sentences.append(
             f"{_some(pooled.unpaired)}: some pair of group and label has fewer rows than k_min,"
             " and how often pairs occur is made up from labels and groups. These rows take part in"
             f" the loss, but not in {config.notion}: ask for releases with a lower k_min, or for"
@@ -118,25 +360,25 @@ def surrogate_warnings(
     }
     for what, (gap, most) in limits.items():
         if most is not None and gap > most:
-            found.append(
+            sentences.append(
                 f"no model that was tried brings the {what} to {most:g}; this one has {gap:.3f}"
             )
     if free and point.price.rho and not free.converged:
-        found.append(
+        sentences.append(
             "the training without a penalty, which says what fairness costs, did not converge;"
             f" gradient norm {free.gradient_norm:.1e}"
         )
     trusted = [name for name in pooled.parts if pooled.trust.get(name, 1.0) >= MIN_TRUST]
     few = [n for n in trusted if n not in pooled.compared and n not in pooled.unpaired]
     if few and config.max_client_gap is not None:
-        found.append(
+        sentences.append(
             f"max_client_gap leaves out {_some(few)}, which stand for fewer"
             f" than {max(FEW_ROWS, config.min_group_rows)} rows of a group that is compared"
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more

@@ -134,13 +134,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             by, _ = compared_groupings(WeightedTable(*rows, weight), schema, fairness)
         a = np.column_stack([rows.x, np.ones(len(rows.y))])
         ridge = ridge_of(fairness.C, weight.sum(), a.shape[1], intercept=True)
-        penalty = named_penalty(
-            fairness.penalty,
-            fairness.notion,
-            fairness.temperature,
-            n_groups=len(schema.groups),
-            by=by,
-        )
+        penalty = named_penalty(fairness, n_groups=len(schema.groups), by=by)
         problem: Any = GlobalProblem(a, rows.s, rows.y, weight, penalty, ridge)
         if self._own_penalty:
             from synthfair.surrogate.custom import CustomProblem  # loads JAX
@@ -148,7 +142,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             problem = CustomProblem(problem, LinearModel(), self._own_penalty)
         most = fairness.max_gap
         point = problem.solve(0.0 if free else fairness.rho) if most is None else problem.meet(most)
-        self.model_ = trained_model(point, schema, intercept=True)
+        self.model_ = trained_model(point, schema, fairness)
         self._sign = 1.0 if labels[1] == self.classes_[1] else -1.0
         self.encoded_names_ = np.array(schema.encoded_names, dtype=object)
         coefficients = self.model_.coefficients

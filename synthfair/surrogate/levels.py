@@ -29,14 +29,14 @@ class ColumnLevels(NamedTuple):
     """A feature of the schema and its L levels, in order.
 
     Attributes:
-        at: positions of its encoded columns.
+        place: positions of its encoded columns.
         categories: number of its categories; 0 of a number.
         low, width: [L] of a number, where each level begins, and how wide it is; 0 for one value.
             The first and the last are its bounds.
         missing: whether the last level, then the L + 1st, is a missing value.
     """
 
-    at: slice
+    place: slice
     categories: int
     low: np.ndarray
     width: np.ndarray
@@ -89,18 +89,18 @@ class Columns(tuple[ColumnLevels, ...]):
         blocks = schema.plain.encoded_blocks
         for name, column in schema.features.items():
             end = start + len(blocks[name])
-            at, missing, start = slice(start, end), column.missing == "category", end
+            place, missing, start = slice(start, end), column.missing == "category", end
             if isinstance(column, Categorical):
-                columns.append(ColumnLevels(at, len(column.categories), none, none, missing))
+                columns.append(ColumnLevels(place, len(column.categories), none, none, missing))
             else:
                 low, width = _levels_of(column, private=private)
-                columns.append(ColumnLevels(at, 0, low, width, missing))
+                columns.append(ColumnLevels(place, 0, low, width, missing))
         return cls(columns)
 
     @property
     def numbers(self) -> np.ndarray:
         """[p'] positions of the first encoded column of each number."""
-        return np.array([c.at.start for c in self if not c.categories], dtype=int)
+        return np.array([c.place.start for c in self if not c.categories], dtype=int)
 
     @property
     def ends(self) -> np.ndarray:
@@ -109,7 +109,7 @@ class Columns(tuple[ColumnLevels, ...]):
 
     def levels(self, rows: Encoded) -> np.ndarray:
         """Return the level [N, p] of each row in each column."""
-        return np.stack([column.levels(rows.x[:, column.at]) for column in self], axis=1)
+        return np.stack([column.levels(rows.x[:, column.place]) for column in self], axis=1)
 
 
 def _levels_of(column: Numeric, *, private: bool) -> tuple[np.ndarray, np.ndarray]:

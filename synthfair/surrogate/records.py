@@ -16,7 +16,8 @@ How wide the encoding of the columns is does not matter.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
@@ -36,12 +37,12 @@ from synthfair.surrogate.sums import (
     SurrogateSpec,
     anchor_rates,
     column_moments,
-    crossed_levels,
     histograms,
     inputs,
     moment_terms,
     smooth_rates,
     squares_and_means,
+    two_way_tables,
 )
 from synthfair.surrogate.tables import (
     Edges,
@@ -50,8 +51,8 @@ from synthfair.surrogate.tables import (
     Tables,
     alone,
     associations,
-    count_sd,
     draw,
+    few_levels,
     frechet_bounds,
     james_stein,
     make_margins,
@@ -60,6 +61,7 @@ from synthfair.surrogate.tables import (
     round_to,
     row_counts,
     settle_rows,
+    split_tables,
 )
 
 PROBLEMS = 60
@@ -162,8 +164,8 @@ def read_sums(
     on_stage("reading the rows")
     asked = [histograms(columns, n_groups)]
     asked += [column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
-    found = [*answers.sums(*asked), NONE][:2]
-    counts, moments = (values.reshape(2 * n_groups, -1) for values in found)
+    read = [*answers.sums(*asked), NONE][:2]
+    counts, moments = (values.reshape(2 * n_groups, -1) for values in read)
     # The sets of cells that records are drawn from, and their one-way tables.
     margins = find_margins(answers, counts, spec)
     # A tree over columns, by how far their two-way tables are from independence.
@@ -179,15 +181,11 @@ def read_sums(
     sums = Sums(counts, moments, margins, edges, _draw_records(tables, margins, spec, seed))
     # Smooth rates of models that the server's may be like.
     on_stage("choosing models whose rates must agree")
-    weighted = bool(len(margins.strata.tilted))  # else groups would be alike
-    played = surrogate_of(sums, spec) if weighted else sums.drawn
-    thetas = self_play(
-        played.rows(schema),
-        played.weight,
-        PRIVATE_PROBLEMS if config.epsilon else PROBLEMS,
-        n_groups=n_groups,
-        rng=np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))),
-    )
+    # In a block groups are alike before records have their weights.
+    played = surrogate_of(sums, spec) if len(margins.strata.tilted) else sums.drawn
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
+    problems = PRIVATE_PROBLEMS if config.epsilon else PROBLEMS
+    thetas = self_play(played.rows(schema), played.weight, problems, n_groups=n_groups, rng=rng)
     on_stage("reading rates")
     (rates,) = answers.sums(anchor_rates(thetas, margins.strata, schema))
     return sums._replace(thetas=thetas, rates=rates.reshape(len(margins.n), -1))
@@ -206,8 +204,8 @@ def surrogate_of(sums: Sums, spec: SurrogateSpec) -> Surrogate:
         p = tilt_weights(f, target, np.concatenate([np.full(len(t.mean), t.v) for t in terms]))
         weight[here] = np.where(total * p < MIN_WEIGHT, 0.0, total * p)
         for term in terms:
-            noise = spec.config.epsilon and strata.hidden[strata.sets[term.of]].any()
-            if term.name == "anchors" and not noise:
+            is_noise = spec.config.epsilon and strata.hidden[strata.sets[term.of]].any()
+            if term.name == "anchors" and not is_noise:
                 worst = max(worst, abs(p @ term.f - term.mean).max() / term.share)
     kept = weight > 0
     records, s, y, weight = (part[kept] for part in (drawn.records, drawn.s, drawn.y, weight))
@@ -224,8 +222,8 @@ def most_numbers(schema: Schema) -> int:
 
 def find_margins(answers: Answers, counts: np.ndarray, spec: SurrogateSpec) -> Margins:
     """Return the margins of histograms; a block grows until columns do not tell its small cells."""
-    schema, columns, n_groups, k_min = spec.schema, spec.columns, spec.n_groups, spec.config.k_min
-    rows, least, crossed = row_counts(counts, columns), 2, NONE
+    schema, columns, k_min = spec.schema, spec.columns, spec.config.k_min
+    rows, least, crossed = row_counts(counts, columns), 2, []
     if spec.step:
         rows = np.rint(rows)  # it is an average of the same whole numbers
     while True:
@@ -241,9 +239,13 @@ def find_margins(answers: Answers, counts: np.ndarray, spec: SurrogateSpec) -> M
             )
         margins = make_margins(counts, strata, columns, step=spec.step, sd=spec.sd("histograms"))
         block = len(strata.tilted) > 0
-        if block and not len(crossed) and not tells(margins, counts, crossed, spec):
-            (crossed,) = answers.sums(crossed_levels(columns, margins, n_groups))
-            crossed = crossed.reshape(len(columns) * (len(columns) + 1) // 2, 2 * n_groups, -1)
+        if block and not crossed and not tells(margins, counts, crossed, spec):
+            # The rows of each cell, in the few levels of every two columns and of each.
+            few = few_levels(margins, columns)._replace(strata=alone(rows, rows >= 0), n=rows)
+            pairs = [*combinations_with_replacement(range(len(columns)), 2)]
+            (numbers,) = answers.sums(two_way_tables(columns, few, pairs, "tables"))
+            tables = split_tables(numbers, few, pairs).values()
+            crossed = [table.reshape(len(rows), -1) for table in tables]
         if not block or not tells(margins, counts, crossed, spec):
             return margins
         least += 1
@@ -255,15 +257,13 @@ def _private_strata(rows: np.ndarray, spec: SurrogateSpec) -> Strata:
     One that noise hides has about as many rows as those of its label and its group lead to.
     """
     config, schema = spec.config, spec.schema
-    noise = count_sd(spec.columns, spec.sd("histograms"))
+    noise = spec.sd("histograms") / sum(1 / column.size for column in spec.columns) ** 0.5
     few = rows < max(config.k_min, 3 * noise)
     if few.all():
         raise TooFewRowsError(
             f"no pair of {schema.sensitive_name} and {schema.label} has a noisy number of rows"
-            f" that reaches k_min = {config.k_min} and {3 * noise:.0f}, three"
-            " standard deviations of its noise. Lower k_min or raise epsilon (both are"
-            " published), make one release of your rows and another organisation's, or merge"
-            " small groups (in the schema, by 'unlisted')",
+            f" that reaches k_min = {config.k_min} and {3 * noise:.0f}, three standard deviations"
+            f" of its noise, which is less with a larger epsilon. {REMEDIES}",
             "k_min",
         )
     table = rows.reshape(-1, 2)
@@ -273,7 +273,9 @@ def _private_strata(rows: np.ndarray, spec: SurrogateSpec) -> Strata:
     return alone(rows, rows >= 1)._replace(hidden=few, left_out=np.zeros_like(few))
 
 
-def tells(margins: Margins, counts: np.ndarray, crossed: np.ndarray, spec: SurrogateSpec) -> bool:
+def tells(
+    margins: Margins, counts: np.ndarray, crossed: Sequence[np.ndarray], spec: SurrogateSpec
+) -> bool:
     """Return whether one column, or two together, tell the number of rows of a hidden cell.
 
     Frechet's bounds are added up over the levels of a column that have sums by group, which are
@@ -283,8 +285,8 @@ def tells(margins: Margins, counts: np.ndarray, crossed: np.ndarray, spec: Surro
     Args:
         margins: with a block.
         counts: [2 G, L] histograms.
-        crossed: [p (p + 1) / 2, 2 G, K] numbers of rows of each cell in the few levels of two
-            columns. They decide whether there is a block, and enter nothing that leaves.
+        crossed: numbers of rows [2 G, K] of each cell in the few levels of two columns. They decide
+            whether there is a block, and enter nothing that leaves.
         spec: public.
     """
     strata, k_min, ends = margins.strata, spec.config.k_min, spec.columns.ends
@@ -310,16 +312,10 @@ def _draw_records(tables: Tables, margins: Margins, spec: SurrogateSpec, seed: i
     copies = np.bincount(where, minlength=c)
     size = np.clip(margins.n, MIN_RECORDS, MAX_RECORDS // copies).astype(int)
     drawn = [draw(i, int(size[i]), margins, tables, spec.columns, rng=rng) for i in range(c)]
-    size = size[where]
-    return Surrogate(
-        np.concatenate([drawn[i] for i in where]),
-        np.repeat(strata.cells // 2, size),
-        np.repeat(2.0 * (strata.cells % 2) - 1, size),
-        np.repeat((margins.n / copies)[where] / size, size),
-        _pairs(strata.hidden),
-        _pairs(strata.left_out),
-        np.nan,
-    )
+    records, size = np.concatenate([drawn[i] for i in where]), size[where]
+    of_cells = strata.cells // 2, 2.0 * (strata.cells % 2) - 1, (margins.n / copies)[where] / size
+    s, y, weight = (np.repeat(values, size) for values in of_cells)
+    return Surrogate(records, s, y, weight, _pairs(strata.hidden), _pairs(strata.left_out), np.nan)
 
 
 def _pairs(cells: np.ndarray) -> tuple[tuple[int, float], ...]:
@@ -358,24 +354,22 @@ def weight_terms(
     wide = expand(rows.x, spec.schema)
 
     # Of histograms, levels that are no values of numbers; in the block coarse ones of these, too.
-    level = columns.levels(rows)
-    of_category = np.repeat([c.categories > 0 for c in columns], np.diff(ends))
-    of_category[ends[1:] - 1] |= [c.missing for c in columns]
-    flagged = np.flatnonzero(of_category)
-    column = np.searchsorted(ends, flagged, side="right") - 1
-    flags = ((ends[:-1] + level)[:, column] == flagged).astype(float)
+    flags, counts, coarse, level = [], [], [], columns.levels(rows)
+    for j, column in enumerate(columns):
+        histogram = sums.histograms[:, ends[j] : ends[j + 1]]
+        first = 0 if column.categories else column.size - column.missing
+        flags.append(level[:, [j]] == np.arange(first, column.size))
+        counts.append(histogram[:, first:])
+        if not column.categories:
+            few = one_hot(margins.coarse[j])
+            coarse.append(("histograms", few[level[:, j]], histogram @ few))
     functions = [
         ("column_moments", moment_terms(columns, rows.x), sums.moments),
-        ("histograms", flags, sums.histograms[:, flagged]),
+        ("histograms", np.hstack(flags).astype(float), np.hstack(counts)),
     ]
     # Over a group of the block no sum links columns: where these tell labels, it would tell cells.
     (moments, f, by_cell), single = functions[0], squares_and_means(len(columns.numbers))
     of_groups = [(moments, f[:, single], by_cell[:, single]), functions[1]]
-    coarse = []
-    for j in np.flatnonzero([not c.categories for c in columns]):
-        flags = one_hot(margins.coarse[j])
-        by_cell = sums.histograms[:, ends[j] : ends[j + 1]] @ flags
-        coarse.append(("histograms", flags[level[:, j]], by_cell))
 
     for part in strata.parts:
         member, block = sets[part][:, cell], len(part) > 1
@@ -383,9 +377,8 @@ def weight_terms(
         total = float(n[part[part < len(margins.n)]].sum())
         terms = list[Term]()
         for i, inside in zip(part, member[:, here, None], strict=True):
-            share, of_rows, of_set = float(n[i]) / total, of_groups, []
-            if i < len(margins.n):
-                of_rows = functions
+            share, of_set = float(n[i]) / total, []
+            of_rows = functions if i < len(margins.n) else of_groups
             if i < len(margins.n) and len(sums.thetas):
                 scored = Encoded(wide[here], np.full(len(here), strata.group[i]), rows.y[here])
                 rates = smooth_rates(scored, sums.thetas, spec.n_groups)
@@ -394,23 +387,22 @@ def weight_terms(
                 of_rows = of_rows + coarse
                 terms.append(Term("histograms", i, share, inside * 1.0, n[[i]] / total, total**-2))
             of_set += [(name, f[here], sets[i] @ by_cell) for name, f, by_cell in of_rows]
-            for name, f, found in of_set:
-                sd = spec.sd(name)
-                v = variance_of(sd, float(n[i]), noisy=spec.step == 0)
+            for name, f, summed in of_set:
+                v = variance_of(spec.sd(name), float(n[i]), noisy=spec.step == 0)
                 if block:  # nothing was drawn by group: as close as rounding lets see
-                    v = (sd / float(n[i])) ** 2 + MIN_SD**2
-                mean = round_to(found, spec.step) / total
+                    v = (spec.sd(name) / float(n[i])) ** 2 + MIN_SD**2
+                mean = round_to(summed, spec.step) / total
                 terms.append(Term(name, i, share, f * inside, mean, v * share))
         yield here, total, terms
 
 
 def variance_of(sd: float, rows: float, *, noisy: bool) -> float:
-    """Of a mean over a cell's rows, whose sum has noise or is rounded; and by sampling."""
+    """Return that of a mean over a cell's rows, whose sum is noisy or rounded; and by sampling."""
     return (NOISE_FACTOR if noisy else 1.0) * (sd / rows) ** 2 + MIN_SD**2 + 1 / (4 * rows)
 
 
 def _solve(a: np.ndarray, variance: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The solution [m] of (a'a + diag(variance)) x = b; a: [R, m]; if R <= m by Woodbury's rule."""
+    """Return x [m] of (a'a + diag(variance)) x = b, a [R, m]; if R <= m by Woodbury's rule."""
     if len(a) > len(b):
         return solve(a.T @ a + np.diag(variance), b, assume_a="pos")
     small = a / variance
@@ -419,7 +411,7 @@ def _solve(a: np.ndarray, variance: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def tilt_weights(f: np.ndarray, target: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """[R] weights p, of sum 1, that bring means of f near to targets.
+    """Return weights p [R], of sum 1, that bring means of f near to targets.
 
         min over p    KL(p || 1/R) + sum_j (sum_r p_r f_rj - target_j)^2 / (2 variance_j)
 
@@ -434,23 +426,23 @@ def tilt_weights(f: np.ndarray, target: np.ndarray, variance: np.ndarray) -> np.
         target: [m] their means over the real rows.
         variance: [m] of the errors of these, positive.
     """
-    f, at = f - target, np.zeros(f.shape[1])
+    f, multiplier = f - target, np.zeros(f.shape[1])
 
-    def dual(at: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        z = f @ at
+    def dual(x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        z = f @ x
         p = np.exp(z - z.max())
-        value = np.log(p.mean()) + z.max() + (variance * at**2).sum() / 2
+        value = np.log(p.mean()) + z.max() + (variance * x**2).sum() / 2
         p = p / p.sum()
-        return float(value), p @ f + variance * at, p
+        return float(value), p @ f + variance * x, p
 
-    value, gradient, p = dual(at)
+    value, gradient, p = dual(multiplier)
     for _ in range(MAX_NEWTON_STEPS):
         step, length = -_solve(p[:, None] ** 0.5 * (f - p @ f), variance, gradient), 1.0
         fall = gradient @ step
-        while dual(at + length * step)[0] > value + 1e-4 * length * fall and length > 1e-6:
+        while dual(multiplier + length * step)[0] > value + 1e-4 * length * fall and length > 1e-6:
             length /= 2
-        at, before = at + length * step, value
-        value, gradient, p = dual(at)
+        multiplier, before = multiplier + length * step, value
+        value, gradient, p = dual(multiplier)
         if before - value < 1e-11:
             break
     return p
@@ -459,7 +451,7 @@ def tilt_weights(f: np.ndarray, target: np.ndarray, variance: np.ndarray) -> np.
 def self_play(
     rows: Encoded, weight: np.ndarray, n_problems: int, *, n_groups: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """[Q, n] models of random fair problems on records: what other clients may lead to.
+    """Return models [Q, n] of random fair problems on records: what other clients may lead to.
 
     Each problem weighs the cells anew, by a Dirichlet distribution, and has a penalty, the squared
     differences of the groups' smooth selection rates or mean scores, with a weight of its own,
@@ -473,25 +465,22 @@ def self_play(
         rng: draws the problems.
     """
     a, cell = inputs(rows, n_groups), 2 * rows.s + (rows.y > 0)
-    found = np.zeros((n_problems, a.shape[1]))
-    both = len(np.unique(rows.y)) > 1
+    thetas, both = np.zeros((n_problems, a.shape[1])), len(np.unique(rows.y)) > 1
     for q in range(n_problems):
-        some = rng.choice(len(a), min(len(a), MAX_PROBLEM_ROWS), replace=False)
+        part = rng.choice(len(a), min(len(a), MAX_PROBLEM_ROWS), replace=False)
         share = rng.dirichlet(np.ones(2 * n_groups)) + 0.02
-        mass = np.bincount(cell[some], weight[some], minlength=2 * n_groups)
-        w = weight[some] * (share / np.maximum(mass, 1e-300))[cell[some]]
-        y = rows.y[some]
+        mass = np.bincount(cell[part], weight[part], minlength=2 * n_groups)
+        w = weight[part] * (share / np.maximum(mass, 1e-300))[cell[part]]
+        s, y = rows.s[part], rows.y[part]
         if not both:  # without both labels there is nothing to learn
-            y = np.where(rng.random(len(some)) < rng.uniform(0.3, 0.7), 1.0, -1.0)
+            y = np.where(rng.random(len(part)) < rng.uniform(0.3, 0.7), 1.0, -1.0)
         # Of one group alone there is nothing to compare.
-        rho = 10 ** rng.uniform(0, 2) * (len(np.unique(rows.s[some])) > 1)
+        price = Price(10 ** rng.uniform(0, 2) * (len(np.unique(s)) > 1))
         kind = SelectionRatePenalty if rng.random() < 0.7 else CovariancePenalty
         ridge = np.full(a.shape[1], 1 / a.shape[1] ** 2)
-        problem = GlobalProblem(a[some], rows.s[some], y, w, kind(n_groups), ridge)
-        start, options = problem.zero, {"maxiter": MAX_ITERATIONS}
-        theta = minimize(
-            problem.slope, start, (Price(rho),), "L-BFGS-B", jac=True, options=options
-        ).x
-        if np.linalg.norm(theta) < MAX_NORM:  # not where there is a not-a-number
-            found[q] = theta
-    return found
+        problem = GlobalProblem(a[part], s, y, w, kind(n_groups), ridge)
+        most = {"maxiter": MAX_ITERATIONS}
+        end = minimize(problem.slope, problem.zero, (price,), "L-BFGS-B", jac=True, options=most)
+        if np.linalg.norm(end.x) < MAX_NORM:  # not where there is a not-a-number
+            thetas[q] = end.x
+    return thetas

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -31,7 +31,6 @@ from synthfair.surrogate.tables import (
     Tables,
     chow_liu,
     dependence,
-    few_levels,
     round_to,
     split_tables,
 )
@@ -135,8 +134,8 @@ def histograms(columns: Columns, n_groups: int) -> Question:
 
     def of(rows: Encoded, _: Whole) -> np.ndarray:
         cell = 2 * rows.s + (rows.y > 0)
-        at = cell[:, None] * length + start + columns.levels(rows)
-        return np.bincount(at.ravel(), minlength=2 * n_groups * length)
+        code = cell[:, None] * length + start + columns.levels(rows)
+        return np.bincount(code.ravel(), minlength=2 * n_groups * length)
 
     return Question("histograms", 2 * n_groups * length, of, counts=True)
 
@@ -146,7 +145,7 @@ def column_moments(columns: Columns, n_groups: int) -> Question:
 
     z are the p' numbers, in [-1/2, 1/2].
     """
-    length = 2 * n_groups * moment_terms(columns, np.zeros((1, columns[-1].at.stop))).shape[1]
+    length = 2 * n_groups * moment_terms(columns, np.zeros((1, columns[-1].place.stop))).shape[1]
 
     def of(rows: Encoded, whole: Whole) -> np.ndarray:
         products, cell = whole(moment_terms(columns, rows.x)), 2 * rows.s + (rows.y > 0)
@@ -162,7 +161,7 @@ def moment_terms(columns: Columns, x: np.ndarray) -> np.ndarray:
     Of more than :data:`MAX_FACTORS` numbers there are squares alone.
     """
     z = np.clip(x[:, columns.numbers] - 0.5, -0.5, 0.5)
-    missing = [c.at.start + 1 for c in columns if c.missing and not c.categories]
+    missing = [c.place.start + 1 for c in columns if c.missing and not c.categories]
     z[:, np.isin(columns.numbers + 1, missing)] *= 1 - x[:, missing]
     i, j = _factors(z.shape[1])
     return np.hstack([z[:, i] * z[:, j], z])
@@ -188,7 +187,7 @@ def two_way_tables(
         columns: public.
         margins: with the sets, and coarse levels.
         pairs: of columns.
-        name: "pairs" for those of a tree, "tables" for all that a tree is chosen from.
+        name: "pairs" for those of a tree, "tables" for all of them.
     """
     place, sizes = margins.strata.place, margins.sizes
     length = [len(margins.n) * int(sizes[i] * sizes[j]) for i, j in pairs]
@@ -204,25 +203,6 @@ def two_way_tables(
 
     tree = hashlib.sha256(np.array(pairs, "<i8").data).hexdigest() if name == "pairs" else None
     return Question(name, sum(length), of, counts=True, follows_from=tree)
-
-
-def crossed_levels(columns: Columns, margins: Margins, n_groups: int) -> Question:
-    """Return the question for the rows of each cell in the few levels of every two columns i <= j.
-
-    Its sum is [p (p + 1) / 2, 2 G, K], with as many levels of each column as any column has.
-    """
-    coarse = few_levels(margins, columns).coarse
-    width = 1 + max(int(few.max()) for few in coarse)
-    pairs = list(combinations_with_replacement(range(len(columns)), 2))
-    size = 2 * n_groups * width**2
-
-    def of(rows: Encoded, _: Whole) -> np.ndarray:
-        fine, cell = columns.levels(rows), 2 * rows.s + (rows.y > 0)
-        level = [few[column] for few, column in zip(coarse, fine.T, strict=True)]
-        codes = [(cell * width + level[i]) * width + level[j] for i, j in pairs]
-        return np.concatenate([np.bincount(code, minlength=size) for code in codes])
-
-    return Question("tables", len(pairs) * size, of, counts=True)
 
 
 def anchor_rates(thetas: np.ndarray, strata: Strata, schema: Schema) -> Question:

@@ -333,11 +333,6 @@ def row_counts(histograms: np.ndarray, columns: Columns) -> np.ndarray:
     return (totals / size[:, None]).sum(axis=0) / (1 / size).sum()
 
 
-def count_sd(columns: Columns, sd: float) -> float:
-    """Return the standard deviation of a cell's rows, of histograms that have ``sd``."""
-    return sd / sum(1 / column.size for column in columns) ** 0.5
-
-
 def round_to(total: np.ndarray, step: float) -> np.ndarray:
     """Return a sum, rounded to multiples of a step; as it is where that is 0."""
     return np.rint(total / step) * step if step else total

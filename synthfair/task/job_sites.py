@@ -6,66 +6,29 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import synthfair
 from synthfair.data.schema import read_schema
 from synthfair.files import write_json
 from synthfair.release.keys import read_keys
-from synthfair.task.federation_file import FILE, FederationFile, SiteRecord
-from synthfair.task.limits import ServerSettings
-from synthfair.task.messages import Ask, BadAnswerError, Message, TaskName, read_answer
+from synthfair.task.federation_file import FILE, FederationFile, ServerCode, SiteRecord
+from synthfair.task.limits import RefusedError, ServerSettings
+from synthfair.task.messages import Message, Question, read_answer
 
 if TYPE_CHECKING:
     from synthfair.secure.aggregator_keys import AggregatorKeys
 
+Reply = tuple[Message | None, float]
+"""A site's answer as it came, None where the engine says that the site failed; and the seconds
+since the question was sent."""
 
-Content = TypeVar("Content")
+Read = Callable[[str, bytes], Any]
+"""Reads what came from a site, by its name; an InputError or ValueError refuses it."""
 
-
-class Query(NamedTuple):
-    """A question of the server.
-
-    Attributes:
-        task: what for.
-        number: of the round, from 0.
-        settings: of the method.
-        timeout: seconds to wait.
-        carried: goes with the question.
-    """
-
-    task: TaskName
-    number: int
-    settings: dict[str, Any]
-    timeout: int
-    carried: bytes = b""
-
-
-class Reply(NamedTuple):
-    """The reply of a site.
-
-    Attributes:
-        message: as it came; None where the engine says that the site failed.
-        seconds: since the question was sent.
-    """
-
-    message: Message | None
-    seconds: float
-
-
-class Channel(Protocol):
-    """A carrier of messages."""
-
-    def send(
-        self, task: TaskName, message: Message, sites: tuple[str, ...], *, timeout: int
-    ) -> dict[str, Reply]:
-        """Sends a question to sites, and waits until all have answered, or for so many seconds.
-
-        Returns:
-            By site; without those that have not answered.
-        """
-        ...
+Channel = Callable[[Question, tuple[str, ...]], dict[str, Reply]]
+"""A carrier of messages: sends a question to sites, and returns what each has replied, by site,
+when all have or the question's time is over; without those that have not."""
 
 
 class TooFewError(RuntimeError):
@@ -94,9 +57,9 @@ class JobSites:
         server: str,
         sites: tuple[str, ...],
         log: Callable[[str], None],
-        aggregators: Mapping[str, AggregatorKeys] = MappingProxyType({}),
+        aggregators: Mapping[str, AggregatorKeys] | None = None,
     ) -> None:
-        """Reads schema and keys.
+        """Read schema and keys.
 
         Args:
             channel: what carries messages.
@@ -112,7 +75,7 @@ class JobSites:
             InputError: the schema or a key is refused.
         """
         self.settings, self.schema = settings, read_schema(settings.schema_path)
-        self.sites, self.aggregators = sites, aggregators
+        self.sites, self.aggregators = sites, aggregators or {}
         every = {name: key for key, name in read_keys([settings.keys]).items()}
         every |= {name: keys.signature for name, keys in self.aggregators.items()}
         self._revoked = {name for name, key in every.items() if key in settings.revoked}
@@ -122,93 +85,59 @@ class JobSites:
         self._begun = time.monotonic()
         self._round_seconds: list[float] = []
 
-    def collect(
-        self, query: Query, read: Callable[[str, bytes], Content], *, least: int | None
-    ) -> dict[str, Content]:
-        """Asks all sites that hold tables, and reads what each has sent.
-
-        Args:
-            query: what is asked.
-            read: of a site's name and what came from it; an InputError or ValueError refuses it.
-            least: sites that must have answered well; all if not given.
-
-        Returns:
-            What was read, by site, in the order of the names.
-
-        Raises:
-            TooFewError: fewer have answered well.
-        """
-        contents = {}
-        for site, content in self.ask(query).items():
-            try:
-                contents[site] = read(site, content)
-            except ValueError as error:
-                self.refuse(site, str(error))
-        self.require(least)
-        return contents
-
-    def ask(self, query: Query, sites: tuple[str, ...] | None = None) -> dict[str, bytes]:
-        """Asks sites, and books their answers.
-
-        Args:
-            query: what is asked.
-            sites: who is asked; if not given, all that hold tables, and a round begins.
-
-        Returns:
-            What came from those that answered well, by name, in the order of the names.
-        """
-        ask = Ask(
-            task=query.task,
+    def question(self, **fields: Any) -> Question:
+        """Return a question of the job, of these fields of a question."""
+        return Question(
             job=self.job,
-            round=query.number,
             recipient=self._server,
             version=synthfair.__version__,
             schema_hash=self.schema.hash,
-            settings=query.settings,
+            **fields,
         )
-        message = Message(ask.model_dump_json().encode(), query.carried)
-        if sites is None or not self._round_seconds:
-            self._round_seconds.append(0.0)
-        targets, start = self.sites if sites is None else sites, time.monotonic()
-        replies = self._channel.send(query.task, message, targets, timeout=query.timeout)
-        self._round_seconds[-1] += time.monotonic() - start
-        good = {}
-        for site in sorted(targets):
-            changes = self._changes(site, replies.get(site), message)
-            self.booked[site] = self.booked[site].model_copy(update=changes)
-            if changes["code"] == "ok":
-                good[site] = replies[site].message.carried  # type: ignore[union-attr]
-        return good
 
-    def refuse(self, site: str, reason: str) -> None:
-        """Books the answer of a site as one to another question."""
-        self._log(f"{site}: refused: {reason}")
-        old = self.booked[site]
-        update = {"code": "refused", "rounds": old.rounds - 1}
-        self.booked[site] = old.model_copy(update=update)
-
-    def require(self, least: int | None, sites: tuple[str, ...] | None = None) -> None:
-        """Goes on only if enough have answered well; all if ``least`` is not given.
+    def ask(
+        self,
+        question: Question,
+        read: Read = lambda _, content: content,
+        *,
+        least: int | None = None,
+        sites: tuple[str, ...] | None = None,
+    ) -> dict[str, Any]:
+        """Ask sites, book their answers, and return what was read of each that answered well.
 
         Args:
-            least: number of them.
-            sites: of which; all that hold tables if not given.
+            question: what is asked.
+            read: reads what came.
+            least: sites that must have answered well; all if not given.
+            sites: who is asked; if not given, all that hold tables, and a round begins.
+
+        Returns:
+            By site, in the order of the names.
 
         Raises:
-            TooFewError: names those that have not, with their codes.
+            TooFewError: fewer have answered well; it names those that have not, with their codes.
         """
-        codes = {name: self.booked[name].code for name in (self.sites if sites is None else sites)}
-        bad = {name: code for name, code in codes.items() if code != "ok"}
-        n_good = len(codes) - len(bad)
-        number = len(codes) if least is None else least
-        if n_good < number:
-            remarks = ", ".join(f"{name}: {code}" for name, code in sorted(bad.items()))
+        if sites is None or not self._round_seconds:
+            self._round_seconds.append(0.0)
+        sites, start, contents = sites or self.sites, time.monotonic(), {}
+        replies = self._channel(question, sites)
+        self._round_seconds[-1] += time.monotonic() - start
+        for site in sorted(sites):
+            try:
+                contents[site] = self._book(site, replies.get(site), question, read)
+            except RefusedError as error:
+                self.booked[site] = self.booked[site].model_copy(update={"code": error.code})
+        least = len(sites) if least is None else least
+        if len(contents) < least:
+            bad = sorted(set(sites) - contents.keys())
+            remarks = ", ".join(f"{site}: {self.booked[site].code}" for site in bad)
             raise TooFewError(
-                f"{n_good} sites have answered well of the {number} needed ({remarks})"
+                f"{len(contents)} sites have answered well of the {least} needed ({remarks})"
             )
+        return contents
 
     def document(self, error: str | None = None) -> FederationFile:
-        """The course of the job; with the error that stopped it, if any."""
+        """Return the course of the job; with the error that stopped it, if any."""
         text = error and "".join(c if c.isprintable() else " " for c in error)[:1000]
         return FederationFile(
             job=self.job,
@@ -222,29 +151,32 @@ class JobSites:
         )
 
     def write(self, folder: Path, error: str | None) -> None:
-        """Writes the document to federation.json in a folder."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """Write the document to federation.json in a folder."""
         write_json(folder / FILE, self.document(error).model_dump(mode="json"))
 
-    def _changes(self, site: str, reply: Reply | None, ask: Message) -> dict[str, Any]:
-        """The changes of a site's record by an answer, or by none."""
-        if reply is None:
-            return {"code": "late"}
-        if reply.message is None:
-            return {"code": "lost"}
+    def _book(self, site: str, reply: Reply | None, question: Question, read: Read) -> Any:
+        """Return what was read of a site's reply, and book it. Raises RefusedError: it is bad."""
+        message, seconds = reply or (None, 0.0)
+        if message is None:
+            raise RefusedError("lost" if reply else "late")
         if site in self._revoked:
-            return {"code": "revoked"}
+            raise RefusedError("revoked")
+        answer = read_answer(message, question, site=site, keys=self.keys)
+        code: ServerCode = answer.code
         try:
-            answer = read_answer(reply.message, ask, site=site, keys=self.keys)
-        except BadAnswerError as error:
-            return {"code": error.code}
-        old, seconds = self.booked[site], answer.seconds
-        before = old.site_seconds or 0.0
-        return {
-            "code": answer.code,
-            "rounds": old.rounds + (answer.code == "ok"),
-            "seconds": round(old.seconds + reply.seconds, 3),
-            "site_seconds": None if seconds is None else round(before + seconds, 3),
-            "carried_bytes": old.carried_bytes + len(reply.message.carried),
-            "version": answer.version,
-        }
+            content = read(site, message.carried) if code == "ok" else None
+        except ValueError as error:
+            self._log(f"{site}: refused: {error}")
+            code, content = "refused", None
+        old, before = self.booked[site], self.booked[site].site_seconds or 0.0
+        self.booked[site] = SiteRecord(
+            code=code,
+            rounds=old.rounds + (code == "ok"),
+            seconds=round(old.seconds + seconds, 3),
+            site_seconds=None if answer.seconds is None else round(before + answer.seconds, 3),
+            carried_bytes=old.carried_bytes + len(message.carried),
+            version=answer.version,
+        )
+        if code != "ok":
+            raise RefusedError(code)
+        return content

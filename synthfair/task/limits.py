@@ -1,4 +1,4 @@
-"""Settings of a site, and of the server: ``local/synthfair.json`` in their kits.
+"""Settings of a site, an aggregator, and the server: ``local/synthfair.json`` in their kits.
 
 A job never names a path, and no job can exceed what stands here.
 """
@@ -9,18 +9,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
-from synthfair.files import read_as
+from synthfair.files import read_as, read_document
 from synthfair.privacy.ledger import Ledger
-from synthfair.release.keys import Hex32, read_signing_key
+from synthfair.release.keys import Hex32
 from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked
-from synthfair.task.federation_file import SiteCode
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from synthfair.task.federation_file import ServerCode
 
 FILE = "synthfair.json"
 """The file's name, in the folder ``local`` of a kit."""
@@ -28,27 +25,29 @@ FILE = "synthfair.json"
 MAX_BYTES = 1_000_000
 """The largest size of such a file."""
 
+Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
+
 Kind = Literal["fair", "surrogate", "gap", "training", "counts"]
 """The kind of an answer: fair synthetic rows; a surrogate; a model's decisions counted by group
 and label, with noise; reports of rounds of training; a model's scores counted so, in shares."""
 
 
 class RefusedError(Exception):
-    """A question that a site does not answer.
+    """A question that a site does not answer, or an answer that does not count.
 
     Attributes:
         code: all that is said of why.
     """
 
-    def __init__(self, code: SiteCode) -> None:
+    def __init__(self, code: ServerCode) -> None:
         """Refuse with the code alone."""
         super().__init__(code)
-        self.code: SiteCode = code
+        self.code: Any = code
 
 
 @contextmanager
-def refused_as(code: SiteCode) -> Iterator[None]:
-    """Turn errors in the block into a code for the server; the log has the words."""
+def refused_as(code: ServerCode) -> Iterator[None]:
+    """Refuse errors in the block by a code; the log has the words."""
     try:
         yield
     except ValueError as error:
@@ -118,7 +117,7 @@ class Limits(Checked):
     """
 
     kinds: tuple[Kind, ...] = ()
-    most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    most_epsilon: Epsilon | None = None
     most_delta: float = Field(default=1e-5, ge=0, lt=1)
     without_epsilon: bool = False
     most_releases: int = Field(default=1, ge=0)
@@ -150,27 +149,45 @@ class Limits(Checked):
         """
         ledger.reserve, spent = self.least_epsilon_left, ledger.spent()
         ledger.again = spent.answers == self.again
-        within, training = self.without_epsilon, claim.kind == "training"
-        if claim.epsilon is not None:
-            delta = claim.delta or 0.0
-            within = claim.epsilon <= (self.most_epsilon or 0) and delta <= self.most_delta
-        seen = -1
-        if claim.seen or claim.epsilon is None:
+        epsilon, training, seen = claim.epsilon, claim.kind == "training", -1
+        if claim.seen or epsilon is None:
             seen = ledger.answers_seen(claim.purchase_kind, output, claim.number, question)
-        beyond: dict[SiteCode, bool] = {
+        within = self.without_epsilon
+        if epsilon is not None:
+            within = epsilon <= (self.most_epsilon or 0) and (claim.delta or 0) <= self.most_delta
+        many = claim.rounds > self.most_rounds_of_job or seen >= self.most_rounds
+        beyond: dict[ServerCode, bool] = {
             "kind": claim.kind not in self.kinds,
             "epsilon": not within,
             "k_min": claim.k_min is not None and claim.k_min < self.k_min,
             "rows": claim.least_rows > (self.least_rows or 0),
             "settings": claim.width > self.most_width,
-            "rounds": training
-            and (claim.rounds > self.most_rounds_of_job or seen >= self.most_rounds),
+            "rounds": training and many,
             "releases": not training and seen >= self.most_releases,
-            "budget": claim.epsilon is not None and spent.limit is None,
+            "budget": epsilon is not None and spent.limit is None,
         }
         for code, is_beyond in beyond.items():
             if is_beyond:
                 raise RefusedError(code)
+
+
+class AggregatorLimits(Checked):
+    """The most that jobs may have of an aggregator; by default nothing.
+
+    Attributes:
+        most_tasks: sums over all jobs; a training takes one a round.
+        most_epsilon: of one sum of counts; None where there may be none.
+        most_rho: of one sum of vectors, such as of a round's reports; None where there may be none.
+        without_noise: whether there may be sums of vectors without noise, which protect parts but
+            not the total.
+        least_clients: in one sum.
+    """
+
+    most_tasks: int = Field(default=0, ge=0)
+    most_epsilon: Epsilon | None = None
+    most_rho: float | None = Field(default=None, gt=0, le=10_000)
+    without_noise: bool = False
+    least_clients: int = Field(default=2, ge=1)
 
 
 class PartySettings(Checked):
@@ -208,14 +225,29 @@ class SiteSettings(PartySettings):
     aggregators: Path | None = None
     limits: Limits = Limits()
 
-    def signing_key(self) -> Ed25519PrivateKey:
-        """Reads the key that signs the site's answers. Raises InputError: it cannot be read."""
-        return read_signing_key(self.key)
-
     @property
     def ledger_file(self) -> Path:
         """The ledger in which releases and trainings are booked."""
         return self.ledger or Ledger.for_table(self.data).path
+
+
+class AggregatorSettings(PartySettings):
+    """Settings of an aggregator that is a site.
+
+    Attributes:
+        server: host and port that it connects to.
+        key: its private keys, of ``python -m synthfair keygen --aggregator``, with the folder of
+            its answers next to them.
+        clients: folder of the public keys of those who may be in a sum, NAME.pub: whoever could
+            add clients of its own would learn, without noise, what is left of the sum.
+        limits: see there.
+    """
+
+    format: Literal["synthfair-aggregator-site/1"] = "synthfair-aggregator-site/1"
+    server: str | None = None
+    key: Path
+    clients: Path
+    limits: AggregatorLimits = AggregatorLimits()
 
 
 class ServerSettings(PartySettings):
@@ -242,7 +274,7 @@ _Settings = TypeVar("_Settings", bound=BaseModel)
 
 
 def read_settings(path: Path, kind: type[_Settings]) -> _Settings:
-    """The settings in a file, with absolute paths.
+    """Return the settings in a file, with absolute paths.
 
     Args:
         path: of the file.
@@ -253,13 +285,15 @@ def read_settings(path: Path, kind: type[_Settings]) -> _Settings:
     """
     settings, folder = read_as(path, kind, MAX_BYTES), path.parent.resolve()
 
-    def place(relative: Path) -> Path:
-        return Path(os.path.normpath(folder / relative))  # an absolute one stays as it is
+    def absolute(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(absolute, value))
+        return Path(os.path.normpath(folder / value)) if isinstance(value, Path) else value
 
-    paths: dict[str, object] = {}
-    for name, value in settings:
-        if isinstance(value, Path):
-            paths[name] = place(value)
-        elif name == "tests":
-            paths[name] = tuple(map(place, value))
-    return settings.model_copy(update=paths)
+    return settings.model_copy(update={name: absolute(value) for name, value in settings})
+
+
+def read_site_settings(path: Path) -> SiteSettings | AggregatorSettings:
+    """Read settings of a site or an aggregator, as the file's format says. Raises InputError."""
+    is_aggregator = read_document(path).get("format") == "synthfair-aggregator-site/1"
+    return read_settings(path, AggregatorSettings if is_aggregator else SiteSettings)

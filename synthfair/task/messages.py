@@ -1,12 +1,12 @@
 """Messages between the server and a site: bytes that any engine can carry.
 
-An answer names the job, the round, the asked settings, its sender and its recipient, and is signed
-with the site's key over
+An answer names its sender and, by the sha256 of its text, the question, and is signed with the
+site's key over
 
     DOMAIN | sha256(answer as JSON) | sha256(what it carries).
 
-So it cannot be used again: not in another job or round, not for another server, nor under another
-name.
+The question's text holds the job, the round, the settings and the server's name. So the answer
+cannot be used again: not in another job or round, not for another server, nor under another name.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from synthfair.errors import InputError
 from synthfair.files import parse_as
 from synthfair.release.keys import Hex32, is_signed, sign_bytes
 from synthfair.settings import Checked, Line
-from synthfair.task.federation_file import ServerCode, SiteCode
+from synthfair.task.federation_file import SiteCode
+from synthfair.task.limits import RefusedError, refused_as
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -39,12 +39,9 @@ Version = Annotated[Line, Field(max_length=40)]
 
 TaskName = Literal["single_shot", "train", "gap", "privfairfl", "add", "deliver"]
 
-DEPENDS_ON_ROWS: frozenset[SiteCode] = frozenset({"table", "stopped", "failed"})
-"""Codes that say how far the work on private rows came."""
 
-
-class Ask(Checked):
-    """A question to all sites.
+class Question(Checked):
+    """A question of the server to sites.
 
     Attributes:
         format: the version of what server and sites say to each other; a site knows one.
@@ -55,9 +52,11 @@ class Ask(Checked):
         version: of synthfair at the server.
         schema_hash: of the schema that the server has.
         settings: of the method; the site reads them with its own rules.
+        timeout: seconds that the server waits.
+        carried: bytes that go with the text, such as the state of a round.
     """
 
-    format: Literal["synthfair-ask/1"] = "synthfair-ask/1"
+    format: Literal["synthfair-question/1"] = "synthfair-question/1"
     task: TaskName
     job: JobId
     round: int = Field(ge=0, lt=2**31)
@@ -65,16 +64,20 @@ class Ask(Checked):
     version: Version
     schema_hash: Hex32
     settings: dict[str, Any]
+    timeout: int = Field(ge=1)
+    carried: bytes = Field(default=b"", exclude=True, repr=False)
+
+    @property
+    def message(self) -> Message:
+        """The message that carries it; the engine's certificates cover it."""
+        return Message(self.model_dump_json().encode(), self.carried)
 
 
 class Answer(Checked):
     """An answer, without what it carries.
 
     Attributes:
-        job: of the question.
-        round: of the question.
-        asked: sha256 of the question's text.
-        recipient: of the question.
+        asked: sha256 of the question's text: its job, its round, its recipient and its settings.
         site: who answers.
         code: how.
         seconds: that it took at the site; None where the answer has a guarantee, as time depends
@@ -83,10 +86,7 @@ class Answer(Checked):
     """
 
     format: Literal["synthfair-answer/1"] = "synthfair-answer/1"
-    job: JobId
-    round: int = Field(ge=0, lt=2**31)
     asked: Hex32
-    recipient: Name
     site: Name
     code: SiteCode
     seconds: float | None = Field(default=None, ge=0)
@@ -107,54 +107,49 @@ class Message(NamedTuple):
     signature: bytes = b""
 
 
-class BadAnswerError(ValueError):
-    """An answer that does not count.
-
-    Attributes:
-        code: how the server books it.
-    """
-
-    def __init__(self, code: ServerCode) -> None:
-        """Refuses with the code alone."""
-        super().__init__(code)
-        self.code: ServerCode = code
-
-
 def sha256(content: bytes) -> str:
-    """The sha256 of the content, in hexadecimal."""
+    """Return the sha256 of the content, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def make_answer(answer: Answer, carried: bytes, key: Ed25519PrivateKey) -> Message:
-    """Signs an answer and what it carries."""
+    """Return an answer and what it carries, signed."""
     text = answer.model_dump_json().encode()
     return Message(text, carried, sign_bytes(DOMAIN, _digests(text, carried), key))
 
 
-def read_answer(message: Message, ask: Message, *, site: str, keys: dict[str, str]) -> Answer:
-    """Verifies an answer; nothing in it is read before its signature is.
+def read_question(message: Message, job: str) -> Question:
+    """Return the question that a message holds. Raises RefusedError: none, or not of this job."""
+    if len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
+        raise RefusedError("message")
+    with refused_as("message"):
+        question = parse_as(message.text, Question, "question")
+    if question.job != job:
+        raise RefusedError("message")
+    return question.model_copy(update={"carried": message.carried})
+
+
+def read_answer(message: Message, question: Question, *, site: str, keys: dict[str, str]) -> Answer:
+    """Return a verified answer; nothing in it is read before its signature is.
 
     Args:
         message: as it came.
-        ask: the question, as it was sent.
+        question: that was asked.
         site: who the engine says has sent it.
         keys: the sites' public keys in hexadecimal, by name.
 
     Raises:
-        BadAnswerError: malformed; not signed by that site; or the answer to another question.
+        RefusedError: malformed; not signed by that site; or the answer to another question.
     """
     if site not in keys or len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
-        raise BadAnswerError("signature" if site not in keys else "refused")
+        raise RefusedError("signature" if site not in keys else "refused")
     content = _digests(message.text, message.carried)
     if not is_signed(DOMAIN, content, message.signature, bytes.fromhex(keys[site])):
-        raise BadAnswerError("signature")
-    try:
-        answer, question = parse_as(message.text, Answer, site), parse_as(ask.text, Ask, "question")
-    except InputError as error:
-        raise BadAnswerError("refused") from error
-    names = answer.job, answer.round, answer.recipient, answer.asked, answer.site
-    if names != (question.job, question.round, question.recipient, sha256(ask.text), site):
-        raise BadAnswerError("signature")
+        raise RefusedError("signature")
+    with refused_as("refused"):
+        answer = parse_as(message.text, Answer, site)
+    if (answer.asked, answer.site) != (sha256(question.message.text), site):
+        raise RefusedError("signature")
     return answer
 
 
