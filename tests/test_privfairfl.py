@@ -34,7 +34,7 @@ from synthfair.federated import (
     train_table,
 )
 from synthfair.federated.privfairfl import counts_bytes, sum_counts
-from synthfair.federated.user_data import held_out_rows
+from synthfair.federated.users import held_out_rows
 from synthfair.postprocess import count_scores, score_bins
 from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.noise import discrete_laplace
