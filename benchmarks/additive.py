@@ -33,7 +33,7 @@ from synthfair.data.datasets import ADDITIVE, SOURCES
 from synthfair.data.partition import ClientTable
 from synthfair.fairness.penalties import SumPenalty
 from synthfair.federated import exchange
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
 from synthfair.release.format import name_of
 from synthfair.server.pooling import Pool, concatenated, make_pool, train_pool
 from synthfair.surrogate.fair import Price, ridge_of
@@ -201,11 +201,10 @@ def refined(
 ) -> sf.TrainedModel:
     """A model after exchanges; the clients' sums are those over all their rows."""
     every = UserRows(rows.a, rows.s[:, None], rows.y, rows.weight)
-    problem = exchange.Problem(penalty, price, C)
     state = exchange.first_state(np.asarray(model.theta))
     for _ in range(EXCHANGES):
         sums = exchange.sums_of(penalty, state.candidates, every)
-        state, _ = exchange.next_state(problem, state, sums)
+        state, _ = exchange.next_state(penalty, price, C, state, sums)
     return exchange.refined(model, state)
 
 

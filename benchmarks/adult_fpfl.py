@@ -31,11 +31,10 @@ from synthfair.data.datasets import SOURCES, published_split
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Numeric
 from synthfair.federated.engine import UNPROTECTED, Protection, run
-from synthfair.federated.fpfl import FedSgd, Fpfl, Steps
+from synthfair.federated.fpfl import FedSgd, Fpfl, GradientSteps
 from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity
-from synthfair.federated.user_data import poisson_users
-from synthfair.federated.users import Cohorts, make_users
+from synthfair.federated.users import Cohorts, draw_users, make_users
 from synthfair.privacy.accounting import SampledSums
 
 # The rows of the tables
@@ -231,13 +230,13 @@ def trained(
     rounds, clip = values.pop("rounds"), values.pop("clip")
     if row.algorithm in FAIR:
         parity = Parity("equal_opportunity", (2,))
-        algorithm: Steps = Fpfl(model=network, parity=parity, **values)
+        algorithm: GradientSteps = Fpfl(model=network, parity=parity, **values)
     else:
         free = {name: value for name, value in values.items() if FedSgd.reads(name)}
         algorithm = FedSgd(model=network, **free)
     # Rows are assigned to users; for central training, each row is a user.
     n, central = len(train.y), row.algorithm in CENTRAL
-    user = np.arange(n) if central else poisson_users(n, mean=ROWS_PER_USER, seed=seed)
+    user = np.arange(n) if central else draw_users(n, rows_per_user=ROWS_PER_USER, seed=seed)
     users = make_users(train.x, train.s, train.y, user)
     # Neighbours have one user more or less, whose report, at most C, is how much the sum changes.
     # Seeds give a few users more or less; noise for fewer users than there are, rounded down to

@@ -27,7 +27,7 @@ from benchmarks.harness import Experiment, main, parsed
 from benchmarks.runs import Runs
 from benchmarks.showing import page, published
 from synthfair.federated.engine import Protection, run
-from synthfair.federated.fpfl import FedSgd, Fpfl, Steps
+from synthfair.federated.fpfl import FedSgd, Fpfl, GradientSteps
 from synthfair.federated.networks import draw_layer
 from synthfair.federated.parity import Parity
 from synthfair.federated.users import Cohorts, Users, make_users
@@ -196,7 +196,9 @@ def trained(row: DigitRow, settings: DigitSettings, seed: int) -> DigitValues:
     given: dict[str, Any] = dict(zip(DigitSettings._fields[3:], rates, strict=True))
     if row.algorithm in FAIR:
         parity = Parity("accuracy_parity", (3,))
-        algorithm: Steps = Fpfl(model=network, parity=parity, alpha=0.04, **given)  # as published
+        algorithm: GradientSteps = Fpfl(
+            model=network, parity=parity, alpha=0.04, **given
+        )  # as published
     else:
         free = {name: value for name, value in given.items() if FedSgd.reads(name)}
         algorithm = FedSgd(model=network, **free)

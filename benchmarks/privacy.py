@@ -43,7 +43,7 @@ from synthfair.data.datasets import SOURCES
 from synthfair.federated import Cohorts, LogisticRegression, engine, make_users
 from synthfair.federated.dp_sgd import DpSgd
 from synthfair.federated.method import given
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
 from synthfair.model import Params
 from synthfair.privacy.accounting import mu_for
 from synthfair.server.pooling import concatenated

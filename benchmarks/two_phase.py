@@ -32,12 +32,10 @@ from synthfair.data.datasets import SOURCES, load_dataset
 from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
 from synthfair.fairness.metrics import statistical_parity_difference
-from synthfair.federated.algorithm import Algorithm
-from synthfair.federated.engine import run
-from synthfair.federated.fair_sgd import FairSgd
+from synthfair.federated.engine import Algorithm, run
 from synthfair.federated.networks import Perceptron
 from synthfair.federated.parity import Parity, ParityNotion
-from synthfair.federated.two_phase import TwoPhase
+from synthfair.federated.two_phase import FairSgd, TwoPhase
 from synthfair.federated.users import Cohorts, Users, make_users
 from synthfair.model import Params
 from synthfair.privacy.accounting import common_noise

@@ -23,9 +23,8 @@ from synthfair.report.answer import (
     verdict,
 )
 from synthfair.report.figures import answer_figure
-from synthfair.report.overview import overviews
 from synthfair.report.page import write_report
-from synthfair.report.results import read_results
+from synthfair.report.results import overviews, read_results
 from synthfair.settings import Target
 
 

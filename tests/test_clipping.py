@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_schema, make_table
+from printed import plain_text
 
 import synthfair as sf
 from synthfair.cli import main
@@ -14,7 +15,6 @@ from synthfair.client import distill_file
 from synthfair.data.encode import Clipping, encode
 from synthfair.release.format import read_release
 from synthfair.report.release_tables import clipping_table, real_rows_warnings
-from synthfair.report.text_table import plain_text
 from synthfair.task.protocol import Run
 
 SCHEMA, TABLE = make_schema(), make_table(n=200)

@@ -12,8 +12,8 @@ from synthfair.federated.users import Cohorts
 def test_blocks_hold_the_users_of_the_round(sampling, at_once):
     cohorts = Cohorts(50, 8, sampling)
     blocks = cohorts.blocks(3, 4, at_once)
-    assert all(len(block.users) == at_once for block in blocks)
-    users = np.concatenate([block.users[block.present] for block in blocks])
+    assert all(len(users) == at_once for users, _ in blocks)
+    users = np.concatenate([users[present] for users, present in blocks])
     assert list(users) == list(cohorts.draw(3, 4))
 
 

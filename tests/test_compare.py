@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from comparison import EXAMPLE, same_text
 from conftest import make_schema, make_table
+from printed import plain_text
 from report_runs import write_run
 from sklearn.linear_model import LogisticRegression
 
@@ -28,7 +29,6 @@ from synthfair.data.datasets import configs_folder, dataset_schema
 from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
 from synthfair.report.result_tables import outcomes_table
-from synthfair.report.text_table import plain_text
 from synthfair.server.pooling import concatenated
 
 REPORT = sf.ServerConfig(resamples=10)

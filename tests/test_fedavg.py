@@ -12,9 +12,9 @@ from synthfair.distill.losses import regularized_loss
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty
 from synthfair.federated.engine import UNPROTECTED, Protection, run
-from synthfair.federated.fedavg import SETTLED, FedAvg, FedAvgRecord, safe_rate
+from synthfair.federated.fedavg import MAX_SETTLED_DRIFT, FedAvg, FedAvgRecord, safe_rate
 from synthfair.federated.networks import LogisticRegression
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import Cohorts, make_users
 from synthfair.model import LinearModel, Rows
 
@@ -84,7 +84,7 @@ def test_with_momentum_it_settles_where_it_does_without_and_sooner():
 def test_what_passes_its_optimum_at_full_speed_has_not_settled():
     """Where the users' changes cancel, momentum goes on, and the drift grows again."""
     drift = average(CLIENTS, rounds=1500, momentum=0.98).history.drift
-    small = np.flatnonzero(drift <= SETTLED)
+    small = np.flatnonzero(drift <= MAX_SETTLED_DRIFT)
     passing = next(i for i in small if i + 1 not in small) + 1
     assert not FedAvgRecord(drift[:passing]).settled
     assert FedAvgRecord(drift).settled

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from synthfair.errors import InputError
-from synthfair.federated.user_data import poisson_users
-from synthfair.federated.users import make_users
+from synthfair.federated.users import draw_users, make_users
 
 
 def users_of(owner):
@@ -51,7 +50,7 @@ def test_parts_of_unlike_lengths_are_refused(owner):
 def test_poisson_users_are_poisson_without_the_empty_ones():
     """Mean and variance of the zero-truncated distribution, within 5 standard errors: a false
     alarm in 1e-6 of seeds."""
-    owner = poisson_users(40_000, mean=2.0, seed=1)
+    owner = draw_users(40_000, rows_per_user=2.0, seed=1)
     sizes = np.unique(owner, return_counts=True)[1]
     mean = 2 / (1 - np.exp(-2))
     variance = mean * (1 + 2 - mean)
@@ -63,4 +62,4 @@ def test_poisson_users_are_poisson_without_the_empty_ones():
 
 def test_the_mean_of_poisson_users_must_be_positive():
     with pytest.raises(InputError, match="rows_per_user = 0"):
-        poisson_users(10, mean=0, seed=0)
+        draw_users(10, rows_per_user=0, seed=0)

@@ -7,7 +7,7 @@ import pytest
 
 from synthfair.errors import InputError
 from synthfair.federated.parity import Parity, RateSums
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
 
 LARGE = 50.0
 """A score so far from 0 that its probability is 0 or 1."""

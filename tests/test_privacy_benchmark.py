@@ -13,7 +13,7 @@ from benchmarks.privacy import LOOKS, FairDpSgd, PrivateSetting
 from benchmarks.runs import AccuracySpd, Run, Runs
 from benchmarks.unlike.training import MAIN
 from synthfair.federated import LogisticRegression
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
 from synthfair.model import logistic
 from synthfair.privacy.accounting import epsilon_of
 

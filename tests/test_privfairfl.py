@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
+from printed import plain_text
 
 import synthfair as sf
 from benchmarks import findings as rules
@@ -33,13 +34,12 @@ from synthfair.federated import (
     train_table,
 )
 from synthfair.federated.privfairfl import counts_bytes, sum_counts
-from synthfair.federated.user_data import held_out_rows
+from synthfair.federated.users import held_out_rows
 from synthfair.postprocess import count_scores, score_bins
 from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.noise import discrete_laplace
 from synthfair.report.result_tables import training_table
 from synthfair.report.results import read_results
-from synthfair.report.text_table import plain_text
 
 QUICK = {"rounds": 2, "batch": 20, "local_epochs": 5.0, "bins": 21, "group_input": True}
 PRIVATE = {"clip": 1.0, "epsilon": 4.0, "delta": 1e-4}

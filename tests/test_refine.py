@@ -19,10 +19,10 @@ from synthfair.cli import main, make_app
 from synthfair.data.encode import encode
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.federated.engine import run
-from synthfair.federated.exchange import DAMPING, Problem, Sums, derivatives
+from synthfair.federated.exchange import DAMPING, ExchangeSums, derivatives
 from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.refine import Refine
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import Cohorts, make_users
 from synthfair.model import Rows
 from synthfair.privacy.ledger import Ledger
@@ -77,11 +77,12 @@ def test_sums_give_the_pooled_objective_with_its_derivatives(kind, notion, n_gro
     """Those of the problem in one place are compared with JAX's where it is tested."""
     rows, user = some_rows(n_groups)
     penalty, p, price = kind(n_groups, notion), rows.a.shape[1], Price(RHO)
-    algorithm, problem = refine(rows, penalty), Problem(penalty, price, C)
+    algorithm = refine(rows, penalty)
     thetas = np.random.default_rng(1).normal(size=(len(DAMPING), p))
     sums = total_at(algorithm, rows, user, jnp.asarray(thetas))
     for i, theta in enumerate(thetas):
-        found = derivatives(problem, theta, Sums(sums.rows, *(part[i] for part in sums[1:])))
+        sums_there = ExchangeSums(sums.rows, *(part[i] for part in sums[1:]))
+        found = derivatives(penalty, price, C, theta, sums_there)
         whole = pooled(rows, penalty)
         expected = whole.value(theta, price), *whole.hessian(theta, price)
         for own, other in zip(found, expected, strict=True):

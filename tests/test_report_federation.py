@@ -3,6 +3,7 @@
 from typing import get_args
 
 import pytest
+from printed import plain_text
 from report_runs import tables, write_run
 
 from synthfair.errors import InputError
@@ -10,7 +11,6 @@ from synthfair.files import read_as, write_json
 from synthfair.metrics_file import MAX_BYTES
 from synthfair.report.page import write_report
 from synthfair.report.result_tables import federation_table
-from synthfair.report.text_table import plain_text
 from synthfair.task.federation_file import CODES, FederationFile, ServerCode, SiteCode
 
 pytestmark = pytest.mark.usefixtures("text_only")

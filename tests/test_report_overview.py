@@ -6,8 +6,7 @@ import pytest
 from report_runs import copied, edited, write_runs
 
 import synthfair as sf
-from synthfair.report.overview import overviews
-from synthfair.report.results import read_results
+from synthfair.report.results import overviews, read_results
 from synthfair.settings import Target
 
 

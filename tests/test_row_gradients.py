@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from two_group_rows import NETWORK, rows_of
 
-from synthfair.federated.networks import LogisticRegression, Perceptron
-from synthfair.federated.row_sums import (
+from synthfair.federated.clipping import (
     clipped_gradients,
     cross_entropy,
     noise_of,
     poisson_sum,
     random_rows,
 )
+from synthfair.federated.networks import LogisticRegression, Perceptron
 
 MODELS = [NETWORK, LogisticRegression(3)]
 KEY = jax.random.key(3)

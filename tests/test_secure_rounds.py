@@ -13,8 +13,7 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.errors import InputError
 from synthfair.federated import engine, train_rounds
-from synthfair.federated.engine import Protection
-from synthfair.federated.secure_sums import STEPS_IN_CLIP, make_secure_sums
+from synthfair.federated.engine import STEPS_IN_CLIP, Protection, shared, shared_total
 from synthfair.federated.users import Cohorts
 from synthfair.metrics_file import MetricsFile
 from synthfair.privacy.accounting import SampledSums
@@ -46,6 +45,11 @@ def plan_for(rows, **settings):
     return config.plan(data)
 
 
+def noise_of_one(protection):
+    """Of one aggregator, on which the guarantee rests."""
+    return protection.vectors.step * protection.vectors.variance**0.5
+
+
 def theta(rows, **settings):
     return np.array(train_rounds(*data_for(rows, **settings)).model.theta)
 
@@ -64,7 +68,7 @@ class TestWithoutNoise:
 
     def test_an_interrupted_run_reaches_the_same_numbers(self):
         _, _, users = population()
-        sums = make_secure_sums(2, clip=1.0, relation=ADD, multiplier=2.0)._replace(seed=5)
+        sums = shared(2, clip=1.0, relation=ADD, multiplier=2.0)._replace(seed=5)
 
         def run(**keywords):
             return engine.run(
@@ -89,15 +93,15 @@ class TestWithoutNoise:
             engine.run(Drawing(), users, cohorts, rounds=3, seed=1, protection=how).history
             for how in (
                 Protection(10.0),
-                make_secure_sums(2, clip=10.0, relation=ADD, multiplier=None),
+                shared(2, clip=10.0, relation=ADD, multiplier=None),
             )
         ]
         np.testing.assert_allclose(found[0].total, found[1].total, atol=1e-8)
 
     def test_reports_without_a_norm_count_as_0(self):
-        sums = make_secure_sums(2, clip=1.0, relation=ADD, multiplier=None)
+        sums = shared(2, clip=1.0, relation=ADD, multiplier=None)
         reports = [np.array([0.5, 0.0]), np.array([np.nan, 0.0]), np.array([np.inf, 1.0])]
-        assert sums.total(reports, round_=0) == pytest.approx([0.5, 0.0])
+        assert shared_total(sums.vectors, reports) == pytest.approx([0.5, 0.0])
 
     def test_every_report_is_cut_into_shares(self, monkeypatch):
         seen = []
@@ -107,16 +111,16 @@ class TestWithoutNoise:
             "split",
             lambda self, v, source: seen.append(v) or split(self, v, source),
         )
-        sums = make_secure_sums(2, clip=1.0, relation=ADD, multiplier=None)
-        sums.total(np.eye(2), round_=0)
+        sums = shared(2, clip=1.0, relation=ADD, multiplier=None)
+        shared_total(sums.vectors, np.eye(2))
         assert np.array(seen).tolist() == [[0, 0], [STEPS_IN_CLIP, 0], [0, STEPS_IN_CLIP]]
 
 
 class TestNoise:
     def test_an_empty_cohort_has_the_same_noise(self):
         """Two aggregators of full scale: variance 2 (multiplier clip)^2, and no smaller."""
-        sums = make_secure_sums(20_000, clip=2.0, relation=ADD, multiplier=3.0)
-        found = sums.total([], round_=0)
+        sums = shared(20_000, clip=2.0, relation=ADD, multiplier=3.0)
+        found = shared_total(sums.vectors, [])
         spread = 2**0.5 * 3 * 2.0
         assert sums.noise == pytest.approx(spread, rel=1e-8)
         assert stats.kstest(found / spread, "norm").pvalue > ALARM
@@ -125,16 +129,16 @@ class TestNoise:
 
     @pytest.mark.parametrize(("relation", "factor"), [(ADD, 1), (REPLACE, 2)])
     def test_one_aggregator_is_enough_rounding_included(self, relation, factor):
-        sums = make_secure_sums(500, clip=0.3, relation=relation, multiplier=1.7)
-        norm = 0.3 + sums.what.step * 500**0.5 / 2
-        assert sums.noise_of_one >= 1.7 * factor * norm * (1 - 1e-12)
-        assert sums.noise_of_one == pytest.approx(1.7 * factor * norm, rel=1e-12)
+        sums = shared(500, clip=0.3, relation=relation, multiplier=1.7)
+        norm = 0.3 + sums.vectors.step * 500**0.5 / 2
+        assert noise_of_one(sums) >= 1.7 * factor * norm * (1 - 1e-12)
+        assert noise_of_one(sums) == pytest.approx(1.7 * factor * norm, rel=1e-12)
         assert sums.shares.norm >= norm * (1 - 1e-12)
 
     @pytest.mark.parametrize("multiplier", [0.1, 1.7, 9e3])
     def test_the_grid_is_fine_enough_to_be_accounted_for_as_normal_noise(self, multiplier):
-        sums = make_secure_sums(500, clip=0.3, relation=ADD, multiplier=multiplier)
-        assert 2**34 < sums.what.variance**0.5 < 2**36.01
+        sums = shared(500, clip=0.3, relation=ADD, multiplier=multiplier)
+        assert 2**34 < sums.vectors.variance**0.5 < 2**36.01
 
     def test_noise_comes_from_the_system_unless_a_test_asks(self, rows):
         """FPFL takes no step where noise hides the groups: in one run of ten never, and two agree."""
@@ -147,7 +151,7 @@ class TestNoise:
 
     def test_a_rate_needs_a_count_above_the_noise_of_both(self, rows):
         plan = plan_for(rows, secure=True, epsilon=2.0, delta=1e-3, memory=0.0)
-        assert plan.algorithm.least_count == pytest.approx(3 * plan.secure.noise)
+        assert plan.least_count == pytest.approx(3 * plan.protection.noise)
 
 
 class TestGuarantee:
@@ -173,11 +177,11 @@ class TestGuarantee:
 
     def test_less_noise_is_refused(self, rows):
         plan = plan_for(rows, secure=True, epsilon=2.0, delta=1e-3)
-        noise = plan.secure.noise_of_one
+        noise = noise_of_one(plan.protection)
         with pytest.raises(InputError, match="of the sensitivity; must be at least"):
             training_guarantee(
                 {"reports": (SampledSums(50, 50, 4), 0.5)}, epsilon=2.0, delta=1e-3,
-                shares=plan.secure.shares, noise=noise * (1 - 1e-6),
+                shares=plan.protection.shares, noise=noise * (1 - 1e-6),
             )  # fmt: skip
 
     def test_a_norm_without_rounding_is_refused(self, rows):
@@ -209,9 +213,9 @@ class TestGuarantee:
     def test_all_users_send_where_who_was_drawn_is_hidden(self, rows):
         data, config = data_for(rows, secure=True, cohort=20)
         plan = config.plan(data)
-        length = plan.secure.what.length
-        claimed = plan._replace(guarantee=self.guarantee(rows))
-        sent = [train_rounds(data, config, plan=p).cost.bytes_sent for p in (plan, claimed)]
+        length = plan.protection.vectors.length
+        claimed = plan.bound(guarantee=self.guarantee(rows))
+        sent = [train_rounds(data, p).cost.bytes_sent for p in (plan, claimed)]
         assert sent == [2 * 8 * length * 4 * users for users in (20, 50)]
 
 

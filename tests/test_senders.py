@@ -5,6 +5,7 @@ import json
 
 import pytest
 from conftest import make_schema, make_table
+from printed import plain_text
 from report_runs import tables
 from test_influence import flipped, some_pool
 
@@ -13,7 +14,6 @@ from synthfair.cli import main
 from synthfair.report.page import write_report
 from synthfair.report.result_tables import MOST_RELEASES, influence_table, outlier_warning
 from synthfair.report.results import read_results
-from synthfair.report.text_table import plain_text
 from synthfair.server import Influence, Influences
 
 

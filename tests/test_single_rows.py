@@ -20,11 +20,9 @@ from synthfair.federated import TrainConfig
 from synthfair.federated.engine import run
 from synthfair.federated.exchange import DAMPING
 from synthfair.federated.refine import Refine
-from synthfair.federated.refine_files import Question, answer_question
-from synthfair.federated.single_rows import LEAST_ROWS, require_alike
-from synthfair.federated.user_data import make_user_data
-from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import Cohorts
+from synthfair.federated.refine_files import SumsQuestion, answer_question
+from synthfair.federated.single_rows import MIN_VALUE_ROWS, UserRows, require_alike
+from synthfair.federated.users import Cohorts, make_user_data
 from synthfair.privacy.ledger import Ledger
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Message
@@ -82,7 +80,7 @@ def of_table(
     config = Refine(penalty=penalty, notion=notion)
     rows = sf.encode(table, schema)
     data = make_user_data(rows, np.zeros(len(rows.y), int), schema, config, all_groups=False)
-    algorithm = config.plan(data).algorithm
+    algorithm = config.plan(data)
     return algorithm, algorithm.init(jax.random.key(0)), data.users.rows_of(0)
 
 
@@ -105,7 +103,7 @@ def hessian(algorithm, state, rows, index=0, part=0):
     return half + np.triu(half, 1).T
 
 
-def refused(table, schema, state=None, least=LEAST_ROWS, **settings):
+def refused(table, schema, state=None, least=MIN_VALUE_ROWS, **settings):
     """The refusal to report a table's sums; empty where they are reported."""
     algorithm, start, rows = of_table(table, schema, **settings)
     state = start if state is None else state
@@ -245,7 +243,7 @@ def question(tmp_path):
 
     def ask(schema, theta=0.0):
         start = np.broadcast_to(theta, len(schema.encoded_names) + 1).tolist()
-        asked = Question(
+        asked = SumsQuestion(
             exchange=1, answers=1, releases="0" * 64, schema_hash=schema.hash, rho=10.0,
             penalty="selection_rate", notion="statistical_parity", temperature=4.0,
             C=1.0, candidates=(start,))  # fmt: skip
@@ -329,9 +327,9 @@ class TestEngine:
         rows, config = sf.encode(table, make_schema()), TrainConfig(**settings)
         data = make_user_data(rows, np.zeros(MANY, int), make_schema(), config)
         own = data.users.rows_of(0)
-        algorithm: Any = config.plan(data).algorithm
+        algorithm: Any = config.plan(data)
         state = algorithm.init(jax.random.key(0))
-        least = (1, LEAST_ROWS)
+        least = (1, MIN_VALUE_ROWS)
         require_alike(
             weights_of(algorithm, state, own), own, make_schema(), source="table", least=least
         )
@@ -369,7 +367,7 @@ def test_honest_refinements_of_public_tables_are_answered(name):
     rows = sf.Encoded(*(part[order] for part in sf.encode(table, schema)))
     config = Refine(penalty="selection_rate")
     data = make_user_data(rows, client[order], schema, config)
-    algorithm, progress = config.plan(data).algorithm, None
+    algorithm, progress = config.plan(data), None
     assert isinstance(algorithm, Refine)
     state = algorithm.init(jax.random.key(0))
     for rounds in range(1, 7):
@@ -377,7 +375,11 @@ def test_honest_refinements_of_public_tables_are_answered(name):
             size = int(data.users.size[user])  # no padding: a site has its own rows alone
             own = UserRows(*(part[:size] for part in data.users.rows_of(user)))
             require_alike(
-                weights_of(algorithm, state, own), own, schema, source=name, least=(50, LEAST_ROWS)
+                weights_of(algorithm, state, own),
+                own,
+                schema,
+                source=name,
+                least=(50, MIN_VALUE_ROWS),
             )
         everyone = Cohorts.everyone(4)
         progress = run(algorithm, data.users, everyone, rounds=rounds, seed=0, progress=progress)

@@ -6,6 +6,7 @@ from types import SimpleNamespace as Fake
 
 import numpy as np
 import pytest
+from printed import plain_text
 from rich.console import Group
 
 import synthfair
@@ -30,7 +31,7 @@ from synthfair.report.result_tables import (
     outcomes_table,
     overview_tables,
 )
-from synthfair.report.text_table import LONG, Table, plain_text
+from synthfair.report.text_table import LONG, Table
 from synthfair.task.federation_file import FederationFile, SiteRecord
 
 CLIENTS = [f"community hospital of the north {i}" for i in range(9)] + ["north_western_bank_branch"]
@@ -64,9 +65,10 @@ def moved():
 
 
 def overview():
-    effort = {"rounds": 12_345, "bytes sent": 1_234_567_890, "seconds": 1234.5, "epsilon": None}
+    effort = {"rounds": 12_345, "bytes sent": 1_234_567_890, "seconds": 1234.5, "epsilon": None,
+              "converged": "NO"}  # fmt: skip
     summary = Fake(
-        method="two-phase; clip = several", setting="gap at most 0.0125", converged=False,
+        method="two-phase; clip = several", setting="gap at most 0.0125",
         accuracy=METRIC, accuracy_spread=0.0123, gap=METRIC, gap_spread=0.0456, runs=[1, 2],
         effort=effort,
     )  # fmt: skip
@@ -102,12 +104,11 @@ def inspected():
     header = Fake(
         format="synthfair/1", version="0.1", kind="surrogate", schema_hash="a" * 64, model="linear",
         penalty="covariance", config=synthfair.SurrogateConfig(k_min=25),
-        guarantee=None, hides_pairs=False,
+        guarantee=None, hides_pairs=False, names=["income of a year", "age"],
         own_columns=OWN_COLUMNS, table_schema=Fake(label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
     )  # fmt: skip
     release = Fake(
         header=header, x=np.ones((4, 2)), s=np.arange(4) % 2, y=np.ones(4), weight=np.ones(4) * 1e4,
-        names=["income of a year", "age"],
     )  # fmt: skip
     signature = Fake(public_key="c" * 64, sha256="b" * 64)
     return Fake(

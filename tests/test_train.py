@@ -2,7 +2,6 @@
 
 import json
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -18,13 +17,14 @@ from synthfair.federated import (
     TrainConfig,
     TrainFiles,
     assign_users,
+    engine,
     make_user_data,
     train_rounds,
     train_table,
 )
-from synthfair.federated.checkpoint import Checkpoint, CheckpointFile
+from synthfair.federated.engine import CheckpointFile, Protection, RunProgress
 from synthfair.federated.training import make_model, rounds_csv
-from synthfair.federated.user_data import other_groups
+from synthfair.federated.users import other_groups
 from synthfair.privacy.ledger import Ledger
 from synthfair.settings import load_settings
 
@@ -104,11 +104,11 @@ def test_a_network_in_numpy_is_the_network_in_jax():
     config = QUICK.model_copy(update={"hidden": (4, 3)})
     data = user_data(config)
     plan = config.plan(data)
-    state = plan.algorithm.init(jax.random.key(3))
-    model = make_model(plan, config, data, state)
+    end = engine.run(plan, data.users, plan.cohorts, rounds=1, seed=3)
+    model = make_model(plan, data, end)
     rows = encode(make_table(50, seed=9), make_schema())
     assert data.users.a.shape[1] == rows.x.shape[1]
-    expected = plan.algorithm.model.scores(state.params, jnp.asarray(rows.x))
+    expected = plan.model.scores(plan.params(end.state), jnp.asarray(rows.x))
     np.testing.assert_allclose(model.scores(rows.x, rows.s), expected, rtol=1e-6)
 
 
@@ -159,8 +159,9 @@ def test_the_guarantee_is_of_the_samples_that_are_drawn(sampling, relation):
     mechanism = plan.guarantee.mechanisms[0]
     assert (mechanism.population, mechanism.sample, mechanism.times) == (50, 50, 100)
     assert (plan.cohorts.size, plan.cohorts.sampling) == (50, mechanism.sampling)
-    assert plan.protection == (mechanism.clip, mechanism.noise) == (1.0, mechanism.noise)
-    assert plan.algorithm.least_count > 1  # of noisy counts nearer to 0 no rate is made
+    assert plan.protection == Protection(mechanism.clip, mechanism.noise)
+    assert mechanism.clip == 1.0
+    assert plan.least_count > 1  # of noisy counts nearer to 0 no rate is made
 
 
 def test_noise_that_can_be_repeated_guarantees_nothing(tmp_path):
@@ -190,7 +191,7 @@ def test_end_to_end_both_phases_are_composed():
     teacher, student = plan.guarantee.mechanisms
     assert teacher.clip > student.clip == 1.0  # its sums hold counts as well as gradients
     assert teacher.multiplier == pytest.approx(student.multiplier)
-    assert plan.algorithm.noise == pytest.approx(student.multiplier)
+    assert plan.noise == pytest.approx(student.multiplier)
     assert (teacher.times, student.times) == (3, 5 * 3)
     assert plan.guarantee.composition.epsilon(1e-3) == pytest.approx(5.0)
 
@@ -236,10 +237,11 @@ def test_an_interrupted_training_goes_on_and_is_booked_once(tmp_path, config, ro
 
 def test_a_checkpoint_is_read_by_its_own_run_alone(tmp_path):
     """Even where it has the other's name."""
-    saved = Checkpoint({"x": np.arange(3.0)}, np.zeros(2))
+    saved = RunProgress(2, {"x": np.arange(3.0)}, np.zeros(2), 2**127 + 5)
     CheckpointFile(tmp_path / "one", "mine").save(saved)
     back = CheckpointFile(tmp_path / "one", "mine").load(saved)
     assert back
+    assert (back.rounds, back.seed) == (saved.rounds, saved.seed)
     np.testing.assert_array_equal(back.state["x"], saved.state["x"])
     assert CheckpointFile(tmp_path / "one", "other").load(saved) is None
 

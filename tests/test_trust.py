@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.optimize
 from conftest import make_schema, make_table
+from printed import plain_text
 from scipy.optimize import minimize
 from test_attributes import SCHEMA as SEVERAL
 from test_influence import some_pool
@@ -19,7 +20,6 @@ from synthfair.metrics_file import MAX_BYTES, MetricsFile
 from synthfair.model import Rows
 from synthfair.release.format import write_release
 from synthfair.report.result_tables import influence_table
-from synthfair.report.text_table import plain_text
 from synthfair.server import measure_influence, serve, trust
 from synthfair.server.pooling import make_pool
 from synthfair.server.trust import MIN_TRUST, PRIOR_WEIGHT, learn_weights

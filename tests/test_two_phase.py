@@ -13,14 +13,16 @@ from two_group_rows import rows_of, users_of
 from synthfair.errors import InputError
 from synthfair.federated.dp_sgd import DpSgd
 from synthfair.federated.engine import run
-from synthfair.federated.fair_sgd import FairSgd, FairState, fair_loss
 from synthfair.federated.networks import LogisticRegression, Perceptron
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.two_phase import (
     SENSITIVITY,
+    FairSgd,
+    FairState,
     PrivateFairSgd,
     TwoPhase,
     cell_weights,
+    fair_loss,
 )
 from synthfair.federated.users import Cohorts
 from synthfair.privacy.accounting import Composition, common_noise

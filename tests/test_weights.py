@@ -235,9 +235,9 @@ class TestTable:
     @pytest.mark.parametrize("method", ["dp_sgd", "two_phase", "privfairfl_pre", "privfairfl_post"])
     def test_an_unset_batch_is_no_larger_than_a_client(self, method):
         data, config = self.data(None, method=method)
-        assert config.plan(data).algorithm.batch == 60
+        assert config.plan(data).batch == 60
         larger = data._replace(users=replace(data.users, size=10 * data.users.size))
-        assert config.plan(larger).algorithm.batch == 500
+        assert config.plan(larger).batch == 500
 
     def test_a_training_with_other_weights_is_another(self):
         from synthfair.federated.training import _fingerprint
@@ -249,5 +249,5 @@ class TestTable:
             weights_for(make_schema(), ((1.0, 1.0),) * 2),
         ):
             data, config = self.data(weights, method="fedavg")
-            found.add(_fingerprint(data, config, config.plan(data), None))
+            found.add(_fingerprint(data, config, config.plan(data).guarantee, None))
         assert len(found) == 3

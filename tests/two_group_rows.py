@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.federated.networks import Perceptron
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import make_users
 
 NETWORK = Perceptron(3, (5, 4))

@@ -100,8 +100,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (InputError, CycloptsError) as error:
         flags = [f" (--{name.replace('_', '-')})" for name in getattr(error, "arguments", ())]
         return _fail(REFUSED, f"error: {error}{''.join(flags)}")
-    except EOFError:  # Ctrl-D where the client asks whether to go on
-        return _fail(REFUSED, "error: no release is made")
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         _drop_output()
     except OSError as error:

@@ -7,15 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from synthfair.cli.parameters import (
-    Again,
-    Config,
-    Force,
-    LedgerFile,
-    SchemaFile,
-    check_inputs,
-    with_settings,
-)
+from synthfair.cli.parameters import Again, Config, Force, LedgerFile, SchemaFile, with_settings
 from synthfair.cli.show import distilling, say, stage_bar, terminal, warn
 from synthfair.errors import InputError
 from synthfair.files import require_free
@@ -84,33 +76,35 @@ def client(
             overrides.
     """
     settings |= {"release": release, "without_epsilon": without_epsilon}
-    settings_of_release, is_decided = load_release_config(config, **settings)
-    check_inputs(schema, data, *filter(None, [sign]))
+    given, is_decided = load_release_config(config, **settings)
 
     # All that could refuse the outputs, before any work is done.
     require_free(output, inputs=(data, schema, config, sign), force=force)
     from synthfair.release.keys import read_signing_key
 
     key = read_signing_key(sign) if sign else None
-    # The release, with a bar; where a person has to answer, the bar makes room.
-    from synthfair.report.release_tables import fit_warnings, no_epsilon_warning, release_table
+    from synthfair.report import release_tables as make
 
-    if settings_of_release.epsilon is None and not is_decided:
-        warn(no_epsilon_warning(settings_of_release))
-    if isinstance(settings_of_release, DistillConfig):
+    if given.epsilon is None and not is_decided:
+        warn(make.no_epsilon_warning(given))
+    if isinstance(given, DistillConfig):
+        from synthfair.data.schema import read_schema
+        from synthfair.data.tables import read_chunks
         from synthfair.jax_setup import start_jax
 
+        next(read_chunks(data, read_schema(schema)), None)  # refused before JAX, which takes longer
         start_jax()
     from synthfair.client import distill_file
     from synthfair.task.protocol import Run
 
+    # Before an epsilon is spent, a person sees what is wrong with the rows; the bar makes room.
     with ExitStack() as bars:
         show = bars.enter_context(stage_bar())
 
         def on_rows(clipping: Clipping) -> None:
             nonlocal show
             bars.close()
-            _tell_real_rows(clipping, settings_of_release)
+            _show_rows(clipping, given)
             show = bars.enter_context(stage_bar())
 
         run = Run(
@@ -119,15 +113,15 @@ def client(
             on_rows=on_rows,
         )
         booked: Any = {"force": force, "key": key, "ledger": ledger, "again": again, "run": run}
-        outcome, receipt = distill_file(data, schema, output, settings_of_release, **booked)
-    say(release_table(outcome, receipt))
+        outcome, receipt = distill_file(data, schema, output, given, **booked)
+    say(make.release_table(outcome, receipt))
     if sign:
         say(f"Signed with {sign}.")
-    warn(*fit_warnings(outcome))
+    warn(*make.fit_warnings(outcome))
 
 
-def _tell_real_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> None:
-    """Warns of what is wrong with the rows. Before an epsilon is spent, a person may stop."""
+def _show_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> None:
+    """Warn of what is wrong with the rows. Before an epsilon is spent, a person may stop."""
     from rich.prompt import Confirm
 
     from synthfair.report.release_tables import clipping_table, real_rows_warnings

@@ -110,10 +110,9 @@ def compare(
 def _report(runs: list[Path], output: Path) -> None:
     """Write the report of all runs, and say what they have come to."""
     from synthfair.report.answer import answer
-    from synthfair.report.overview import overviews
     from synthfair.report.page import write_report
     from synthfair.report.result_tables import overview_tables
-    from synthfair.report.results import read_results
+    from synthfair.report.results import overviews, read_results
 
     results, page = read_results(runs), output / "report.html"
     write_report(runs, page, force=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from synthfair.cli.parameters import Force, Int, SchemaFile, check_inputs
+from synthfair.cli.parameters import Force, Int, SchemaFile
 from synthfair.cli.show import conclude, counting_bar, opening, say, warn
 from synthfair.errors import InputError
 from synthfair.files import require_free, write_text
@@ -163,7 +163,6 @@ def labelled_table(
         raise InputError(
             f"table {name!r}: must be one of {', '.join(SOURCES)}, or a file with --schema"
         )
-    check_inputs(schema_file, Path(name))
     schema = read_schema(schema_file)
     schema = schema if sensitive is None else schema.with_sensitive(sensitive)
     table = read_table(Path(name), schema)

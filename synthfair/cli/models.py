@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from synthfair.cli.parameters import Force, Model
-from synthfair.cli.show import say, warn
+from synthfair.cli.show import say
 from synthfair.errors import InputError
 from synthfair.files import require_free, whole_file
 
@@ -105,10 +105,7 @@ def report(
     if max_gap is not None and not 0 <= max_gap <= 1:
         raise InputError(f"--max-gap: must be from 0 to 1, and is {max_gap:g}")
 
-    from synthfair.report.figures import MISSING, can_draw
     from synthfair.report.page import write_report
 
     plots = len(write_report(runs, output, max_gap=max_gap, force=force)) - 1
     say(f"Wrote {output} and {plots} plot{'s' * (plots != 1)} next to it.")
-    if not can_draw():
-        warn(MISSING)

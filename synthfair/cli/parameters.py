@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, Unpack, ge
 
 from cyclopts import Group, Parameter, Token
 
-from synthfair.errors import InputError, reason
-
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -101,22 +99,3 @@ def with_settings(*groups: tuple[str, type[BaseModel], Iterable[str]]) -> Callab
         return command
 
     return decorated
-
-
-def check_inputs(schema: Path, *files: Path) -> None:
-    """Refuse a bad schema and what cannot be read, before JAX is imported, which takes longer.
-
-    Raises:
-        InputError: as :func:`synthfair.data.schema.read_schema`; or a file is missing, or may not
-            be read, or is a pipe or a device.
-    """
-    from synthfair.data.schema import read_schema
-    from synthfair.files import open_file
-
-    for path in (schema, *files):
-        try:
-            if not path.is_dir():
-                open_file(path).close()
-        except OSError as error:
-            raise InputError(f"{path}: cannot read: {reason(error)}") from error
-    read_schema(schema)

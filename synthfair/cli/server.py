@@ -14,7 +14,6 @@ from synthfair.cli.parameters import (
     Int,
     Model,
     SchemaFile,
-    check_inputs,
     with_settings,
 )
 from synthfair.cli.show import command, conclude, opening, say, warn
@@ -99,7 +98,6 @@ def server(
         raise InputError(
             f"--refine, {other}: give one; exchanged sums are over the rows of all clients alike"
         )
-    check_inputs(schema, *releases, *test, *keys, *filter(None, [trusted]))
 
     from synthfair.files import require_free
     from synthfair.release.keys import read_keys
@@ -138,16 +136,17 @@ def server(
         force=force,
     )
     files = [path for name in FILES if (path := output / name).exists()]
-    following = command("report", output, "--output", page) if test else None
+    following = command("evaluate", "--model", files[0], "--data", "TEST.csv")
+    if test:
+        following = command("report", output, "--output", page)
     if report:
         write_report(output, page, force=True)
         files, following = [*files, page], opening(page)
     _tell(result)
     if result.refinement:
         following = _next_exchange(result.refinement, schema) or following
-    evaluating = command("evaluate", "--model", files[0], "--data", "TEST.csv")
     sentence = run_sentence(output) if test else None
-    conclude(sentence, [*files, *filter(None, [records])], following or evaluating)
+    conclude(sentence, [*files, *filter(None, [records])], following)
 
 
 def _tell(result: ServerResult) -> None:
@@ -185,6 +184,7 @@ def evaluate(
     *,
     model: Model,
     data: tuple[Path, ...],
+    id: str | None = None,  # noqa: A002 - the name of the flag
     max_gap: float | None = None,
     output: Path | None = None,
     force: Force = False,
@@ -203,6 +203,7 @@ def evaluate(
 
     Args:
         data: Test tables, CSV or Parquet.
+        id: Column of the ids, as predict takes them; no metric depends on them.
         max_gap: Gap between groups that is fair enough, above 0 and below 1, of which the last
             sentence speaks. Default: 0.1, a rule of thumb.
         output: JSON file to write the metrics to as well.
@@ -210,6 +211,7 @@ def evaluate(
     limits = {} if max_gap is None else {"max_gap": max_gap}
     config = load_settings(ServerConfig, None, settings | limits)
 
+    from synthfair.data.tables import take_names
     from synthfair.evaluation import decision_metrics, read_tests, small_group_warnings
     from synthfair.evaluation import evaluate as measure
     from synthfair.fairness.intervals import near_constant, unfair_clients
@@ -224,6 +226,9 @@ def evaluate(
         require_free(output, inputs=(model, *data), force=force)
     trained = read_model(model)
     tables = read_tests(data, trained.schema_)
+    if id:
+        source = "id column"  # which the schema does not have
+        tables = {name: take_names(rows, id, source=source)[1] for name, rows in tables.items()}
     following = command("predict", "--model", model, "--data", "NEW.csv", "--output", "scored.csv")
     if decision := trained.decision:
         if "notion" not in config.model_fields_set:  # what the decision was chosen for

@@ -145,7 +145,7 @@ class Training:
         start_jax()
         import jax
 
-        from synthfair.federated.user_data import make_user_data
+        from synthfair.federated.users import make_user_data
 
         self.agreement, self.config = agreement, agreement.config
         config, least, sites, version = self.config, agreement.least_rows, agreement.sites, None
@@ -164,7 +164,7 @@ class Training:
         self.plan = config.plan(self.data)
         if self.plan.guarantee:  # what is stated, and booked, is not that of a simulation
             deployed = self.plan.guarantee.model_copy(update={"simulated": False})
-            self.plan = self.plan._replace(guarantee=deployed)
+            self.plan = self.plan.bound(guarantee=deployed)
 
 
 # The server's side
@@ -202,8 +202,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     private.parent.mkdir(mode=0o700, exist_ok=True)
     training = ServerTraining(federation, job, private.parent)
     config, plan, progress = training.config, training.plan, training.rounds()
-    converged = config.converged(plan, progress.history)
-    model = make_model(plan, config, training.data, progress.state, converged=converged)
+    model = make_model(plan, training.data, progress)
     output.mkdir(parents=True, exist_ok=True)
     if evaluation := evaluation_of(model, federation, ServerConfig(seed=config.seed)):
         metrics = MetricsFile.of(
@@ -214,7 +213,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
             asked=config.asked,
             converged=model.converged,
             guarantee=plan.guarantee,
-            secure_sums=plan.secure and plan.secure.shares,
+            secure_sums=plan.protection.shares,
         )
         write_metrics(metrics, output / METRICS)
     write_text(output / "rounds.csv", rounds_csv(progress.history))
@@ -256,38 +255,39 @@ class ServerTraining(Training):
         """
         agreement = Agreement(sites=tuple(sorted(federation.sites)), **job.model_dump())
         super().__init__(agreement, federation.schema)
-        from synthfair.federated.checkpoint import CheckpointFile
-        from synthfair.federated.training import first_progress, read_progress
+        from synthfair.federated.engine import CheckpointFile, start
+        from synthfair.federated.training import first_progress
 
         self._federation, plan = federation, self.plan
         self.checkpoint = CheckpointFile.next_to(folder / "train", self.run)
-        if plan.secure and plan.guarantee:
-            sums = make_sum(federation, plan.secure.what, label=self.run, least=job.least_answers)
+        if plan.protection.vectors and plan.guarantee:
+            sums = make_sum(
+                federation, plan.protection.vectors, label=self.run, least=job.least_answers
+            )
             self.checkpoint = replace(self.checkpoint, fingerprint=sums.id.hex())
-        progress = read_progress(plan, self.data, self.checkpoint)
+        progress = self.checkpoint.load(start(plan, self.data.users, 0))
         if progress is None and plan.guarantee and self.checkpoint.path.exists():
             raise InputError(
                 f"{self.checkpoint.path}: of this training, but with other aggregators, keys or"
                 " least_answers, or damaged: go on with the same, or remove the file to begin anew,"
                 " which every site books once more"
             )
-        self._first = progress or first_progress(plan, self.data, self.config)
+        self._first = progress or first_progress(plan, self.data)
 
     def rounds(self) -> RunProgress:
         """Run the rounds that are left: sites report, the server adds up and moves on."""
         from synthfair.federated import engine
-        from synthfair.federated.training import to_save
 
         plan, rounds = self.plan, self.config.rounds
         save_each = self.agreement.save_each if plan.guarantee is None else 1
 
         def save(after: RunProgress) -> None:
             if after.rounds % save_each == 0 or after.rounds == rounds:
-                self.checkpoint.save(to_save(after))
+                self.checkpoint.save(after)
 
         save(self._first)
         return engine.run(
-            plan.algorithm,
+            plan,
             self.data.users,
             plan.cohorts,
             rounds=rounds,
@@ -312,8 +312,8 @@ class ServerTraining(Training):
         question = self._federation.question(
             task="train", round=t, settings=settings, timeout=agreement.timeout, carried=pack(state)
         )
-        if plan.secure:
-            total, count = self._by_shares(question, plan.secure.what)
+        if plan.protection.vectors:
+            total, count = self._by_shares(question, plan.protection.vectors)
         else:
             total, count = self._of_reports(question, state)
         return total, float(count if plan.guarantee is None else len(agreement.sites))
@@ -322,7 +322,7 @@ class ServerTraining(Training):
         """Add up reports that the server sees, and refuse those that do not fit."""
         from synthfair.federated.engine import report_shapes
 
-        like = report_shapes(self.plan.algorithm, self.data.users, state)
+        like = report_shapes(self.plan, self.data.users, state)
         clip = self.plan.protection.clip
         least, most = self.agreement.least_rows or 0, self.agreement.most_rows or np.inf
 
@@ -331,7 +331,7 @@ class ServerTraining(Training):
             norm, bound = np.linalg.norm(numbers), np.inf if clip is None else float(clip)
             if not np.isfinite(norm) or norm > bound * (1 + ROUNDING):
                 raise ValueError("its numbers are not finite, or larger than the clip allows")
-            self.plan.algorithm.check(report, least, most)
+            self.plan.check(report, least, most)
             return numbers
 
         reports = self._federation.ask(question, read, least=self.agreement.least_answers)
@@ -388,15 +388,17 @@ class SiteTraining(Training):
         super().__init__(agreement, schema)
         import jax
 
-        self._state = jax.eval_shape(self.plan.algorithm.init, jax.random.key(0))  # its shapes
+        self._state = jax.eval_shape(self.plan.init, jax.random.key(0))  # its shapes
         self._rows: ReadRows | None = None  # one user, the site; private
         self._labelled: dict[int, Users] = {}  # the same with labels that are learned, by the seed
 
     def task(self, request: Request) -> Task:
         """Return what a round asks of the site's rows. Raises RefusedError: it is none."""
         config, plan, question = self.config, self.plan, request.question
-        sums = agreed_task(request) if plan.secure else None  # the round's, as the site plans it
-        if plan.secure and sums and sums.what != plan.secure.what:
+        sums = (
+            agreed_task(request) if plan.protection.vectors else None
+        )  # the round's, as the site plans it
+        if plan.protection.vectors and sums and sums.what != plan.protection.vectors:
             raise RefusedError("settings")
 
         def read(site: Site, clipping: Clipping) -> ReadRows:
@@ -441,7 +443,7 @@ class SiteTraining(Training):
         Raises:
             InputError: they do not fit the schema, or are too few.
         """
-        from synthfair.federated.user_data import make_user_data
+        from synthfair.federated.users import make_user_data
 
         rows, sha256 = read_rows(site, clipping)
         # With an epsilon, no answer may depend on how the question compares with the table.
@@ -468,23 +470,23 @@ class SiteTraining(Training):
         from synthfair.federated.single_rows import require_alike
 
         plan, party, config = self.plan, request.party, self.config
-        if plan.algorithm.additive and config.get("epsilon") is None:
+        if plan.additive and config.get("epsilon") is None:
             least = party.settings.limits.k_min, party.settings.limits.value_rows
-            own, of_rows = users.rows_of(0), jax.jit(type(plan.algorithm).weights)
-            weights = jax.device_get(of_rows(plan.algorithm, state, own))
+            own, of_rows = users.rows_of(0), jax.jit(type(plan).weights)
+            weights = jax.device_get(of_rows(plan, state, own))
             require_alike(weights, own, party.schema, source=str(party.site.data), least=least)
         seed = int.from_bytes(bought) if bought else config.seed
         number = self.agreement.sites.index(party.name)
-        if plan.prepare:
+        if plan.teaches:
             if seed not in self._labelled:
                 self._labelled[seed] = self._learn_labels(party.site, users, seed, number)
             users = self._labelled[seed]
         # The key of the round and the site is that of the engine in one process.
         key = jax.random.fold_in(key_from(seed, 1), request.question.round)
         key = jax.random.fold_in(key, number)
-        content = pack(report_of(plan.algorithm, plan.protection.clip, state, users, key))
-        if plan.secure and sums:
-            part = plan.secure.what.integers(np.frombuffer(content, "<f8"))
+        content = pack(report_of(plan, plan.protection.clip, state, users, key))
+        if plan.protection.vectors and sums:
+            part = plan.protection.vectors.integers(np.frombuffer(content, "<f8"))
             content = b"".join(make_uploads(sums, part, party.key))
         return content
 
@@ -497,10 +499,9 @@ class SiteTraining(Training):
         """
         import jax.numpy as jnp
 
-        prepare: Any = self.plan.prepare
-
         def labels() -> bytes:
-            return np.packbits(np.asarray(prepare(users, seed, [number]).y) > 0).tobytes()
+            taught = self.plan.teach(users, seed, [number])
+            return np.packbits(np.asarray(taught.y) > 0).tobytes()
 
         if self.config.get("epsilon") is None:
             content = labels()

@@ -1,27 +1,26 @@
 from . import engine
-from .algorithm import Algorithm
 from .dp_sgd import DpSgd
-from .engine import Protection
-from .fair_sgd import FairSgd
+from .engine import Algorithm, Protection
 from .fedavg import FedAvg
 from .fpfl import FedSgd, Fpfl, Mmdm
-from .method import TrainConfig, TrainingPlan
+from .method import TrainConfig
 from .methods import METHODS
 from .networks import LogisticRegression, Perceptron
 from .parity import Parity
 from .privfairfl import PrivFairFLPost, PrivFairFLPre
 from .refine import Refine
-from .secure_sums import SecureSums, make_secure_sums
 from .training import Cost, TrainFiles, Training, train_rounds, train_table
-from .two_phase import TwoPhase
-from .user_data import (
+from .two_phase import FairSgd, TwoPhase
+from .users import (
+    Cohorts,
+    UserData,
+    Users,
     UserTable,
     assign_users,
     draw_users,
     make_user_data,
-    poisson_users,
+    make_users,
 )
-from .users import Cohorts, UserData, Users, make_users
 
 __all__ = [
     "METHODS",
@@ -41,11 +40,9 @@ __all__ = [
     "PrivFairFLPre",
     "Protection",
     "Refine",
-    "SecureSums",
     "TrainConfig",
     "TrainFiles",
     "Training",
-    "TrainingPlan",
     "TwoPhase",
     "UserData",
     "UserTable",
@@ -53,10 +50,8 @@ __all__ = [
     "assign_users",
     "draw_users",
     "engine",
-    "make_secure_sums",
     "make_user_data",
     "make_users",
-    "poisson_users",
     "train_rounds",
     "train_table",
 ]

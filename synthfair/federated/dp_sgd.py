@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import jax
 from pydantic import model_validator
 
-from synthfair.federated.algorithm import AtLeast0
-from synthfair.federated.averaging import Averaging
+from synthfair.federated.clipping import clipped_gradients, cross_entropy, noise_of, poisson_sum
 from synthfair.federated.engine import add_noise
-from synthfair.federated.method import ROWS, Given, Private, TrainingPlan, given
-from synthfair.federated.row_sums import clipped_gradients, cross_entropy, noise_of, poisson_sum
-from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import Cohorts, UserData, Users
+from synthfair.federated.fedavg import Averaging
+from synthfair.federated.method import SMALLEST_ROWS, AtLeast0, Given, Private, given
+from synthfair.federated.single_rows import UserRows
+from synthfair.federated.users import UserData, Users
 from synthfair.model import Params
 from synthfair.privacy.accounting import SampledSums
 
 
 class NoisySteps(Averaging, Private):
-    """In each round every user takes noisy steps on its cross-entropy; the mean is sent back.
+    """A method in which users take noisy steps on their cross-entropy, and are averaged in rounds.
 
         g = (sum over a Poisson batch of clip(w_i grad l_i) + N(0, (noise clip)^2 I)) / batch
 
@@ -47,18 +46,15 @@ class NoisySteps(Averaging, Private):
             raise ValueError("noise needs clip: what a row may add to a sum must be bounded")
         return self
 
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Return the plan, with the least noise that the budget needs in each client's steps."""
+    def plan(self, data: UserData) -> Self:
+        """Return the method, with the least noise that the budget needs in each client's steps."""
         users, clip, batch = data.users, self.clip or math.inf, self.batch_of(data.users)
         steps = users.steps(batch=batch, epochs=self.local_epochs)
-        method = self.bound(
-            model=self.trainable(data), batch=batch, local_steps=steps, row_weights=data.row_weights
-        )
+        method = self.bound_to(data, batch=batch, local_steps=steps, row_weights=data.row_weights)
         sums = method.sums(users, self.rounds)
-        guarantee = self.guarantee(users.smallest, ROWS, {"gradients": (sums, clip)})
-        if guarantee:
-            method = method.bound(noise=guarantee.samples[0].noise / clip)
-        return TrainingPlan(method, Cohorts.everyone(len(users)), guarantee=guarantee)
+        guarantee = self.promise(users.smallest, SMALLEST_ROWS, {"gradients": (sums, clip)})
+        noise = guarantee.samples[0].noise / clip if guarantee else 0.0
+        return method.bound(noise=noise, guarantee=guarantee)
 
     # Server, before the first round
 
@@ -69,7 +65,7 @@ class NoisySteps(Averaging, Private):
     # User; the server takes the mean, see Averaging
 
     def train(self, state: Params, rows: UserRows, key: jax.Array) -> Params:
-        """Local steps; the labels are what there is to learn."""
+        """Return the params after local steps; the labels are what there is to learn."""
 
         def step(params: Params, step_key: jax.Array) -> tuple[Params, None]:
             slope = self.noisy_gradient(params, rows, step_key)
@@ -100,7 +96,7 @@ class NoisySteps(Averaging, Private):
 
 
 class DpSgd(NoisySteps):
-    """The same by itself; rows may have weights."""
+    """Noisy steps by themselves; rows may have weights."""
 
     method: Literal["dp_sgd"] = "dp_sgd"
 

@@ -13,22 +13,21 @@ import numpy as np
 
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Array, CovariancePenalty, SumPenalty, strata, sum_gaps
-from synthfair.federated.single_rows import RowWeights
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import SummandWeights, UserRows
 from synthfair.surrogate.fair import Price
 from synthfair.trained import TrainedModel
 
 DAMPING = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)
 """Added to the curvatures, the candidates of an exchange: the more, the shorter is the step."""
 
-SHORTER = 0.1
+RETRY_FACTOR = 0.1
 """Factor of all steps after an exchange in which no candidate was better."""
 
-TOLERANCE = 1e-3
+MAX_DECREMENT = 1e-3
 """Newton decrement at the optimum: to second order, F is within half its square of the least."""
 
 
-class Sums(NamedTuple):
+class ExchangeSums(NamedTuple):
     """A client's sums over its rows: of the losses first, then of a term for each of K G groups.
 
     A group counts in each of K strata, see :func:`synthfair.fairness.penalties.strata`.
@@ -38,20 +37,6 @@ class Sums(NamedTuple):
     values: Array  # [C, 1 + K G] at C candidates
     gradients: Array  # [C, 1 + K G, p]
     curvatures: Array  # [C, 1 + K G, p (p + 1) / 2] upper halves, of what is not linear alone
-
-
-class Problem(NamedTuple):
-    """The global problem as all sites and the server know it.
-
-    Attributes:
-        penalty: of the scores.
-        price: of a gap.
-        C: inverse strength of the ridge, as in scikit-learn; the last input, 1, has none.
-    """
-
-    penalty: SumPenalty
-    price: Price
-    C: float
 
 
 class ExchangeState(NamedTuple):
@@ -64,6 +49,15 @@ class ExchangeState(NamedTuple):
     candidates: Array  # [C, p] where sums are asked for
 
 
+class ExchangeRecord(NamedTuple):
+    """The record of an exchange, after it."""
+
+    objective: Array
+    gradient_norm: Array
+    decrement: Array
+    step: Array  # Euclidean norm of the change of params
+
+
 def first_state(start: Array) -> ExchangeState:
     """Return the state that asks for the sums at a start [p] alone."""
     worst = start[0] * 0 + np.inf
@@ -71,7 +65,7 @@ def first_state(start: Array) -> ExchangeState:
     return ExchangeState(start, worst, worst, worst, xp.stack([start] * len(DAMPING)))
 
 
-def row_weights(penalty: SumPenalty, candidates: Array, rows: UserRows) -> RowWeights:
+def row_weights(penalty: SumPenalty, candidates: Array, rows: UserRows) -> SummandWeights:
     """Return the weights of rows in the sums, [C, 1 + K G, R] at the candidates [C, p]."""
     xp, scores = rows.a.__array_namespace__(), candidates @ rows.a.T
     groups = rows.s[:, 0] == np.arange(penalty.n_groups)[:, None]
@@ -87,16 +81,16 @@ def row_weights(penalty: SumPenalty, candidates: Array, rows: UserRows) -> RowWe
         for loss, term in zip(losses, penalty.derivatives(scores), strict=True)
     ]
     is_linear = isinstance(penalty, CovariancePenalty)
-    return RowWeights(members, parts[:2], parts[2][:, :1] if is_linear else parts[2])
+    return SummandWeights(members, parts[:2], parts[2][:, :1] if is_linear else parts[2])
 
 
-def sums_of(penalty: SumPenalty, candidates: Array, rows: UserRows) -> Sums:
+def sums_of(penalty: SumPenalty, candidates: Array, rows: UserRows) -> ExchangeSums:
     """Return the sums over rows at candidates [C, p]."""
     xp, upper = rows.a.__array_namespace__(), np.triu_indices(rows.a.shape[1])
     weights = row_weights(penalty, candidates, rows)
     (values, slopes), bends = weights.sums, weights.products
     curvatures = [((rows.a.T * w) @ rows.a)[upper] for w in bends.reshape(-1, bends.shape[-1])]
-    return Sums(
+    return ExchangeSums(
         weights.members.sum(axis=1),
         values.sum(axis=2),
         slopes @ rows.a,
@@ -104,7 +98,7 @@ def sums_of(penalty: SumPenalty, candidates: Array, rows: UserRows) -> Sums:
     )
 
 
-def read_sums(numbers: np.ndarray, penalty: SumPenalty, n_candidates: int, p: int) -> Sums:
+def read_sums(numbers: np.ndarray, penalty: SumPenalty, n_candidates: int, p: int) -> ExchangeSums:
     """Return the sums whose arrays stand one after the other. Raises ValueError: none of p inputs.
 
     Sums of no rows or too many are read, see :func:`require_counts`.
@@ -115,22 +109,29 @@ def read_sums(numbers: np.ndarray, penalty: SumPenalty, n_candidates: int, p: in
     if len(numbers) != ends[-1]:
         raise ValueError(f"{len(numbers)} numbers; must be {ends[-1]}")
     parts = zip(np.split(numbers, ends[:-1]), like, strict=True)
-    return Sums(*(part.reshape(own.shape) for part, own in parts))
+    return ExchangeSums(*(part.reshape(own.shape) for part, own in parts))
 
 
-def require_counts(sums: Sums, most: float) -> None:
+def require_counts(sums: ExchangeSums, most: float) -> None:
     """Refuse sums of no rows or too many, or of groups not among them. Raises ValueError."""
     rows, groups = float(sums.rows[0]), np.asarray(sums.rows[1:])
     if not (0 < rows <= most and groups.min() >= 0 and groups.sum() <= rows * (1 + 1e-9)):
         raise ValueError("its counts of rows are none that a client can have")
 
 
-def derivatives(problem: Problem, theta: Array, sums: Sums) -> tuple[Array, Array, Array]:
+def derivatives(
+    penalty: SumPenalty, price: Price, c: float, theta: Array, sums: ExchangeSums
+) -> tuple[Array, Array, Array]:
     """Return F, its gradient [p] and its Hessian [p, p] at theta [p], from the sums there.
 
-    The sums are those of a single candidate, without the axis C.
+    Args:
+        penalty: of the scores.
+        price: of a gap.
+        c: inverse strength of the ridge, as in scikit-learn; the last input, 1, has none.
+        theta: where.
+        sums: of a single candidate, without the axis C.
     """
-    xp, p, (penalty, price, c) = theta.__array_namespace__(), len(theta), problem
+    xp, p = theta.__array_namespace__(), len(theta)
     shares = sums.rows[1:].reshape(-1, penalty.n_groups)
 
     def gaps(terms: Array) -> Array:
@@ -153,8 +154,10 @@ def derivatives(problem: Problem, theta: Array, sums: Sums) -> tuple[Array, Arra
     return objective, gradient, hessian + price.rho * bends.T @ bends
 
 
-def next_state(problem: Problem, state: ExchangeState, total: Sums) -> tuple[ExchangeState, Array]:
-    """Return the state with the best candidate and the next ones, and how far params moved.
+def next_state(
+    penalty: SumPenalty, price: Price, c: float, state: ExchangeState, total: ExchangeSums
+) -> tuple[ExchangeState, ExchangeRecord]:
+    """Return the state with the best candidate and the next ones, and the record of the exchange.
 
     With |H| of the absolute eigenvalues of the Hessian (Dauphin et al. 2014, algorithm 1),
     candidates are theta - (|H| + mu I)^-1 grad F for several mu; the best is taken, and none where
@@ -163,8 +166,10 @@ def next_state(problem: Problem, state: ExchangeState, total: Sums) -> tuple[Exc
     xp = state.theta.__array_namespace__()
     with np.errstate(all="ignore"):  # a group without a row makes an objective no number
         found = [
-            derivatives(problem, theta, Sums(total.rows, *(part[i] for part in total[1:])))
-            for i, theta in enumerate(state.candidates)
+            derivatives(
+                penalty, price, c, at, ExchangeSums(total.rows, *(part[i] for part in total[1:]))
+            )
+            for i, at in enumerate(state.candidates)
         ]
         objective, gradient, hessian = (xp.stack(part) for part in zip(*found, strict=True))
         best = xp.argmin(xp.where(xp.isfinite(objective), objective, np.inf))
@@ -178,14 +183,14 @@ def next_state(problem: Problem, state: ExchangeState, total: Sums) -> tuple[Exc
         decrement, norm = xp.sqrt(g @ (theta - ends[0])), xp.sqrt(g @ g)
 
         # If no candidate is better, the same steps are tried again, shorter.
-        again = state.theta + SHORTER * (state.candidates - state.theta)
+        again = state.theta + RETRY_FACTOR * (state.candidates - state.theta)
         stay = state._replace(candidates=again)
         move = ExchangeState(theta, objective[best], norm, decrement, ends)
         better = (objective[best] < state.objective) & xp.isfinite(ends).all()
         pairs = zip(move, stay, strict=True)
         after = ExchangeState(*(xp.where(better, new, old) for new, old in pairs))
         step = after.theta - state.theta
-        return after, xp.sqrt(step @ step)
+        return after, ExchangeRecord(*after[1:4], xp.sqrt(step @ step))
 
 
 def refined(model: TrainedModel, state: ExchangeState) -> TrainedModel:
@@ -198,5 +203,9 @@ def refined(model: TrainedModel, state: ExchangeState) -> TrainedModel:
     if not np.isfinite(norm):
         raise InputError("exchanges: no client has a row of some group that is compared")
     theta = tuple(np.asarray(state.theta, float).tolist())
-    found = {"theta": theta, "gradient_norm": norm, "converged": bool(state.decrement <= TOLERANCE)}
+    found = {
+        "theta": theta,
+        "gradient_norm": norm,
+        "converged": bool(state.decrement <= MAX_DECREMENT),
+    }
     return model.model_copy(update=found)

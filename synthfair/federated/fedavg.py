@@ -1,31 +1,138 @@
-"""Federated averaging (McMahan et al. 2017, algorithm 1), with or without a fairness penalty.
+"""Averages of what users train by themselves: of any method, and federated averaging.
 
-In each round every user of the cohort takes a few full-batch gradient steps on its own objective,
-from the server's parameters, and sends by how much it moved; the server moves by the mean, or with
+In each round of federated averaging (McMahan et al. 2017, algorithm 1) every user of the cohort
+takes a few full-batch gradient steps on its own objective, with or without a fairness penalty, from
+the server's parameters, and sends by how much it moved; the server moves by the mean, or with
 momentum by a decaying sum of these means (Hsu, Qi and Brown 2019, FedAvgM). With clipping and noise
 it is DP-FedAvg with the fixed denominator of McMahan et al. (2018), eq. (1).
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from pydantic import Field
 
 from synthfair.distill.losses import regularized_loss
+from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
-from synthfair.federated.algorithm import AtLeast0, Count, Share
-from synthfair.federated.averaging import Movement, check_weight, movement
-from synthfair.federated.method import Given, TrainingPlan, UsersPrivate, given
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.method import (
+    AtLeast0,
+    Count,
+    Given,
+    InCohorts,
+    Positive,
+    Share,
+    TrainConfig,
+    given,
+)
+from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import UserData, Users
 from synthfair.model import Params, Rows
 
-SETTLED = 1e-3
+MAX_SETTLED_DRIFT = 1e-3
 """Drift below which the rounds have settled, if it stays there."""
+
+
+DEFAULT_BATCH = 500
+"""Rows of a batch, where the settings name no number."""
+
+
+class Movement(NamedTuple):
+    """The report of a user."""
+
+    change: Params  # times the user's weight
+    weight: jax.Array  # empty where all count alike: it would only take up room below the clip
+
+
+def movement(old: Any, new: Any, rows: UserRows) -> Movement:
+    """Return a user's movement times its number of rows; none is repeated to make users equal."""
+    weight = jnp.sum(rows.weight)
+    return Movement(jax.tree.map(lambda n, o: weight * (n - o), new, old), weight)
+
+
+class Moving(TrainConfig):
+    """A method whose users report by how much they moved."""
+
+    def check(self, report: Movement, least_rows: int, most_rows: float) -> None:
+        """Refuse the weight of a number of rows that no user has. Raises ValueError."""
+        if report.weight.size and not least_rows <= float(report.weight) <= most_rows:
+            raise ValueError("its weight is not that of a number of rows that a site may have")
+
+
+class AverageRecord(NamedTuple):
+    """The record of a round in which the mean of the users' movements is taken."""
+
+    moved: jax.Array  # Euclidean norm of the change of the server's state
+
+
+class Averaging(Moving):
+    """A method whose users train by themselves, and are averaged by their numbers of rows.
+
+    Attributes:
+        local_steps: of a user in a round, at least 1.
+    """
+
+    rounds: Count = 4
+    learning_rate: Positive = 2.0
+    batch: Annotated[int, Field(ge=1)] | None = None
+    """Rows of a batch. If not given: 500; but all of the smallest client's rows where it has
+    fewer."""
+
+    local_epochs: Positive = 5.0
+    """Passes over the smallest client's rows in a round."""
+
+    local_steps: Count = given(1)
+
+    additive: ClassVar[bool] = False
+    local_passes: ClassVar[bool] = True
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of a batch, where no client has too few."""
+        return self.batch or DEFAULT_BATCH
+
+    def batch_of(self, users: Users) -> int:
+        """Return the rows of a batch; a sum over fewer, divided by the batch, would be too short.
+
+        Raises:
+            InputError: a batch that is larger than the smallest client.
+        """
+        if self.batch is None:
+            return min(self.rows, users.smallest)
+        if self.batch > users.smallest:
+            raise InputError(
+                f"batch = {self.batch}: must be 1 to {users.smallest}, the smallest client's rows",
+                "batch",
+            )
+        return self.batch
+
+    def train(self, state: Any, rows: UserRows, key: jax.Array) -> Any:
+        """Return the state after a user's training from the server's, on the user's side."""
+        raise NotImplementedError
+
+    def report(self, state: Any, rows: UserRows, key: jax.Array) -> Movement:
+        """Compute the movement of the state by the user's training."""
+        return movement(state, self.train(state, rows, key), rows)
+
+    def update(self, state: Any, total: Movement, cohort: float) -> tuple[Any, AverageRecord]:
+        """Add the users' mean change: sum_k n_k w_k / sum_k n_k, if all took part."""
+        del cohort  # users count by their rows
+        count = jnp.maximum(total.weight, 1.0)
+        mean = jax.tree.map(lambda change: change / count, total.change)
+        distance = jnp.linalg.norm(ravel_pytree(mean)[0])
+        return jax.tree.map(jnp.add, state, mean), AverageRecord(distance)
+
+    def params(self, state: Any) -> Params:
+        """Return the last params."""
+        return state
+
+
+# Federated averaging
 
 
 class FedAvgState(NamedTuple):
@@ -51,11 +158,11 @@ class FedAvgRecord(NamedTuple):
     def settled(self) -> bool:
         """Whether the drift stayed small in the last twentieth of the rounds of a whole history."""
         last = max(1, len(self.drift) // 20)
-        return bool(np.max(self.drift[-last:]) <= SETTLED)
+        return bool(np.max(self.drift[-last:]) <= MAX_SETTLED_DRIFT)
 
 
-class FedAvg(UsersPrivate):
-    """Minimises the users' mean of loss + ridge + rho penalty, each on its own rows.
+class FedAvg(Moving, InCohorts):
+    """The minimum of the users' mean loss + ridge + rho penalty, each on its own rows.
 
     Users count by their rows, unless what they send is clipped: then they count alike, and the sum
     of their changes is divided by the expected number of users, which no single user changes.
@@ -95,23 +202,14 @@ class FedAvg(UsersPrivate):
         """Whether a user weighs as much as the rows that it says it has."""
         return self.clip is None
 
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Plans a training on these users."""
-        bound = self.bound(model=self.trainable(data), row_weights=data.row_weights)
-        return self.in_cohorts(bound, data)
+    def plan(self, data: UserData) -> FedAvg:
+        """Return the method as it trains on these users."""
+        return self.in_cohorts(data, row_weights=data.row_weights)
 
-    def check(self, report: Movement, least_rows: int, most_rows: float) -> None:
-        """Refuse a weight that no user has. Raises ValueError."""
-        check_weight(report, least_rows, most_rows)
-
-    def progress(self, history: FedAvgRecord) -> str:
-        """Show the last drift."""
-        return f"drift {history.drift[-1]:.1e}"
-
-    def converged(self, plan: TrainingPlan, history: FedAvgRecord) -> bool | None:
-        """Whether the rounds have settled, as they do with all users and without noise."""
-        everyone = plan.cohorts.size == plan.cohorts.population
-        return history.settled if everyone and plan.protection.noise == 0 else None
+    def converged(self, history: FedAvgRecord) -> bool | None:
+        """Return whether the rounds have settled, as they do with all users and without noise."""
+        everyone = self.cohorts.size == self.cohorts.population
+        return history.settled if everyone and self.protection.noise == 0 else None
 
     # Server, before the first round
 
@@ -167,7 +265,7 @@ class FedAvg(UsersPrivate):
 
 @jax.jit
 def safe_rate(algorithm: FedAvg, users: Users) -> jax.Array:
-    """1 / L, where L is the largest curvature of any user's objective at the first params.
+    """Return 1 / L, where L is the largest curvature of a user's objective at the first params.
 
     Of a linear model from zeros with the logistic loss and the covariance penalty, curvature is
     largest there, so that no step overshoots. A steep penalty makes L large and progress slow,

@@ -13,27 +13,25 @@ without a constraint it is FederatedSGD (McMahan et al. 2017), private or not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from pydantic import Field
 
-from synthfair.federated.algorithm import AtLeast0, Positive, Share
-from synthfair.federated.method import Given, InCohorts, TrainingPlan, UsersPrivate, given
+from synthfair.federated.method import AtLeast0, Given, InCohorts, Positive, Share, given
 from synthfair.federated.parity import Parity, ParityNotion, RateSums, is_right
-from synthfair.federated.single_rows import RowWeights
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import SummandWeights, UserRows
 from synthfair.federated.users import UserData
 from synthfair.model import Params
 from synthfair.postprocess.histogram import SURE
 
-SLACK, LEAST_SLACK = 0.1, 1e-3
+SLACK_SHARE, MIN_SLACK = 0.1, 1e-3
 """Share of alpha, and difference of rates, beyond which a constraint counts as violated where
 params are chosen: multipliers reach it from outside, and without noise never quite."""
 
-UNKNOWN = -2.0
+UNKNOWN_OFFSET = -2.0
 """Added to the accuracy where a group's rate is not known: less than any violation."""
 
 
@@ -41,7 +39,7 @@ UNKNOWN = -2.0
 
 
 class CohortSums(NamedTuple):
-    """Counts of a cohort, that may be noisy."""
+    """The counts of a cohort, which may be noisy."""
 
     rates: RateSums  # of the constraint; [0, 0] each where there is none
     right: jax.Array  # number of rows that the model decides rightly
@@ -64,8 +62,10 @@ class FpflState(NamedTuple):
     recent: tuple[CohortSums, Params]  # sums of cohorts and of their params, older ones weigh less
     weight: jax.Array  # of these cohorts together; that of the last one is 1
     best: Params  # by the recent cohorts
-    quality: jax.Array  # of the best: accuracy where the constraint was met, up to SLACK, or minus
-    # its violation; where that is not known, accuracy with UNKNOWN
+    quality: (
+        jax.Array
+    )  # of the best: accuracy where the constraint was met, up to a slack, or minus
+    # its violation; where that is not known, accuracy with UNKNOWN_OFFSET
 
 
 class FpflRecord(NamedTuple):
@@ -79,15 +79,31 @@ class FpflRecord(NamedTuple):
 # The method
 
 
-class Steps(InCohorts):
-    """One gradient step a round, with or without a constraint.
+class GradientSteps(InCohorts):
+    """A gradient step a round, with or without fairness constraints.
 
     Attributes:
-        parity: the constraint; None for FederatedSGD.
+        parity: the constraints; None for FederatedSGD.
         least_count: rows of a group in the recent cohorts, older ones weighing less, below which it
             is left out of the constraint, and no params count as meeting it; positive. With noise
             take a few of its standard deviations: of a count near 0 a rate means nothing.
     """
+
+    notion: ParityNotion = "statistical_parity"
+    """Rates that must not differ between groups: of true positives; of positive decisions; of true
+    and of false positives; of right decisions."""
+
+    also: tuple[str, ...] = Field(default=(), strict=False, max_length=20)
+    """Further attributes, by column, whose groups are constrained likewise."""
+
+    alpha: Share = 0.02
+    """Most by which a group's rate may differ from all's."""
+
+    multiplier_rate: AtLeast0 = 0.1
+    """Step gamma of the multipliers."""
+
+    damping: AtLeast0 = 2.0
+    """Weight c of violated constraints."""
 
     memory: Share = 0.9
     """Share that sums of earlier cohorts keep in each round, in what is compared with the
@@ -100,7 +116,11 @@ class Steps(InCohorts):
     norm to which a report is clipped, and get more noise. 1, as published, treats all entries
     alike."""
 
-    parity: Given[Parity] = given()
+    rate_scale: Positive = 1.0
+    """The same for the sums of the constraint and their gradients. Where few rows meet its
+    condition, these are divided by a small number: above 1 they get less noise."""
+
+    parity: Given[Parity | None] = given()
     least_count: float = given(1.0)
 
     additive: ClassVar[bool] = True
@@ -110,16 +130,14 @@ class Steps(InCohorts):
         " larger cohorts, or a larger alpha"
     )
 
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Plans a training; groups are known only where counts stand out from the noise."""
-        notion: ParityNotion | None = self.get("notion")
-        parity = notion and Parity(notion, data.groups)
-        plan = self.in_cohorts(self.bound(model=self.trainable(data), parity=parity), data)
+    def plan(self, data: UserData) -> Self:
+        """Return the method; groups are known only where counts stand out from the noise."""
+        parity = Parity(self.notion, data.groups) if self.reads("notion") else None
+        method = self.in_cohorts(data, parity=parity)
         # Standard deviation, in rows, of a group's noisy count in the recent cohorts:
-        noise = float(plan.protection.noise) / self.get("rate_scale", 1.0)
+        noise = float(method.protection.noise) / self.rate_scale
         noise *= (1 / (1 - self.memory**2)) ** 0.5
-        known = plan.algorithm.bound(least_count=max(1.0, SURE * noise))
-        return plan._replace(algorithm=known)
+        return method.bound(least_count=max(1.0, SURE * noise))
 
     def check(self, report: Statistics, least_rows: int, most_rows: float) -> None:  # noqa: ARG002
         """Refuse counts that no rows have. Raises ValueError."""
@@ -132,6 +150,10 @@ class Steps(InCohorts):
         if quality <= -1:
             return "too few rows of a group"
         return f"accuracy {quality:.3f}" if quality >= 0 else f"violation {-quality:.3f}"
+
+    def converged(self, history: FpflRecord) -> bool | None:
+        """Return whether some params met the constraint on what the server saw of their cohorts."""
+        return None if self.parity is None else bool(history.quality.max() >= 0)
 
     # Server, before the first round
 
@@ -161,7 +183,7 @@ class Steps(InCohorts):
         (loss_gradient, rate_gradients), totals = jax.jacrev(sums, has_aux=True)(state.params)
         return self._scale(Statistics(loss_gradient, rate_gradients, totals), 1)
 
-    def weights(self, state: FpflState, rows: UserRows) -> RowWeights:
+    def weights(self, state: FpflState, rows: UserRows) -> SummandWeights:
         """Return how much rows add to the sums: norms of gradients, by output of a layer."""
 
         def of_row(row: UserRows) -> tuple[jax.Array, list[jax.Array]]:
@@ -173,11 +195,11 @@ class Steps(InCohorts):
 
         by_row = jax.lax.map(of_row, rows, batch_size=100)
         members, parts = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), by_row)
-        return RowWeights(members, parts, jnp.zeros((0, len(rows.y))))
+        return SummandWeights(members, parts, jnp.zeros((0, len(rows.y))))
 
     def _scale(self, statistics: Statistics, power: int) -> Statistics:
-        """Scales all but the gradient of the loss, for sending (1) or as received (-1)."""
-        rate, count = self.get("rate_scale", 1.0) ** power, self.count_scale**power
+        """Return sums times their scales, for sending (1), or over these, as received (-1)."""
+        rate, count = self.rate_scale**power, self.count_scale**power
         rates, right, rows = statistics.sums
         sums = CohortSums(_times(rate, rates), count * right, count * rows)
         return Statistics(statistics.loss_gradient, _times(rate, statistics.rate_gradients), sums)
@@ -187,7 +209,7 @@ class Steps(InCohorts):
     def update(
         self, state: FpflState, total: Statistics, cohort: float
     ) -> tuple[FpflState, FpflRecord]:
-        """Both updates of (10), and the best params so far."""
+        """Return the state after both updates of (10), with the best params so far."""
         del cohort  # the report has the number of rows
         total = self._scale(total, -1)
         latest = total.sums, state.params
@@ -214,64 +236,15 @@ class Steps(InCohorts):
         return state, FpflRecord(total.sums, multipliers, quality)
 
     def _multipliers(
-        self,
-        state: FpflState,
-        total: Statistics,  # noqa: ARG002
-        rates: RateSums,  # noqa: ARG002
-        weight: jax.Array,  # noqa: ARG002
-    ) -> tuple[jax.Array, Params]:
-        """Return new multipliers, and the constraints' part of the step; without any, none."""
-        return state.multipliers, jax.tree.map(jnp.zeros_like, state.params)
-
-    def _quality(self, sums: CohortSums) -> jax.Array:
-        return jnp.clip(sums.right / jnp.maximum(sums.rows, 1.0), 0.0, 1.0)
-
-    def params(self, state: FpflState) -> Params:
-        """Return the best by the cohorts' sums: most accurate among the fair, or the fairest."""
-        return state.best
-
-
-class FedSgd(Steps, UsersPrivate):
-    """FederatedSGD: one gradient step a round."""
-
-    method: Literal["fedsgd"] = "fedsgd"
-
-
-class Constrained(Steps):
-    """One gradient step a round under fairness constraints."""
-
-    notion: ParityNotion = "statistical_parity"
-    """Rates that must not differ between groups: of true positives; of positive decisions; of true
-    and of false positives; of right decisions."""
-
-    also: tuple[str, ...] = Field(default=(), strict=False, max_length=20)
-    """Further attributes, by column, whose groups are constrained likewise."""
-
-    alpha: Share = 0.02
-    """Most by which a group's rate may differ from all's."""
-
-    multiplier_rate: AtLeast0 = 0.1
-    """Step gamma of the multipliers."""
-
-    damping: AtLeast0 = 2.0
-    """Weight c of violated constraints."""
-
-    rate_scale: Positive = 1.0
-    """The same for the sums of the constraint and their gradients. Where few rows meet its
-    condition, these are divided by a small number: above 1 they get less noise."""
-
-    def converged(self, plan: TrainingPlan, history: FpflRecord) -> bool:  # noqa: ARG002
-        """Whether some params met the constraint on what the server saw of their cohorts."""
-        return bool(history.quality.max() >= 0)
-
-    def _multipliers(
         self, state: FpflState, total: Statistics, rates: RateSums, weight: jax.Array
     ) -> tuple[jax.Array, Params]:
         """Return new multipliers, and the constraints' part of the step.
 
         With d = F/n' - F_a/n'_a, a constraint is g_a = max(|d_a| - alpha, 0), and its gradient is
-        sign(d_a) grad d_a where g_a > 0, 0 elsewhere, (11).
+        sign(d_a) grad d_a where g_a > 0, 0 elsewhere, (11). Without any, there is no part.
         """
+        if self.parity is None:
+            return state.multipliers, jax.tree.map(jnp.zeros_like, state.params)
         d = self.parity.differences(rates, self.least_count)
         violation = jnp.maximum(jnp.abs(d.values) - self.alpha, 0.0)
         multipliers = state.multipliers + self.multiplier_rate * violation
@@ -282,15 +255,31 @@ class Constrained(Steps):
         return multipliers, pull
 
     def _quality(self, sums: CohortSums) -> jax.Array:
-        accuracy = super()._quality(sums)
+        accuracy = jnp.clip(sums.right / jnp.maximum(sums.rows, 1.0), 0.0, 1.0)
+        if self.parity is None:
+            return accuracy
         d = self.parity.differences(sums.rates, self.least_count)
         worst = jnp.max(jnp.abs(d.values)) - self.alpha
-        quality = jnp.where(worst > SLACK * self.alpha + LEAST_SLACK, -worst, accuracy)
-        return jnp.where(jnp.all(d.is_known), quality, UNKNOWN + accuracy)
+        quality = jnp.where(worst > SLACK_SHARE * self.alpha + MIN_SLACK, -worst, accuracy)
+        return jnp.where(jnp.all(d.is_known), quality, UNKNOWN_OFFSET + accuracy)
+
+    def params(self, state: FpflState) -> Params:
+        """Return the best by the cohorts' sums: most accurate among the fair, or the fairest."""
+        return state.best
 
 
-class Fpfl(Constrained, UsersPrivate):
-    """Modified method of differential multipliers on cohorts.
+class FedSgd(GradientSteps):
+    """FederatedSGD: one gradient step a round."""
+
+    method: Literal["fedsgd"] = "fedsgd"
+
+    unread: ClassVar[frozenset[str]] = frozenset(
+        {"notion", "also", "alpha", "multiplier_rate", "damping", "rate_scale"}
+    )
+
+
+class Fpfl(GradientSteps):
+    """The modified method of differential multipliers on cohorts.
 
     Example:
         >>> import synthfair as sf
@@ -308,11 +297,12 @@ class Fpfl(Constrained, UsersPrivate):
     unconstrained: ClassVar[Mapping[str, str | float]] = {"method": "fedsgd"}
 
 
-class Mmdm(Constrained):
+class Mmdm(GradientSteps):
     """The same with all rows in one place; it is never private."""
 
     method: Literal["mmdm"] = "mmdm"
 
+    unread: ClassVar[frozenset[str]] = frozenset({"clip", "epsilon", "delta", "secure"})
     one_place: ClassVar[bool] = True
     is_job: ClassVar[bool] = False
     unconstrained: ClassVar[Mapping[str, str | float]] = {"multiplier_rate": 0.0, "damping": 0.0}

@@ -1,4 +1,4 @@
-"""Settings that all methods in rounds have in common, and how they become a plan.
+"""What all methods in rounds have in common: their settings, and what these are bound to.
 
 A method is a frozen model whose fields are its settings, and which trains by them:
 :class:`~synthfair.federated.fpfl.Fpfl`, for example. :mod:`synthfair.federated.methods` names them.
@@ -6,24 +6,25 @@ A method is a frozen model whose fields are its settings, and which trains by th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args, get_origin
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import jax
 from pydantic import (
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
     SkipValidation,
     WithJsonSchema,
+    model_serializer,
     model_validator,
 )
 
 from synthfair.errors import InputError
-from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord, UserReport
-from synthfair.federated.engine import UNPROTECTED, Protection, report_size
+from synthfair.federated import engine
+from synthfair.federated.engine import Algorithm, Protection, RoundRecord, UserReport
 from synthfair.federated.networks import LogisticRegression, Perceptron, Trainable
-from synthfair.federated.secure_sums import SecureSums, make_secure_sums
 from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram
@@ -32,7 +33,13 @@ from synthfair.privacy.guarantee import Guarantee, Summed, noise_for_shares, tra
 from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Seed, Settings, Target
 from synthfair.trained import TrainedModel
 
-ROWS = "the smallest client's rows"
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+AtLeast0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
+"""Ranges of settings."""
+
+SMALLEST_ROWS = "the smallest client's rows"
 """Whose number bounds delta where clients add noise for their rows."""
 
 Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
@@ -48,38 +55,20 @@ def given(default: Any = None) -> Any:
     return Field(default=default, exclude=True, repr=False)
 
 
-class TrainingPlan(NamedTuple):
-    """The plan of a training.
-
-    Attributes:
-        algorithm: the method with its model, and what else it needs.
-        cohorts: which users take part.
-        protection: of what users send; sums by shares, if so.
-        guarantee: of privacy, if the settings ask for one.
-        prepare: what happens once, on the users' side, before the rounds: of users, the seed and
-            their numbers among all users, the same users with the labels that they learn.
-    """
-
-    algorithm: Any  # an Algorithm and a TrainConfig
-    cohorts: Cohorts
-    protection: Protection | SecureSums = UNPROTECTED
-    guarantee: Guarantee | None = None
-    prepare: Callable[[Users, int, Sequence[int]], Users] | None = None
-
-    @property
-    def secure(self) -> SecureSums | None:
-        """The sums by shares; None where whoever sums sees the reports."""
-        return self.protection if isinstance(self.protection, SecureSums) else None
-
-
-class TrainConfig(Settings):
+class TrainConfig(Settings, Algorithm):
     """A method that trains in rounds: a frozen model of the settings that it reads, and no others.
 
     ``TrainConfig(method="two_phase", ...)`` makes the method that is named. Flags of ``python -m
-    synthfair train``, and keys of its configuration, are named as the fields are. With its model,
-    which :meth:`plan` gives, it has the functions of
-    :class:`~synthfair.federated.algorithm.Algorithm`, and is a pytree of its numbers: code is
+    synthfair train``, and keys of its configuration, are named as the fields are. With what
+    :meth:`plan` gives to it, it has the functions of
+    :class:`~synthfair.federated.engine.Algorithm`, and is a pytree of its numbers: code is
     compiled anew for other whole numbers and names that a round reads.
+
+    Attributes:
+        model: that is trained.
+        cohorts: which users take part; None before the method is planned for users.
+        protection: of what users send.
+        guarantee: of privacy, if the settings ask for one.
 
     Raises:
         InputError: a value out of range, an unknown key, or one that the method does not read.
@@ -111,12 +100,17 @@ class TrainConfig(Settings):
     seed: int = Seed
 
     model: Given[Trainable] = given()
+    cohorts: Given[Cohorts] = given()
+    protection: Given[Protection] = given(engine.UNPROTECTED)
+    guarantee: Given[Guarantee | None] = given()
 
     # What else distinguishes methods
+    unread: ClassVar[frozenset[str]] = frozenset()  # settings of others that it does without
     one_place: ClassVar[bool] = False  # all rows are in one place, and each is a user by itself
     local_passes: ClassVar[bool] = False  # all clients make passes over their rows in each round
     takes_weights: ClassVar[bool] = False  # rows may have weights by group and label
     counts_rows: ClassVar[bool] = False  # rows are counted, with noise that no seed repeats
+    teaches: ClassVar[bool] = False  # users learn labels of their own before the rounds
     resumes: ClassVar[bool] = True  # an interrupted run goes on, and does not begin anew
     is_job: ClassVar[bool] = True  # organisations can train so, each one user
     unconstrained: ClassVar[Mapping[str, str | float]] = {}  # what leaves the constraint out
@@ -126,31 +120,36 @@ class TrainConfig(Settings):
     not_compiled: ClassVar[frozenset[str]] = frozenset(
         {"method", "hidden", "group_input", "rounds", "seed", "cohort", "sampling", "epsilon"}
         | {"delta", "secure", "notion", "also", "counts_share", "counts_epsilon"}
+        | {"cohorts", "protection", "guarantee"}
     )
 
     # The settings of which method
 
     def __new__(cls, **settings: Any) -> TrainConfig:
         """Return an instance of the method's own class, which takes the settings."""
+        return super().__new__(cls._named(settings) or cls)  # type: ignore[arg-type]
+
+    @classmethod
+    def _named(cls, settings: dict[str, Any]) -> type[TrainConfig] | None:
+        """Return the class of the method that settings name; None where there is no such method."""
         from synthfair.federated.methods import METHODS
 
-        method = settings.get("method", "fpfl")
-        named = METHODS.get(method) if cls is TrainConfig and isinstance(method, str) else None
-        return super().__new__(named or cls)  # type: ignore[arg-type]
+        return METHODS.get(str(settings.get("method", "fpfl"))) if cls is TrainConfig else cls
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Make the class a pytree of its numbers and arrays."""
-        read = {n: f.annotation for n, f in cls.model_fields.items() if n not in cls.not_compiled}
-        numbers = [name for name, kind in read.items() if _is_number(kind)]
-        others = [name for name in read if name not in numbers]
+        names = [name for name in cls.model_fields if name not in cls.not_compiled]
 
         def flatten(method: Self) -> tuple[list[Any], tuple[Any, ...]]:
-            return [getattr(method, n) for n in numbers], tuple(getattr(method, n) for n in others)
+            read = {name: getattr(method, name) for name in names}
+            numbers = [name for name in names if isinstance(read[name], float | jax.Array)]
+            others = tuple((name, read[name]) for name in names if name not in numbers)
+            return [read[name] for name in numbers], (tuple(numbers), others)
 
         def unflatten(static: tuple[Any, ...], leaves: Sequence[Any]) -> Self:
-            pairs = zip(numbers + others, [*leaves, *static], strict=True)
-            return cls.model_construct(**dict(pairs))
+            numbers, others = static
+            return cls.model_construct(**dict(zip(numbers, leaves, strict=True)), **dict(others))
 
         jax.tree_util.register_pytree_node(cls, flatten, unflatten)
 
@@ -161,9 +160,8 @@ class TrainConfig(Settings):
 
         if not isinstance(data, dict):
             return handler(data)
-        method = data.get("method", cls.model_fields["method"].default)
-        own = METHODS.get(method) if cls is TrainConfig and isinstance(method, str) else cls
-        if own in (None, TrainConfig):
+        method, own = data.get("method", cls.model_fields["method"].default), cls._named(data)
+        if own is None:
             raise ValueError(f"method: {method!r} is none; must be one of {', '.join(METHODS)}")
         keys = {key for other in METHODS.values() for key in other.model_fields}
         if cls is own:  # Python may give what no file can
@@ -174,8 +172,13 @@ class TrainConfig(Settings):
 
     @classmethod
     def reads(cls, key: str) -> bool:
-        """Whether the method has such a setting."""
-        return key in cls.model_fields and not cls.model_fields[key].exclude
+        """Return whether the method has such a setting."""
+        fields = cls.model_fields
+        return key in fields and not fields[key].exclude and key not in cls.unread
+
+    @model_serializer(mode="wrap")
+    def _leave_out_unread(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in dump(self).items() if key not in self.unread}
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a setting, or a default where the method has no such setting."""
@@ -195,76 +198,61 @@ class TrainConfig(Settings):
     # How it trains, in the order of what happens
 
     def count_first(
-        self,
-        data: UserData,
-        noise_seed: int | None,  # noqa: ARG002
-    ) -> tuple[UserData, ScoreHistogram | None]:
-        """Return the users with weights of rows, and the counts behind these, before planning."""
-        return data, None
+        self, data: UserData, noise_seed: int | None
+    ) -> tuple[Self, ScoreHistogram | None]:
+        """Return the method with weights of rows, and the counts behind these."""
+        del data, noise_seed  # nothing is counted
+        return self, None
 
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Plans how the method trains on these users.
+    def plan(self, data: UserData) -> Self:
+        """Return the method as it trains on these users, with all that is given to it.
 
         Raises:
             InputError: the cohort is larger than the population, or no noise is enough.
         """
         raise NotImplementedError
 
+    def teach(self, users: Users, seed: int, numbers: Sequence[int] | None = None) -> Users:  # noqa: ARG002
+        """Return users with the labels that they learn, which are made once, before the rounds.
+
+        Args:
+            users: with their own labels.
+            seed: of the run.
+            numbers: [K] of the users among all, by which their draws differ; 0 to K - 1 if not
+                given. A site that is user 3 by itself draws as user 3 among the others does.
+        """
+        return users
+
     def check(self, report: UserReport, least_rows: int, most_rows: float) -> None:
         """Refuse a report that no user of so many rows can have. Raises ValueError."""
 
     def progress(self, history: RoundRecord) -> str:
-        """Describe the last round in a few words."""
-        raise NotImplementedError
+        """Describe the last round by the first numbers of its record."""
+        pairs = list(zip(history._fields, history, strict=True))[:2]
+        return ", ".join(f"{name} {values[-1]:.4g}" for name, values in pairs)
 
-    def converged(self, plan: TrainingPlan, history: RoundRecord) -> bool | None:  # noqa: ARG002
-        """Whether a whole history ended well; None where there is no test."""
+    def converged(self, history: RoundRecord) -> bool | None:  # noqa: ARG002
+        """Return whether a whole history ended well; None where there is no test."""
         return None
 
     def decide(
-        self,
-        model: TrainedModel,
-        params: Params,  # noqa: ARG002
-        data: UserData,  # noqa: ARG002
-        noise_seed: int | None,  # noqa: ARG002
+        self, model: TrainedModel, params: Params, data: UserData, noise_seed: int | None
     ) -> tuple[TrainedModel, ScoreHistogram | None]:
         """Return the model with decisions by group, and the counts behind these."""
+        del params, data, noise_seed  # nothing is counted
         return model, None
 
     # What plans are made of
-
-    def trainable(self, data: UserData) -> Trainable:
-        """Return a linear model, or a network."""
-        n = data.users.a.shape[1]
-        return Perceptron(n, self.hidden) if self.hidden else LogisticRegression(n)
 
     def bound(self, **values: Any) -> Self:
         """Return the method with what is given to it, unchecked."""
         return self.model_copy(update=values)
 
-
-def _is_number(kind: Any) -> bool:
-    """Whether a field's type is of real numbers."""
-    if get_origin(kind) is tuple:
-        return False
-    return kind in (float, jax.Array) or any(map(_is_number, get_args(kind)))
-
-
-class InCohorts(TrainConfig):
-    """A method in which cohorts of users take part."""
-
-    cohort: Annotated[int, Field(ge=1)] | None = None
-    """Users of a round, or, with Poisson sampling, on average; all if not given."""
-
-    sampling: Sampling = "poisson"
-    """``poisson``: each user by itself with the same chance, which protects whether a user is there
-    at all; or cohorts of a ``fixed`` number, which protects what a user's rows are, and needs about
-    three to four times the noise at equal epsilon, as the bound known for it is loose."""
-
-    def in_cohorts(self, algorithm: Algorithm, data: UserData) -> TrainingPlan:
-        """Return the plan without protection."""
-        n = len(data.users)
-        return TrainingPlan(algorithm, Cohorts(n, self.cohort or n, self.sampling))
+    def bound_to(self, data: UserData, **values: Any) -> Self:
+        """Return the method with a linear model, or a network, in which all users take part."""
+        n = data.users.a.shape[1]
+        model = Perceptron(n, self.hidden) if self.hidden else LogisticRegression(n)
+        return self.bound(model=model, cohorts=Cohorts.everyone(len(data.users)), **values)
 
 
 class Private(TrainConfig):
@@ -287,7 +275,7 @@ class Private(TrainConfig):
             raise ValueError("epsilon needs clip: what a user may send must be bounded")
         return self
 
-    def guarantee(
+    def promise(
         self, number: int, unit: str, sums: Mapping[Summed, tuple[SampledSums, float]], **more: Any
     ) -> Guarantee | None:
         """Return the guarantee with the least noise, or None where no epsilon is asked for.
@@ -311,35 +299,46 @@ class Private(TrainConfig):
         return training_guarantee(sums, epsilon=self.epsilon, delta=self.delta, **more)
 
 
-class UsersPrivate(InCohorts, Private):
-    """A method whose users are protected with all their rows."""
+class InCohorts(Private):
+    """A method in which cohorts of users take part, who are protected with all their rows."""
+
+    cohort: Annotated[int, Field(ge=1)] | None = None
+    """Users of a round, or, with Poisson sampling, on average; all if not given."""
+
+    sampling: Sampling = "poisson"
+    """``poisson``: each user by itself with the same chance, which protects whether a user is there
+    at all; or cohorts of a ``fixed`` number, which protects what a user's rows are, and needs about
+    three to four times the noise at equal epsilon, as the bound known for it is loose."""
 
     secure: bool = False
     """Whether what users send is summed by shares of two aggregators, so that nobody sees a user's;
     each adds discrete noise of its own where epsilon asks for it. Needs clip."""
 
     @model_validator(mode="after")
-    def _require_shared_bound(self) -> UsersPrivate:
+    def _require_shared_bound(self) -> InCohorts:
         if self.secure and self.clip is None:
             raise ValueError("secure needs clip: sums by shares are of bounded numbers on a grid")
         return self
 
-    def in_cohorts(self, algorithm: Algorithm, data: UserData) -> TrainingPlan:
-        """Return the plan with the clipping and noise of the settings; by shares, if they say."""
-        plan, clip, n = super().in_cohorts(algorithm, data), self.clip, len(data.users)
+    def in_cohorts(self, data: UserData, **values: Any) -> Self:
+        """Return the method with cohorts, clipping and noise of the settings, maybe by shares."""
+        n, clip = len(data.users), self.clip
+        cohorts = Cohorts(n, self.cohort or n, self.sampling)
+        method = self.bound_to(data, **values).bound(cohorts=cohorts)
         if clip is None:
-            return plan
-        sums = SampledSums(n, plan.cohorts.size, self.rounds, self.sampling)
+            return method
+        sums = SampledSums(n, cohorts.size, self.rounds, self.sampling)
+        reports: dict[Summed, tuple[SampledSums, float]] = {"reports": (sums, clip)}
         if not self.secure:
-            guarantee = self.guarantee(n, "users", {"reports": (sums, clip)})
-            protection = Protection(clip, guarantee.samples[0].noise if guarantee else 0.0)
-            return plan._replace(protection=protection, guarantee=guarantee)
+            guarantee = self.promise(n, "users", reports)
+            noise = guarantee.samples[0].noise if guarantee else 0.0
+            return method.bound(protection=Protection(clip, noise), guarantee=guarantee)
         multiplier = None
         if self.epsilon is not None and self.delta is not None:
             multiplier = noise_for_shares((sums,), self.epsilon, self.delta)
-        length = report_size(algorithm, data.users)[0]
-        secure = make_secure_sums(length, clip=clip, relation=sums.relation, multiplier=multiplier)
-        guarantee = self.guarantee(
-            n, "users", {"reports": (sums, clip)}, shares=secure.shares, noise=secure.noise_of_one
-        )
-        return plan._replace(protection=secure, guarantee=guarantee)
+        length, relation = engine.report_size(method, data.users)[0], sums.relation
+        shared = engine.shared(length, clip=clip, relation=relation, multiplier=multiplier)
+        # The guarantee rests on one aggregator's noise.
+        noise = float(shared.noise) / engine.AGGREGATORS**0.5
+        guarantee = self.promise(n, "users", reports, shares=shared.shares, noise=noise)
+        return method.bound(protection=shared, guarantee=guarantee)

@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
 from synthfair.settings import ParityNotion, notion_of
 
 
 class RateSums(NamedTuple):
-    """Sums over rows, that add up over users."""
+    """The sums over rows, which add up over users."""
 
     values: jax.Array  # [Q, G] of f, for each of Q rates and G groups
     counts: jax.Array  # [Q, G] number of rows that the condition admits
@@ -37,7 +37,7 @@ class Differences(NamedTuple):
 
 @dataclass(frozen=True)
 class Parity:
-    """Each group's rates must be near those of all rows.
+    """A constraint: each group's rates must be near those of all rows.
 
     Args:
         notion: which rates.
@@ -58,7 +58,7 @@ class Parity:
     groups: tuple[int, ...] = (2,)
 
     def __post_init__(self) -> None:
-        """Refuses other notions, and attributes without two groups."""
+        """Refuse other notions, and attributes without two groups."""
         object.__setattr__(self, "notion", notion_of(self.notion, "accuracy_parity"))
         if not self.groups or min(self.groups) < 2:
             raise InputError(f"groups = {self.groups}: each attribute must have at least 2 groups")
@@ -83,7 +83,7 @@ class Parity:
         return RateSums(values, counts)
 
     def of_rows(self, scores: jax.Array, rows: UserRows, weights: jax.Array) -> jax.Array:
-        """[R] each row's part in sum(weights * values): sum over q, g of weights[q, g] f_q.
+        """Return each row's part [R] in sum(weights * values): sum over q, g of weights[q, g] f_q.
 
         Args:
             scores: as for :meth:`sums`.
@@ -96,7 +96,7 @@ class Parity:
         return sum(parts, start=jnp.zeros_like(members[:, 0]))
 
     def differences(self, sums: RateSums, least: jax.Array | float = 1.0) -> Differences:
-        """Overall rate minus each group's, from sums that may be noisy.
+        """Return the overall rate minus each group's, from sums that may be noisy.
 
             d[q, g] = F[q] / n'[q] - F[q, g] / n'[q, g]
 
@@ -116,7 +116,7 @@ class Parity:
         return Differences(enough * difference, enough[:, :, None] * slope, enough)
 
     def _members(self, s: jax.Array, dtype: jnp.dtype) -> jax.Array:
-        """[R, G] indicators, one attribute's groups after the other's."""
+        """Return indicators [R, G], one attribute's groups after the other's."""
         return jnp.hstack(
             [jax.nn.one_hot(s[:, i], n, dtype=dtype) for i, n in enumerate(self.groups)]
         )
@@ -145,7 +145,7 @@ class Parity:
 
 
 def is_right(scores: jax.Array, y: jax.Array) -> jax.Array:
-    """[R] whether the decision is the label."""
+    """Return whether the decision is the label, [R]."""
     if scores.ndim == 1:
         return (scores > 0) == (y > 0)
     return jnp.argmax(scores, axis=1) == y

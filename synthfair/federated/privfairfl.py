@@ -8,28 +8,25 @@ and added up, and each of two aggregators adds noise of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import jax.numpy as jnp
 import numpy as np
 from pydantic import Field, model_validator
 
 from synthfair.data.schema import Schema
-from synthfair.federated.algorithm import Share
 from synthfair.federated.dp_sgd import NoisySteps
-from synthfair.federated.method import Epsilon, TrainingPlan
+from synthfair.federated.engine import AGGREGATORS
+from synthfair.federated.method import Epsilon, Share
 from synthfair.federated.users import UserData, Users
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram, count_scores, make_weights, score_bins
 from synthfair.postprocess.thresholds import choose_decision
-from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
+from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.secure import GroupCounts, noisy_sum, score_histogram
 from synthfair.secure.shares import SEED_BYTES
 from synthfair.settings import LARGEST_EPSILON, Notion, Target, WeightMethod
 from synthfair.trained import TrainedModel
-
-AGGREGATORS = 2
-
 
 # Settings, and what is done with the counts
 
@@ -53,14 +50,13 @@ class Counting(NoisySteps):
                 raise ValueError(f"epsilon + counts_epsilon: must be at most {LARGEST_EPSILON:g}")
         return self
 
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Return the plan of DP-SGD, whose guarantee includes the counts."""
-        plan = super().plan(data)
-        if plan.guarantee and self.counts_epsilon:
-            own, counts = plan.guarantee, self.counts_epsilon
+    def plan(self, data: UserData) -> Self:
+        """Return DP-SGD, whose guarantee includes the counts."""
+        method, counts = super().plan(data), self.counts_epsilon
+        if (own := method.guarantee) and counts:
             both = {"epsilon": own.epsilon + counts, "counts_epsilon": counts}
-            return plan._replace(guarantee=own.model_copy(update=both))
-        return plan
+            return method.bound(guarantee=own.model_copy(update=both))
+        return method
 
 
 class PrivFairFLPre(Counting):
@@ -78,18 +74,15 @@ class PrivFairFLPre(Counting):
         """Fairness is asked for by the weights."""
         return Target(by="row_weights")
 
-    def count_first(
-        self, data: UserData, noise_seed: int | None
-    ) -> tuple[UserData, ScoreHistogram]:
-        """Weighs the users' rows by group and label; returns the counts behind the weights, too.
+    def count_first(self, data: UserData, noise_seed: int | None) -> tuple[Self, ScoreHistogram]:
+        """Return the method with weights by group and label, and the counts behind these.
 
         Raises:
             InputError: a count that does not stand out from its noise.
         """
-        source = system_entropy if noise_seed is None else seeded(noise_seed)
-        counts = sum_counts(data.users, data.schema, epsilon=self.counts_epsilon, source=source)
+        counts = sum_counts(data.users, data.schema, self.counts_epsilon, seed=noise_seed)
         weights = make_weights(counts, self.weight_method).array()
-        return data._replace(row_weights=jnp.asarray(weights, data.users.a.dtype)), counts
+        return self.bound(row_weights=jnp.asarray(weights, data.users.a.dtype)), counts
 
 
 class PrivFairFLPost(Counting):
@@ -123,14 +116,10 @@ class PrivFairFLPost(Counting):
         Raises:
             InputError: a group whose rows do not stand out from the noise.
         """
-        scores = np.asarray(self.trainable(data).scores(params, data.count_users.a))
+        counted = data.users if data.held_out is None else data.held_out
+        scores = np.asarray(self.model.scores(params, counted.a))
         counts = sum_counts(
-            data.count_users,
-            data.schema,
-            epsilon=self.counts_epsilon,
-            scored=(model, scores),
-            bins=self.bins,
-            source=system_entropy if noise_seed is None else seeded(noise_seed),
+            counted, data.schema, self.counts_epsilon, (model, scores, self.bins), seed=noise_seed
         )
         choice = choose_decision(counts, self.notion, self.alpha, randomized=self.randomized)
         return model.model_copy(update={"decision": choice.decision}), counts
@@ -142,13 +131,12 @@ class PrivFairFLPost(Counting):
 def sum_counts(
     users: Users,
     schema: Schema,
-    *,
     epsilon: float | None,
-    scored: tuple[TrainedModel, np.ndarray] | None = None,
-    bins: int = 1,
-    source: RandomBytes = system_entropy,
+    scored: tuple[TrainedModel, np.ndarray, int] | None = None,
+    *,
+    seed: int | None = None,
 ) -> ScoreHistogram:
-    """Rows of all users by group and label, and by bin where they are scored.
+    """Return the rows of all users by group and label, and by bin where they are scored.
 
     Guarantee: epsilon-differential privacy (pure) with noise from the system's entropy, against
     each single aggregator and everyone else. Unit: one row. Neighbouring relation: add or remove
@@ -158,11 +146,10 @@ def sum_counts(
         users: with their rows.
         schema: of the rows.
         epsilon: None for exact counts, which guarantee nothing.
-        scored: a public model, and its scores [N] of the users' rows.
-        bins: B, 1 where there are no scores.
-        source: of shares and noise; with another one than the system's nothing is guaranteed.
+        scored: a public model, its scores [N] of the users' rows, and the number of their bins.
+        seed: of shares and noise, for tests; with one nothing is guaranteed.
     """
-    groups = tuple(map(str, schema.groups))
+    groups, bins = tuple(map(str, schema.groups)), scored[2] if scored else 1
     what = GroupCounts(
         schema_hash=schema.hash,
         groups=groups,
@@ -175,13 +162,14 @@ def sum_counts(
     in_bin = score_bins(scored[1], bins) if scored else np.zeros(len(y), np.int64)
 
     def parts() -> Iterator[np.ndarray]:
-        """[2 G B] of each user: what it adds to the sum."""
+        """Yield what each user adds to the sum, [2 G B]."""
         for first, size in zip(np.asarray(users.first), np.asarray(users.size), strict=True):
             part = slice(first, first + size)
             counts = count_scores(in_bin[part], s[part], y[part], len(groups), bins)
             yield counts.ravel().astype(np.int64)
 
     if epsilon is not None:
+        source = system_entropy if seed is None else seeded(seed)
         total = noisy_sum(parts(), what, aggregators=AGGREGATORS, source=source)
         return score_histogram(what, total)
     exact = np.sum(list(parts()), axis=0).reshape(len(groups), 2, bins)

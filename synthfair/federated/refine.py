@@ -13,7 +13,7 @@ Safaryan et al. (2022), *FedNL: making Newton-type methods applicable to federat
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -23,30 +23,19 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.federated import exchange
-from synthfair.federated.algorithm import Count, Positive
 from synthfair.federated.engine import report_size, run
-from synthfair.federated.exchange import ExchangeState, Sums
-from synthfair.federated.method import Given, TrainingPlan, UsersPrivate, given
+from synthfair.federated.exchange import ExchangeRecord, ExchangeState, ExchangeSums
+from synthfair.federated.method import Count, Given, InCohorts, Positive, given
 from synthfair.federated.networks import LogisticRegression
-from synthfair.federated.single_rows import RowWeights
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import SummandWeights, UserRows
 from synthfair.federated.users import Cohorts, UserData, Users
 from synthfair.settings import Notion, Target
 from synthfair.surrogate.fair import Price
 from synthfair.trained import TrainedModel, read_model
 
 
-class RefineRecord(NamedTuple):
-    """The record of an exchange, after it."""
-
-    objective: jax.Array
-    gradient_norm: jax.Array
-    decrement: jax.Array  # of Newton's method
-    step: jax.Array  # Euclidean norm of the change of params
-
-
-class Refine(UsersPrivate):
-    """Minimises loss + rho penalty + ridge over all clients' rows together.
+class Refine(InCohorts):
+    """The minimum of loss + rho penalty + ridge over all clients' rows together.
 
         F(theta) = 1/N sum_i l(y_i a_i'theta) + rho/2 sum_kg gap_kg^2 + 1/(2 C N) ||theta||^2
 
@@ -92,19 +81,17 @@ class Refine(UsersPrivate):
 
     gap: Given[SumPenalty] = given()
 
+    # All clients take part, nothing is noised, and Newton's steps are of a linear model.
+    unread: ClassVar[frozenset[str]] = frozenset(
+        {"hidden", "learning_rate", "cohort", "sampling", "epsilon", "delta"}
+    )
     additive: ClassVar[bool] = True
     unsettled: ClassVar[str] = "refine has not come to the optimum: more rounds"
-    not_compiled: ClassVar[frozenset[str]] = UsersPrivate.not_compiled | {
+    not_compiled: ClassVar[frozenset[str]] = InCohorts.not_compiled | {
         "start",
         "penalty",
         "temperature",
     }
-
-    @classmethod
-    def reads(cls, key: str) -> bool:
-        """All clients take part, nothing is noised, and Newton's steps of a linear model."""
-        unread = "hidden", "learning_rate", "cohort", "sampling", "epsilon", "delta"
-        return key not in unread and super().reads(key)
 
     @property
     def asked(self) -> Target:
@@ -116,47 +103,41 @@ class Refine(UsersPrivate):
         """Whether a client weighs as much as the rows that it says it has."""
         return self.clip is None
 
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Return the plan. Raises InputError: the start is of another number of inputs."""
+    def plan(self, data: UserData) -> Refine:
+        """Return the method. Raises InputError: the start is of another number of inputs."""
         n_inputs = data.users.a.shape[1]
         if self.start and len(self.start) != n_inputs:
             raise InputError(f"start: {len(self.start)} numbers; must be {n_inputs}, one an input")
         gap = named_penalty(self, n_groups=len(data.schema.groups))
-        return self.in_cohorts(self.bound(model=self.trainable(data), gap=gap), data)
+        return self.in_cohorts(data, gap=gap)
 
-    def check(self, report: Sums, least_rows: int, most_rows: float) -> None:  # noqa: ARG002
+    def check(self, report: ExchangeSums, least_rows: int, most_rows: float) -> None:  # noqa: ARG002
         """Refuse counts that no client has. Raises ValueError."""
         exchange.require_counts(report, most_rows)
 
-    def progress(self, history: RefineRecord) -> str:
-        """Show the objective and its gradient."""
-        return f"objective {history.objective[-1]:.6f}, gradient {history.gradient_norm[-1]:.0e}"
-
-    def converged(self, plan: TrainingPlan, history: RefineRecord) -> bool:  # noqa: ARG002
-        """Whether the params are those of the optimum."""
-        return bool(history.decrement[-1] <= exchange.TOLERANCE)
+    def converged(self, history: ExchangeRecord) -> bool:
+        """Return whether the params are those of the optimum."""
+        return bool(history.decrement[-1] <= exchange.MAX_DECREMENT)
 
     def init(self, key: jax.Array) -> ExchangeState:
-        """Asks for the start alone."""
+        """Return the state that asks for the start alone."""
         start = jnp.asarray(self.start) if self.start else self.model.init(key)
         return exchange.first_state(start)
 
-    def report(self, state: ExchangeState, rows: UserRows, key: jax.Array) -> Sums:  # noqa: ARG002
+    def report(self, state: ExchangeState, rows: UserRows, key: jax.Array) -> ExchangeSums:  # noqa: ARG002
         """Return the sums at all candidates."""
         return exchange.sums_of(self.gap, state.candidates, rows)
 
-    def weights(self, state: ExchangeState, rows: UserRows) -> RowWeights:
+    def weights(self, state: ExchangeState, rows: UserRows) -> SummandWeights:
         """Return the weights of rows in the sums of a report."""
         return exchange.row_weights(self.gap, state.candidates, rows)
 
     def update(
-        self, state: ExchangeState, total: Sums, cohort: float
-    ) -> tuple[ExchangeState, RefineRecord]:
+        self, state: ExchangeState, total: ExchangeSums, cohort: float
+    ) -> tuple[ExchangeState, ExchangeRecord]:
         """Take the best candidate, and ask for those of the next step."""
         del cohort  # clients count by their rows
-        problem = exchange.Problem(self.gap, Price(self.rho), self.C)
-        after, step = exchange.next_state(problem, state, total)
-        return after, RefineRecord(after.objective, after.gradient_norm, after.decrement, step)
+        return exchange.next_state(self.gap, Price(self.rho), self.C, state, total)
 
     def params(self, state: ExchangeState) -> jax.Array:
         """Return the best of all candidates so far."""
@@ -167,13 +148,7 @@ class Refine(UsersPrivate):
 
 
 def refine_model(
-    model: TrainedModel,
-    users: Users,
-    penalty: SumPenalty,
-    *,
-    rho: float,
-    c: float,
-    exchanges: int,
+    model: TrainedModel, users: Users, penalty: SumPenalty, *, rho: float, c: float, exchanges: int
 ) -> tuple[TrainedModel, int]:
     """Return a linear model after exchanges with users in memory, and the bytes they send."""
     linear = LogisticRegression(len(model.theta))
@@ -184,7 +159,7 @@ def refine_model(
 
 
 def read_start(path: Path, schema: Schema) -> tuple[float, ...]:
-    """Params to start from, of a linear model's file. Raises InputError: of another schema."""
+    """Return the params of a linear model's file. Raises InputError: of another schema."""
     model = read_model(path)
     if model.schema_.hash != schema.hash or model.hidden or not model.intercept:
         raise InputError(f"{path}: must be a linear model of this schema, with an intercept")

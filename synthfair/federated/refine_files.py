@@ -21,12 +21,11 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Grouping, SumPenalty, named_penalty
 from synthfair.federated import exchange
-from synthfair.federated.exchange import ExchangeState, Sums
-from synthfair.federated.single_rows import LEAST_ROWS, require_alike
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.exchange import ExchangeState, ExchangeSums
+from synthfair.federated.single_rows import MIN_VALUE_ROWS, UserRows, require_alike
 from synthfair.files import OWNER_ONLY, claimed, parse_as, read_bytes, write_json
 from synthfair.metrics_file import Exchanges
-from synthfair.release.keys import Keys, Signature, require_signer, sign, verify
+from synthfair.release.keys import Hex32, Keys, Signature, require_signer, sign, verify
 from synthfair.server.page import Refinement
 from synthfair.server.pooling import Pool
 from synthfair.settings import STRICT, GroupsBy, Notion, ServerConfig
@@ -47,14 +46,13 @@ QUESTION = "synthfair-question/1"
 MAX_BYTES = 100_000_000
 """The largest size of a question or an answer; those of 500 inputs take less."""
 
-CLOSE = 1e-3
+MAX_RELATIVE_CHANGE = 1e-3
 """Most by which params and weight may differ that are computed anew, maybe on another machine."""
 
 _Numbers = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
-_Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-class Question(BaseModel):
+class SumsQuestion(BaseModel):
     """The server's question of an exchange, public: sums at some params, under a penalty.
 
     Attributes:
@@ -75,10 +73,10 @@ class Question(BaseModel):
 
     format: Literal["synthfair-question/1"] = "synthfair-question/1"
     exchange: int = Field(ge=1, lt=2**31)
-    follows: _Hex32 | None = None
+    follows: Hex32 | None = None
     answers: int = Field(ge=1, lt=2**31)
-    releases: _Hex32
-    schema_hash: _Hex32
+    releases: Hex32
+    schema_hash: Hex32
     penalty: Literal["covariance", "selection_rate"]
     notion: Notion
     temperature: float = Field(gt=0)
@@ -92,7 +90,7 @@ class Question(BaseModel):
     candidates: tuple[_Numbers, ...] = Field(strict=False, min_length=1, max_length=10)
 
 
-def _penalty(question: Question, schema: Schema, by: tuple[Grouping, ...] = ()) -> SumPenalty:
+def _penalty(question: SumsQuestion, schema: Schema, by: tuple[Grouping, ...] = ()) -> SumPenalty:
     """Return the penalty of a question; sums of rows are the same for all groupings."""
     return named_penalty(question, n_groups=len(schema.groups), by=by)
 
@@ -103,13 +101,13 @@ class SumsFile(BaseModel):
     model_config = STRICT
 
     format: Literal["synthfair-sums/1"] = "synthfair-sums/1"
-    question: _Hex32
+    question: Hex32
     numbers: _Numbers  # of :class:`synthfair.federated.exchange.Sums`, one array after the other
     signature: Signature
 
 
 def _digest(question: str, numbers: np.ndarray) -> bytes:
-    """What is signed."""
+    """Return what is signed."""
     return hashlib.sha256(bytes.fromhex(question) + numbers.astype("<f8").tobytes()).digest()
 
 
@@ -124,7 +122,7 @@ def answer_question(
     k_min: int,
     key: Ed25519PrivateKey | None = None,
     force: bool = False,
-) -> Sums:
+) -> ExchangeSums:
     """Write a client's sums, and return them; they are booked as an answer without epsilon.
 
     Args:
@@ -142,7 +140,7 @@ def answer_question(
     """
     with claimed(output, inputs=(site.data, question_path, site.ledger.path), force=force):
         text, source = read_bytes(question_path, MAX_BYTES), str(question_path)
-        question, asked = parse_as(text, Question, source), hashlib.sha256(text).hexdigest()
+        question, asked = parse_as(text, SumsQuestion, source), hashlib.sha256(text).hexdigest()
         if question.schema_hash != site.schema.hash:
             raise InputError(
                 f"{source}: schema_hash {question.schema_hash}: is of another schema than this"
@@ -158,7 +156,7 @@ def answer_question(
     return sums
 
 
-def sums_task(question: Question, asked: str, source: str, k_min: int) -> Task:
+def sums_task(question: SumsQuestion, asked: str, source: str, k_min: int) -> Task:
     """Return the question for a client's exact sums, one job for all exchanges of the same rows.
 
     Args:
@@ -181,13 +179,13 @@ def sums_task(question: Question, asked: str, source: str, k_min: int) -> Task:
         own = UserRows(a, rows.s[:, None], rows.y, np.ones(len(a)))
         return ReadRows((own, site.schema), sha256)
 
-    def sums(rows: ReadRows, _bought: bytes | None, run: Run) -> Sums:
+    def sums(rows: ReadRows, _bought: bytes | None, run: Run) -> ExchangeSums:
         """Return the sums of rows of which no pair is small, and no row stands out."""
         own, schema = rows.real
         penalty, candidates = _penalty(question, schema), np.asarray(question.candidates)
         with np.errstate(all="ignore"):  # at params that are too large
             weights = exchange.row_weights(penalty, candidates, own)
-            require_alike(weights, own, schema, source=run.source, least=(k_min, LEAST_ROWS))
+            require_alike(weights, own, schema, source=run.source, least=(k_min, MIN_VALUE_ROWS))
             sums = exchange.sums_of(penalty, candidates, own)
         if not all(np.isfinite(part).all() for part in sums):
             raise InputError(f"{source}: candidates: are so large that sums are no numbers")
@@ -212,7 +210,7 @@ def replay(
     answers: int,
     keys: Keys | None = None,
 ) -> Refinement:
-    """Replays the exchanges that are complete, and writes the next question.
+    """Replay the exchanges that are complete, write the next question, and return how far they are.
 
     Params and weight are those of the questions' files: computed anew, maybe on another machine,
     they have other last digits.
@@ -237,7 +235,7 @@ def replay(
     by, max_rows = pooled.by, pooled.max_rows
     names = "penalty", "notion", "temperature", "max_gap", "groups_by", "C"
     contents = sorted(hashlib.sha256(path.read_bytes()).digest() for path in releases)
-    expected = Question(
+    expected = SumsQuestion(
         exchange=1,
         answers=answers,
         releases=hashlib.sha256(b"".join(contents)).hexdigest(),
@@ -257,13 +255,12 @@ def replay(
             with claimed(path, force=False):
                 write_json(path, expected.model_dump(mode="json"))
         text = read_bytes(path, MAX_BYTES)
-        question = parse_as(text, Question, str(path))
+        question = parse_as(text, SumsQuestion, str(path))
         if not _is_same(question, expected):
             raise InputError(
                 f"{path}: is not the question that these releases, settings and answers lead to;"
                 " give those that it was asked with, or take another folder"
             )
-        problem = exchange.Problem(penalty, Price(question.rho, question.free), question.C)
         candidates = np.asarray(question.candidates)
         before = (state or exchange.first_state(candidates[0]))._replace(candidates=candidates)
 
@@ -276,7 +273,8 @@ def replay(
         if len(paths) < answers:
             return Refinement(model, done, question.rho, path, answers - len(paths))
         total, digest = _total(paths, text, penalty, before, max_rows=question.max_rows, keys=keys)
-        state = exchange.next_state(problem, before, total)[0]
+        price = Price(question.rho, question.free)
+        state = exchange.next_state(penalty, price, question.C, before, total)[0]
         model = exchange.refined(model, state)
         done = Exchanges(
             exchanges=question.exchange,
@@ -291,15 +289,17 @@ def replay(
         expected = question.model_copy(update=following)
 
 
-def _is_same(question: Question, expected: Question) -> bool:
-    """Whether questions are the same, up to rounding of params and weight."""
+def _is_same(question: SumsQuestion, expected: SumsQuestion) -> bool:
+    """Return whether questions are the same, up to rounding of params and weight."""
     there, here = question.candidates, expected.candidates
     if [len(theta) for theta in there] != [len(theta) for theta in here]:
         return False
     computed = {"candidates": here, "rho": expected.rho, "free": expected.free}
-    close = np.allclose(np.asarray(there), np.asarray(here), rtol=CLOSE, atol=CLOSE)
+    close = np.allclose(
+        np.asarray(there), np.asarray(here), rtol=MAX_RELATIVE_CHANGE, atol=MAX_RELATIVE_CHANGE
+    )
     prices = (question.rho, question.free), (expected.rho, expected.free)
-    close = close and np.allclose(*prices, rtol=CLOSE)
+    close = close and np.allclose(*prices, rtol=MAX_RELATIVE_CHANGE)
     return bool(close and question.model_copy(update=computed) == expected)
 
 
@@ -311,8 +311,8 @@ def _total(
     *,
     max_rows: float | None,
     keys: Keys | None,
-) -> tuple[Sums, str]:
-    """The sum of answers, each scaled to the rows that a client may have; and a sha256 of all.
+) -> tuple[ExchangeSums, str]:
+    """Return the sum of answers, each scaled to the rows that a client may have, and their sha256.
 
     Raises:
         InputError: an answer is refused, or two are of one client.

@@ -1,4 +1,4 @@
-"""The check that exact sums over rows tell no record of a row that hardly any other resembles.
+"""Rows as a method sees them, whose exact sums must tell the record of none.
 
 A sum of w_i a_i a_i' over rows i has a line for each input c, the sum of w_i a_ic a_i. Where few
 rows have c, or one weighs far more than the others, the line over its entry at c is their record.
@@ -14,18 +14,42 @@ import numpy as np
 
 from synthfair.data.schema import Categorical, Schema
 from synthfair.errors import InputError
-from synthfair.federated.user_rows import UserRows
 from synthfair.model import Array
 
-LEAST_ROWS = 10
+MIN_VALUE_ROWS = 10
 """Rows that must have a value in each set of rows that is summed, unless none has it."""
 
-MOST_OF_SUM, MOST_OF_LINE = 0.1 * (1 + 1e-6), 0.5
+MAX_SUM_SHARE, MAX_LINE_SHARE = 0.1 * (1 + 1e-6), 0.5
 """Largest share that a row may have of the absolute weights in a sum, and in a line of a sum of
 products: there it must not outweigh all others that have the same value."""
 
 
-class RowWeights(NamedTuple):
+class UserRows(NamedTuple):
+    """The rows of one user, or of several, padded to one length.
+
+    Attributes:
+        a: [..., R, ...] model inputs.
+        s: [..., R, A] group index in each of A attributes.
+        y: [..., R] label: -1.0 or +1.0, or the index of one of several classes.
+        weight: [..., R] 1 for a row that is there, 0 for padding.
+    """
+
+    a: Array
+    s: Array
+    y: Array
+    weight: Array
+
+    def factors(self, by_pair: Array | None) -> Array:
+        """Return the entry of [G, 2] for each row's group and label -1 or +1; 1 without entries.
+
+        The group is that of the first attribute.
+        """
+        if by_pair is None:
+            return self.weight * 0 + 1.0
+        return by_pair[self.s[..., 0], (self.y > 0).astype(int)]
+
+
+class SummandWeights(NamedTuple):
     """The weights of the rows in each sum of a report.
 
     Attributes:
@@ -40,7 +64,7 @@ class RowWeights(NamedTuple):
 
 
 def require_alike(
-    weights: RowWeights, rows: UserRows, schema: Schema, *, source: str, least: Sequence[int]
+    weights: SummandWeights, rows: UserRows, schema: Schema, *, source: str, least: Sequence[int]
 ) -> None:
     """Refuse to report sums that would tell the records of few rows.
 
@@ -78,8 +102,8 @@ def require_alike(
 
     # No row outweighs the others in a sum, or in a line of one.
     leaves = weights.members, *weights.sums, weights.products
-    shares = [("any value", leaf, MOST_OF_SUM) for leaf in leaves]
-    shares += [(name, weights.products * line, MOST_OF_LINE) for name, line in lines.items()]
+    shares = [("any value", leaf, MAX_SUM_SHARE) for leaf in leaves]
+    shares += [(name, weights.products * line, MAX_LINE_SHARE) for name, line in lines.items()]
     for name, w, most in shares:
         if not refused and (abs(w).max(axis=-1) > most * abs(w).sum(axis=-1)).any():
             refused = [f"among rows with {name}, one outweighs others at the params asked for"]

@@ -20,18 +20,16 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.evaluation import evaluate
 from synthfair.federated import engine
-from synthfair.federated.algorithm import RoundRecord, ServerState
-from synthfair.federated.checkpoint import Checkpoint, CheckpointFile
-from synthfair.federated.engine import RunProgress
-from synthfair.federated.method import TrainConfig, TrainingPlan
+from synthfair.federated.engine import CheckpointFile, RoundRecord, RunProgress
+from synthfair.federated.method import TrainConfig
 from synthfair.federated.privfairfl import counts_bytes
-from synthfair.federated.user_data import UserTable, make_user_data, other_groups
-from synthfair.federated.users import UserData
+from synthfair.federated.users import UserData, UserTable, make_user_data, other_groups
 from synthfair.files import claimed, whole_file, write_text
 from synthfair.metrics_file import METRICS, Cost, MetricsFile, RoundSettings, write_metrics
 from synthfair.postprocess.histogram import RowWeights, ScoreHistogram
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Ledger, Purchase
+from synthfair.secure.shares import Sharing
 from synthfair.settings import ServerConfig, Target
 from synthfair.trained import Layer, TrainedModel, input_names, write_model
 
@@ -91,7 +89,7 @@ class TrainFiles:
     again: bool = False
 
     def __post_init__(self) -> None:
-        """Refuses seeds out of range."""
+        """Refuse seeds out of range."""
         if self.noise_seed is not None and not 0 <= self.noise_seed < 2**SECRET_BITS:
             raise InputError(f"noise seed = {self.noise_seed}: must be 0 to 2^{SECRET_BITS} - 1")
 
@@ -114,7 +112,7 @@ def train_table(
     weights: RowWeights | None = None,
     on_rounds: OnRounds | None = None,
 ) -> tuple[Training, MetricsFile]:
-    """Trains and writes; an interrupted run continues where it stopped.
+    """Train, write files, and return both results; an interrupted run continues where it stopped.
 
     The guarantee is booked before the first round, and buys the seed of the noise, which is kept
     next to the ledger: the same training once more, also where a run ended without its results, by
@@ -142,12 +140,12 @@ def train_table(
         rows = encode_own(table.train, schema, source=source)
         others = other_groups(table.train, schema, config, source=source)
         data = make_user_data(rows, table.user, schema, config, others=others, weights=weights)
-        plan = config.plan(data)
+        method = config.plan(data)
 
         # A guarantee is booked once, and buys the seed of the noise.
-        fingerprint = _fingerprint(data, config, plan, files.noise_seed)
+        fingerprint = _fingerprint(data, config, method.guarantee, files.noise_seed)
         ledger, seed = Ledger(files.ledger, again=files.again), files.noise_seed
-        guarantee = plan.guarantee if seed is None else None
+        guarantee = method.guarantee if seed is None else None
         purchase = Purchase(
             kind="training", output=files.output.name, run=fingerprint, guarantee=guarantee
         )
@@ -158,15 +156,14 @@ def train_table(
         else:
             ledger.book(purchase)
         checkpoint = CheckpointFile.next_to(files.paths[0], fingerprint)
-        progress = read_progress(plan, data, checkpoint)
-        progress = progress or first_progress(plan, data, config, seed)
+        progress = checkpoint.load(engine.start(method, data.users, 0))
+        progress = progress or first_progress(method, data, seed)
 
         # Rounds, and what the model does on test rows.
         training = train_rounds(
             data,
-            config,
+            method,
             noise_seed=files.noise_seed,
-            plan=plan,
             progress=progress,
             on_rounds=on_rounds,
             checkpoint=checkpoint if config.resumes else None,
@@ -184,7 +181,7 @@ def train_table(
             weights=weights,
             counts=training.counts and training.counts.origin,
             guarantee=training.guarantee,
-            secure_sums=plan.secure and plan.secure.shares,
+            secure_sums=method.protection.shares,
         )
 
         # All files are written before the first gets its name; metrics.json gets its own last.
@@ -195,7 +192,7 @@ def train_table(
             write_metrics(document, metrics)
             write_text(rounds, rounds_csv(training.history))
             write_model(training.model, model)
-            if plan.secure or config.counts_rows:
+            if method.protection.vectors or config.counts_rows:
                 # Their noise does not follow from the seed: a run with what is booked would have
                 # other results, of which some files may be read already.
                 ledger.bought(fingerprint).unlink(missing_ok=True)
@@ -208,24 +205,22 @@ def train_rounds(
     config: TrainConfig,
     *,
     noise_seed: int | None = None,
-    plan: TrainingPlan | None = None,
     progress: RunProgress | None = None,
     on_rounds: OnRounds | None = None,
     checkpoint: CheckpointFile | None = None,
 ) -> Training:
-    """Trains in all rounds.
+    """Train in all rounds, and return the model with its history.
 
     Guarantee: what the plan's says, for all that the server sees in the rounds, the model and the
     history among them, unless ``noise_seed`` is given.
 
     Args:
         data: users and their rows.
-        config: settings.
+        config: settings; or the method as ``config.plan(data)`` has bound it.
         noise_seed: for tests: noise that anybody can repeat. If not given, noise that protects has
             a seed from the operating system, and so have the cohorts.
-        plan: of ``config.plan(data)``, if there is one already.
-        progress: of an interrupted run, see :func:`read_progress`; of privfairfl_pre, whose weights
-            have noise that is drawn anew, only before the first round.
+        progress: of an interrupted run; of a method that does not resume, only before the first
+            round.
         on_rounds: called after each round.
         checkpoint: where a run is saved if it is interrupted. The file holds the seed of the noise:
             whoever reads it can undo the privacy of the run.
@@ -246,128 +241,101 @@ def train_rounds(
         >>> training.cost.rounds, training.model.loss
         (20, 'logistic; trained by fedsgd')
     """
-    # Before the rounds: counts that weigh rows, the plan, the labels that are learned.
-    data, counts = config.count_first(data, noise_seed)
-    plan = plan or config.plan(data)
-    if counts is not None:  # weights of rows change neither guarantee nor noise
-        plan = plan._replace(algorithm=plan.algorithm.bound(row_weights=data.row_weights))
-    if plan.secure and noise_seed is not None:
-        plan = plan._replace(protection=plan.secure._replace(seed=noise_seed))
-    first = progress = progress or first_progress(plan, data, config, noise_seed)
-    users = data.users
-    if plan.prepare:
-        users = plan.prepare(users, first.seed, range(len(users)))
+    # Before the rounds: the plan, counts that weigh rows, the labels that are learned.
+    planned = config if config.cohorts else config.plan(data)
+    method, counts = planned.count_first(data, noise_seed)
+    method = method.bound(protection=method.protection._replace(seed=noise_seed))
+    first = progress = progress or first_progress(method, data, noise_seed)
+    users = method.teach(data.users, first.seed)
 
     # The rounds, which Ctrl-C interrupts and a checkpoint continues.
     def on_round(after: RunProgress) -> None:
         nonlocal progress
         progress = after
         if on_rounds is not None:
-            on_rounds(after.rounds, config.rounds, config.progress(after.history))
+            on_rounds(after.rounds, method.rounds, method.progress(after.history))
 
     try:
         progress = engine.run(
-            plan.algorithm,
+            method,
             users,
-            plan.cohorts,
-            rounds=config.rounds,
+            method.cohorts,
+            rounds=method.rounds,
             seed=first.seed,
-            protection=plan.protection,
+            protection=method.protection,
             progress=first,
             on_round=on_round,
         )
     except KeyboardInterrupt as stop:
         if checkpoint is None or progress.rounds == 0:
             raise
-        checkpoint.save(to_save(progress))
+        checkpoint.save(progress)
         message = (
             f"{checkpoint.path} holds {progress.rounds} rounds; the same run continues from there"
         )
         raise KeyboardInterrupt(message) from stop
 
     # After the rounds: the model, and decisions by group from counts of its scores.
-    converged = config.converged(plan, progress.history)
-    model = make_model(plan, config, data, progress.state, converged=converged)
-    params = plan.algorithm.params(progress.state)
-    model, histogram = config.decide(model, params, data, noise_seed)
+    model = make_model(method, data, progress)
+    model, histogram = method.decide(model, method.params(progress.state), data, noise_seed)
     counts = counts or histogram
 
     # What was sent: by each user of a cohort a report a round, and by all users their counts.
-    n, rounds = len(users), config.rounds
-    if config.one_place:  # rows are sent once
+    n, rounds, cohort = len(users), method.rounds, method.cohorts.size
+    if method.one_place:  # rows are sent once
         cost = Cost(n, 1, users.nbytes)
-    elif plan.secure:  # where noise hides who was drawn, all users send; the others' are zeros
-        senders = n if plan.guarantee else plan.cohorts.size
-        cost = Cost(n, rounds, plan.secure.upload_bytes * senders * rounds)
+    elif what := method.protection.vectors:
+        # Where noise hides who was drawn, all users send; the others' are zeros.
+        senders = n if method.guarantee else cohort
+        sharing = Sharing(bytes(32), what.length, engine.AGGREGATORS)
+        size = engine.AGGREGATORS * sharing.message_bytes * senders * rounds
+        cost = Cost(n, rounds, size)
     else:
-        size = engine.report_size(plan.algorithm, users)[1] * plan.cohorts.size * rounds
+        size = engine.report_size(method, users)[1] * cohort * rounds
         size += n * counts_bytes(counts) if counts else 0
         cost = Cost(n, rounds + (counts is not None), size)
-    guarantee = plan.guarantee if noise_seed is None else None
+    guarantee = method.guarantee if noise_seed is None else None
     return Training(model, progress.history, cost, guarantee, first.rounds, counts)
 
 
 def first_progress(
-    plan: TrainingPlan, data: UserData, config: TrainConfig, noise_seed: int | None = None
+    method: TrainConfig, data: UserData, noise_seed: int | None = None
 ) -> RunProgress:
     """Return a run before its first round, with a seed of its own where noise protects."""
-    seed = config.seed if plan.guarantee is None else secrets.randbits(SECRET_BITS)
-    return engine.start(plan.algorithm, data.users, seed if noise_seed is None else noise_seed)
+    seed = method.seed if method.guarantee is None else secrets.randbits(SECRET_BITS)
+    return engine.start(method, data.users, seed if noise_seed is None else noise_seed)
 
 
-def to_save(progress: RunProgress) -> Checkpoint:
-    """Return a run as a checkpoint holds it, for :func:`read_progress`."""
-    words = np.frombuffer(progress.seed.to_bytes(SECRET_BITS // 8, "little"), np.uint32)
-    return Checkpoint((np.int32(progress.rounds), words, progress.state), progress.history)
-
-
-def read_progress(plan: TrainingPlan, data: UserData, file: CheckpointFile) -> RunProgress | None:
-    """Return the interrupted run that a checkpoint holds, if there is one of this very run."""
-    checkpoint = file.load(to_save(engine.start(plan.algorithm, data.users, 0)))
-    if checkpoint is None:
-        return None
-    rounds, words, state = checkpoint.state
-    seed = int.from_bytes(np.asarray(words).tobytes(), "little")
-    return RunProgress(int(rounds), state, checkpoint.history, seed)
-
-
-def make_model(
-    plan: TrainingPlan,
-    config: TrainConfig,
-    data: UserData,
-    state: ServerState,
-    *,
-    converged: bool | None = None,
-) -> TrainedModel:
-    """Return the model of a server's state, as it is written to a file.
+def make_model(method: TrainConfig, data: UserData, progress: RunProgress) -> TrainedModel:
+    """Return the model of a run that has ended, as it is written to a file.
 
     Raises:
         InputError: its parameters are not finite.
     """
-    params = jax.device_get(plan.algorithm.params(state))
+    params = jax.device_get(method.params(progress.state))
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
         raise InputError(
-            f"learning_rate = {config.learning_rate:g}: training diverged, and its parameters are"
+            f"learning_rate = {method.learning_rate:g}: training diverged, and its parameters are"
             " no numbers; take a smaller one"
         )
     hidden, theta = (), params
-    if config.hidden:
+    if method.hidden:
         *layers, last = params
         hidden = tuple(Layer(weight=weight.tolist(), bias=bias.tolist()) for weight, bias in layers)
         theta = np.append(*last)  # the intercept stands last
     return TrainedModel(
         schema=data.schema,
         version=synthfair.__version__,
-        loss=f"logistic; trained by {config.method}",
+        loss=f"logistic; trained by {method.method}",
         intercept=True,
         inputs=input_names(
-            data.schema, intercept=not config.hidden, group_input=config.group_input
+            data.schema, intercept=not method.hidden, group_input=method.group_input
         ),
-        group_input=config.group_input,
+        group_input=method.group_input,
         hidden=hidden,
         theta=tuple(theta.tolist()),
         gradient_norm=None,
-        converged=converged,
+        converged=method.converged(progress.history),
     )
 
 
@@ -386,15 +354,15 @@ def rounds_csv(history: RoundRecord) -> str:
 
 
 def _fingerprint(
-    data: UserData, config: TrainConfig, plan: TrainingPlan, noise_seed: int | None
+    data: UserData, config: TrainConfig, guarantee: Guarantee | None, noise_seed: int | None
 ) -> str:
-    """sha256 of all that a run depends on. It is private: who guesses the rows could confirm them.
+    """Return a sha256 of all that a run depends on; private, as it confirms guesses of the rows.
 
     The noise and the version are part of it: the same seed with noise of another size would give
     away both the noise and what it hides.
     """
-    guarantee = plan.guarantee.model_dump_json() if plan.guarantee else None
-    settings = f"{synthfair.__version__} {noise_seed} {config.model_dump_json()} {guarantee}"
+    promise = guarantee.model_dump_json() if guarantee else None
+    settings = f"{synthfair.__version__} {noise_seed} {config.model_dump_json()} {promise}"
     digest = hashlib.sha256(settings.encode())
     for leaf in jax.tree.leaves((data.users, data.row_weights, data.held_out)):
         digest.update(np.ascontiguousarray(leaf).data)

@@ -1,9 +1,8 @@
 """Two phases: a fair teacher on each user's rows, and a private student of its decisions.
 
 Padala, Damle and Gujar (2021), figure 2. Phase 1 stays on the user's side and happens once; in
-phase 2 the students are averaged in rounds. The teacher is either as published,
-:class:`synthfair.federated.fair_sgd.FairSgd`, which no guarantee covers, or
-:class:`PrivateFairSgd`, with which one holds end to end::
+phase 2 the students are averaged in rounds. The teacher is either as published, :class:`FairSgd`,
+which no guarantee covers, or :class:`PrivateFairSgd`, with which one holds end to end::
 
     method = TwoPhase(clip=1.5).about(users, model, parity)
     labelled = method.teach(users, seed)
@@ -13,28 +12,167 @@ phase 2 the students are averaged in rounds. The teacher is either as published,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from pydantic import model_validator
+import optax
+from pydantic import AfterValidator, model_validator
 
-from synthfair.federated.algorithm import AtLeast0, Positive, Share
+from synthfair.federated.clipping import (
+    clipped_gradients,
+    cross_entropy,
+    noise_of,
+    poisson_sum,
+    random_rows,
+)
 from synthfair.federated.dp_sgd import NoisySteps
 from synthfair.federated.engine import add_noise, key_from
-from synthfair.federated.fair_sgd import FairPasses, FairSgd, FairState, fair_loss
-from synthfair.federated.method import ROWS, Given, TrainingPlan, given
+from synthfair.federated.fedavg import Averaging
+from synthfair.federated.method import SMALLEST_ROWS, AtLeast0, Given, Positive, Share, given
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
-from synthfair.federated.row_sums import clipped_gradients, cross_entropy, noise_of, poisson_sum
-from synthfair.federated.user_rows import UserRows
-from synthfair.federated.users import Cohorts, UserData, Users
+from synthfair.federated.single_rows import UserRows
+from synthfair.federated.users import UserData, Users
 from synthfair.model import Params
 from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.guarantee import Summed
+from synthfair.settings import notion_of
+
+# A fair teacher
+
+
+class FairPasses(Averaging):
+    """The settings of methods that train fairly on each client's rows."""
+
+    notion: Annotated[
+        Literal["statistical_parity", "demographic_parity", "equalized_odds"],
+        AfterValidator(notion_of),
+    ] = "statistical_parity"
+    """Rates that must not differ between groups."""
+
+    alpha: Share = 0.01
+    """Most by which a group's rate may differ from another's."""
+
+    kappa: AtLeast0 = 1.0
+    """Initial weight of unfairness in the loss; 0 leaves it out, unless kappa_rate lets it grow."""
+
+    kappa_rate: AtLeast0 = 0.0
+    """Kappa grows in each step by this times the unfairness; 0: it is constant. In the paper it
+    grows, at a rate that is not known."""
+
+    unconstrained: ClassVar[Mapping[str, str | float]] = {"kappa": 0.0, "kappa_rate": 0.0}
+
+
+class FairState(NamedTuple):
+    """The learned parameters."""
+
+    params: Params  # phi
+    kappa: jax.Array  # the multiplier, at least 0
+
+
+def fair_loss(sums: RateSums, slack: jax.Array | float) -> jax.Array:
+    """Return l_fair, equations (3) and (4): the largest gap of a rate, less the slack, at least 0.
+
+    A group without rows does not count.
+
+    Args:
+        sums: of probabilities; one rate for statistical parity, two for equalized odds.
+        slack: gap that costs nothing, 0 to below 1.
+    """
+    present = sums.counts > 0
+    rates = sums.values / jnp.where(present, sums.counts, 1.0)
+    highest = jnp.max(jnp.where(present, rates, -jnp.inf), axis=1)
+    lowest = jnp.min(jnp.where(present, rates, jnp.inf), axis=1)
+    gaps = jnp.where(jnp.any(present, axis=1), highest - lowest, 0.0)
+    return jnp.maximum(jnp.max(gaps) - slack, 0.0)
+
+
+class FairSgd(FairPasses):
+    """Fair-SGD: fairness by a Lagrange multiplier, on batches of a user's own rows.
+
+        min over phi, max over kappa of   cross-entropy(phi) + kappa l_fair(phi)
+
+    Equations (3) to (5) and algorithm 1. In each round every user trains from the server's state;
+    the mean is sent back. In rounds it is the authors' baseline B2, and with a kappa of 0 B1; one
+    long round of it is their first phase.
+
+    Nothing is private. Batches are drawn with replacement, so that no client has too few rows; of
+    500, if not given. Adam's moments start anew each round; kappa is averaged as the parameters
+    are.
+
+    Attributes:
+        parity: the notion, of one attribute: statistical parity or equalized odds.
+
+    Raises:
+        InputError: a value out of range, or a notion or attributes that the method does not have.
+    """
+
+    method: Literal["fair_sgd"] = "fair_sgd"
+    learning_rate: Positive = 0.01
+    """Learning rate of Adam."""
+
+    parity: Given[Parity] = given()
+
+    @model_validator(mode="after")
+    def _has_the_notion(self) -> FairSgd:
+        notions, parity = ("statistical_parity", "equalized_odds"), self.parity
+        if parity and (parity.notion not in notions or len(parity.groups) != 1):
+            raise ValueError(
+                f"parity {parity.notion!r} of {len(parity.groups)} attributes: must be one of"
+                f" {', '.join(notions)}, of one attribute"
+            )
+        return self
+
+    def plan(self, data: UserData) -> FairSgd:
+        """Return the method, in which all clients take part in every round."""
+        steps = data.users.steps(batch=self.rows, epochs=self.local_epochs)
+        return self.bound_to(data, parity=Parity(self.notion, data.groups), local_steps=steps)
+
+    # Server, before the first round
+
+    def init(self, key: jax.Array) -> FairState:
+        """Return the model's first params, and the first kappa."""
+        params = self.model.init(key)
+        dtype = jnp.result_type(*jax.tree.leaves(params))
+        return FairState(params, jnp.asarray(self.kappa, dtype))
+
+    # User; the server takes the mean, see Averaging
+
+    def train(self, state: FairState, rows: UserRows, key: jax.Array) -> FairState:
+        """Return the state after local steps of Adam down in phi, and of plain ascent in kappa."""
+        adam = optax.adam(self.learning_rate)
+
+        def step(
+            carry: tuple[FairState, Any], step_key: jax.Array
+        ) -> tuple[tuple[FairState, Any], None]:
+            state, moments = carry
+            some = random_rows(rows, self.rows, step_key)
+            slope, unfair = jax.grad(
+                lambda params: self.objective(state._replace(params=params), some), has_aux=True
+            )(state.params)
+            change, moments = adam.update(slope, moments)
+            params = optax.apply_updates(state.params, change)
+            return (FairState(params, state.kappa + self.kappa_rate * unfair), moments), None
+
+        first = (state, adam.init(state.params))
+        return jax.lax.scan(step, first, jax.random.split(key, self.local_steps))[0][0]
+
+    def objective(self, state: FairState, rows: UserRows) -> tuple[jax.Array, jax.Array]:
+        """Return equation (5) on some rows, and l_fair."""
+        scores = self.model.scores(state.params, rows.a)
+        losses = rows.weight * cross_entropy(scores, rows)
+        loss = jnp.sum(losses) / jnp.maximum(jnp.sum(rows.weight), 1.0)
+        unfair = fair_loss(self.parity.sums(scores, rows), self.alpha)
+        return loss + state.kappa * unfair, unfair
+
+    def params(self, state: FairState) -> Params:
+        """Return the last params."""
+        return state.params
+
 
 # A private teacher
 
@@ -47,12 +185,12 @@ cell. So the gradients get 6 % more noise than alone, and a count noise of 4.2 r
 
 SENSITIVITY = (1.0 + 2.0 * COUNT_SCALE**2) ** 0.5
 
-LEAST_COUNT = 5.0
+MIN_CELL_ROWS = 5.0
 """Rows of a batch below which a noisy cell says nothing of its rate, and is left out."""
 
 
 class PrivateFairSgd(FairSgd):
-    """Trains one user's network fairly and privately.
+    """A teacher that one user trains fairly and privately.
 
     The gap of a batch is no sum over rows, so that no clipping of its gradient bounds what one row
     does. But the gap's gradient is one, once the rates' counts and the sign of their difference are
@@ -83,7 +221,7 @@ class PrivateFairSgd(FairSgd):
     noise: AtLeast0 = 0.0
 
     def train(self, state: FairState, rows: UserRows, key: jax.Array) -> FairState:
-        """Local steps down in phi and up in kappa, of noisy sums alone."""
+        """Return the state after local steps down in phi and up in kappa, of noisy sums alone."""
         rate = self.learning_rate * self.clip / self.rows
 
         def step(carry: tuple[FairState, RateSums, jax.Array], key: jax.Array) -> tuple[Any, None]:
@@ -142,14 +280,14 @@ class PrivateFairSgd(FairSgd):
 
 
 def cell_weights(sums: RateSums, slack: jax.Array | float) -> jax.Array:
-    """[Q, G] derivative of :func:`fair_loss` in the sums of h, from sums that may be noisy."""
+    """Return the derivative [Q, G] of :func:`fair_loss` in the sums of h, which may be noisy."""
     cells = _trust(sums)
     return jax.grad(lambda values: fair_loss(cells._replace(values=values), slack))(cells.values)
 
 
 def _trust(sums: RateSums) -> RateSums:
-    """Set counts that say nothing to 0: such cells do not count."""
-    return sums._replace(counts=jnp.where(sums.counts >= LEAST_COUNT, sums.counts, 0.0))
+    """Return sums in which counts that say nothing are 0: such cells do not count."""
+    return sums._replace(counts=jnp.where(sums.counts >= MIN_CELL_ROWS, sums.counts, 0.0))
 
 
 # Both phases
@@ -192,6 +330,7 @@ class TwoPhase(FairPasses, NoisySteps):
 
     teacher: Given[FairSgd] = given()
 
+    teaches: ClassVar[bool] = True
     not_compiled: ClassVar[frozenset[str]] = FairPasses.not_compiled | {"teacher", "end_to_end"}
 
     @model_validator(mode="after")
@@ -231,31 +370,22 @@ class TwoPhase(FairPasses, NoisySteps):
         teacher, student = self.teacher, self.sums(users, self.rounds)
         return (teacher.sums(users), student) if isinstance(teacher, PrivateFairSgd) else (student,)
 
-    def plan(self, data: UserData) -> TrainingPlan:
-        """Return the plan of the students' rounds; teachers are trained before them."""
-        users, clip = data.users, self.clip or math.inf
-        method = self.about(users, self.trainable(data), Parity(self.notion, data.groups))
+    def plan(self, data: UserData) -> TwoPhase:
+        """Return the students' rounds; teachers are trained before them."""
+        users, clip, known = data.users, self.clip or math.inf, self.bound_to(data)
+        method = known.about(users, known.model, Parity(self.notion, data.groups))
         *teacher, student = method.phases(users)
         sums: dict[Summed, tuple[SampledSums, float]] = {}
         if teacher:
             sums["teacher_gradients"] = teacher[0], clip * SENSITIVITY
         sums["student_gradients"] = student, clip
         condition = None if self.end_to_end else "teacher"
-        guarantee = self.guarantee(users.smallest, ROWS, sums, condition=condition)
-        if guarantee:
-            method = method.with_noise(guarantee.samples[-1].noise / clip)
-        everyone = Cohorts.everyone(len(users))
-        return TrainingPlan(method, everyone, guarantee=guarantee, prepare=method.teach)
+        guarantee = self.promise(users.smallest, SMALLEST_ROWS, sums, condition=condition)
+        noise = guarantee.samples[-1].noise / clip if guarantee else 0.0
+        return method.with_noise(noise).bound(guarantee=guarantee)
 
     def teach(self, users: Users, seed: int, numbers: Sequence[int] | None = None) -> Users:
-        """Phase 1: the users, with their teachers' decisions for labels.
-
-        Args:
-            users: with their own labels.
-            seed: of first params, batches and noise, as for :func:`synthfair.federated.engine.run`.
-            numbers: [K] of the users among all, by which their draws differ; 0 to K - 1 if not
-                given. A site that is user 3 by itself draws as user 3 among the others does.
-        """
+        """Return the users with their teachers' decisions for labels: phase 1."""
         which = jnp.asarray(range(len(users)) if numbers is None else numbers)
         decisions = np.asarray(_decisions(self.teacher, users, which, key_from(seed, 4)))
         owner = np.repeat(np.arange(len(users)), users.size)
@@ -265,7 +395,7 @@ class TwoPhase(FairPasses, NoisySteps):
 
 @jax.jit
 def _decisions(teacher: FairSgd, users: Users, numbers: jax.Array, key: jax.Array) -> jax.Array:
-    """[K, R] -1 or +1, one user after the other."""
+    """Return the teachers' decisions [K, R], -1 or +1, one user after the other."""
 
     def of_user(which: tuple[jax.Array, jax.Array]) -> jax.Array:
         user, number = which

@@ -1,27 +1,42 @@
-"""The population of a federation: users, with as many or few rows as they have, and cohorts."""
+"""The users of a federation, their rows, and the cohorts in which they take part.
+
+Users are simulated, or those that a table names; each has as many or few rows as it has.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from synthfair.data.batches import other_inputs
+from synthfair.data.encode import Encoded, encode
+from synthfair.data.partition import partition
 from synthfair.data.schema import Schema
+from synthfair.data.tables import take_names
 from synthfair.errors import InputError
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
+from synthfair.postprocess.histogram import RowWeights
 from synthfair.privacy.accounting import Sampling
 
-OVERFLOW_CHANCE = 1e-12
-"""Chance with which a cohort drawn user by user is larger than the room first made for it."""
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from synthfair.federated.method import TrainConfig
+
+Block = tuple[np.ndarray, np.ndarray]
+"""Some users of a cohort: their indices [b], padded to a length that all blocks have, and [b] False
+for padding, which stands at the end."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Users:
-    """K users with N rows in all, one user's after the other's; see :func:`make_users`.
+    """The rows of K users, one user's after the other's; see :func:`make_users`.
 
     Only the cohort of a round is padded to one length, so that one user with many rows does not
     multiply the memory of all.
@@ -118,7 +133,7 @@ def make_users(a: np.ndarray, s: np.ndarray, y: np.ndarray, user: np.ndarray) ->
 
 
 class UserData(NamedTuple):
-    """Users, and what their rows mean.
+    """The users of a training, and what their rows mean.
 
     Attributes:
         schema: of the rows.
@@ -133,18 +148,6 @@ class UserData(NamedTuple):
     groups: tuple[int, ...]
     row_weights: jax.Array | None = None
     held_out: Users | None = None
-
-    @property
-    def count_users(self) -> Users:
-        """The users whose rows are counted after training: those held out, if any, or else all."""
-        return self.users if self.held_out is None else self.held_out
-
-
-class Block(NamedTuple):
-    """Some users of a cohort, padded to a length that all blocks have."""
-
-    users: np.ndarray | jax.Array  # [b] indices
-    present: np.ndarray | jax.Array  # [b] False for padding, which stands at the end
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,7 @@ class Cohorts:
     sampling: Sampling = "fixed"
 
     def __post_init__(self) -> None:
-        """Refuses sizes out of range."""
+        """Refuse sizes out of range."""
         if not 1 <= self.size <= self.population:
             raise InputError(
                 f"cohort = {self.size}: must be 1 to {self.population}, the number of users"
@@ -178,18 +181,14 @@ class Cohorts:
 
     @classmethod
     def everyone(cls, population: int) -> Cohorts:
-        """Draws all users in every round."""
+        """Return the rule that draws all users in every round."""
         return cls(population, population)
 
     @property
     def room(self) -> int:
-        """The number of users for whom a cohort needs room, but once in 1e12 rounds."""
-        if self.sampling == "fixed":
-            return self.size
-        from scipy.stats import binom
-
-        rate = self.size / self.population
-        return int(binom.isf(OVERFLOW_CHANCE, self.population, rate)) + 1
+        """The number of users for whom nearly every cohort has room: six standard deviations."""
+        more = 6 * int(self.size**0.5) + 6 if self.sampling == "poisson" else 0
+        return min(self.population, self.size + more)
 
     def draw(self, seed: int, t: int) -> np.ndarray:
         """Return the users of round t; they depend on the seed and the round alone.
@@ -210,4 +209,256 @@ class Cohorts:
         users = np.zeros((-(-len(cohort) // at_once), at_once), np.int32)
         users.flat[: len(cohort)] = cohort
         present = np.arange(users.size).reshape(users.shape) < len(cohort)
-        return list(map(Block, users, present))
+        return list(zip(users, present, strict=True))
+
+
+# Users of a table
+
+TEST_SHARE = 0.2
+"""The share of the rows that are tested, where no test table is given."""
+
+ONE_RULE = "users: give one of clients, rows_per_user, each_row and user_column"
+
+
+def draw_users(
+    n_rows: int,
+    *,
+    seed: int,
+    clients: int | None = None,
+    rows_per_user: float | None = None,
+    each_row: bool = False,
+) -> np.ndarray:
+    """Return the user [N] of each row, at random, by one of three rules.
+
+    Args:
+        n_rows: N, at least 1.
+        seed: the same gives the same users.
+        clients: so many users with equally many rows.
+        rows_per_user: many users, the number of rows of each Poisson distributed with this mean, as
+            in Rodríguez-Gálvez et al. (2021), section 4.1, with 2. Users who would get none are
+            left out, so that those there are have mean / (1 - exp(-mean)) rows on average.
+        each_row: every row is a user by itself.
+
+    Raises:
+        InputError: no rule or several, or numbers out of range.
+
+    Example:
+        >>> import synthfair as sf
+        >>> sf.federated.draw_users(4, seed=0, clients=2).tolist()
+        [0, 0, 1, 1]
+    """
+    if [clients is None, rows_per_user is None, not each_row].count(False) != 1:
+        raise InputError(ONE_RULE)
+    rng, mean = np.random.default_rng(seed), rows_per_user
+    if mean is not None:
+        if not 0 < mean < np.inf:
+            raise InputError(f"rows_per_user = {mean}: must be positive and finite")
+        sizes = np.empty(0, int)
+        while sizes.sum() < n_rows:
+            sizes = np.append(sizes, rng.poisson(mean, size=1 + int(n_rows / mean)))
+        return rng.permutation(np.repeat(np.arange(len(sizes)), sizes)[:n_rows])
+    if clients is None:
+        return np.arange(n_rows)
+    if not 1 <= clients <= n_rows:
+        raise InputError(f"clients = {clients}: must be 1 to {n_rows}, the number of rows")
+    return rng.permutation(n_rows) % clients
+
+
+class UserTable(NamedTuple):
+    """A table whose rows are assigned to users, and test tables.
+
+    Attributes:
+        train: rows to train on.
+        user: [N] whose each of them is.
+        tests: test tables by name.
+        rule: how it was done, as metrics.json has it.
+    """
+
+    train: pd.DataFrame
+    user: np.ndarray
+    tests: Mapping[str, pd.DataFrame]
+    rule: Mapping[str, Any]
+
+
+def assign_users(
+    table: pd.DataFrame,
+    *,
+    seed: int,
+    tests: Mapping[str, pd.DataFrame] | None = None,
+    user_column: str | None = None,
+    **rule: Any,
+) -> UserTable:
+    """Assign rows to users, and hold rows out for testing where no test tables are given.
+
+    Clients test on rows of their own; of many users, a fifth of the rows, or of the users where
+    the table names them, is held out.
+
+    Args:
+        table: the rows.
+        seed: of the users and of the rows held out.
+        tests: test tables by name.
+        user_column: the column that says whose each row is.
+        rule: else, of :func:`draw_users`.
+
+    Raises:
+        InputError: there are too few rows, no such column, or numbers out of range.
+
+    Example:
+        >>> import pandas as pd
+        >>> import synthfair as sf
+        >>> table = pd.DataFrame({"income": range(10), "person": list("aabbccddee")})
+        >>> found = sf.federated.assign_users(table, user_column="person", seed=0)
+        >>> len(set(found.user)), len(found.tests["test"]), list(found.train)
+        (4, 2, ['income'])
+    """
+    if user_column and rule:
+        raise InputError(ONE_RULE)
+    if user_column is None:
+        user = draw_users(len(table), seed=seed, **rule)
+        units = np.arange(len(table))
+    else:
+        user, table = take_names(table, user_column, source="user column")
+        units = user  # a user's rows are all tested, or none
+        rule = {"user_column": user_column}
+    if tests is not None:
+        return UserTable(table, user, tests, rule)
+    if "clients" in rule:
+        import pandas as pd
+
+        parts = partition(table, clients=rule["clients"], seed=seed)
+        user = np.repeat(np.arange(len(parts)), [len(part.train) for part in parts])
+        tables = {f"client_{i}": part.test for i, part in enumerate(parts)}
+        return UserTable(pd.concat([part.train for part in parts]), user, tables, rule)
+    names = np.unique(units)
+    held_out = np.random.default_rng(seed).permutation(names)[: int(len(names) * TEST_SHARE)]
+    is_test = np.isin(units, held_out)
+    if not is_test.any() or is_test.all():
+        raise InputError(f"{len(table)} rows of {len(np.unique(user))} users: too few to test on")
+    return UserTable(table[~is_test], user[~is_test], {"test": table[is_test]}, rule)
+
+
+def make_user_data(
+    rows: Encoded,
+    user: np.ndarray,
+    schema: Schema,
+    config: TrainConfig,
+    *,
+    others: Sequence[np.ndarray] = (),
+    weights: RowWeights | None = None,
+    all_groups: bool = True,
+) -> UserData:
+    """Return users with encoded rows, and the inputs that the model of a configuration sees.
+
+    These are the features, the group where it reads that, and a 1 for linear models; networks have
+    intercepts of their own.
+
+    Args:
+        rows: N of them.
+        user: [N] whose each row is.
+        schema: of the rows.
+        config: settings; what the model sees follows from them.
+        others: [N] group index in each attribute of ``config.also``, see :func:`other_groups`.
+        weights: of rows, by group and label.
+        all_groups: whether every group that is compared must have a row; of one site's rows, other
+            sites may have them.
+
+    Raises:
+        InputError: nobody has a row of some group, among the rows that are compared; the groups of
+            a further attribute are not given; or weights are another schema's, or not read.
+    """
+    # What was given must fit together.
+    also = config.get("also", ())
+    if len(rows.y) != len(user):
+        raise InputError(f"{len(rows.y)} rows with a label, of {len(user)} users; leave others out")
+    if len(others) != len(also):
+        raise InputError(f"also = {list(also)}: needs the groups of each; {len(others)} given")
+    if weights is not None:
+        if not config.takes_weights:
+            raise InputError(f"weights: not read by {config.method}; take fedavg or dp_sgd")
+        if weights.schema_hash != schema.hash or weights.groups != tuple(map(str, schema.groups)):
+            raise InputError(
+                f"weights: schema_hash {weights.schema_hash}, groups {list(weights.groups)}: are of"
+                f" another schema than the table's, {schema.hash}, {list(schema.groups)}"
+            )
+    s = np.column_stack([rows.s, *others])
+    attributes = {schema.sensitive_name: schema}
+    attributes |= {name: schema.with_sensitive(name) for name in also}
+    if all_groups and config.asked.by in ("tolerance", "weight"):
+        _require_all_groups(schema, attributes, s, rows.y, config.get("notion", ""))
+
+    # Inputs, in the user's default precision.
+    n_groups = len(schema.groups) if config.group_input else 1
+    more = other_inputs(rows.s, n_groups=n_groups, intercept=not config.hidden)
+    a = np.column_stack([rows.x, more.T]).astype(jax.dtypes.canonicalize_dtype(float))
+
+    # Users, from whom some rows may be held out.
+    owner = np.arange(len(rows.y)) if config.one_place else user
+    out = held_out_rows(owner, config.get("counts_share", 0.0), seed=config.seed)
+
+    def of(part: np.ndarray) -> Users:
+        return make_users(a[part], s[part], rows.y[part].astype(a.dtype), owner[part])
+
+    groups = tuple(len(attribute.groups) for attribute in attributes.values())
+    by_pair = None if weights is None else jnp.asarray(weights.array(), a.dtype)
+    return UserData(schema, of(~out), groups, by_pair, of(out) if out.any() else None)
+
+
+def held_out_rows(user: np.ndarray, share: float, *, seed: int) -> np.ndarray:
+    """Return a mask [N] of rows held out: of each user's n rows floor(share n), at random.
+
+    Which they are follows from the seed and the numbers of rows alone, which are public.
+
+    Args:
+        user: [N] whose each row is.
+        share: from 0 to below 1.
+        seed: the same holds out the same.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair.federated.users import held_out_rows
+        >>> out = held_out_rows(np.array(["ann", "bob", "ann", "ann", "bob"]), 0.5, seed=0)
+        >>> out[[0, 2, 3]].sum().item(), out[[1, 4]].sum().item()
+        (1, 1)
+    """
+    _, index, size = np.unique(user, return_inverse=True, return_counts=True)
+    order = np.lexsort((np.random.default_rng(seed).random(len(user)), index))
+    place = np.empty(len(user), int)
+    place[order] = np.arange(len(user)) - np.repeat(np.cumsum(size) - size, size)
+    return place < np.floor(share * size)[index]
+
+
+def other_groups(
+    table: pd.DataFrame, schema: Schema, config: TrainConfig, *, source: str
+) -> list[np.ndarray]:
+    """Return the group index [N] of each row of a table, in each attribute of ``config.also``.
+
+    Raises:
+        InputError: an attribute is unknown, is the sensitive one or the label, or is given twice.
+    """
+    also = config.get("also", ())
+    if len({schema.sensitive_name, *also}) <= len(also):
+        raise InputError(
+            f"also = {list(also)}: must be attributes other than {schema.sensitive_name!r}, each"
+            " once"
+        )
+    return [encode(table, schema.with_sensitive(name), source=source).s for name in also]
+
+
+def _require_all_groups(
+    schema: Schema, attributes: Mapping[str, Schema], s: np.ndarray, y: np.ndarray, notion: str
+) -> None:
+    """Refuse rows without a group among those that the notion compares."""
+    no, yes = schema.decisions
+    among: dict[Any, np.ndarray] = {None: np.ones(len(y), bool)}
+    if notion in ("equal_opportunity", "equalized_odds"):
+        among = {yes: y > 0} | ({no: y < 0} if notion == "equalized_odds" else {})
+    for column, (name, attribute) in enumerate(attributes.items()):
+        for label, rows in among.items():
+            missing = np.setdiff1d(np.arange(len(attribute.groups)), s[rows, column])
+            if len(missing):
+                labelled = "" if label is None else f" and {schema.label} = {label!r}"
+                raise InputError(
+                    f"no user has a row with {name} = {attribute.groups[missing[0]]!r}{labelled}:"
+                    f" {notion} cannot be asked for; take another notion, or a schema without that"
+                    " group"
+                )

@@ -18,8 +18,7 @@ from synthfair.fairness.intervals import (
 )
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.metrics_file import METRICS, Evaluation, read_metrics
-from synthfair.report.overview import ACCURACY_GAP, Overview, Summary, mean_metric, overviews
-from synthfair.report.results import Result
+from synthfair.report.results import ACCURACY_GAP, Overview, Result, Summary, mean_metric, overviews
 from synthfair.report.text_table import as_text
 from synthfair.settings import RULE_OF_THUMB, Target
 
@@ -34,25 +33,16 @@ COMPARED = {
 Answer = Verdict | Literal["no better", "not usable"]
 """A verdict on the gap; or that the model is no better than one label for all, or no other."""
 
-IN_WORDS: dict[Answer, str] = {
-    "yes": "Yes, by this measure.",
-    "probably": "Probably, but these test rows cannot tell for sure.",
-    "probably not": "Probably not, but these test rows cannot tell for sure.",
-    "no": "No.",
-    "not measured": "Not measured.",
-    "no better": "The gap is small, but so it is where one label is given to everybody.",
-    "not usable": "",  # which the sentence begins with
+VERDICTS: dict[Answer, tuple[str, str]] = {
+    "yes": ("Yes, by this measure.", "within"),
+    "probably": ("Probably, but these test rows cannot tell for sure.", "probably within"),
+    "probably not": ("Probably not, but these test rows cannot tell for sure.", "probably above"),
+    "no": ("No.", "above"),
+    "not measured": ("Not measured.", ""),
+    "no better": ("The gap is small, but so it is where one label is given to everybody.", ""),
+    "not usable": ("", ""),  # with which the sentence begins
 }
-"""Verdicts as answers to the report's question."""
-
-PLACES: dict[Verdict, str] = {
-    "yes": "within",
-    "probably": "probably within",
-    "probably not": "probably above",
-    "no": "above",
-    "not measured": "",
-}
-"""Where the gap is, by the verdict on the limit."""
+"""Verdicts as answers to the report's question, and where the gap is in terms of the limit."""
 
 REFERENCES = ("central", "exponentiated_gradient", "local", "constant")
 """Methods that need all rows in one place, or that give no model of all clients."""
@@ -333,7 +323,7 @@ def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
     for wanted in ("probably", "yes"):
         if within := [s for s, given in zip(rivals, verdicts, strict=True) if given == wanted]:
             best = max(within, key=lambda s: order(s.accuracy.value, -s.gap_size.value))
-            why = f"the most accurate of {len(within)} with a gap {PLACES[wanted]} {limit:g}"
+            why = f"the most accurate of {len(within)} with a gap {VERDICTS[wanted][1]} {limit:g}"
     why = (
         f"Of {len(rivals)} settings, {best.name} is {why}. It was chosen on these test rows: on"
         " others it is probably a little worse."

@@ -20,7 +20,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.intervals import rate_interval, size
 from synthfair.fairness.metrics import METRIC_OF, Metric, Rates
 from synthfair.report.answer import COMPARED, Headline
-from synthfair.report.overview import Overview, Summary
+from synthfair.report.results import Overview, Summary
 from synthfair.settings import notion_of
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from synthfair.fairness.intervals import LabelCounts
     from synthfair.metrics_file import Evaluation
 
-MOST_GROUPS, MOST_ALONE, MOST_METHODS = 6, 4, 9
-"""Groups, other runs each by itself, and methods that are drawn; the tables have all."""
+MOST_GROUPS, MOST_METHODS = 6, 9
+"""Groups, and other methods, that are drawn; the tables have all."""
 
 RATES = {
     "selection_rate": "selected",
@@ -228,14 +228,13 @@ def answer_figure(answer: Headline, overview: Overview) -> Figure:
         figure.add("no penalty", [plain.gap], [plain.accuracy], size=11, hollow=True)
     figure.add("one decision for everybody", [0.0], [subject.constant])
 
-    # Of the others, few each by itself; many as a curve over the weights for each method.
-    others = [s for s in overview.summaries if s not in (subject, answer.reference)]
+    # Of the others, a curve over the weights for each method.
     groups: dict[str, list[Summary]] = {}
-    for summary in others:
-        name = summary.name if len(others) <= MOST_ALONE else summary.method
-        groups.setdefault(name, []).append(summary)
-    for name in [*groups][:MOST_METHODS]:
-        add(name, *groups[name], line=len(groups[name]) > 1)
+    for summary in overview.summaries:
+        if summary not in (subject, answer.reference):
+            groups.setdefault(summary.method, []).append(summary)
+    for method, group in [*groups.items()][:MOST_METHODS]:
+        add(method if group[1:] else group[0].name, *group, line=len(group) > 1)
     if lines := first.frontier:
         gaps, accuracies = [line.test_gap for line in lines], [line.test_accuracy for line in lines]
         names = [f"penalty weight {line.rho:g}" for line in lines]

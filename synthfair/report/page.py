@@ -16,10 +16,9 @@ from synthfair.measure.gaps_file import GAPS, read_gaps
 from synthfair.metrics_file import METRICS, MetricsFile
 from synthfair.report import figures
 from synthfair.report import result_tables as make
-from synthfair.report.answer import COMPARED, IN_WORDS, PLACES, answer, compared_rates
-from synthfair.report.overview import METRIC_OF, Overview, overviews
+from synthfair.report.answer import COMPARED, VERDICTS, answer, compared_rates
 from synthfair.report.privacy_words import disclosures, guarantee_facts, origin_facts
-from synthfair.report.results import FILES, Result, read_results
+from synthfair.report.results import FILES, METRIC_OF, Overview, Result, overviews, read_results
 from synthfair.report.shapes import plot_shapes
 from synthfair.report.text_table import Table
 
@@ -60,7 +59,8 @@ def write_report(
     # All figures, as SVG text in the page and as files next to it.
     pictures = [lead["picture"] for lead in leads]
     pictures += [picture for view in views for picture in view["pictures"].values()]
-    plots = {_plot(path, picture.name): picture.svg for picture in filter(None, pictures)}
+    folder = path.with_name(f"{path.stem}_plots")
+    plots = {folder / f"{picture.name}.svg": picture.svg for picture in filter(None, pictures)}
     inputs = [run / name for run in runs for name in FILES]
     require_free(path, *plots, inputs=inputs, force=force)
     # The page, from its template.
@@ -77,7 +77,7 @@ def write_report(
         views=views,
         measured=[(run.resolve().name, gaps, make.gap_table(gaps, None)) for run, gaps in measured],
         missing="" if figures.can_draw() else figures.MISSING,
-        verdicts=IN_WORDS,
+        verdicts={code: words for code, (words, _) in VERDICTS.items()},
         compared=COMPARED,
         few_rows=FEW_ROWS,
         version=synthfair.__version__,
@@ -86,10 +86,6 @@ def write_report(
         write_text(file, svg)
     write_text(path, text)
     return [path, *plots]
-
-
-def _plot(path: Path, name: str) -> Path:
-    return path.parent / f"{path.stem}_plots" / f"{name}.svg"
 
 
 def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
@@ -101,7 +97,7 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
         "overview": overview,
         "answer": lead,
         "more": rows_to_settle(subject.gap, lead.limit, subject.runs[0].metrics.n_test),
-        "side": PLACES[verdict(subject.gap_size, lead.limit)],
+        "side": VERDICTS[verdict(subject.gap_size, lead.limit)][1],
         "groups": compared_rates(subject.runs[0].metrics),
         "picture": _picture(f"answer-{i + 1}" if i else "answer", figure),
         "points": Table(("model", "accuracy", figure.x_label), figure.rows),

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from synthfair.release.format import Inspection, Release
     from synthfair.settings import SurrogateConfig
 
-MOST_COLUMNS = 100
-"""Columns of a release whose range is shown by itself."""
-
 MOST_CLIPPED = 20
 """Columns in a table or warnings of what was clipped; those that are clipped the most."""
 
@@ -64,13 +61,14 @@ def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
     kind = "fair" if isinstance(config, DistillConfig) else "surrogate"
     disclosed = {
         "fair": "at least as much as a model trained on the rows",
-        "surrogate": "nearly how many rows each group and label has, and how columns look",
+        "surrogate": "nearly how many rows each group and label has, and how their columns are"
+        " distributed",
     }
     return (
         f"without epsilon no row is protected, and the file discloses {disclosed[kind]}."
-        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {COSTS[kind]} on public tables,"
-        " of clients with few rows more. From version 1.0 on, --epsilon or --without-epsilon must"
-        " be given"
+        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {COSTS[kind]} on public tables"
+        " among alike clients, and more to clients with few rows. From version 1.0 on, --epsilon or"
+        " --without-epsilon must be given"
     )
 
 
@@ -246,28 +244,24 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         names, release = schema, fitted(release, schema)
     pairs, numbers = np.unique(np.stack([release.s, release.y]), axis=1, return_counts=True)
     for (s, y), n in zip(pairs.T, numbers, strict=True):
+        name = f"{names.label}={names.decisions[int(y > 0)]}"
+        if OWN_COLUMNS[0] in header.own_columns:
+            name = names.pair(int(s), y)
         stands = ""
         if release.weight is not None:
             weight = release.weight[(release.s == s) & (release.y == y)].sum()
             stands = f", for {weight:,.0f} real ones"
-        label = f"{names.label}={names.decisions[int(y > 0)]}"
-        name = names.pair(int(s), y) if OWN_COLUMNS[0] in header.own_columns else label
         counts.append(f"{name}: {n} rows{stands}")
     model = header.model
     if isinstance(header.config, DistillConfig):
         reads = "reads" if header.config.group_input else "does not read"
         model += f"; it {reads} {names.sensitive_name}"
-    # Ranges of the columns, the last of many in one line.
-    parts = {name: release.x[:, i] for i, name in enumerate(release.header.names[:MOST_COLUMNS])}
-    if (rest := len(release.header.names) - MOST_COLUMNS) > 0:
-        parts[f"{rest} more columns"] = release.x[:, MOST_COLUMNS:]
     ranges = [
         f"{name}: {f'{part.min():.4g} to {part.max():.4g}' if part.size else 'all missing'}"
-        for name, column in parts.items()
+        for name, column in zip(header.names, release.x.T, strict=True)
         for part in [column[~np.isnan(column)]]
     ]
-    changed = header.config.model_dump(exclude_defaults=True)
-    settings = [f"{name} = {value}" for name, value in changed.items()]
+    settings = header.config.model_dump(exclude_defaults=True)
     facts = {
         "file": f"{inspection.path} ({inspection.size:,} bytes)",
         "sha256": inspection.sha256,
@@ -281,7 +275,7 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         "range": ranges,
         "model": model,
         "penalty": header.penalty or "chosen by the server",
-        "setting": settings or "all the defaults",
+        "setting": [f"{name} = {value}" for name, value in settings.items()] or "all the defaults",
     }
     facts |= header_facts(header) | {"DOES NOT FIT": inspection.problems}
     return Table.of_facts(facts)

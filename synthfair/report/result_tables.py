@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from synthfair.measure.gaps_file import GapsFile
     from synthfair.metrics_file import Evaluation, Influences
     from synthfair.postprocess import DecisionChoice, ScoreHistogram
-    from synthfair.report.overview import Overview
+    from synthfair.report.results import Overview
     from synthfair.surrogate.fair import FrontierPoint
     from synthfair.task.federation_file import FederationFile
     from synthfair.trained import TrainedModel
@@ -109,8 +109,7 @@ def overview_records(overview: Overview, limit: float | None = None) -> list[dic
             record[title] = mean.value if math.isnan(mean.value) else f"{mean.value:z.3f}{several}"
         if limit is not None:
             record[f"at most {limit:g}?"] = judged(s, limit)
-        record |= {"fairness setting": s.setting, "runs": len(s.runs)} | s.effort
-        records.append(record | {"converged": {True: "yes", False: "NO", None: None}[s.converged]})
+        records.append(record | {"fairness setting": s.setting, "runs": len(s.runs)} | s.effort)
     return records
 
 
@@ -233,7 +232,7 @@ def decision_tables(choice: DecisionChoice, histogram: ScoreHistogram) -> Group:
     }
     caption = (
         "± noise: standard error by the counts' noise. The best on this histogram was chosen:"
-        " expect a little less of new rows, and less again if the model was trained on those"
+        " expect a little less of new rows, and less again if the model was trained on the rows"
         " counted."
     )
     title = f"{decision.notion}, alpha = {decision.alpha:g}"

@@ -150,25 +150,22 @@ def _draw_shape(
     axes: Axes, shape: Shape, column: Numeric | Categorical, values: pd.Series | None = None
 ) -> None:
     """Draw a line, or points of categories, and behind it a histogram of a table's values."""
-    places, behind = np.arange(len(shape.places)), None
+    is_number = isinstance(column, Numeric)
+    places = shape.places if is_number else np.arange(len(shape.places))
     if values is not None:
         behind = axes.twinx()
         behind.set_axis_off()
         axes.set_zorder(behind.get_zorder() + 1)
         axes.patch.set_visible(False)
-    axes.axhline(0, color="0.6", linewidth=0.8)
-    if isinstance(column, Numeric):
-        axes.plot(shape.places, shape.score, color=COLORS[0])
-        if behind and values is not None:
+        if isinstance(column, Numeric):
             numbers = as_numbers(values)
             numbers = numbers[np.isfinite(numbers)].clip(column.lower, column.upper)
             behind.hist(numbers, 40, color="0.85")
-        return
-    axes.plot(places, shape.score, "o", color=COLORS[0], markersize=4)
-    named = slice(None, None, -(-len(places) // MOST_NAMES))
-    axes.set_xticks(places[named], shape.places.astype(str)[named], rotation=90, fontsize=6)
-    if behind and values is not None:
-        position = find_categories(values, column.categories)
-        if column.unlisted is not None:
-            position[position < 0] = column.categories.index(column.unlisted)
-        behind.bar(places, (position[:, None] == places).sum(axis=0), color="0.85")
+        else:
+            position = find_categories(values, column.categories)
+            behind.bar(places, (position[:, None] == places).sum(axis=0), color="0.85")
+    axes.axhline(0, color="0.6", linewidth=0.8)
+    axes.plot(places, shape.score, "-" if is_number else "o", color=COLORS[0], markersize=4)
+    if not is_number:
+        named = slice(None, None, -(-len(places) // MOST_NAMES))
+        axes.set_xticks(places[named], shape.places.astype(str)[named], rotation=90, fontsize=6)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -39,10 +38,11 @@ class Table:
 
     Example:
         >>> from synthfair.fairness.metrics import Metric
-        >>> from synthfair.report.text_table import Table, plain_text
+        >>> from rich.console import Console
+        >>> from synthfair.report.text_table import Table
         >>> row = ("fair releases", Metric(0.9, 0.88, 0.92), Metric(0.1, 0.05, 0.18))
         >>> table = Table(("model", "accuracy", "SPD"), [row], form=".2f")
-        >>> print(plain_text(table, width=40), end="")
+        >>> Console(width=40).print(table)
         model: fair releases
           accuracy: 0.90 [0.88, 0.92]
           SPD: 0.10 [0.05, 0.18]
@@ -179,10 +179,3 @@ def as_text(value: object, form: str = "z.3f") -> str:
         return ", ".join(as_text(one, form) for one in value)
     text = "" if value is None else str(value)
     return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def plain_text(result: RenderableType, width: int = 100) -> str:
-    """Return a table, or several, as text for files and tests."""
-    file = io.StringIO()
-    Console(file=file, width=width, color_system=None).print(result)
-    return file.getvalue()

@@ -2,15 +2,16 @@
 
 The sum of a model's gradients, each row's clipped by itself, takes one pass forward and one back.
 Of a row with score z and loss l(z) the gradient is l'(z) grad z, so that whatever is lost on a row
-enters by one number, its slope l'(z). In a dense layer with inputs h and errors e (the slope as it
-comes back to the layer's outputs) the row's gradient is e h', whose norm is |e| |h|. So all rows'
-norms, and then the clipped sum, follow without any row's gradient (Goodfellow 2015, "Efficient
-per-example gradient computations", section 4).
+enters by one number, its slope l'(z). In a dense layer with inputs h and errors e (what comes back
+from the score to the layer's outputs) the score's gradient is e h', whose norm is |e| |h|. So all
+rows' norms, and then the clipped sum, follow without any row's gradient (Goodfellow 2015,
+"Efficient per-example gradient computations", section 4).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import jax
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 
 from synthfair.distill.losses import derivative, squared_norm
 from synthfair.federated.networks import Perceptron, Trainable
-from synthfair.federated.user_rows import UserRows
+from synthfair.federated.single_rows import UserRows
 from synthfair.model import Params, logistic
 
 RowLoss = Callable[[jax.Array, UserRows], jax.Array]
@@ -39,7 +40,7 @@ def noise_of(noise: jax.Array | float, sensitivity: jax.Array | float) -> jax.Ar
 
 
 def random_rows(rows: UserRows, size: int, key: jax.Array) -> UserRows:
-    """Draws as many rows as asked for, each from all that are there, with replacement."""
+    """Return as many rows as asked for, drawn with replacement."""
     chance = rows.weight / jnp.maximum(jnp.sum(rows.weight), 1.0)
     which = jax.random.choice(key, len(rows.weight), (size,), p=chance)
     return UserRows(*(part[which] for part in rows))
@@ -105,41 +106,31 @@ def clipped_gradients(
     Returns:
         As params.
     """
-    scores, a = model.scores(params, rows.a), rows.a
-    slope = rows.weight * derivative(lambda z: loss(z, rows), scores)
+    slope = rows.weight * derivative(lambda z: loss(z, rows), model.scores(params, rows.a))
     # A subclass may compute other scores: it takes the way that holds for any model.
-    if type(model) is Perceptron:
-        return _dense_layers(params, a, slope, clip)
-
-    # Of any model, all rows' gradients are held together.
-    def gradient(row: jax.Array, change: jax.Array) -> tuple[Params, jax.Array]:
-        of_score = jax.grad(lambda p: model.scores(p, row[None])[0])(params)
-        of_row = jax.tree.map(lambda leaf: change * leaf, of_score)
-        return of_row, jnp.sqrt(squared_norm(of_row))
-
-    gradients, norm = jax.vmap(gradient)(a, slope)
-    factor = _factor(norm, clip)
-
-    def total(leaf: jax.Array) -> jax.Array:
-        counts = factor.reshape(-1, *(1,) * (leaf.ndim - 1)) > 0
-        return jnp.tensordot(factor, jnp.where(counts, leaf, 0.0), axes=1)
-
-    return jax.tree.map(total, gradients)
-
-
-def _factor(norm: jax.Array, clip: jax.Array | float) -> jax.Array:
-    """Return the factors [R] of rows' gradients; 0 where one has no finite norm."""
+    norms = _dense_norms if type(model) is Perceptron else partial(_norms, model)
+    norm = jnp.abs(slope) * norms(params, rows.a)
     least = jnp.finfo(norm.dtype).tiny
-    return jnp.where(jnp.isfinite(norm), jnp.minimum(1.0, clip / jnp.maximum(norm, least)), 0.0)
+    factor = jnp.where(jnp.isfinite(norm), jnp.minimum(1.0, clip / jnp.maximum(norm, least)), 0.0)
+
+    # The sum of the rows that count, in one pass; 0 times infinity would be no number.
+    counts = factor > 0
+    short = jnp.where(counts, factor * slope, 0.0)
+    a = jnp.where(counts.reshape(-1, *(1,) * (rows.a.ndim - 1)), rows.a, 0.0)
+    return jax.grad(lambda p: short @ model.scores(p, a))(params)
 
 
-def _dense_layers(
-    params: Params, a: jax.Array, slope: jax.Array, clip: jax.Array | float
-) -> Params:
-    """Sum clipped gradients, see the head of the module; a bias weighs one more input, 1."""
+def _norms(model: Trainable, params: Params, a: jax.Array) -> jax.Array:
+    """Return the norms [R] of the gradients of scores, which are held together."""
+    gradients = jax.vmap(lambda row: jax.grad(lambda p: model.scores(p, row[None])[0])(params))(a)
+    return jnp.sqrt(jax.vmap(squared_norm)(gradients))
+
+
+def _dense_norms(params: Params, a: jax.Array) -> jax.Array:
+    """Return the same, see the head of the module; a bias weighs one more input, 1."""
 
     def forward(probes: list[jax.Array]) -> tuple[jax.Array, list[jax.Array]]:
-        """Scores [R] and each layer's inputs; a probe is added to a layer's outputs."""
+        """Return scores [R] and each layer's inputs; a probe is added to a layer's outputs."""
         inputs, outputs = [], a
         for i, ((weight, bias), probe) in enumerate(zip(params, probes, strict=True)):
             inputs.append(outputs if i == 0 else jax.nn.relu(outputs))
@@ -147,13 +138,7 @@ def _dense_layers(
         return outputs[:, 0], inputs
 
     probes = [jnp.zeros((len(a), len(bias)), a.dtype) for _, bias in params]
-    _, back, inputs = jax.vjp(forward, probes, has_aux=True)
-    (errors,) = back(slope)
-    pairs = list(zip(errors, inputs, strict=True))
-    squares = sum(jnp.sum(e**2, axis=1) * (1.0 + jnp.sum(h**2, axis=1)) for e, h in pairs)
-    factor = _factor(jnp.sqrt(jnp.asarray(squares)), clip)[:, None]
-    sums = []
-    for e, h in pairs:
-        short = jnp.where(factor > 0, factor * e, 0.0)  # 0 times infinity would be no number
-        sums.append((short.T @ jnp.where(factor > 0, h, 0.0), jnp.sum(short, axis=0)))
-    return sums
+    scores, back, inputs = jax.vjp(forward, probes, has_aux=True)
+    pairs = zip(*back(jnp.ones_like(scores)), inputs, strict=True)
+    squares = [jnp.sum(e**2, axis=1) * (1.0 + jnp.sum(h**2, axis=1)) for e, h in pairs]
+    return jnp.sqrt(sum(squares, start=jnp.zeros_like(scores)))
