@@ -111,32 +111,39 @@ def evaluate(
 
 
 def encode_tests(
-    tables: Mapping[str, pd.DataFrame | Encoded], schema: Schema
+    tables: Mapping[str, pd.DataFrame | Encoded], schema: Schema, *, paths: Sequence[Path] = ()
 ) -> dict[str, Encoded]:
     """Return test tables encoded, by name; those that are encoded already stay as they are.
 
     Without the label's column in any of the tables, y is not-a-number. A UserWarning names each
     column of which more than a twentieth lies outside the schema's bounds.
 
+    Args:
+        tables: by name.
+        schema: of all of them.
+        paths: of the tables, in their order, for errors; by their names if not given.
+
     Raises:
         InputError: a table does not fit the schema, or there are labels in some tables alone.
     """
     frames = {name: table for name, table in tables.items() if not isinstance(table, Encoded)}
+    sources = dict(zip(tables, paths or tables, strict=True))
     without = [name for name, table in frames.items() if schema.label not in table.columns]
     if without and len(without) < len(tables):
         raise InputError(
-            f"{without[0]}: has no column {schema.label!r} of labels, and other test tables have"
-            " one; evaluate tables with and without labels apart"
+            f"{sources[without[0]]}: has no column {schema.label!r} of labels, and other test"
+            " tables have one; evaluate tables with and without labels apart"
         )
     encoded = dict(tables)
     for name, table in frames.items():
+        source = str(sources[name])
         if without:
             clipping = Clipping()
-            x, s = encode_inputs(table, schema, source=name, others=False, clipping=clipping)
-            clipping.warn(name)
+            x, s = encode_inputs(table, schema, source=source, others=False, clipping=clipping)
+            clipping.warn(source)
             encoded[name] = Encoded(x, s, np.full(len(s), np.nan))
         else:
-            encoded[name] = encode_own(table, schema, source=name)
+            encoded[name] = encode_own(table, schema, source=source)
     return cast("dict[str, Encoded]", encoded)
 
 

@@ -355,6 +355,8 @@ def read_model(path: str | PathLike[str]) -> TrainedModel:
 
 def parse_model(text: bytes | str, source: str) -> TrainedModel:
     """Return the model in a file's content, which came from ``source``; see :func:`read_model`."""
+    if len(text) > MAX_BYTES:
+        raise InputError(f"{source}: {len(text):,} bytes; a model has at most {MAX_BYTES:,}")
     body = parse_object(text, source)
     coefficients = body.pop(COEFFICIENTS, None)
     if body.pop("sha256", None) != _checksum(body):
@@ -474,12 +476,8 @@ def predict(
         raise InputError(f"{source}: column to keep {unknown[0]!r}: the table has no such column")
     kept = {name: table[name].to_numpy() for name in keep}
     if id_column is not None:
-        if id_column in schema.columns:
-            raise InputError(
-                f"id column {id_column!r}: is a column of the schema; ids must say whose a row is"
-            )
-        given: Any = {"source": f"{source}: id column", "rows_before": rows_before or 0}
-        ids, table = take_names(table, id_column, **given)
+        given: Any = {"source": source, "rows_before": rows_before or 0}
+        ids, table = take_ids(table, id_column, schema, **given)
     x, s = model.encode(table, source=source, rows_before=rows_before, clipping=clipping)
     score = model.scores(x, s)
     selected = model.decide(score, s, ids)
@@ -494,6 +492,20 @@ def predict(
         columns["reference"] = np.full(len(score), start)
         columns |= {f"contribution of {name}": part for name, part in parts.items()}
     return pd.DataFrame(kept | columns)
+
+
+def take_ids(
+    table: pd.DataFrame, column: str, schema: Schema, *, source: str, rows_before: int = 0
+) -> tuple[np.ndarray, pd.DataFrame]:
+    """Return the id of each row [N], as text, and the table without them.
+
+    Raises:
+        InputError: no such column, one of the schema, or a row without an id.
+    """
+    source = f"{source}: id column"
+    if column in schema.columns:
+        raise InputError(f"{source} {column!r}: is a column of the schema; ids say whose a row is")
+    return take_names(table, column, source=source, rows_before=rows_before)
 
 
 def predict_parts(

@@ -61,3 +61,18 @@ def test_a_release_is_compared_on_the_real_rows_alone():
     expected = (selected[:, 0] == (real.y > 0)).mean(), gaps[0], max(share, 1 - share), gaps[1]
     found = _compared(objective, *map(jnp.asarray, thetas))
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("labels", ["balanced", "copy"])
+@pytest.mark.parametrize("start", ["range", "real"])
+def test_the_order_of_a_blind_problem_does_not_tell_a_rows_group(labels, start):
+    """Without a penalty a blind model knows no group, and whoever knows x and y learns none."""
+    real = encode(make_table(n=121), make_schema())
+    n_synthetic = None if labels == "copy" else 24
+    config = DistillConfig(n_synthetic=n_synthetic, labels=labels, start=start, rho_o=0.0)
+    for row in (0, 60, 120):
+        s = real.s.copy()
+        s[row] = 1 - s[row]
+        one, other = (make_problem(r, config, n_groups=2) for r in (real, real._replace(s=s)))
+        np.testing.assert_array_equal(one.start, other.start)
+        np.testing.assert_array_equal(one.y, other.y)

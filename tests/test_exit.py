@@ -26,6 +26,7 @@ from synthfair.errors import InputError
          "error: schema.json: label: missing\n"),
         (InputError("r.parquet: exists; force = true overwrites it", "force", "k_min"), REFUSED,
          "error: r.parquet: exists; force = true overwrites it (--force) (--k-min)\n"),
+        (EOFError(), REFUSED, "error: no release is made\n"),
         (KeyboardInterrupt(), INTERRUPTED, "interrupted\n"),
         (KeyboardInterrupt("the checkpoint holds step 5"), INTERRUPTED,
          "interrupted: the checkpoint holds step 5\n"),

@@ -216,3 +216,9 @@ def test_plots_have_a_point_for_each_model_and_group(model):
         sf.plot_tradeoff({})
     with pytest.raises(InputError, match="notion = 'parity': must be one of"):
         sf.plot_tradeoff({"one": found}, "parity")
+
+
+@pytest.mark.parametrize("weight", [[1.0] * 5, [np.nan] * 200, [-1.0] * 200, [0.0] * 200])
+def test_weights_of_rows_are_one_a_row_finite_and_not_all_0(weight):
+    with pytest.raises(InputError, match="weight: must be 200 finite numbers"):
+        sf.distill_table(make_table(200), make_schema(), weight=np.array(weight))

@@ -134,7 +134,7 @@ def test_evaluate_takes_the_tables_that_predict_takes(folder, capsys):
     assert found[0] == found[1]
     for more, complaint in (
         ([], "'who'"),
-        (["--id", "town"], "'town'"),
+        (["--id", "town"], f"{folder}/t.csv: id column 'town': is a column of the schema"),
         (["--id", "whose"], "id column 'whose': the table has no such column"),
     ):
         assert main([*argv, f"{folder}/t.csv", *more]) == 2
@@ -260,8 +260,8 @@ def write_altered(folder, **changes):
     ("changes", "complaint"),
     [
         ({"model": "2" * 64}, "another model's"),
-        ({"schema_hash": "2" * 64}, "another schema"),
-        ({"groups": ["a", "c"]}, "groups ['a', 'c']: must be ['a', 'b']"),
+        ({"schema_hash": "2" * 64}, "schema_hash 222"),
+        ({"groups": ["a", "c"]}, "groups ('a', 'c'): is another model's, not ('a', 'b')"),
         ({"groups": ["a", "b", "c"]}, "counts must be"),
         ({"counts": [[[1.5, 2], [1, 2]], [[1, 2], [1, 2]]]}, "counts.0.0.0"),
         ({"counts": [[[1, 2], [1]], [[1, 2], [1, 2]]]}, "counts must be"),

@@ -244,6 +244,9 @@ def test_a_checkpoint_is_read_by_its_own_run_alone(tmp_path):
     assert (back.rounds, back.seed) == (saved.rounds, saved.seed)
     np.testing.assert_array_equal(back.state["x"], saved.state["x"])
     assert CheckpointFile(tmp_path / "one", "other").load(saved) is None
+    for state in ({"x": np.arange(6.0)}, {"x": np.arange(3)}):  # another shape, another type
+        like = saved._replace(state=state)
+        assert CheckpointFile(tmp_path / "one", "mine").load(like) is None
 
 
 def test_a_run_whose_checkpoint_is_damaged_begins_anew_with_what_is_booked(tmp_path):

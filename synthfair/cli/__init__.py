@@ -87,8 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code."""
     argv = sys.argv[1:] if argv is None else list(argv)
     app = make_app(argv)
-    for word in app if argv[:1] in (["-h"], ["--help"]) else ():
-        app[word]  # is imported: the overview has each command's own words
+    if argv[:1] in (["-h"], ["--help"]):
+        for word in app:
+            app[word]  # is imported: the overview has each command's own words
     try:
         run, bound, _ = app.parse_args(argv, exit_on_error=False, print_error=False)
         if run.__name__ == "help_print" and not {"-h", "--help"} & {*argv}:
@@ -100,6 +101,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (InputError, CycloptsError) as error:
         flags = [f" (--{name.replace('_', '-')})" for name in getattr(error, "arguments", ())]
         return _fail(REFUSED, f"error: {error}{''.join(flags)}")
+    except EOFError:  # Ctrl-D where the client asks whether to go on
+        return _fail(REFUSED, "error: no release is made")
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         _drop_output()
     except OSError as error:

@@ -119,6 +119,8 @@ def _report(runs: list[Path], output: Path) -> None:
     found = overviews(results)
     for overview in found:
         say(overview_tables(overview))
+    if names := [result.name for result in results if result.metrics.converged is False]:
+        warn(f"{len(names)} of {len(results)} runs did not converge: {', '.join(names)}")
     if small := dict.fromkeys(name for result in results for name in result.metrics.small_groups):
         warn(f"in some runs {', '.join(small)}: too few test rows to tell; read the intervals")
     said = "\n".join(answer(overview).sentence for overview in found)

@@ -169,11 +169,13 @@ def perturb(
 
     public = measure.read_collection(collection)
     if model and table and rate:
-        from synthfair.evaluation import pooled_scores, read_tests
+        from synthfair.evaluation import encode_tests, pooled_scores, read_tests
         from synthfair.trained import read_model
 
         trained = read_model(model)
-        rows = pooled_scores(trained, read_tests([table], trained.schema_))
+        schema = trained.schema_
+        tables = encode_tests(read_tests([table], schema), schema, paths=[table])
+        rows = pooled_scores(trained, tables)
         names = tuple(map(str, trained.schema_.groups))
         reports = measure.perturb_rates(public, rows, names, rate, together=one_person)
     else:

@@ -211,8 +211,12 @@ def evaluate(
     limits = {} if max_gap is None else {"max_gap": max_gap}
     config = load_settings(ServerConfig, None, settings | limits)
 
-    from synthfair.data.tables import take_names
-    from synthfair.evaluation import decision_metrics, read_tests, small_group_warnings
+    from synthfair.evaluation import (
+        decision_metrics,
+        encode_tests,
+        read_tests,
+        small_group_warnings,
+    )
     from synthfair.evaluation import evaluate as measure
     from synthfair.fairness.intervals import near_constant, unfair_clients
     from synthfair.fairness.metrics import METRIC_OF
@@ -220,15 +224,18 @@ def evaluate(
     from synthfair.metrics_file import write_metrics
     from synthfair.report.answer import sentence
     from synthfair.report.result_tables import evaluation_tables, untrained_warning
-    from synthfair.trained import read_model
+    from synthfair.trained import read_model, take_ids
 
     if output:
         require_free(output, inputs=(model, *data), force=force)
     trained = read_model(model)
     tables = read_tests(data, trained.schema_)
     if id:
-        source = "id column"  # which the schema does not have
-        tables = {name: take_names(rows, id, source=source)[1] for name, rows in tables.items()}
+        named = zip(data, tables.items(), strict=True)
+        tables = {
+            name: take_ids(rows, id, trained.schema_, source=str(path))[1]
+            for path, (name, rows) in named
+        }
     following = command("predict", "--model", model, "--data", "NEW.csv", "--output", "scored.csv")
     if decision := trained.decision:
         if "notion" not in config.model_fields_set:  # what the decision was chosen for
@@ -237,7 +244,8 @@ def evaluate(
             page = output.with_name("report.html")
             following = command("report", output.parent, "--output", page)
     # The metrics, on a terminal and in a file.
-    evaluation, metric = measure(trained, tables, config), METRIC_OF[config.notion]
+    encoded = encode_tests(tables, trained.schema_, paths=data)
+    evaluation, metric = measure(trained, encoded, config), METRIC_OF[config.notion]
     if output:
         write_metrics(decision_metrics(trained, evaluation), output)
     say(evaluation_tables(evaluation))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast, overload
 
+import numpy as np
+
 from synthfair.data.batches import Batches, in_memory
 from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.schema import Schema
@@ -15,7 +17,6 @@ from synthfair.settings import DistillConfig, PenaltyName, SurrogateConfig
 from synthfair.task.protocol import Progress, ReadRows, Run
 
 if TYPE_CHECKING:
-    import numpy as np
     import optax
     import pandas as pd
 
@@ -138,6 +139,7 @@ def distill_table(
         table = encode_own(table, read_by, source=source)
         if config.epsilon is None:
             require_rows(len(table.y), source=source)
+    weight = None if weight is None else _row_weights(weight, len(table.y))
     task, rows = FairTask(schema, config, noise, model, penalty, optimizer), (table, weight)
     if config.epsilon is not None:
         if weight is not None:
@@ -149,3 +151,11 @@ def distill_table(
             )
         rows = task.measured(in_memory(table), None, run)
     return task.distill(task.problem(*rows, run), run)
+
+
+def _row_weights(weight: np.ndarray, n: int) -> np.ndarray:
+    """Return n weights of rows as floats. Raises InputError: they are not, or none counts."""
+    weight = np.asarray(weight, float)
+    if weight.shape != (n,) or not (np.isfinite(weight) & (weight >= 0)).all() or not weight.any():
+        raise InputError(f"weight: must be {n} finite numbers of at least 0, not all 0", "weight")
+    return weight

@@ -236,7 +236,6 @@ def _limits(path: Path, settings: SiteSettings, schema: Schema) -> Iterator[str]
 
 def _aggregator(path: Path, settings: AggregatorSettings) -> Iterator[str]:
     advice = f"keygen --aggregator --output {settings.key}, and give the server and each site"
-
     yield from _key(settings.key, advice)
     if settings.key.exists():
         require_records(settings.key.with_suffix(RECORDS), read_aggregator_secret(settings.key))

@@ -395,10 +395,9 @@ class SiteTraining(Training):
     def task(self, request: Request) -> Task:
         """Return what a round asks of the site's rows. Raises RefusedError: it is none."""
         config, plan, question = self.config, self.plan, request.question
-        sums = (
-            agreed_task(request) if plan.protection.vectors else None
-        )  # the round's, as the site plans it
-        if plan.protection.vectors and sums and sums.what != plan.protection.vectors:
+        vectors = plan.protection.vectors
+        sums = agreed_task(request) if vectors else None  # the round's, as the site plans it
+        if sums and sums.what != vectors:
             raise RefusedError("settings")
 
         def read(site: Site, clipping: Clipping) -> ReadRows:

@@ -434,7 +434,8 @@ def make_problem(
         InputError: the synthetic rows cannot be chosen as the settings say.
     """
     n_read = n_groups if config.group_input else 1
-    order = content_order([*real.x.T, real.s, real.y])
+    # A blind release does not declare groups, so that its order must not tell them.
+    order = content_order([*real.x.T, *[real.s] * (n_read > 1), real.y])
     real = Encoded(*(field[order] for field in real))
     weight = None if weight is None else weight[order]
     others = other_inputs(real.s, n_groups=n_read, intercept=config.intercept)
@@ -461,7 +462,7 @@ def choose_start(config: DistillConfig, counts: np.ndarray, rows: Encoded) -> En
     """Return groups, labels and first features as ``config.labels`` and ``config.start`` say.
 
     With balanced labels and a public start nothing is read but the numbers of groups and features.
-    Every other choice discloses something; see :func:`synthfair.release.format.disclosures`.
+    Every other choice discloses something; see the documentation of settings.
 
     Args:
         config: settings; the seed is theirs.

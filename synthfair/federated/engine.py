@@ -297,16 +297,23 @@ class CheckpointFile:
             like: of the same structure.
         """
         leaves, tree = jax.tree.flatten((like.state, like.history))
+        n_state = len(jax.tree.leaves(like.state))
         try:
             with open_file(self.path) as raw, np.load(raw, allow_pickle=False) as file:
-                fingerprint, rounds, seed = map(str, file["run"])
+                fingerprint, *numbers = map(str, file["run"])
                 saved = [file[f"leaf_{i}"] for i in range(len(leaves))]
+            rounds, seed = map(int, numbers)
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
             return None
-        if fingerprint != self.fingerprint:
+        # Another version, or precision, has other arrays; of the history the first axis is rounds.
+        own, there = (
+            [(leaf.dtype, leaf.shape[i >= n_state :]) for i, leaf in enumerate(arrays)]
+            for arrays in (leaves, saved)
+        )
+        if fingerprint != self.fingerprint or own != there:
             return None
         state, history = jax.tree.unflatten(tree, saved)
-        return RunProgress(int(rounds), jax.tree.map(jnp.asarray, state), history, int(seed))
+        return RunProgress(rounds, jax.tree.map(jnp.asarray, state), history, seed)
 
 
 # The rounds

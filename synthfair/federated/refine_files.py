@@ -102,7 +102,7 @@ class SumsFile(BaseModel):
 
     format: Literal["synthfair-sums/1"] = "synthfair-sums/1"
     question: Hex32
-    numbers: _Numbers  # of :class:`synthfair.federated.exchange.Sums`, one array after the other
+    numbers: _Numbers  # of :class:`~synthfair.federated.exchange.ExchangeSums`, array after array
     signature: Signature
 
 

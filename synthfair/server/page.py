@@ -153,7 +153,7 @@ def serve(
             "records",
         )
     table = pooling.pool_records(read, schema)[0] if records else None
-    tables = encode_tests(read_tests(tests, schema), schema)
+    tables = encode_tests(read_tests(tests, schema), schema, paths=tests)
 
     # One model is trained; of surrogates, exchanges of sums may lead on to that of all rows.
     trained, point = pooling.train_pool(pooled, schema)
@@ -218,9 +218,8 @@ def serve(
         if lines:
             write_frontier(lines, outputs.enter_context(whole_file(output / FRONTIER)))
         write_model(model, outputs.enter_context(whole_file(output / "model.json")))
-    for name in [
-        name for name, content in {METRICS: metrics, FRONTIER: lines}.items() if not content
-    ]:
+    stale = [name for name, content in ((METRICS, metrics), (FRONTIER, lines)) if not content]
+    for name in stale:
         (output / name).unlink(missing_ok=True)
     return ServerResult(
         model, metrics, influences, None if exchanged else point, lines, warnings, refinement
