@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from synthfair.secure import (
     AggregatorSecret,
     GroupCounts,
-    Task,
+    SumTask,
     answer,
     make_task,
     make_uploads,
@@ -22,7 +22,7 @@ COUNTS = GroupCounts(**PLAIN)
 
 
 class Parties(NamedTuple):
-    task: Task
+    task: SumTask
     secrets: list[AggregatorSecret]
     keys: list[Ed25519PrivateKey]
 

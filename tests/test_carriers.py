@@ -219,7 +219,7 @@ def test_the_same_question_again_gets_the_same_shares_and_costs_nothing(sums):
     first, again = (
         sums.site("north").answer(asked[2], job="job-1", submitter="x").carried for _ in range(2)
     )
-    task = sf.secure.Task.model_validate_json(
+    task = sf.secure.SumTask.model_validate_json(
         json.dumps(json.loads(asked[2].text)["settings"]["task"])
     )
     secret = sf.secure.read_aggregator_secret(sums.site(ADDERS[0]).settings.key)
@@ -268,6 +268,52 @@ def test_by_files_a_client_refuses_more_than_was_agreed(sums, capsys):
     assert files.answer("north", files.folder / "tasks" / "histograms.json", *files.schema) == 2
     assert "delta = 0.0001; must be at most 1e-05" in capsys.readouterr().err
     assert not (files.folder / "north.ledger").exists()
+
+
+@pytest.mark.parametrize(
+    ("planned", "answered", "message"),
+    [
+        (["--epsilon", "0.1"], [], "a surrogate's epsilon is in its settings"),
+        (["--unit", "user", "--rows-per-user", "3"], [], "its unit is one row"),
+        (["--rows-per-client", "500"], [], "are of counts"),
+        ([], ["--user-column", "town"], "unit of a surrogate's sums is one row"),
+        ([], ["--k-min", "100"], "its k_min is not at least 100"),
+    ],
+)
+def test_no_flag_about_privacy_is_passed_over(sums, capsys, planned, answered, message):
+    files = ByCommands(sums)
+    assert files.plan_surrogate(*planned) == (2 if planned else 0)
+    if answered:
+        task = files.folder / "tasks" / "histograms.json"
+        assert files.answer("north", task, *files.schema, *answered) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (files.folder / "north.ledger").exists()
+
+
+def test_tasks_that_every_answer_refuses_are_not_planned(sums, capsys):
+    files = ByCommands(sums)
+    with (files.folder / "settings.toml").open("a") as file:
+        file.write('\nrelation = "replace"\n')
+    assert files.plan_surrogate() == 2
+    assert "relation = replace; must be add_or_remove" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code", ["kind", "schema"])
+def test_a_site_works_on_no_plan_beyond_its_limits_or_of_another_schema(sums, code, monkeypatch):
+    """The sums before are computed again from what a planner wrote, which takes a while."""
+    other = {"kinds": ["counts"]} if code == "kind" else {}
+    sums.limit("north", **other)
+    worked = []
+    monkeypatch.setattr("synthfair.secure.part.client_sums", worked.append)
+    channel = sums.channel()
+    if code == "schema":
+        site = channel.sites["north"]
+        columns = dict([*site.schema.columns.items()][1:])
+        site.schema = site.schema.model_copy(update={"columns": columns})
+    with pytest.raises(TooFewError, match=f"north: {code}"):
+        by_job(sums, channel=channel)
+    assert sums.left("north") == []
+    assert len(worked) == 1  # of the site that agrees
 
 
 def gone_after(world, sums):

@@ -11,7 +11,7 @@ from test_deploy_training import FPFL, MANY, PRIVATE, REFINE, ROWS, TRAIN, in_pr
 import synthfair as sf
 from synthfair.deploy.train_job import TrainJob, run_train
 from synthfair.errors import InputError
-from synthfair.secure import Task
+from synthfair.secure import SumTask
 from synthfair.secure.summands import ClippedVectors
 from synthfair.secure.task import AggregatorKeys
 from synthfair.task.job_sites import TooFewError
@@ -215,7 +215,7 @@ def test_a_question_to_a_thousand_sites_is_not_too_long():
     keys = AggregatorKeys(signature="1" * 64, encryption="3" * 64)
     other = AggregatorKeys(signature="2" * 64, encryption="4" * 64)
     what = ClippedVectors(length=10, clip=1.0, step=1e-9, rho=None)
-    task = Task(nonce="0" * 64, what=what, aggregators=(keys, other),
+    task = SumTask(nonce="0" * 64, what=what, aggregators=(keys, other),
                 clients=tuple(f"{i:064x}" for i in range(1000)), least_clients=1000)  # fmt: skip
     agreed = {"train": TRAIN | SECURE, "sites": names, "most_rows": 300}
     settings = agreed | {"task": task.model_dump(mode="json")}

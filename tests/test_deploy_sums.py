@@ -21,7 +21,7 @@ from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_keys, read_signing_key
 from synthfair.secure import (
     GroupCounts,
-    Task,
+    SumTask,
     make_aggregator_keys,
     new_aggregator_secret,
     read_aggregator_secret,
@@ -204,7 +204,7 @@ class TestWhatIsSeen:
         model = world.model()
         histogram(world, channel, lambda s, m: (seen.setdefault(s, m.carried) and m) or m, bins=1000,
                   model=model)  # fmt: skip
-        task = Task.model_validate(json.loads(channel.asked[0].text)["settings"]["task"])
+        task = SumTask.model_validate(json.loads(channel.asked[0].text)["settings"]["task"])
         rows = pd.read_csv(world.folder / "north" / "rows.csv")
         given = sf.read_model(world.folder / "given.json")
         part = sf.secure.count_table(task.what, rows, make_schema(), model=given)

@@ -15,7 +15,7 @@ from synthfair.release.keys import sign_bytes
 from synthfair.report.privacy_words import limits
 from synthfair.secure import (
     GroupCounts,
-    Task,
+    SumTask,
     UploadSum,
     answer,
     make_uploads,
@@ -81,7 +81,7 @@ def test_what_is_opened_is_a_histogram_with_its_guarantee(tmp_path, group):
 class TestUploads:
     def test_of_another_task(self, tmp_path, group):
         again = parties()
-        other = Task.model_validate(
+        other = SumTask.model_validate(
             group.task.model_dump() | {"what": COUNTS.model_dump() | {"epsilon": 0.5}}
         )
         upload = make_uploads(other, ONE, group.keys[0])[0]
@@ -91,7 +91,7 @@ class TestUploads:
         )
 
     def test_under_the_header_of_this_task_it_is_altered(self, tmp_path, group):
-        other = Task.model_validate(group.task.model_dump() | {"nonce": "7" * 64})
+        other = SumTask.model_validate(group.task.model_dump() | {"nonce": "7" * 64})
         upload = make_uploads(other, ONE, group.keys[0])[0]
         upload = upload.replace(other.id, group.task.id)
         assert "altered, or not signed" in refused(group, tmp_path, upload)
@@ -192,7 +192,7 @@ class TestUploads:
         order_8 = "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"
         for weak in ("0" * 64, order_8):
             posed = keys[1].model_copy(update={"encryption": weak})
-            task = Task.model_validate(
+            task = SumTask.model_validate(
                 group.task.model_dump()
                 | {"aggregators": [k.model_dump() for k in (keys[0], posed)]}
             )
@@ -321,7 +321,7 @@ class TestAnsweredOnce:
         assert record.stat().st_mode & 0o077 == 0
 
     def test_another_task_is_answered(self, tmp_path, group):
-        again = Task.model_validate(group.task.model_dump() | {"nonce": "5" * 64})
+        again = SumTask.model_validate(group.task.model_dump() | {"nonce": "5" * 64})
         for task in (group.task, again):
             group._replace(task=task).answers(tmp_path, [ONE] * 2)
 

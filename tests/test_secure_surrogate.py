@@ -17,7 +17,7 @@ from synthfair.privacy.accounting import delta_of, discrete_delta_of, mu_for
 from synthfair.privacy.noise import discrete_gaussian, seeded, system_entropy
 from synthfair.secure import (
     RowSums,
-    Task,
+    SumTask,
     client_sums,
     make_secure_surrogate,
     new_aggregator_secret,
@@ -27,7 +27,10 @@ from synthfair.secure import (
     surrogate_from_sums,
     write_task,
 )
+from synthfair.secure.summands import MAX_CLIENTS, MAX_LENGTH
 from synthfair.secure.surrogate import next_tasks
+from synthfair.secure.task import MAX_BYTES
+from synthfair.surrogate.sums import anchor_rates
 
 ALARM = 1e-6
 """False-alarm rate of each statistical test."""
@@ -144,15 +147,17 @@ class TestSums:
             square = what.mechanism.sensitivity**2
             assert 1 <= square / (times * NORMS[what.name]) < 1.001
 
-    def test_clients_with_too_many_rows_are_refused(self):
-        """Of a hundred thousand, each may have a few thousand rows with so little noise."""
-        config = settings(epsilon=60.0)
-        what = next_sums([], config, SCHEMA, clients=100_000)[0]
-        few = client_sums(what)(in_memory(part(ROWS, slice(99))))
-        assert 0 < abs(few).max() <= what.entries[1] == 2**61 // 100_000
-        many = BatchesInOrder(lambda: [ROWS] * 400)
-        with pytest.raises(InputError, match="rows: too many of a client; histograms has"):
-            client_sums(what)(many)
+    @pytest.mark.parametrize("name", ["histograms", "column_moments"])
+    def test_no_refusal_tells_how_many_rows_there_are(self, opened, name, monkeypatch):
+        """Entries are clipped, so that one row still changes the part by one row at most."""
+        rows, which = in_memory(part(ROWS, slice(99))), NAMES.index(name)
+        what = next_sums([], settings(), SCHEMA, clients=100_000)[which]
+        assert what.entries[1] == 2**61 // 100_000
+        whole = client_sums(opened[0][which])(rows)
+        bound = int(abs(whole).max()) // 2
+        monkeypatch.setattr(RowSums, "entries", (-bound, bound))
+        np.testing.assert_array_equal(client_sums(what)(rows), np.clip(whole, -bound, bound))
+        assert abs(whole).max() > bound
 
     @pytest.mark.parametrize("name", NAMES)
     def test_rows_of_another_precision_are_refused(self, opened, name):
@@ -161,13 +166,35 @@ class TestSums:
             own_sums(name, single, opened)
 
     @pytest.mark.parametrize(
-        "changes", [{"length": 5}, {"models": "0" * 64}, {"name": "pairs"}, {"name": "histograms"}]
-    )
+        "changes",
+        [
+            {"length": 5}, {"tree": "0" * 64}, {"models": None}, {"models": (0.5,)},
+            {"name": "pairs"}, {"name": "histograms"},
+        ],
+    )  # fmt: skip
     def test_a_planner_who_asks_for_another_sum_is_refused(self, opened, changes):
         """Also for one that was opened before: twice would cost twice."""
         what = opened[0][4].model_copy(update=changes)
         with pytest.raises(InputError, match=r"sum: .*ask for, which are \['anchors'\]"):
             client_sums(what)
+
+    def test_models_of_another_machine_are_summed_as_the_task_has_them(self, opened, monkeypatch):
+        """Machines differ in the last digit."""
+        sums, totals = opened
+        theirs = tuple(float(np.nextafter(value, 1)) for value in sums[4].models)
+        asked = sums[4].model_copy(update={"models": theirs})
+        assert theirs != sums[4].models
+        given, rates = [], anchor_rates
+        monkeypatch.setattr(
+            "synthfair.secure.surrogate.anchor_rates",
+            lambda thetas, *public: given.append(thetas) or rates(thetas, *public),
+        )
+        assert client_sums(asked)(in_memory(ROWS)).shape == (asked.length,)
+        last = opened_sum(asked, in_one_process(asked))
+        assert last.models == theirs
+        assert len(surrogate_from_sums([*totals[:4], last], settings(), SCHEMA).weight) > 1500
+        assert len(given) == 3
+        assert all(tuple(thetas.ravel()) == theirs for thetas in given)
 
     def test_a_sum_of_another_exchange_is_refused(self, opened):
         anchors = opened[0][4].model_copy(update={"opened": tuple(opened[1][:2])})
@@ -311,12 +338,16 @@ class TestByFiles:
             ([first, moments, tables], r"sums: \['pairs'\] are missing"),
             ([first, moments, tables, pairs], r"sums: \['anchors'\] are missing"),
             ([first, first, tables, pairs, last], "one comes twice"),
-            ([changed(first, total=moments.total), moments], "histograms has entries and models"),
+            ([changed(first, total=moments.total), moments], "histograms has .* entries"),
             (
-                [first, moments, tables, changed(pairs, models="0" * 64)],
-                "pairs has entries and models .*000",
+                [first, moments, tables, changed(pairs, tree="0" * 64)],
+                "pairs has .* entries of the tree 000",
             ),
             ([changed(first, aggregators=3), moments], "by the same number of aggregators"),
+            (
+                [changed(first, total=(-(2**62), *first.total[1:])), moments],
+                "histograms counts fewer than no rows",
+            ),
         ]:
             with pytest.raises(InputError, match=complaint):
                 surrogate_from_sums(given, settings(), SCHEMA)
@@ -344,10 +375,33 @@ class TestByFiles:
         assert (task.clients, task.least_clients) == (opened[1][0].clients, 3)
         assert task.what.clients == 3
 
+    def test_other_aggregators_than_of_the_totals_before_are_refused(self, opened):
+        names, keys = dict.fromkeys(opened[1][0].clients, "somebody"), KEYS[:]
+        keys += [new_aggregator_secret().public]
+        with pytest.raises(InputError, match="not as many as added noise to the totals before"):
+            next_tasks(opened[1][:2], settings(), SCHEMA, keys, names, least=2)
+
+    def test_the_largest_task_can_be_read(self, opened, tmp_path):
+        """By what an entry and a client take: nobody pays for a first sum whose last is refused."""
+        task, path = parties(opened[0][2]).task, tmp_path / "task.json"
+
+        def size(entries, clients):
+            update = {"total": (-(2**63),) * entries, "clients": ("f" * 64,) * clients}
+            total = opened[1][0].model_copy(update=update)
+            what = task.what.model_copy(update={"opened": (total,) * 4})
+            keys = {"what": what, "clients": ("f" * 64,) * clients}
+            write_task(task.model_copy(update=keys), path)
+            return path.stat().st_size
+
+        least, entry, client = size(1, 1), size(2, 1) - size(1, 1), size(1, 2) - size(1, 1)
+        assert entry > 4 * 19
+        assert client > 5 * 64
+        assert least + entry * MAX_LENGTH + client * MAX_CLIENTS < MAX_BYTES
+
     def test_a_task_file_without_a_name_or_schema_is_refused(self, opened, tmp_path):
-        write_task(parties(opened[0][0]).task, tmp_path / "task.json")
+        write_task(parties(opened[0][0], clients=9).task, tmp_path / "task.json")
         document = json.loads((tmp_path / "task.json").read_text())
         for key in ("name", "table_schema", "config", "clients"):
             changed = document | {"what": {k: v for k, v in document["what"].items() if k != key}}
             with pytest.raises(ValueError, match=key):
-                Task.model_validate(changed)
+                SumTask.model_validate(changed)

@@ -12,7 +12,7 @@ from synthfair.report.privacy_words import guarantee_facts
 from synthfair.secure import (
     ClippedVectors,
     RowSums,
-    Task,
+    SumTask,
     make_task,
     new_aggregator_secret,
     read_aggregator_keys,
@@ -48,7 +48,7 @@ class TestTask:
             {"clients": group.task.clients[:2]},
             {"least_clients": 1},
         ]
-        others = [Task.model_validate(group.task.model_dump() | change) for change in changes]
+        others = [SumTask.model_validate(group.task.model_dump() | change) for change in changes]
         assert len({task.id for task in [group.task, *others]}) == len(changes) + 1
 
     @pytest.mark.parametrize(
@@ -70,6 +70,7 @@ class TestTask:
              "too fine"),
             ({"what": {"kind": "vector", "length": 2, "clip": 1.0, "step": 1e308, "rho": 1.0}},
              "step"),
+            ({"what": ROWS_OF | {"clients": 4}}, "the sum is of 4, more than may send"),
             ({"what": ROWS_OF | {"config": {"k_min": 50}}}, "epsilon: must be given"),
             ({"what": ROWS_OF | {"name": "trees"}}, "name"),
             ({"what": PLAIN | {"kind": "counts", "groups": ["f", "m", "f"]}}, "name comes twice"),

@@ -21,7 +21,7 @@ def answer(
     schema: SchemaFile | None = None,
     model: Path | None = None,
     sign: Path | None = None,
-    k_min: Annotated[Int, Parameter(validator=validators.Number(gte=5))] = 50,
+    k_min: Annotated[Int | None, Parameter(validator=validators.Number(gte=5))] = None,
     aggregators: tuple[Path, ...] = (),
     most_epsilon: float | None = None,
     most_delta: float = 1e-5,
@@ -34,8 +34,8 @@ def answer(
 
     A question of python -m synthfair.server --refine asks for exact sums over the table, which no
     epsilon covers: whoever asks can find out what single rows hold. A pair of group and label with
-    fewer than --k-min rows stops it, a value of a column with fewer than 10, and a question in
-    which one row outweighs the others.
+    fewer than --k-min rows, 50 if not given, stops it, a value of a column with fewer than 10, and
+    a question in which one row outweighs the others.
 
         python -m synthfair answer DIR/refine/1/question.json \
             --data DIR/client_0_train.csv --schema DIR/schema.json \
@@ -59,7 +59,8 @@ def answer(
         output: What is written: a JSON file, or for a task a folder.
         model: A task's: model.json that it names; a task without a model needs --schema.
         sign: Private key to sign with, of keygen; a task needs it.
-        k_min: A server's question: least rows of a pair of group and label, unless it has none.
+        k_min: A server's question: least rows of a pair of group and label, unless it has none. A
+            surrogate's task: refuse a smaller k_min.
         aggregators: A task's: public keys of the aggregators, by role, handed over by a way on
             which nobody can replace them; a task with others is refused.
         most_epsilon: A task's: refuse one that costs more.
@@ -68,10 +69,11 @@ def answer(
     """
     from synthfair.cli.show import say
     from synthfair.client.page import Site
-    from synthfair.federated.refine_files import MAX_BYTES, QUESTION
+    from synthfair.federated.refine_files import QUESTION
     from synthfair.files import read_document
     from synthfair.privacy.ledger import Ledger
     from synthfair.release.keys import read_signing_key
+    from synthfair.secure.task import MAX_BYTES
 
     is_task = read_document(question, MAX_BYTES).get("format") != QUESTION
     trained_model, table_schema = model_and_schema(model, schema)
@@ -85,7 +87,7 @@ def answer(
             )
         from synthfair.federated.refine_files import answer_question
 
-        sums = answer_question(site, question, output, k_min=k_min, key=key, force=force)
+        sums = answer_question(site, question, output, k_min=k_min or 50, key=key, force=force)
         rows = f"{sums.rows[0]:,.0f} rows, which nothing makes private"
         say(f"Wrote {output}: exact sums over {rows}. Send them to the server alone.")
         return
@@ -97,6 +99,7 @@ def answer(
     from synthfair.files import OWNER_ONLY, claimed, whole_file
     from synthfair.report.privacy_words import sum_table
     from synthfair.secure.part import part_task
+    from synthfair.secure.summands import RowSums
     from synthfair.secure.task import read_aggregator_keys, read_task
     from synthfair.secure.upload import upload_bytes
     from synthfair.task.protocol import Run
@@ -104,6 +107,8 @@ def answer(
     task = read_task(question)
     task.require_agreed([read_aggregator_keys(path) for path in aggregators])
     task.require_within(most_epsilon, most_delta)
+    if k_min and not (isinstance(task.what, RowSums) and task.what.config.k_min >= k_min):
+        raise InputError(f"{question}: its k_min is not at least {k_min}, or it has none (--k-min)")
     asked = part_task(task, key, trained_model, user_column)
     say(f"Task {task.id.hex()}")
     say(sum_table(task))

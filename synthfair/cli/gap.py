@@ -36,7 +36,7 @@ gap = App(name="gap", help=__doc__)
 PublicFile = Annotated[Path, Parameter(help="The public file that plan wrote.")]
 
 
-class Record(Checked):
+class GroupValue(Checked):
     """The group and the value of one client."""
 
     group: str
@@ -182,7 +182,7 @@ def perturb(
         if group is None or value is None:
             if sys.stdin and sys.stdin.isatty():
                 print("waiting for a group and a value on standard input", file=sys.stderr)  # noqa: T201
-            record = parse_as(sys.stdin.read(10_000), Record, "standard input")
+            record = parse_as(sys.stdin.read(10_000), GroupValue, "standard input")
             group, value = record.group, record.value
         reports = measure.perturb_records(public, [group], [value])
     csv.writer(sys.stdout, lineterminator="\n").writerows(

@@ -44,7 +44,7 @@ Clients' keys are those of keygen without --aggregator.
 """,
 )
 
-Task = Annotated[Path, Parameter(help="The public file that plan wrote.")]
+TaskFile = Annotated[Path, Parameter(help="The public file that plan wrote.")]
 
 
 @secure.command
@@ -122,7 +122,14 @@ def plan(
     names, keys = read_keys(clients), [read_aggregator_keys(path) for path in aggregators]
     least = least_clients or len(names)
     if surrogate:
+        if (epsilon, rows_per_client, unit, rows_per_user) != (None, None, "row", 1):
+            raise InputError(
+                "flags: --epsilon, --rows-per-client, --unit and --rows-per-user are of counts; a"
+                " surrogate's epsilon is in its settings, and its unit is one row"
+            )
         config: Any = load_release_config(surrogate, release="surrogate")[0]
+        if config.relation != "add_or_remove":  # which every answer would refuse
+            raise InputError(f"{surrogate}: relation = {config.relation}; must be add_or_remove")
         totals, release = read_opened(opened), output / "surrogate.parquet"
         planned = next_tasks(totals, config, table_schema, keys, names, least=least)
         tasks = {output / f"{name}.json": task for name, task in planned.items()}
@@ -178,7 +185,7 @@ def add(
     uploads: tuple[Path, ...],
     /,
     *,
-    task: Task,
+    task: TaskFile,
     key: Path,
     output: Path | None = None,
     most_epsilon: float,
@@ -254,7 +261,7 @@ def open_sums(
     sums: tuple[Path, ...],
     /,
     *,
-    task: Task,
+    task: TaskFile,
     commitments: tuple[str, ...] = (),
     output: Path,
     force: Force = False,

@@ -15,7 +15,7 @@ from synthfair.secure.summands import ClippedVectors
 from synthfair.secure.task import (
     RECORDS,
     AggregatorKeys,
-    Task,
+    SumTask,
     read_aggregator_folder,
     read_aggregator_secret,
 )
@@ -60,7 +60,7 @@ def answer_add(request: Request) -> bytes:
     return answer(task, secret, received, records).model_dump_json().encode()
 
 
-def _require_allowed(settings: AggregatorSettings, task: Task, answers: int) -> None:
+def _require_allowed(settings: AggregatorSettings, task: SumTask, answers: int) -> None:
     limits, what = settings.limits, task.what
     if answers >= limits.most_tasks:
         raise RefusedError("tasks")

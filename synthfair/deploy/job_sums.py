@@ -17,7 +17,8 @@ from synthfair.files import OWNER_ONLY, parse_as, whole_file
 from synthfair.privacy.ledger import compute_once
 from synthfair.secure.aggregator import NoisyTotal, PartialSum, open_sums
 from synthfair.secure.summands import AnySummand
-from synthfair.secure.task import Task, make_task
+from synthfair.secure.task import SumTask as Task
+from synthfair.secure.task import make_task
 from synthfair.secure.upload import upload_bytes, verify_upload
 from synthfair.task.job_sites import JobSites, TooFewError
 from synthfair.task.messages import Question, sha256

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from synthfair.files import OWNER_ONLY, validated, whole_file
-from synthfair.secure.summands import GroupCounts
-from synthfair.secure.task import Task, read_aggregator_folder
+from synthfair.secure.summands import GroupCounts, RowSums
+from synthfair.secure.task import SumTask, read_aggregator_folder
 from synthfair.task.limits import RefusedError, refused_as
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ MODELS = "models"
 """Folder in the site's own, of models that jobs sent back."""
 
 
-def read_task(request: Request) -> Task:
+def read_task(request: Request) -> SumTask:
     """Return the sum that a question is for. Raises RefusedError: it is none."""
     with refused_as("settings"):
-        return validated(Task, request.question.settings.get("task"))
+        return validated(SumTask, request.question.settings.get("task"))
 
 
-def agreed_task(request: Request) -> Task:
+def agreed_task(request: Request) -> SumTask:
     """Return the sum of a question, if its aggregators are those that the site trusts.
 
     Raises:
@@ -62,6 +62,8 @@ def answer_part(request: Request) -> bytes:
         known = what.model, what.schema_hash, what.groups, what.unit
         if known != (model.sha256, schema.hash, tuple(map(str, schema.groups)), "row"):
             raise RefusedError("settings")
+    elif isinstance(what, RowSums) and what.table_schema.hash != schema.hash:
+        raise RefusedError("schema")
     with refused_as("settings"):
         question = part_task(task, request.party.key, model)
     return request.answer(question)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from synthfair.federated.method import TrainConfig
     from synthfair.federated.users import Users
     from synthfair.secure.summands import ClippedVectors
-    from synthfair.secure.task import Task as SumTask
+    from synthfair.secure.task import SumTask
 
 SEED_BYTES = 16
 """The length of a site's seed of noise: whoever reads it can undo the privacy."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from synthfair.postprocess.histogram import Origin
     from synthfair.privacy.guarantee import Guarantee
     from synthfair.release.format import Header
-    from synthfair.secure.task import Task
+    from synthfair.secure.task import SumTask
     from synthfair.settings import DistillConfig
 
 ADVERSARIES = {
@@ -111,7 +111,7 @@ def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
     }
 
 
-def sum_table(task: Task, clients: int | str = "") -> Table:
+def sum_table(task: SumTask, clients: int | str = "") -> Table:
     """Return a table of what is guaranteed of a sum over rows, of so many clients if known."""
     clients = clients or f"{task.least_clients} to {len(task.clients)}"
     return Table.of_facts(guarantee_facts(task.guarantee) | {"clients": clients})

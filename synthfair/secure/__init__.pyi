@@ -21,7 +21,7 @@ from .surrogate import (
 from .task import (
     AggregatorKeys,
     AggregatorSecret,
-    Task,
+    SumTask,
     make_aggregator_keys,
     make_task,
     new_aggregator_secret,
@@ -41,7 +41,7 @@ __all__ = [
     "OpenedSum",
     "PartialSum",
     "RowSums",
-    "Task",
+    "SumTask",
     "UploadSum",
     "answer",
     "client_sums",

@@ -26,7 +26,7 @@ from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.keys import Hex32, is_signed, sign_bytes
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import MAX_CLIENTS, MAX_LENGTH, AnySummand, GroupCounts
-from synthfair.secure.task import AggregatorSecret, Task, require_records
+from synthfair.secure.task import AggregatorSecret, SumTask, require_records
 from synthfair.secure.upload import read_upload, upload_bytes
 from synthfair.settings import Checked
 
@@ -117,7 +117,7 @@ class NoisyTotal(NamedTuple):
 
 
 def receive(
-    task: Task, secret: AggregatorSecret, uploads: Iterable[Path | tuple[str, bytes]]
+    task: SumTask, secret: AggregatorSecret, uploads: Iterable[Path | tuple[str, bytes]]
 ) -> UploadSum:
     """Return verified uploads, added up, one file in memory at a time.
 
@@ -161,7 +161,7 @@ def receive(
     return UploadSum(total, tuple(client.hex() for client in clients), digest)
 
 
-def _content(path: Path, task: Task) -> tuple[str, bytes]:
+def _content(path: Path, task: SumTask) -> tuple[str, bytes]:
     """Return the name of a file for errors, and at most one byte more than an upload has."""
     # In one line: clients choose the names of their files.
     name = printable(str(path)).replace("\n", r"\n")
@@ -173,7 +173,7 @@ def _content(path: Path, task: Task) -> tuple[str, bytes]:
 
 
 def answer(
-    task: Task,
+    task: SumTask,
     secret: AggregatorSecret,
     uploads: UploadSum | Callable[[], UploadSum],
     records: Path,
@@ -183,7 +183,9 @@ def answer(
     """Return the partial sum with noise, which is computed once for a task and key.
 
     A task that was answered gets the same answer, whatever the uploads are now; one whose answer a
-    crash cut off is answered, as nothing of it has left.
+    crash cut off is answered, as nothing of it has left. A task of vectors with ``rho = None`` has
+    no noise, and a total without noise protects nobody: who does not agree to that looks at
+    ``task.what.rho`` first.
 
     Guarantee: that of ``task.what``, by this aggregator's noise alone, whoever colludes with
     whom, as long as it colludes with nobody, and as long as ``records`` is never put back to an
@@ -226,7 +228,7 @@ def answer(
     return parse_as(content, PartialSum, str(record))
 
 
-def record_of(task: Task, secret: AggregatorSecret, records: Path) -> Path:
+def record_of(task: SumTask, secret: AggregatorSecret, records: Path) -> Path:
     """Return the path of the record of this key's answer to a task.
 
     Raises:
@@ -249,7 +251,7 @@ def read_partial_sum(path: Path) -> PartialSum:
 
 
 def open_sums(
-    task: Task,
+    task: SumTask,
     sums: Sequence[PartialSum],
     *,
     commitments: Sequence[str] | None = None,
@@ -300,7 +302,7 @@ def open_sums(
     return noisy_total(task.what, total, aggregators=len(sums), clients=clients)
 
 
-def _verify(partial: PartialSum, task: Task, source: str) -> None:
+def _verify(partial: PartialSum, task: SumTask, source: str) -> None:
     """Refuse a partial sum of another task, or that is not signed by its aggregator."""
     if partial.task != task.id.hex():
         raise InputError(f"{source}: of another task, {partial.task}; must be of {task.id.hex()}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import secrets
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from synthfair.data.encode import Clipping
     from synthfair.data.schema import Schema
     from synthfair.secure.summands import GroupCounts
-    from synthfair.secure.task import Task as SumTask
+    from synthfair.secure.task import SumTask
     from synthfair.trained import TrainedModel
 
 DOMAIN = b"synthfair-sharing/1\0"
@@ -137,8 +138,8 @@ def part_task(
     may have added already. The sums of a surrogate are rounds of one purchase, which has the
     guarantee of all of them: each is one question, and another in its place is a new purchase.
 
-    Guarantee: that of the total, which holds once all aggregators have added their noise. Whether
-    rows are too many is told by an answer, and is paid for.
+    Guarantee: that of the total, which holds once all aggregators have added their noise. It does
+    not cover whether counts are refused, for more rows than ``rows_per_client``.
 
     Args:
         task: of the sum; its aggregators are those that the client trusts.
@@ -147,30 +148,35 @@ def part_task(
         user_column: that says whose each row is, for counts of the unit user.
 
     Raises:
-        InputError: it sums vectors; or rows as settings, schema and totals before do not ask for.
+        InputError: it sums vectors; or rows, for which there is no user column.
     """
     what: Any = task.what
     guarantee, names = task.guarantee, {"model": model, "user_column": user_column}
+    sums = cache(lambda: client_sums(what))  # takes a while: not before the limits allow it
     if what.kind == "rows":
-        config, sums = what.config, client_sums(what)
-        number = get_args(SumName).index(what.name)
+        if user_column is not None:
+            raise InputError("user column: the unit of a surrogate's sums is one row")
+        # The ledger counts the sums as SumName does; a job, the totals that were opened before.
+        config, number = what.config, get_args(SumName).index(what.name)
         claim = Claim("surrogate", config.epsilon, config.delta, k_min=config.k_min, number=number)
         asked = surrogate_digest(config, what.table_schema)
     else:
-        claim, asked, sums = Claim("counts", what.epsilon), task.id.hex(), None
+        claim, asked = Claim("counts", what.epsilon), task.id.hex()
 
     def read(site: Site, clipping: Clipping) -> ReadRows:
         source = str(site.data)
-        if sums is None:
+        if what.kind != "rows":
             table = read_table(site.data, site.schema)
             rows = _rows_that_count(what, table, site.schema, source, clipping, **names)
             return ReadRows(rows, content_sha256([rows]))
         if site.schema.hash != what.table_schema.hash:
             raise InputError(f"{source}: the task is of another schema than the one given")
+        sums()  # refuses another sum than settings, schema and totals before ask for
         return read_plain(site, clipping)
 
     def uploads(rows: ReadRows, seed: bytes | None, run: Run) -> bytes:
-        vector = sums(rows.real) if sums else _counts(what, rows.real, model, run.source)
+        of_rows = what.kind == "rows"
+        vector = sums()(rows.real) if of_rows else _counts(what, rows.real, model, run.source)
         # Another vector gets other shares: else the difference of both would be seen.
         content = DOMAIN + cast(bytes, seed) + task.id + vector.tobytes()
         random = hashlib.shake_256(content).digest(NONCE_BYTES + SEED_BYTES * len(task.aggregators))

@@ -26,6 +26,7 @@ from synthfair.privacy.noise import (
 )
 from synthfair.release.keys import Hex32
 from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked, Relation, SurrogateConfig
+from synthfair.surrogate.records import MAX_NORM
 
 MAX_LENGTH = 2**20
 """The largest length of a vector."""
@@ -136,7 +137,7 @@ class GroupCounts(_Summand):
             raise InputError(f"vector: counts {rows} rows; must be at most {self.rows_per_client}")
 
     def noise(self, source: RandomBytes = system_entropy) -> np.ndarray:
-        """[2 G B] int64, of full scale: one aggregator's is enough for the guarantee."""
+        """Return [2 G B] int64, of full scale: one aggregator's is enough for the guarantee."""
         return discrete_laplace(self.scale, self.length, source)
 
     def noise_bound(self, terms: int) -> int:
@@ -180,7 +181,7 @@ class _WithGaussianNoise(_Summand):
         """sigma^2 of one aggregator's noise, in steps: (sensitivity in L2)^2 / (2 rho), or 0."""
 
     def noise(self, source: RandomBytes = system_entropy) -> np.ndarray:
-        """[length] int64, of full scale: one aggregator's is enough for the guarantee."""
+        """Return [length] int64, of full scale: one aggregator's is enough for the guarantee."""
         if self.variance == 0:
             return np.zeros(self.length, np.int64)
         return discrete_gaussian(self.variance, self.length, source)
@@ -211,7 +212,8 @@ class ClippedVectors(_WithGaussianNoise):
         clip: L2 norm to which each is clipped.
         step: of the grid.
         rho: against each single aggregator and everyone else; None for no noise, where only parts
-            are hidden, and nothing is guaranteed of the total.
+            are hidden, and the total protects nobody: an aggregator that agrees to noise alone
+            refuses such a task.
         relation: which sets of clients are neighbours.
 
     Raises:
@@ -255,7 +257,7 @@ class ClippedVectors(_WithGaussianNoise):
         return -most, most
 
     def integers(self, vector: np.ndarray) -> np.ndarray:
-        """[length] int64: clipped and rounded; a vector without a finite norm becomes 0."""
+        """Return [length] int64, clipped and rounded; a vector without a finite norm becomes 0."""
         (shortened,) = clip_rows(vector[None], self.clip)
         nearest = np.rint(shortened / self.step).astype(np.int64)
         if self._is_short(nearest):
@@ -292,12 +294,20 @@ class ClippedVectors(_WithGaussianNoise):
         return self
 
 
+Models = Annotated[
+    tuple[Annotated[float, Field(ge=-MAX_NORM, le=MAX_NORM)], ...],
+    Field(strict=False, max_length=MAX_LENGTH),
+]
+"""The type of the coefficients of models."""
+
+
 class OpenedSum(Checked):
     """A total that was opened on the way to a surrogate: a file, which everybody may see.
 
     Attributes:
         surrogate: digest of the surrogate's settings and schema.
         name: of the sum.
+        tree: that of the sum, see :class:`RowSums`.
         models: those of the sum, see :class:`RowSums`.
         total: [k] in steps, with the noise of all aggregators.
         aggregators: number of those that each added noise.
@@ -307,7 +317,8 @@ class OpenedSum(Checked):
     format: Literal["synthfair-opened-sum/1"] = "synthfair-opened-sum/1"
     surrogate: Hex32
     name: SumName
-    models: Hex32 | None = None
+    tree: Hex32 | None = None
+    models: Models | None = None
     total: tuple[Annotated[int, Field(ge=-(2**63), lt=2**63)], ...] = Field(
         strict=False, min_length=1, max_length=MAX_LENGTH
     )
@@ -330,10 +341,10 @@ class RowSums(_WithGaussianNoise):
         opened: totals of the sums before, in order.
         name: of the sum.
         length: of the vectors.
-        models: sha256 of those whose rates are summed, or of the tree whose pairs are counted;
-            another machine may round what they follow from otherwise, and sums of others must not
-            be added up.
-        clients: at most; no entry of any client's vector is larger than 2^61 / clients.
+        tree: sha256 of the tree whose pairs are counted.
+        models: coefficients of all models whose rates are summed. All clients sum those of the
+            task, as another machine may round them otherwise. The noise covers whatever they are.
+        clients: at most; larger entries of a client's vector are clipped to 2^61 / clients.
 
     Raises:
         ValueError: no epsilon, or the totals would not fit into 64 bits.
@@ -352,7 +363,8 @@ class RowSums(_WithGaussianNoise):
     table_schema: Schema
     opened: tuple[OpenedSum, ...] = Field(default=(), strict=False, max_length=4)
     name: SumName
-    models: Hex32 | None = None
+    tree: Hex32 | None = None
+    models: Models | None = None
     clients: int = Field(ge=1, le=MAX_CLIENTS)
 
     @field_serializer("table_schema")

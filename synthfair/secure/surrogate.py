@@ -32,13 +32,13 @@ from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.format import Release
 from synthfair.secure.aggregator import NoisyTotal, noisy_sum
 from synthfair.secure.summands import OpenedSum, RowSums, shared_guarantee, surrogate_digest
-from synthfair.secure.task import MAX_BYTES, AggregatorKeys, Task, make_task
+from synthfair.secure.task import MAX_BYTES, AggregatorKeys, SumTask, make_task
 from synthfair.settings import SurrogateConfig
 from synthfair.surrogate import tables
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.records import Sums, read_sums, surrogate_of
-from synthfair.surrogate.sums import Question, SurrogateSpec, two_way_tables
-from synthfair.surrogate.tables import Edges, Margins, Tables
+from synthfair.surrogate.sums import Statistic, SurrogateSpec, anchor_rates, two_way_tables
+from synthfair.surrogate.tables import Edges, Margins, Strata, Tables
 
 
 def make_secure_surrogate(
@@ -61,8 +61,8 @@ def make_secure_surrogate(
         source: of shares and noise; with another one than the system's nothing is guaranteed.
 
     Raises:
-        InputError: no epsilon, no clients, features that are not float64, a client with too many
-            rows, or no cell has a noisy count that is large enough.
+        InputError: no epsilon, no clients, features that are not float64, or no cell has a noisy
+            count that is large enough.
 
     Example:
         >>> import synthfair as sf
@@ -118,7 +118,7 @@ def next_tasks(
     *,
     least: int,
     label: str | None = None,
-) -> dict[SumName, Task]:
+) -> dict[SumName, SumTask]:
     """Return the tasks of what is summed next, by the names of the sums; none where all is there.
 
     Args:
@@ -132,7 +132,8 @@ def next_tasks(
         label: the same label makes the same tasks; without one, each is new.
 
     Raises:
-        InputError: as :func:`next_sums`; or whose rows were summed is gone.
+        InputError: as :func:`next_sums`; whose rows were summed is gone; or other aggregators'
+            noise is in the totals.
     """
     everybody = {key for total in opened for key in total.clients}
     staying = {*clients}.intersection(*(total.clients for total in opened))
@@ -166,6 +167,7 @@ def opened_sum(what: RowSums, total: NoisyTotal) -> OpenedSum:
     return OpenedSum(
         surrogate=surrogate_digest(what.config, what.table_schema),
         name=what.name,
+        tree=what.tree,
         models=what.models,
         total=tuple(total.total.tolist()),
         aggregators=total.aggregators,
@@ -177,8 +179,9 @@ def client_sums(what: RowSums) -> Callable[[Batches], np.ndarray]:
     """Return the function by which a client computes its part of a sum, of which it makes uploads.
 
     It takes the client's rows, encoded by ``schema.plain``, in memory or a stream, and returns
-    [k] int64, in whole steps of the grid. It raises InputError for features that are not float64,
-    and for more rows than all clients can sum within 64 bits.
+    [k] int64, in whole steps of the grid. It raises InputError for features that are not float64.
+    Entries beyond ``what.entries`` are clipped to them: a refusal would tell, without noise, how
+    many rows there are. One row still changes the part by no more than the sensitivity.
 
     Args:
         what: is summed; of a task that somebody has planned.
@@ -186,28 +189,22 @@ def client_sums(what: RowSums) -> Callable[[Batches], np.ndarray]:
     Raises:
         InputError: the sum is none of :func:`next_sums`.
     """
-    asked = _next(what.opened, what.config, what.table_schema, what.clients)
-    found = [question for own, question in asked if own == what]
-    if not found:
+    asked = _next(what.opened, what.config, what.table_schema, what.clients, what.models)
+    statistic = next((statistic for summand, statistic in asked if summand == what), None)
+    if statistic is None:
         raise InputError(
             f"sum: {what.name}: not one that settings, schema and the totals before ask for, which"
-            f" are {[own.name for own, _ in asked]}; or of other models, as another machine has"
-            " computed them"
+            f" are {[summand.name for summand, _ in asked]}"
         )
-    (question,), terms = found, what.mechanism.terms(what.config.relation)
+    terms = what.mechanism.terms(what.config.relation)
 
     def of(part: Encoded) -> np.ndarray:
         require_float64(part.x)
-        return question.of(part, terms.whole)
+        return statistic.of(part, terms.whole)
 
     def sums(rows: Batches) -> np.ndarray:
-        steps = rows.sum(of).astype(object) * (round(1 / terms.grid) if question.counts else 1)
-        if (largest := abs(steps).max()) > (most := what.entries[1]):
-            raise InputError(
-                f"rows: too many of a client; {what.name} has an entry of {largest} steps; must be"
-                f" at most {most}"
-            )
-        return steps.astype(np.int64)
+        steps = rows.sum(of).astype(object) * (round(1 / terms.grid) if statistic.counts else 1)
+        return np.clip(steps, *what.entries).astype(np.int64)
 
     return sums
 
@@ -238,9 +235,13 @@ def surrogate_from_sums(
     """
     spec, known = _progress(opened, config, schema)
     if not isinstance(known, Sums):
-        raise InputError(f"sums: {[question.name for question in known]} are missing")
-    own = shared_guarantee(config, schema, opened[0].aggregators, simulated=simulated)
-    return release_of(surrogate_of(known, spec), config, schema, None if seeded else own)
+        raise InputError(f"sums: {[statistic.name for statistic in known]} are missing")
+    guarantee = shared_guarantee(config, schema, opened[0].aggregators, simulated=simulated)
+    return release_of(surrogate_of(known, spec), config, schema, None if seeded else guarantee)
+
+
+MAX_NOISE = 10
+"""Standard deviations of noise that honest totals do not have: once in 10^15 sums."""
 
 
 class _MissingError(Exception):
@@ -248,41 +249,59 @@ class _MissingError(Exception):
 
 
 class _OpenedSums(NamedTuple):
-    """The answers that have been opened, each of which must be what is asked for.
+    """The totals that have been opened, each of which must be what is asked for.
 
     Attributes:
         totals: by the names of the sums.
         mechanisms: of the sums.
-        sd: standard deviation of the noise on tables of all pairs.
+        spec: the public rules, with the noise of the totals.
+        models: of a task, whose rates are summed next; None where this machine's are.
     """
 
     totals: dict[SumName, OpenedSum]
     mechanisms: dict[SumName, GaussianMechanism]
-    sd: float
+    spec: SurrogateSpec
+    models: tuple[float, ...] | None
 
-    def sums(self, *questions: Question) -> list[np.ndarray]:
+    def sums(self, *statistics: Statistic) -> list[np.ndarray]:
         """Return the totals. Raises _MissingError: some have not been opened."""
-        if missing := [question for question in questions if question.name not in self.totals]:
+        if missing := [asked for asked in statistics if asked.name not in self.totals]:
             raise _MissingError(*missing)
         values = []
-        for question in questions:
-            total, asked = self.totals[question.name], (question.length, question.follows_from)
-            if (own := (len(total.total), total.models)) != asked:
+        for asked in statistics:
+            total = self.totals[asked.name]
+            has = (len(total.total), total.tree, total.models)
+            if has != (asked.length, asked.tree, asked.models):
                 raise InputError(
-                    f"sums: {total.name} has entries and models {own}; settings, schema and the"
-                    f" totals before ask for {asked}"
+                    f"sums: {asked.name} has {has[0]} entries of the tree {has[1]}; settings,"
+                    f" schema and the totals before ask for {asked.length} of {asked.tree}"
                 )
-            values.append(np.array(total.total) * self.mechanisms[total.name].grid)
+            values.append(np.array(total.total) * self.mechanisms[asked.name].grid)
+            if asked.counts and values[-1].min() < -MAX_NOISE * self.spec.sd(asked.name):
+                raise InputError(f"sums: {asked.name} counts fewer than no rows: false input")
         return values
+
+    def rates(
+        self, thetas: np.ndarray, strata: Strata, schema: Schema
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the models whose rates are summed, and these sums.
+
+        Another machine may round models otherwise: a task's, or the total's, are taken as they are.
+        """
+        models = self.totals["anchors"].models if "anchors" in self.totals else self.models
+        if models and len(models) == thetas.size:
+            thetas = np.reshape(models, thetas.shape)
+        return thetas, self.sums(anchor_rates(thetas, strata, schema))[0]
 
     def tree(self, columns: Columns, margins: Margins) -> tuple[Edges, Tables]:
         """Return the tree of tables of all pairs of columns at few levels, and then its pairs."""
         few, pairs = tables.few_levels(margins, columns), [*combinations(range(len(columns)), 2)]
+        sd = self.spec.sd("tables")
         (numbers,) = self.sums(two_way_tables(columns, few, pairs, "tables"))
 
         def clear(off: np.ndarray) -> float:
             """Return by how much its square exceeds that of noise."""
-            return float(((off / self.sd) ** 2 - 1).sum() / off.size**0.5)
+            return float(((off / sd) ** 2 - 1).sum() / off.size**0.5)
 
         edges = tables.chow_liu(
             tables.dependence(tables.split_tables(numbers, few, pairs), few, clear)
@@ -292,21 +311,28 @@ class _OpenedSums(NamedTuple):
 
 
 def _next(
-    opened: Sequence[OpenedSum], config: SurrogateConfig, schema: Schema, clients: int
-) -> list[tuple[RowSums, Question]]:
-    """Return what is summed next, with its questions."""
-    known = _progress(opened, config, schema)[1]
+    opened: Sequence[OpenedSum],
+    config: SurrogateConfig,
+    schema: Schema,
+    clients: int,
+    models: tuple[float, ...] | None = None,
+) -> list[tuple[RowSums, Statistic]]:
+    """Return what is summed next, with its statistics; of a task's models, if there are any."""
+    known = _progress(opened, config, schema, models)[1]
     clients = len(opened[0].clients) if opened else clients
-    own: Any = {"config": config, "table_schema": schema, "opened": opened, "clients": clients}
+    public: Any = {"config": config, "table_schema": schema, "opened": opened, "clients": clients}
     return [
-        (RowSums(name=one.name, length=one.length, models=one.follows_from, **own), one)
-        for one in (() if isinstance(known, Sums) else known)
+        (RowSums(name=s.name, length=s.length, tree=s.tree, models=s.models, **public), s)
+        for s in (() if isinstance(known, Sums) else known)
     ]
 
 
 def _progress(
-    opened: Sequence[OpenedSum], config: SurrogateConfig, schema: Schema
-) -> tuple[SurrogateSpec, Sums | tuple[Question, ...]]:
+    opened: Sequence[OpenedSum],
+    config: SurrogateConfig,
+    schema: Schema,
+    models: tuple[float, ...] | None = None,
+) -> tuple[SurrogateSpec, Sums | tuple[Statistic, ...]]:
     """Return the rules with the noise that sums have, and all sums, or what is summed next.
 
     All that has been opened is compared with what it must be.
@@ -314,8 +340,8 @@ def _progress(
     if config.epsilon is None:
         raise InputError("epsilon: must be given, with delta; sums by shares are opened with noise")
     digest = surrogate_digest(config, schema)
-    same = {(total.surrogate, total.aggregators, total.clients) for total in opened}
-    if len(same) > 1 or any(own[0] != digest for own in same):
+    kinds = {(total.surrogate, total.aggregators, total.clients) for total in opened}
+    if len(kinds) > 1 or any(kind[0] != digest for kind in kinds):
         raise InputError(
             "sums: all must be of these settings and this schema, of the same clients, and by the"
             " same number of aggregators"
@@ -324,11 +350,11 @@ def _progress(
     if len(totals) < len(opened):
         raise InputError("sums: one comes twice")
     aggregators = opened[0].aggregators if opened else 2
-    own: Any = shared_guarantee(config, schema, aggregators).mechanisms
-    mechanisms = {one.name: one for one in own}
-    noise: Any = {one.name: one.noise * aggregators**0.5 for one in own}
+    every: Any = shared_guarantee(config, schema, aggregators).mechanisms
+    mechanisms = {mechanism.name: mechanism for mechanism in every}
+    noise: Any = {mechanism.name: mechanism.noise * aggregators**0.5 for mechanism in every}
     spec = SurrogateSpec(config, schema, noise)
     try:
-        return spec, read_sums(_OpenedSums(totals, mechanisms, spec.sd("tables")), spec)
+        return spec, read_sums(_OpenedSums(totals, mechanisms, spec, models), spec)
     except _MissingError as missing:
         return spec, missing.args

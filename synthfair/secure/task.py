@@ -26,12 +26,13 @@ from synthfair.files import (
     read_document,
     whole_file,
     write_json,
+    write_text,
 )
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.release.keys import MAX_BYTES as MAX_KEY_BYTES
 from synthfair.release.keys import PRIVATE, PUBLIC, Hex32
 from synthfair.secure.shares import Sharing
-from synthfair.secure.summands import MAX_CLIENTS, AnySummand, ClippedVectors, Summand
+from synthfair.secure.summands import MAX_CLIENTS, AnySummand, ClippedVectors, RowSums, Summand
 from synthfair.settings import Checked
 
 if TYPE_CHECKING:
@@ -214,11 +215,11 @@ def require_hpke(purpose: str) -> None:
 
 # Tasks
 
-MAX_BYTES = 10_000_000
-"""The largest size of a task file that is read."""
+MAX_BYTES = 130_000_000
+"""The largest size of a task file that is read: four totals of the most entries and clients."""
 
 
-class Task(Checked):
+class SumTask(Checked):
     """A secure sum. Two tasks with the same settings differ, by their nonce.
 
     Attributes:
@@ -311,7 +312,7 @@ class Task(Checked):
             raise InputError(f"{source}: relation = {own.relation}; must be add_or_remove")
 
     @model_validator(mode="after")
-    def _fits(self) -> Task:
+    def _fits(self) -> SumTask:
         keys = [key for one in self.aggregators for key in (one.encryption, one.signature)]
         if len(set(keys)) < len(keys):
             raise ValueError("aggregators: each must have keys of its own")
@@ -321,6 +322,11 @@ class Task(Checked):
             raise ValueError("clients: so many could sum to more than fits into 64 bits")
         if self.least_clients > len(self.clients):
             raise ValueError(f"least_clients: only {len(self.clients)} clients may send")
+        if isinstance(self.what, RowSums):
+            if self.what.clients > len(self.clients):
+                raise ValueError(f"clients: the sum is of {self.what.clients}, more than may send")
+            if any(total.aggregators != len(self.aggregators) for total in self.what.opened):
+                raise ValueError("aggregators: not as many as added noise to the totals before")
         return self
 
 
@@ -331,7 +337,7 @@ def make_task(
     *,
     least_clients: int,
     label: str | None = None,
-) -> Task:
+) -> SumTask:
     """Return the task of a sum.
 
     Args:
@@ -346,7 +352,7 @@ def make_task(
         InputError: the parts do not fit together.
     """
     seed = f"synthfair-sum/1 {label}".encode() if label else secrets.token_bytes(32)
-    return Task(
+    return SumTask(
         nonce=hashlib.sha256(seed).hexdigest(),
         what=what,
         aggregators=tuple(aggregators),
@@ -355,15 +361,15 @@ def make_task(
     )
 
 
-def write_task(task: Task, path: Path) -> None:
-    """Write the task as JSON, whole or not at all."""
-    write_json(path, task.model_dump(mode="json"))
+def write_task(task: SumTask, path: Path) -> None:
+    """Write the task as JSON without spaces, whole or not at all: totals are long."""
+    write_text(path, task.model_dump_json() + "\n")
 
 
-def read_task(path: Path) -> Task:
+def read_task(path: Path) -> SumTask:
     """Return the task in a file that :func:`write_task` wrote.
 
     Raises:
         InputError: unreadable, or not a task; the message names the entry.
     """
-    return read_as(path, Task, MAX_BYTES)
+    return read_as(path, SumTask, MAX_BYTES)

@@ -18,7 +18,7 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.keys import is_signed, sign_bytes
-from synthfair.secure.task import AggregatorSecret, Task, require_hpke
+from synthfair.secure.task import AggregatorSecret, SumTask, require_hpke
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -30,13 +30,13 @@ _HEADER = struct.Struct(f"<{len(FORMAT)}s32sB32s{NONCE_BYTES}s")
 _HPKE_BYTES, _SIGNATURE_BYTES = 32 + 16, 64
 
 
-def upload_bytes(task: Task) -> int:
+def upload_bytes(task: SumTask) -> int:
     """Return the length of every upload of a task."""
     return _HEADER.size + task.sharing.message_bytes + _HPKE_BYTES + _SIGNATURE_BYTES
 
 
 def make_uploads(
-    task: Task, vector: np.ndarray, key: Ed25519PrivateKey, source: RandomBytes = system_entropy
+    task: SumTask, vector: np.ndarray, key: Ed25519PrivateKey, source: RandomBytes = system_entropy
 ) -> list[bytes]:
     """Return a client's part as one upload for each aggregator.
 
@@ -78,7 +78,7 @@ def make_uploads(
 
 
 def verify_upload(
-    content: bytes, task: Task, role: int, *, source: str = "upload"
+    content: bytes, task: SumTask, role: int, *, source: str = "upload"
 ) -> tuple[bytes, bytes]:
     """Return who sent an upload, verified without reading its share, as anybody can.
 
@@ -120,7 +120,7 @@ def verify_upload(
 
 
 def read_upload(
-    content: bytes, task: Task, secret: AggregatorSecret, *, source: str = "upload"
+    content: bytes, task: SumTask, secret: AggregatorSecret, *, source: str = "upload"
 ) -> tuple[bytes, bytes, np.ndarray]:
     """Return an upload's share, verified and decrypted; nothing is trusted before its signature.
 

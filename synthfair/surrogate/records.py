@@ -35,7 +35,6 @@ from synthfair.surrogate.fair import GlobalProblem, Price
 from synthfair.surrogate.sums import (
     Answers,
     SurrogateSpec,
-    anchor_rates,
     column_moments,
     histograms,
     inputs,
@@ -187,7 +186,7 @@ def read_sums(
     problems = PRIVATE_PROBLEMS if config.epsilon else PROBLEMS
     thetas = self_play(played.rows(schema), played.weight, problems, n_groups=n_groups, rng=rng)
     on_stage("reading rates")
-    (rates,) = answers.sums(anchor_rates(thetas, margins.strata, schema))
+    thetas, rates = answers.rates(thetas, margins.strata, schema)
     return sums._replace(thetas=thetas, rates=rates.reshape(len(margins.n), -1))
 
 

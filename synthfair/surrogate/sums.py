@@ -88,8 +88,8 @@ class SurrogateSpec:
         return self.step / 12**0.5 if self.step else self._errors.get(name, 0.0)
 
 
-class Question(NamedTuple):
-    """A sum over rows.
+class Statistic(NamedTuple):
+    """A sum over rows that a surrogate asks for.
 
     Attributes:
         name: of the sum.
@@ -97,22 +97,29 @@ class Question(NamedTuple):
         of: the sum over a batch of rows of the plain schema, flat and whole; counts need nothing to
             be made so.
         counts: whether entries are numbers of rows.
-        follows_from: sha256 of the tree whose pairs are counted, or of the models whose rates are
-            summed, as computed here.
+        tree: sha256 of the tree whose pairs are counted.
+        models: coefficients of all models whose rates are summed, one model after the other.
     """
 
     name: SumName
     length: int
     of: Callable[[Encoded, Whole], np.ndarray]
     counts: bool = False
-    follows_from: str | None = None
+    tree: str | None = None
+    models: tuple[float, ...] | None = None
 
 
 class Answers(Protocol):
-    """The answers to questions about rows: of one client's, or of all clients' together."""
+    """The statistics of rows: of one client's, or of all clients' together."""
 
-    def sums(self, *questions: Question) -> list[np.ndarray]:
+    def sums(self, *statistics: Statistic) -> list[np.ndarray]:
         """Return the sums over the rows; with noise, or exact and then private."""
+        ...
+
+    def rates(
+        self, thetas: np.ndarray, strata: Strata, schema: Schema
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the models whose rates are summed, the given ones unless others were, and sums."""
         ...
 
     def tree(self, columns: Columns, margins: Margins) -> tuple[Edges, Tables]:
@@ -128,8 +135,8 @@ def on_grid(numbers: np.ndarray) -> np.ndarray:
     return np.rint(numbers / GRID).astype(np.int64)
 
 
-def histograms(columns: Columns, n_groups: int) -> Question:
-    """Return the question for numbers of rows in each level of each column, by cell."""
+def histograms(columns: Columns, n_groups: int) -> Statistic:
+    """Return the statistic of numbers of rows in each level of each column, by cell."""
     length, start = int(columns.ends[-1]), columns.ends[:-1]
 
     def of(rows: Encoded, _: Whole) -> np.ndarray:
@@ -137,11 +144,11 @@ def histograms(columns: Columns, n_groups: int) -> Question:
         code = cell[:, None] * length + start + columns.levels(rows)
         return np.bincount(code.ravel(), minlength=2 * n_groups * length)
 
-    return Question("histograms", 2 * n_groups * length, of, counts=True)
+    return Statistic("histograms", 2 * n_groups * length, of, counts=True)
 
 
-def column_moments(columns: Columns, n_groups: int) -> Question:
-    """Return the question for sums of z_i z_j, i <= j, and z, by cell.
+def column_moments(columns: Columns, n_groups: int) -> Statistic:
+    """Return the statistic of sums of z_i z_j, i <= j, and z, by cell.
 
     z are the p' numbers, in [-1/2, 1/2].
     """
@@ -152,7 +159,7 @@ def column_moments(columns: Columns, n_groups: int) -> Question:
         sums = [products[cell == c].sum(axis=0) for c in range(2 * n_groups)]
         return np.concatenate(sums).astype(object)  # those of many batches may pass 2^63
 
-    return Question("column_moments", length, of)
+    return Statistic("column_moments", length, of)
 
 
 def moment_terms(columns: Columns, x: np.ndarray) -> np.ndarray:
@@ -180,8 +187,8 @@ def squares_and_means(k: int) -> np.ndarray:
 
 def two_way_tables(
     columns: Columns, margins: Margins, pairs: Edges, name: Literal["pairs", "tables"] = "pairs"
-) -> Question:
-    """Return the question for rows in the coarse levels of pairs of columns, by set drawn from.
+) -> Statistic:
+    """Return the statistic of rows in the coarse levels of pairs of columns, by set drawn from.
 
     Args:
         columns: public.
@@ -202,11 +209,11 @@ def two_way_tables(
         return np.concatenate(counts)
 
     tree = hashlib.sha256(np.array(pairs, "<i8").data).hexdigest() if name == "pairs" else None
-    return Question(name, sum(length), of, counts=True, follows_from=tree)
+    return Statistic(name, sum(length), of, counts=True, tree=tree)
 
 
-def anchor_rates(thetas: np.ndarray, strata: Strata, schema: Schema) -> Question:
-    """Return the question for sums of models' smooth rates by set that is drawn from.
+def anchor_rates(thetas: np.ndarray, strata: Strata, schema: Schema) -> Statistic:
+    """Return the statistic of sums of models' smooth rates by set that is drawn from.
 
     The rows of a label of the block are scored as if they were of its largest group.
     """
@@ -221,9 +228,8 @@ def anchor_rates(thetas: np.ndarray, strata: Strata, schema: Schema) -> Question
 
         return np.concatenate([*map(sums, strata.drawn, strata.group)]).astype(object)
 
-    models = hashlib.sha256(np.ascontiguousarray(thetas, "<f8").data).hexdigest()
     length = len(strata.drawn) * len(TEMPERATURES) * len(thetas)
-    return Question("anchors", length, of, follows_from=models)
+    return Statistic("anchors", length, of, models=tuple(thetas.ravel().tolist()))
 
 
 def inputs(rows: Encoded, n_groups: int) -> np.ndarray:
@@ -262,36 +268,43 @@ class TableSums:
             else:
                 self._choose = PrivateChoice(mechanism, noise).choose
 
-    def sums(self, *questions: Question) -> list[np.ndarray]:
-        """Return the answers, of one reading of the rows."""
-        return [*map(self._released, questions, self._exact(*questions))]
+    def sums(self, *statistics: Statistic) -> list[np.ndarray]:
+        """Return the sums, of one reading of the rows."""
+        return [*map(self._released, statistics, self._exact(*statistics))]
+
+    def rates(
+        self, thetas: np.ndarray, strata: Strata, schema: Schema
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the models, and the sums of their rates."""
+        return thetas, self.sums(anchor_rates(thetas, strata, schema))[0]
 
     def tree(self, columns: Columns, margins: Margins) -> tuple[Edges, Tables]:
         """Return a tree, and its pairs, of one reading of the rows."""
         pairs = [*combinations(range(len(columns)), 2)]
-        question = two_way_tables(columns, margins, pairs)
-        (whole,) = self._exact(question)
+        statistic = two_way_tables(columns, margins, pairs)
+        (whole,) = self._exact(statistic)
         rounded = split_tables(round_to(whole, self._step), margins, pairs)
         scores = dependence(rounded, margins, lambda off: abs(off).sum())
         edges, tables = chow_liu(scores, self._choose), split_tables(whole, margins, pairs)
         tables |= {(j, i): table.swapaxes(1, 2) for (i, j), table in tables.items()}
         chosen = np.concatenate([tables[edge].ravel() for edge in edges])
-        return edges, split_tables(self._released(question, chosen), margins, edges)
+        return edges, split_tables(self._released(statistic, chosen), margins, edges)
 
-    def _exact(self, *questions: Question) -> list[np.ndarray]:
+    def _exact(self, *statistics: Statistic) -> list[np.ndarray]:
         """Return whole numbers, of one reading of the rows."""
 
         def of(part: Encoded) -> np.ndarray:
             if not self._noisy:
-                return np.concatenate([q.of(part, on_grid) for q in questions])
+                return np.concatenate([q.of(part, on_grid) for q in statistics])
             require_float64(part.x)
-            return np.concatenate([q.of(part, self._noisy[q.name].terms.whole) for q in questions])
+            noisy = self._noisy
+            return np.concatenate([q.of(part, noisy[q.name].terms.whole) for q in statistics])
 
-        return np.split(self._rows.sum(of), np.cumsum([q.length for q in questions])[:-1])
+        return np.split(self._rows.sum(of), np.cumsum([q.length for q in statistics])[:-1])
 
-    def _released(self, question: Question, whole: np.ndarray) -> np.ndarray:
+    def _released(self, statistic: Statistic, whole: np.ndarray) -> np.ndarray:
         if not self._noisy:
-            return whole.astype(float) * (1.0 if question.counts else GRID)
-        noisy = self._noisy[question.name]
-        unit = round(1 / noisy.terms.grid) if question.counts else 1
+            return whole.astype(float) * (1.0 if statistic.counts else GRID)
+        noisy = self._noisy[statistic.name]
+        unit = round(1 / noisy.terms.grid) if statistic.counts else 1
         return noisy.release(whole.astype(object) * unit)
