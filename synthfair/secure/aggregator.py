@@ -344,8 +344,8 @@ def noisy_sum(
         >>> what = secure.GroupCounts(
         ...     schema_hash="0" * 64, groups=("f", "m"), epsilon=1.0, rows_per_client=100
         ... )
-        >>> found = secure.noisy_sum([np.array([10, 20, 30, 40])] * 50, what)
-        >>> bool(np.all(np.abs(found.total - [500, 1000, 1500, 2000]) < 100))
+        >>> result = secure.noisy_sum([np.array([10, 20, 30, 40])] * 50, what)
+        >>> bool(np.all(np.abs(result.total - [500, 1000, 1500, 2000]) < 100))
         True
     """
     sharing = Sharing(source(32), what.length, aggregators)
@@ -395,7 +395,7 @@ def noisy_total(
 
 def score_histogram(what: GroupCounts, total: NoisyTotal) -> ScoreHistogram:
     """Return an opened total of counts as a histogram, of which thresholds and weights are made."""
-    own = what.guarantee(total.aggregators, simulated=total.simulated)
+    guarantee = what.guarantee(total.aggregators, simulated=total.simulated)
     return ScoreHistogram.model_validate(
         {
             "schema_hash": what.schema_hash,
@@ -405,7 +405,7 @@ def score_histogram(what: GroupCounts, total: NoisyTotal) -> ScoreHistogram:
             "variance": total.variance,
             "origin": {
                 "clients": len(total.clients),
-                "guarantees": (None if total.seeded else own,),
+                "guarantees": (None if total.seeded else guarantee,),
             },
         }
     )

@@ -89,14 +89,14 @@ def _rows_that_count(
 ) -> Encoded:
     """Return the rows of a table that fits the task; of each user no more than it allows."""
     # Schema, groups, model and unit must be those of the task.
-    for name, wanted, own in (
+    for name, wanted, given in (
         ("schema", what.schema_hash, schema.hash),
         ("groups", what.groups, tuple(map(str, schema.groups))),
         ("model", what.model, model and model.sha256),
     ):
-        if own != wanted:
+        if given != wanted:
             none = "(none)"
-            raise InputError(f"{source}: {name} {own or none}; the task's is {wanted or none}")
+            raise InputError(f"{source}: {name} {given or none}; the task's is {wanted or none}")
     if (user_column is None) != (what.unit == "row"):
         rule = "needs a user column" if what.unit == "user" else "takes no user column"
         raise InputError(f"{source}: the task's unit is one {what.unit}, which {rule}")

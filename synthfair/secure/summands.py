@@ -111,9 +111,9 @@ class GroupCounts(_Summand):
 
     def guarantee(self, aggregators: int, *, simulated: bool = False) -> Guarantee:
         """Return the guarantee of the total, to which so many aggregators add noise."""
-        own = self.model_dump(include={"epsilon", "unit", "relation", "rows_per_user"})
+        facts = self.model_dump(include={"epsilon", "unit", "relation", "rows_per_user"})
         who: dict[str, Any] = {"adversary": "all_but_one", "aggregators": aggregators}
-        return Guarantee(**own, **who, simulated=simulated)
+        return Guarantee(**facts, **who, simulated=simulated)
 
     @property
     def scale(self) -> Fraction:
@@ -395,7 +395,7 @@ class RowSums(_WithGaussianNoise):
     def _is_private(self) -> RowSums:
         if self.config.epsilon is None:
             raise ValueError("epsilon: must be given; sums by shares are opened with noise")
-        if self.name not in [one.name for one in self.guarantee(2).mechanisms]:
+        if self.name not in [mechanism.name for mechanism in self.guarantee(2).mechanisms]:
             raise ValueError(f"name: {self.name}: no sum of a surrogate with this schema")
         return self
 
@@ -404,9 +404,9 @@ def shared_guarantee(
     config: SurrogateConfig, schema: Schema, aggregators: int, *, simulated: bool = False
 ) -> Guarantee:
     """Return the guarantee of a surrogate of all clients, with noise of so many aggregators."""
-    own = make_guarantee(config, schema, common_tree=True)
+    guarantee = make_guarantee(config, schema, common_tree=True)
     who = {"adversary": "all_but_one", "aggregators": aggregators, "simulated": simulated}
-    return own.model_copy(update=who)
+    return guarantee.model_copy(update=who)
 
 
 def surrogate_digest(config: SurrogateConfig, schema: Schema) -> str:

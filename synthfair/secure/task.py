@@ -215,7 +215,7 @@ def require_hpke(purpose: str) -> None:
 
 # Tasks
 
-MAX_BYTES = 130_000_000
+MAX_BYTES = 150_000_000
 """The largest size of a task file that is read: four totals of the most entries and clients."""
 
 
@@ -302,18 +302,18 @@ class SumTask(Checked):
             InputError: the task sums vectors; epsilon or delta is larger; or the relation is
                 another.
         """
-        source, own = f"task {self.id.hex()}", self.guarantee
+        source, guarantee = f"task {self.id.hex()}", self.guarantee
         for name, most in (("epsilon", most_epsilon), ("delta", most_delta)):
-            if not (value := getattr(own, name)) <= most:
+            if not (value := getattr(guarantee, name)) <= most:
                 raise InputError(
                     f"{source}: {name} = {value:g}; must be at most {most:g}", f"most_{name}"
                 )
-        if own.relation != "add_or_remove":
-            raise InputError(f"{source}: relation = {own.relation}; must be add_or_remove")
+        if guarantee.relation != "add_or_remove":
+            raise InputError(f"{source}: relation = {guarantee.relation}; must be add_or_remove")
 
     @model_validator(mode="after")
     def _fits(self) -> SumTask:
-        keys = [key for one in self.aggregators for key in (one.encryption, one.signature)]
+        keys = [key for pair in self.aggregators for key in (pair.encryption, pair.signature)]
         if len(set(keys)) < len(keys):
             raise ValueError("aggregators: each must have keys of its own")
         if len(set(self.clients)) < len(self.clients):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DOMAIN = b"synthfair-answer/1\0"
 """The prefix of all that is signed: a signature made for something else never fits."""
 
-MAX_TEXT, MAX_CARRIED = 10_000_000, 200_000_000
+MAX_TEXT, MAX_CARRIED = 150_000_000, 200_000_000
 """Bytes of a message's text, which may hold the task of a sum, and of what it carries."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.@_-]{0,62}$")]
