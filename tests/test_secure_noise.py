@@ -262,7 +262,7 @@ ROWS = RowSums(
     table_schema=make_schema(),
     name="histograms",
     length=4,
-    clients=100_000,
+    clients=2,
 )
 MOST = ROWS.entries[1]
 

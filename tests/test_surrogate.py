@@ -201,6 +201,9 @@ class Replayed:
     def sums(self, *_):
         return self.left.pop(0)
 
+    def rates(self, thetas, *_):
+        return thetas, self.left.pop(0)[0]
+
     tree = sums
 
 
