@@ -108,14 +108,14 @@ class Split(NamedTuple):
     clients: dict[str, Federation]
 
     def features(self, part: str) -> pd.DataFrame:
-        """The columns of all clients' ``train`` or ``test`` rows, without group and label."""
+        """Return the features of all clients' ``train`` or ``test`` rows, not encoded."""
         table = pd.concat([getattr(one, part) for one in self.parts])
         return table[list(self.clients["linear"].schema.features)]
 
 
 @lru_cache(maxsize=1)
 def split(name: str, seed: int) -> Split:
-    """A table cut into four clients."""
+    """Return a table cut into four clients, and the same encoded, linear and additive."""
     jax.clear_caches()  # each number of rows is compiled for
     dataset, sensitive = TASKS[name]
     linear = "dutch_numbers" if dataset == "dutch" else dataset  # codes are numbers, as published
@@ -128,7 +128,7 @@ def split(name: str, seed: int) -> Split:
 
 @lru_cache(maxsize=2)
 def upload(cut: tuple[str, int], learner: str, kind: str) -> tuple[dict[str, sf.Release], float]:
-    """The clients' surrogates by name, made once for all that is asked; and a client's seconds."""
+    """Return the clients' surrogates by name, made once for all, and the mean seconds of one."""
     here, releases = split(*cut), {}
     clients, start = here.clients[learner], time.perf_counter()
     config = CONFIGS[kind].model_copy(update={"seed": cut[-1]})
@@ -171,7 +171,7 @@ def ours(setting: AdditiveSetting, seed: int) -> tuple[np.ndarray, dict[str, Any
 
 @lru_cache(maxsize=8)
 def trained(setting: AdditiveSetting, seed: int) -> tuple[sf.TrainedModel, Price]:
-    """A linear or additive model, and the price of a gap, as given or found."""
+    """Return a linear or additive model, and the price of a gap, as given or as found."""
     clients = split(setting.table, seed).clients[setting.learner]
     schema, n_groups = clients.schema, clients.n_groups
     fixed = setting.asked in PENALTIES
@@ -199,7 +199,7 @@ def trained(setting: AdditiveSetting, seed: int) -> tuple[sf.TrainedModel, Price
 def refined(
     model: sf.TrainedModel, rows: sf.Rows, penalty: SumPenalty, price: Price
 ) -> sf.TrainedModel:
-    """A model after exchanges; the clients' sums are those over all their rows."""
+    """Return a model after exchanges; the clients' sums are those over all their rows."""
     every = UserRows(rows.a, rows.s[:, None], rows.y, rows.weight)
     state = exchange.first_state(np.asarray(model.theta))
     for _ in range(EXCHANGES):
@@ -283,7 +283,7 @@ def by_thresholds(
 
 @lru_cache(maxsize=1)
 def ebm_of(name: str, seed: int, *, smoke: bool) -> Any:
-    """The EBM of a split's training rows."""
+    """Return an EBM that is fitted to a split's training rows."""
     from interpret.glassbox import (  # pyright: ignore[reportMissingImports]
         ExplainableBoostingClassifier,
     )
@@ -317,7 +317,7 @@ def show(runs: Runs) -> dict[str, str]:
 
 
 def label_of(setting: AdditiveSetting) -> str:
-    """The learner and its rows; and thresholds by group, if it has them."""
+    """Return words for the learner and its rows; and for thresholds by group, if it has them."""
     label = LEARNERS[setting.learner]
     label += f", {setting.rows}" * (setting.learner in ("linear", "additive"))
     return label + ", thresholds by group" * (setting.asked == "thresholds")
@@ -399,7 +399,7 @@ def plot(runs: Runs) -> str:
 
 
 def settings_of_all() -> Iterator[AdditiveSetting]:
-    """A split's one after the other, and those that share surrogates together."""
+    """Yield the settings, a split's one after the other, those that share surrogates together."""
     for name in TABLES:
         for learner, kind, *wishes in (
             ("constant", CENTRAL, "nothing"),
@@ -418,7 +418,7 @@ def settings_of_all() -> Iterator[AdditiveSetting]:
 
 
 def behind(setting: AdditiveSetting) -> tuple[object, ...]:
-    """The settings of surrogates and server."""
+    """Return what a run depends on: the settings of surrogates and server."""
     given = GAP, WEIGHT, C
     if setting.rows not in KINDS:
         return given

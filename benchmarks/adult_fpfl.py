@@ -197,7 +197,7 @@ ROWS_PER_USER = 2.0
 
 @cache
 def load() -> tuple[Encoded, Encoded]:
-    """The published split: training and test rows.
+    """Return the training and the test rows of the published split.
 
     Seven categorical columns are one-hot, six numbers lie in [-2, 2]; sex is no input.
     """

@@ -161,7 +161,7 @@ class PrivateValues(NamedTuple):
 
 @lru_cache(maxsize=1)
 def population() -> tuple[pd.DataFrame, sf.Schema, sf.Encoded]:
-    """The whole table, and its rows encoded."""
+    """Return the whole table, its schema, and its rows encoded."""
     table, schema = sf.load_dataset("dutch")
     return table, schema, sf.encode(table, schema)
 
@@ -187,7 +187,7 @@ def extreme() -> pd.DataFrame:
 
 
 def quiet_sum(mechanism: GaussianMechanism, *more: Any) -> NoisySum:
-    """A planted bug: noise is too small."""
+    """Return a noisy sum with a planted bug: its noise is too small."""
     return NoisySum(mechanism.model_copy(update={"noise": mechanism.noise / QUIET}), *more)
 
 
@@ -274,7 +274,7 @@ def run_open(setting: AuditSetting, seed: int, *, smoke: bool) -> OpenValues:
 
 
 def behind(setting: AuditSetting) -> tuple[object, ...]:
-    """The settings of a file, and of the attack."""
+    """Return what a run depends on: the settings of a file, and of the attack."""
     config = setting.config
     of_records = setting.kind == "surrogate" or config.epsilon is not None
     version = [surrogates_version(config.epsilon)] * of_records

@@ -58,7 +58,7 @@ class DeployValues(NamedTuple):
 
 
 def run_job(setting: DeploySetting, seed: int, *, smoke: bool) -> DeployValues:
-    """Starts the processes, runs the job, and stops them."""
+    """Start the processes, run the job, and stop them; return seconds and bytes."""
     load = os.getloadavg()[0]
     if setting.sites == 2:
         lenders = deployment.unlike_lenders()

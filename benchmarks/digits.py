@@ -42,7 +42,7 @@ class Digits(NamedTuple):
 
 
 def unfair_digits(seed: int) -> Digits:
-    """The 21,934 distinct digits of 201 writers: 90 with a black pen, 90 blue, 21 with chalk.
+    """Return the 21,934 distinct digits of 201 writers: 90 with a black pen, 90 blue, 21 chalk.
 
     The file has 21,999. Dropped are 46 that repeat another of the same writer and part, and 19 of
     the test part that are in the same writer's training part too.
@@ -65,7 +65,7 @@ def unfair_digits(seed: int) -> Digits:
 
 
 def distinct(x: np.ndarray, writers: np.ndarray, is_test: np.ndarray) -> np.ndarray:
-    """Indices, ascending, of one of each writer's equal images: of the training part if one is.
+    """Return ascending indices that keep one of each writer's equal images, a training one if any.
 
     Args:
         x: uint8 [N, pixels].

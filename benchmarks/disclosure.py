@@ -77,7 +77,7 @@ class Disclosed(NamedTuple):
 
 
 def run_files(setting: FileKind, seed: int, *, smoke: bool) -> Disclosed:
-    """Makes the file of each client, and attacks it; in a smoke run that of one."""
+    """Make each client's file, in a smoke run one; attack it, and return what all of them give."""
     rows, schema = sf.load_dataset("loanapp")
     clients = [sf.encode(part.train, schema) for part in sf.partition(rows, clients=4, seed=seed)]
     config = CONFIGS[setting.kind].model_copy(update={"seed": seed})
@@ -114,7 +114,7 @@ def numeric_features(schema: sf.Schema) -> np.ndarray:
 
 
 def disclosed(file: WeightedTable, real: sf.Encoded, schema: sf.Schema) -> Disclosed:
-    """What one client's file gives, cell by cell: a cell is a pair of group and label."""
+    """Return what one client's file gives, summed over its cells: pairs of group and label."""
     numeric = numeric_features(schema)
     column = np.repeat(
         np.arange(len(schema.features)), [len(encoded_as(*one)) for one in schema.features.items()]
@@ -140,7 +140,7 @@ def _right(estimate: np.ndarray, truth: np.ndarray | int) -> np.ndarray:
 def counts_given(
     sent: np.ndarray, weight: np.ndarray, real: np.ndarray, column: np.ndarray
 ) -> tuple[int, int, int, int, int]:
-    """Counts of two 0/1 features in a cell: all, given, wrong; real rows, and rows singled out.
+    """Return a cell's counts of feature pairs: all, given, wrong; its rows, and rows singled out.
 
     Args:
         sent: [R, m] 0/1 features of the file's rows in this cell; none if it is left out.
@@ -217,7 +217,7 @@ def read_out(sent: np.ndarray, weight: np.ndarray, real: np.ndarray) -> int:
 
 
 def solved(n: int, mean: float, variance: float, constant: float) -> tuple[list, list]:
-    """The values of one row, and of two, if all other n - 1 or n - 2 rows are at a constant."""
+    """Return the value of one row, and of two, if the n - 1 or n - 2 others are at a constant."""
     first = n * (mean - constant)
     second = n * (variance + (mean - constant) ** 2)
     root = np.sqrt(np.maximum(2 * second - first**2, 0.0))
@@ -225,7 +225,7 @@ def solved(n: int, mean: float, variance: float, constant: float) -> tuple[list,
 
 
 def singled_out(column: np.ndarray) -> tuple[float, np.ndarray] | None:
-    """The constant and the values of the rows that differ, where these are one or two."""
+    """Return the constant and the one or two values that differ; None if more or none do."""
     values, counts = np.unique(column, return_counts=True)
     constant = values[counts.argmax()]
     others = np.sort(column[column != constant])
@@ -246,7 +246,7 @@ def disclosure_lines(runs: Runs) -> list[str]:
 
 
 def behind(setting: FileKind) -> tuple[object, ...]:
-    """The settings of a release."""
+    """Return what a run depends on: the settings of a release, and the version of surrogates."""
     config = CONFIGS[setting.kind]
     version = [surrogates_version(config.epsilon)] if "surrogate" in setting.kind else []
     return *version, config, getattr(config, "k_min", None)

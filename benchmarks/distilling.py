@@ -30,12 +30,12 @@ class Steps(NamedTuple):
 
 
 def prepare(real: sf.Encoded, config: sf.DistillConfig) -> Problem:
-    """A client's bilevel problem, of two groups."""
+    """Return a client's bilevel problem, of two groups."""
     return make_problem(real, config, n_groups=2)
 
 
 def first_rows(problem: Problem) -> sf.Encoded:
-    """The synthetic rows before the first step."""
+    """Return the synthetic rows before the first step."""
     return sf.Encoded(*(np.asarray(part) for part in (problem.start.T, problem.s, problem.y)))
 
 

@@ -178,7 +178,7 @@ SETTINGS = DigitSettings()
 
 @cache
 def load(seed: int) -> Digits:
-    """The images with colours from -1 to 1, which is a public scaling."""
+    """Return the digits with colours scaled from [0, 1] to [-1, 1]; the scaling is public."""
     digits = unfair_digits(seed)
     return digits._replace(images=2 * digits.images - 1)
 
@@ -189,7 +189,7 @@ def run_row(row: DigitRow, seed: int, *, smoke: bool) -> DigitValues:
 
 
 def trained(row: DigitRow, settings: DigitSettings, seed: int) -> DigitValues:
-    """The same with other settings."""
+    """Train on the training images, and return accuracy and gap on those for testing."""
     digits, network, settings = load(seed), DigitNetwork(), settings.of(row)
     users = writers_of(digits, settings.images, seed)
     rounds, cohort, _, *rates = settings
@@ -216,7 +216,7 @@ def trained(row: DigitRow, settings: DigitSettings, seed: int) -> DigitValues:
 
 
 def writers_of(digits: Digits, most: int, seed: int) -> Users:
-    """The training images of each writer, so many at random."""
+    """Return the training images, a user for each writer, of each at most ``most`` at random."""
     shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(~digits.is_test))
     writer = digits.writers[shuffled]
     chosen = np.concatenate([shuffled[writer == one][:most] for one in np.unique(writer)])

@@ -49,7 +49,7 @@ def draw_panel(axes: Axes, runs: Runs, task: str, value: str) -> None:
 
 
 def draw(runs: Runs) -> dict[str, str]:
-    """A column for each task."""
+    """Return the plot by file name: a column for each task, rows for accuracy and SPD."""
     figure, grid = panels(2, len(TASKS), 13, 7)
     places = [(value, task) for value in ("accuracy", "spd") for task in TASKS]
     for axes, (value, task) in zip(grid, places, strict=True):

@@ -78,7 +78,7 @@ def learned(ahead: Mean) -> bool:
 
 
 def of_learned(excess: Mean, constants: Runs, *models: Runs) -> Mean:
-    """A difference between models; undecidable where one of them learned nothing."""
+    """Return ``excess``, or :data:`UNDECIDABLE` where one of the models learned nothing."""
     sure = all(learned(own.less(constants, "accuracy")) for own in models)
     return excess if sure else UNDECIDABLE
 
@@ -92,7 +92,7 @@ def compared(
     claim: str, published: str, ours: str, excess: Mean, evidence: str,
     *, ahead: Mapping[str, Mean],
 ) -> Finding:  # fmt: skip
-    """A claim about a difference between models; undecided where one of them learned nothing.
+    """Return a finding about a difference between models; undecided if one of them learned nothing.
 
     Args:
         claim: in few words.
@@ -112,7 +112,7 @@ def ordering(
     claim: str, published: str, models: Mapping[str, Runs], field: str, constant: Runs | float,
     *, evidence: str, most: float | None = None, form: str = "+.3f",
 ) -> Finding:  # fmt: skip
-    """A claim that one value is lower in the first of two models than in the second.
+    """Return a finding: whether one value is lower in the first of two models than in the second.
 
     Args:
         claim: in few words.
@@ -136,7 +136,7 @@ def ordering(
 
 
 def what_does_not(findings: Iterable[Finding], *notes: str) -> str:
-    """A section of a results page: what does not reproduce, or only in part."""
+    """Return a section of a results page: what does not reproduce, or only in part."""
     every = [one for one in findings if one.ours and one.verdict != REFUTED]
     shown = [one for one in every if one.verdict != YES]
     parts = ["## What does not reproduce", RULE, *notes]

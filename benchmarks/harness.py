@@ -91,12 +91,12 @@ class Experiment:
     default: bool = True
 
     def small(self) -> Experiment:
-        """The smoke run; its runs are never taken for others."""
+        """Return the smoke run of this experiment; its runs are never taken for others."""
         seeds = None if self.seeds is None else 1
         return replace(self, settings=tuple(self.smoke), seeds=seeds, version=0)
 
     def made_with(self, setting: Any) -> str:
-        """What a run depends on beside setting and seed; a run with anything else is made again.
+        """Return what a run depends on beside setting and seed; if this changes, it is made again.
 
         This is the version, the sha256 of the files, and the fingerprint.
         """
@@ -123,7 +123,7 @@ class Experiment:
         return Runs(runs)
 
     def write(self, folder: Path, runs: Sequence[Run]) -> None:
-        """The whole file anew, or not at all."""
+        """Write the whole file anew, or leave it as it is."""
         text = io.StringIO(newline="")
         writer, seeded = csv.writer(text, lineterminator="\n"), self.seeds is not None
         first = runs[0]
@@ -150,7 +150,7 @@ class Experiment:
     def missing(
         self, runs: Sequence[Run], settings: Sequence[Any], seeds: int | None
     ) -> list[tuple[Any, int]]:
-        """What must still be run of these, seeds first: interrupted, it leaves whole tables."""
+        """Return settings and seeds still to run, seed by seed: if stopped, tables are whole."""
         done = {(run.setting, run.seed) for run in self.current(runs)}
         count = 1 if self.seeds is None else seeds or self.seeds
         wanted = [(one, seed) for seed in range(count) for one in settings]
@@ -160,7 +160,7 @@ class Experiment:
         self, folder: Path, settings: Sequence[Any], *, seeds: int | None, smoke: bool = False,
         workers: int = 1,
     ) -> None:  # fmt: skip
-        """Makes the missing runs, and adds each to its file in place of an older one."""
+        """Make the missing runs, and add each to its file in place of an older one."""
         from rich.progress import track
 
         runs = list(self.read(folder))
@@ -195,7 +195,7 @@ class Experiment:
 
 
 def parsed(kind: type[Any], line: Mapping[str, str]) -> Any:
-    """A named tuple from the columns of its names."""
+    """Return a named tuple whose entries are parsed from the columns of their names."""
     parse: dict[type, Callable[[str], Any]] = {
         bool: lambda text: text in ("1", "True"),
         int: int,
@@ -261,7 +261,7 @@ def committed(name: str, experiment: str = "runs") -> Runs:
 
 
 def folder_of(name: str) -> Path:
-    """The folder of a benchmark's results."""
+    """Return the folder of a benchmark's results."""
     return RESULTS / FOLDERS.get(name, name)
 
 
@@ -274,7 +274,7 @@ def experiment_of(name: str, experiment: str = "runs") -> Experiment:
 
 
 def main(doc: str | None, folder: str, *experiments: Experiment, show: bool = False) -> None:
-    """Runs what is asked for, of one benchmark.
+    """Make the runs of a benchmark that are asked for, and write and print their pages.
 
     Args:
         doc: of the benchmark's module.

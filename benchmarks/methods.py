@@ -143,7 +143,7 @@ def plot(runs: Runs) -> str:
 
 
 def behind(setting: MethodSetting) -> tuple[object, ...]:
-    """The settings of a method."""
+    """Return what a run depends on: the method's settings, and the version of surrogates."""
     method = METHODS[setting.method]
     version = [surrogates_version(method[1].get("epsilon"))] if method[0] == "surrogate" else []
     return *version, method

@@ -154,7 +154,7 @@ class FairDpSgd(DpSgd):
     moment: jax.Array | None = given()
 
     def noisy_gradient(self, params: Params, rows: UserRows, key: jax.Array) -> Params:
-        """The gradient by which both steps are one."""
+        """Return the gradient of which one step equals the gradient's step and the proximal one."""
         assert self.moment is not None
         slope, m = super().noisy_gradient(params, rows, key), self.moment
         after = m @ (params - self.learning_rate * slope)
@@ -162,13 +162,13 @@ class FairDpSgd(DpSgd):
 
 
 def noise_of_parts(epsilon: float) -> tuple[float, float]:
-    """The noise of the moment and of a step's gradient, in units of their sensitivities."""
+    """Return the noise of the moment and of a step's gradient, in units of their sensitivities."""
     mu = mu_for(epsilon, DELTA)
     return 1 / (MOMENT**0.5 * mu), (SGD_STEPS / (1 - MOMENT)) ** 0.5 / mu
 
 
 def dp_sgd(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
-    """The package's DP-SGD, one client with all rows; the noise follows from the split's seed."""
+    """Return the decisions of DP-SGD, one client with all rows; its noise has the split's seed."""
     clients, (of_moment, of_gradient) = federation(cut), noise_of_parts(epsilon)
     real = weighted(concatenated(clients.train)).rows(n_groups=1)
     a, s, y = map(np.asarray, real[:3])

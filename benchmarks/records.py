@@ -93,7 +93,7 @@ class RecordValues(NamedTuple):
 
 
 def one_hot(table: pd.DataFrame, schema: sf.Schema) -> sf.Schema:
-    """The schema with codes as categories.
+    """Return the schema with codes as categories.
 
     These are columns of whole numbers of which the public table has at most :data:`MOST_VALUES`.
     """
@@ -109,7 +109,7 @@ def one_hot(table: pd.DataFrame, schema: sf.Schema) -> sf.Schema:
 
 @lru_cache(maxsize=1)
 def clients_of(name: str, encoding: str, seed: int) -> tuple[list[pd.DataFrame], Federation]:
-    """The training tables of four clients; and the same with the test rows, encoded."""
+    """Return the training tables of four clients; and the same with the test rows, encoded."""
     jax.clear_caches()  # each number of rows is compiled for
     table, schema = sf.load_dataset(*TASKS[name])
     if encoding == "one-hot":
@@ -245,7 +245,7 @@ def goal_of(setting: RecordSetting) -> Goal | None:
 
 
 def earlier_runs() -> Runs:
-    """What surrogates of another kind gave: rows moved until their sums agree with the client's."""
+    """Return runs of earlier surrogates: rows moved until their sums agree with the client's."""
     return replace(RECORDS, file="moved_rows.csv").read(RESULTS / "records")
 
 
@@ -268,7 +268,7 @@ Groups = dict[RecordSetting, Runs]
 
 
 def differences(runs: Runs, kind: str) -> Iterator[str]:
-    """A line for each setting of a kind of rows."""
+    """Yield a line for each setting with this kind of rows, next to central training."""
     own, earlier = runs.by(), earlier_runs().by()
     for setting, mine in runs.select(rows=kind).by().items():
         constants = own.get(RecordSetting(setting.table, "linear", CENTRAL, "constant"), NO_RUNS)
@@ -326,7 +326,7 @@ def above_linear(runs: Runs) -> str:
 
 
 def settings_of_all() -> Iterator[RecordSetting]:
-    """A split's one after the other, so that its surrogates are made once."""
+    """Yield the settings, a split's one after the other, so that its surrogates are made once."""
     for name in TABLES:
         yield RecordSetting(name, "linear", CENTRAL, "constant")
         for encoding in ENCODINGS:
@@ -337,7 +337,7 @@ def settings_of_all() -> Iterator[RecordSetting]:
 
 
 def behind(setting: RecordSetting) -> tuple[object, ...]:
-    """The settings of surrogates and server."""
+    """Return what a run depends on: the settings of surrogates and server."""
     config = CONFIGS.get(setting.rows)
     of_client = (surrogates_version(config.epsilon), config, config.k_min) if config else ()
     return *of_client, RHO, MOST_VALUES, C

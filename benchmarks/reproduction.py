@@ -124,7 +124,7 @@ def findings() -> Iterator[Finding]:
 
 
 def reproduction_pages() -> str:
-    """Counts of verdicts, and a section for each paper."""
+    """Return the text of the page: counts of verdicts, and a section for each paper."""
     of_paper = {paper.name: findings_of(paper) for paper in PAPERS}
     counts = {name: Counter(one.verdict for one in own) for name, own in of_paper.items()}
     counts["all"] = Counter(one.verdict for own in of_paper.values() for one in own)

@@ -36,7 +36,7 @@ class Mean(NamedTuple):
         return self._replace(mean=number - self.mean)
 
     def __abs__(self) -> Mean:
-        """The size of the mean, as uncertain as the mean."""
+        """Return the absolute value of the mean, as uncertain as the mean."""
         return self._replace(mean=abs(self.mean))
 
 
@@ -45,7 +45,7 @@ NO_MEAN = Mean(math.nan, math.nan, 0)
 
 
 def mean_of(numbers: Iterable[float]) -> Mean:
-    """The mean of numbers, which may be infinite."""
+    """Return the mean of numbers, which may be infinite; then it has no spread."""
     values = [float(number) for number in numbers]
     if not values:
         return NO_MEAN
@@ -84,12 +84,12 @@ class Runs(tuple[Run, ...]):
     __slots__ = ()
 
     def select(self, **entries: object) -> Runs:
-        """The runs whose setting has these entries."""
+        """Return the runs whose setting has these entries."""
         wanted = entries.items()
         return Runs(r for r in self if all(getattr(r.setting, k) == v for k, v in wanted))
 
     def by(self, *names: str) -> dict[Any, Runs]:
-        """The runs by one or several entries of their setting; without a name, by all of it."""
+        """Return the runs by some entries of their setting; without a name, by all of it."""
         groups: dict[Any, list[Run]] = {}
         for run in self:
             entries = tuple(getattr(run.setting, name) for name in names) or run.setting
@@ -101,7 +101,7 @@ class Runs(tuple[Run, ...]):
         return [getattr(run.values, name) for run in self]
 
     def mean(self, name: str) -> Mean:
-        """The mean of one value."""
+        """Return the mean of one value over the runs."""
         return mean_of(self.values(name))
 
     @property
@@ -116,7 +116,7 @@ class Runs(tuple[Run, ...]):
         return [pair for pair in ours if not math.isnan(sum(pair))]
 
     def less(self, other: Runs, name: str) -> Mean:
-        """The mean of what one value has more than the other runs', over common seeds."""
+        """Return the mean of one value minus the other runs', over the seeds that both have."""
         return mean_of(mine - theirs for mine, theirs in self.pairs(other, name))
 
 

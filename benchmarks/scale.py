@@ -43,7 +43,7 @@ CATEGORIES = ("low", "middle", "high")
 
 
 def random_schema(name: str, numbers: int, choices: int) -> sf.Schema:
-    """The codebook of a table of numbers, columns of three categories, a group and a label."""
+    """Return the schema of a table of numbers, columns of three categories, a group and a label."""
     columns: dict[str, Numeric | Categorical] = {
         **{f"number_{i}": Numeric(lower=0.0, upper=1.0) for i in range(numbers)},
         **{f"choice_{i}": Categorical(categories=CATEGORIES) for i in range(choices)},
@@ -57,7 +57,7 @@ def random_schema(name: str, numbers: int, choices: int) -> sf.Schema:
 
 
 def random_parts(n: int, numbers: int, choices: int, *, size: int) -> Iterator[pd.DataFrame]:
-    """A table of n rows, the same for the same n, a part of so many rows at a time.
+    """Yield a table of n rows in parts of ``size`` rows; the same arguments give the same table.
 
     The process that writes a table must stay smaller than the one that is measured.
     """
@@ -94,7 +94,7 @@ class ManyRows(NamedTuple):
 
 
 def run_rows(setting: ManyRows, _seed: int, *, smoke: bool) -> Usage:
-    """Writes a table, and distils it in a new process."""
+    """Write a table; return the time and memory of a new process that distils it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         schema, data = folder / "schema.json", folder / f"table.{setting.kind}"
@@ -153,7 +153,7 @@ class ManyReleases(NamedTuple):
 
 
 def run_releases(setting: ManyReleases, _seed: int, *, smoke: bool) -> Usage:
-    """Writes releases, which takes longer than the rest, and pools them in a new process."""
+    """Write releases, which takes longest; return time and memory of a process that pools them."""
     from synthfair.release.format import make_header
 
     with tempfile.TemporaryDirectory() as name:

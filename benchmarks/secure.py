@@ -53,7 +53,7 @@ class SumValues(NamedTuple):
 
 
 def run_sum(setting: SumSetting, _seed: int, *, smoke: bool) -> SumValues:
-    """Writes all uploads, and sums them in new processes."""
+    """Write all uploads, and sum them in new processes; return seconds and memory."""
     with tempfile.TemporaryDirectory() as name:
         folder, command = Path(name), ("synthfair", "secure")
         client, task = 1e3 * write_uploads(folder, setting), folder / "task.json"

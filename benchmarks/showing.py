@@ -33,7 +33,7 @@ WORSE = " ‡"
 
 
 def mark(accuracy: Mean | float | None, constant: Mean | float | None) -> str:
-    """A sign where the constant classifier is as accurate, and therefore better.
+    """Return a sign if the constant classifier is as accurate, and therefore better; else "".
 
     Args:
         accuracy: of a method, or its mean; None where it is not known.
@@ -65,7 +65,7 @@ def pair_text(
 
 
 def verdict(met: bool) -> str:
-    """The word for a goal that is met, or missed."""
+    """Return the word for a goal that is met, or missed."""
     return "met" if met else "MISSED"
 
 
@@ -85,7 +85,7 @@ def rows(lines: Iterable[Sequence[object] | str]) -> str:
 
 
 def table(header: str, lines: Iterable[Sequence[object] | str]) -> str:
-    """A Markdown table, its header with cells between bars, too."""
+    """Return a Markdown table; the header is its cells between bars."""
     return "\n".join(
         [f"| {header} |", "|---" * (header.count("|") + 1) + "|", rows(lines)]
     ).rstrip()
@@ -96,7 +96,7 @@ More = Callable[[Any, Any], Mapping[str, object]]
 
 
 def page(name: str, runs: Runs = NO_RUNS, more: More = lambda _s, _v: {}, **parts: object) -> str:
-    """A page of results: a template of ``benchmarks/pages`` with tables and numbers filled in.
+    """Return a page of results: a template of ``benchmarks/pages``, filled with tables and numbers.
 
     A line of the template that shows an entry of s or v is written for each run, s its setting and
     v its values. Blank lines around a part that is empty become one.
@@ -121,7 +121,7 @@ def page(name: str, runs: Runs = NO_RUNS, more: More = lambda _s, _v: {}, **part
 
 
 def page_of(name: str, more: More = lambda _s, _v: {}, **parts: object) -> Summary:
-    """A summary of one page, all of whose tables stand in its template: see :func:`page`."""
+    """Return a summary of one page, all of whose tables stand in its template: see :func:`page`."""
     return lambda runs: {f"{name.rpartition('/')[2]}.md": page(name, runs, more, **parts)}
 
 
@@ -129,7 +129,7 @@ def page_of(name: str, more: More = lambda _s, _v: {}, **parts: object) -> Summa
 
 
 def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure and its panels, row by row."""
+    """Return a figure and its panels, row by row."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -140,7 +140,7 @@ def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure
 
 
 def legend(figure: Figure, columns: int) -> None:
-    """A legend below the panels, of what the first of them shows."""
+    """Add a legend below the panels, of what the first of them shows."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     place: Any = {"loc": "outside lower center", "ncols": columns}
     figure.legend(handles, labels, frameon=False, fontsize=8, **place)

@@ -67,7 +67,7 @@ def write_texts() -> None:
 
 
 def with_results(text: str) -> str:
-    """A page with its blocks as they should be.
+    """Return a page with its blocks as they should be.
 
     Raises:
         KeyError: a block of an unknown name.
@@ -77,7 +77,7 @@ def with_results(text: str) -> str:
 
 @cache
 def block(name: str) -> str:
-    """What is to stand in a block: today's runs or, where there are none, earlier ones."""
+    """Return what is to stand in a block: today's runs or, where there are none, earlier ones."""
     if name == "reproduction":
         return reproduction_pages()
     if today := block_of(name, committed):
@@ -87,7 +87,7 @@ def block(name: str) -> str:
 
 
 def block_of(name: str, read: Read) -> str:
-    """A block of some runs; empty where runs are missing."""
+    """Return the text of a block from some runs; empty where runs are missing."""
     content, *experiments = BLOCKS[name]
     runs = [read(*experiment.split()) for experiment in experiments]
     if not any(runs):
@@ -285,7 +285,7 @@ def _two_phase(runs: Runs) -> Parts:
 
 
 def unlike(every: Runs) -> Iterator[object]:
-    """What each kind of release costs where clients are unlike, with the covariance."""
+    """Yield lines of what each kind of release costs where clients are unlike."""
     kinds = ("central", "surrogate", "private", "fair", "alone", "constant")
     runs = every.select(penalty="covariance")
     for (task, clients, split), own in runs.by("task", "clients", "split").items():
@@ -352,7 +352,7 @@ def unreliable(every: Runs) -> Iterator[object]:
 
 
 def proxy(every: Runs) -> Parts:
-    """What each penalty leaves of SPD on Dutch, with all rows in one place."""
+    """Return a block's parts: accuracy and SPD of each penalty on Dutch, in central training."""
     here = every.select(task="dutch", clients=4, split="alike")
     runs, constants = (here.select(method=name) for name in ("central", "constant"))
     groups = [(f"{p.replace('_', ' ')} | {rho:g}", own)
@@ -385,7 +385,7 @@ def commands(runs: Runs) -> Iterator[str]:
 
 
 def speed(runs: Runs) -> Iterator[str]:
-    """A thousand outer steps, next to PyTorch."""
+    """Yield the seconds of a thousand outer steps at each size, and PyTorch's as a multiple."""
     for size, own in runs.by("n_synthetic").items():
         ours, theirs = (own.select(package=name) for name in ("synthfair", "torch"))
         if ours and theirs:

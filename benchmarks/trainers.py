@@ -78,7 +78,7 @@ def given_rows(cut: Cut, kind: str, *, smoke: bool) -> sf.Rows:
 
 
 def distill_config(seed: int, **changes: int) -> sf.DistillConfig:
-    """That of configs/ for Dutch."""
+    """Return the settings of configs/ for Dutch, with these changes."""
     path = ROOT.parent / "configs/dutch/gender.toml"
     settings: dict[str, Any] = {**changes, "seed": seed, "rho_o": RHO, "group_input": False}
     config, _ = load_release_config(path, **settings)

@@ -167,7 +167,7 @@ def run_phases(setting: PhaseSetting, seed: int, *, smoke: bool, wide: bool = Fa
 def _trained(
     problem: ParityProblem, setting: PhaseSetting, seed: int, *, smoke: bool
 ) -> tuple[Params, float]:
-    """The network, and the noise in it."""
+    """Return the network's parameters, and the noise in them; 0 where there is none."""
     users, _, _, model = problem
     end_to_end, epochs = setting.method == "end_to_end", 1 if smoke else LOCAL_EPOCHS
     kappa, kappa_rate = KAPPAS[setting.table, setting.notion, end_to_end]
@@ -279,7 +279,7 @@ def chosen(runs: Runs) -> dict[tuple[str, ParityNotion, bool], tuple[float, floa
 
 
 def show_kappas(runs: Runs) -> dict[str, str]:
-    """A row a task; what was chosen is bold."""
+    """Return the page by file name: a row for each task; what was chosen is bold."""
     best, lines = chosen(runs), []
     for task, own in runs.by("table", "notion", "end_to_end").items():
         cells = []
@@ -346,7 +346,7 @@ def claims(runs: Runs, page: str = PAGE, networks: str = "") -> Iterator[Finding
 def of_tasks(
     claim: str, published: str, means: Mapping[str, Mean], excess: Callable[[Mean], Mean], page: str
 ) -> Finding:
-    """A claim about accuracy that should hold for all tables and notions.
+    """Return a finding about a claim on accuracy that should hold for all tables and notions.
 
     Ours are the range of differences, and those tasks in which it is not so.
     """
@@ -412,7 +412,7 @@ def show(runs: Runs, results: str = PAGE, networks: str = "") -> dict[str, str]:
 
 
 def losses(runs: Runs) -> list[tuple[str, ...]]:
-    """What the noise costs at the largest epsilon, and what learning from teachers does."""
+    """Return accuracy lost by table and notion: to teachers, to noise, to a smaller epsilon."""
     lines = []
     for names, own in runs.by("table", "notion").items():
         fair, noiseless = (own.select(method=one) for one in ("B2", "noiseless"))
@@ -466,7 +466,7 @@ def whole_wide(runs: Runs) -> Runs:
 
 
 def wide_claims(runs: Runs) -> Iterator[Finding]:
-    """The same claims, once all of these runs are there."""
+    """Yield the claims for networks as wide as published, once all of their runs are there."""
     if wide := whole_wide(runs):
         yield from claims(wide, WIDE_PAGE, WIDTHS)
 

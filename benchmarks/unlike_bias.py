@@ -144,7 +144,7 @@ def two_groups(table: pd.DataFrame, schema: sf.Schema) -> tuple[pd.DataFrame, sf
 
 
 def denied(table: pd.DataFrame, schema: sf.Schema, group: int, seed: int) -> pd.DataFrame:
-    """A table in which a share of one group's positive labels is negative."""
+    """Return a table in which a share of one group's positive labels is made negative."""
     _, s, y = sf.encode(table, schema)
     positive = np.flatnonzero((y > 0) & (s == group))
     rng = np.random.default_rng(seed)
@@ -156,7 +156,7 @@ def denied(table: pd.DataFrame, schema: sf.Schema, group: int, seed: int) -> pd.
 
 @lru_cache(maxsize=1)
 def biased(name: str, bias: str, seed: int) -> BiasedClients:
-    """The clients of a table."""
+    """Return the clients of a table, each with some labels denied."""
     jax.clear_caches()  # each number of rows is compiled for
     table, first = two_groups(*sf.load_dataset(name, TABLES[name][0]))
     table = table.sample(min(len(table), MOST_ROWS), random_state=seed)
@@ -186,14 +186,14 @@ Trained = tuple[list[np.ndarray], float, bool]
 
 
 def constant(here: BiasedClients, asked: str, seed: int, *, smoke: bool) -> Trained:
-    """The more frequent label of all training rows."""
+    """Return scores for the more frequent label of all training rows; there is no penalty."""
     clients = here.by[asked]
     label = np.sign(np.concatenate([part.y for part in clients.train]).mean())
     return [np.full(len(part.y), label) for part in clients.test], 0.0, True
 
 
 def scores_of(pool: Pool, clients: Federation) -> Trained:
-    """The server's part, on any rows."""
+    """Train on a pool; return test scores, the penalty's weight, and whether it converged."""
     model, point = train_pool(pool, clients.schema)
     assert point
     scores = [model.scores(part.x, part.s) for part in clients.test]
@@ -219,7 +219,7 @@ def central(
 
 
 def alone(here: BiasedClients, asked: str, seed: int, *, smoke: bool) -> Trained:
-    """A model for each client, of its own rows."""
+    """Train a model for each client on its own rows; return scores, mean weight and convergence."""
     clients = here.by[asked]
     found = []
     for train, test in zip(clients.train, clients.test, strict=True):
@@ -302,7 +302,7 @@ def run_bias(setting: BiasSetting, seed: int, *, smoke: bool) -> BiasValues:
 
 
 def show(runs: Runs) -> dict[str, str]:
-    """A table of each bias, and a plot."""
+    """Return the page with a table of each bias, and the plot, by file name."""
     parts: dict[str, Any] = {bias: list(bias_lines(runs.select(bias=bias))) for bias in BIASES}
     text = page(
         "unlike_bias/unlike_bias", runs, **parts, clients=CLIENTS, denied=f"{DENIED:.0%}", gap=GAP,
@@ -337,7 +337,7 @@ def gaps_text(runs: Runs, prefix: str = "") -> str:
 
 
 def cost_lines(runs: Runs) -> Iterator[tuple[str, ...]]:
-    """What a limit on each client's gap changes, on the same clients."""
+    """Yield lines of what a limit on each client's gap changes, on the same clients."""
     for (bias, table, asked), own in runs.by("bias", "table", "asked").items():
         each, plain = (own.select(method=m) for m in ("single shot, each client", "single shot"))
         changes: list[Mean] = [each.less(plain, v) for v in ("accuracy", "gap", "client_gap")]

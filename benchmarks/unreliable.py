@@ -111,7 +111,7 @@ class Split(NamedTuple):
 
 @lru_cache(maxsize=1)
 def split(name: str, seed: int) -> Split:
-    """A table cut at random."""
+    """Return a table cut at random into the rows of clients, trusted rows and test rows."""
     jax.clear_caches()
     table, schema = sf.load_dataset(*TASKS[name])
     table = table.sample(frac=1.0, random_state=seed)
@@ -123,7 +123,7 @@ def split(name: str, seed: int) -> Split:
 
 
 def attacked(table: pd.DataFrame, schema: sf.Schema, attack: str, seed: int) -> pd.DataFrame:
-    """The false rows of a client."""
+    """Return the rows of a client as an attack makes them; those of an honest one as they are."""
     rng, group, label = np.random.default_rng(seed), schema.sensitive, schema.label
     encoded, table = sf.encode(table, schema), table.copy()
     if attack in ("swapped", "heavier"):
@@ -218,7 +218,7 @@ def federations(runs: Runs) -> Iterator[tuple[UnreliableSetting, dict[str, Runs]
 
 
 def words_of(setting: UnreliableSetting) -> str:
-    """The attack and how many clients it is of."""
+    """Return words for the attack and the number of clients that make it."""
     if not setting.bad:
         return f"all {CLIENTS} honest"
     return f"{setting.bad} of {CLIENTS}: {ATTACKS[setting.attack]}"
@@ -268,7 +268,7 @@ def plot(runs: Runs) -> str:
 
 
 def settings_of_all() -> Iterator[UnreliableSetting]:
-    """A table's one after the other, and those that share releases together."""
+    """Yield the settings, a table's one after the other, those that share releases together."""
     for table in TABLES:
         for kind in CONFIGS:
             for defence in ("constant", "central", "none", "trusted"):
@@ -283,7 +283,7 @@ def settings_of_all() -> Iterator[UnreliableSetting]:
 
 
 def behind(setting: UnreliableSetting) -> tuple[object, ...]:
-    """The settings of releases, server and method."""
+    """Return what a run depends on: the settings of releases, server and defence."""
     own = CONFIGS[setting.kind], surrogates_version(None), C
     return (
         CLIENTS,

@@ -78,7 +78,7 @@ class AlternativeValues(NamedTuple):
 
 @cache
 def _rows(table: str, seed: int, most: float) -> tuple[Path, float]:
-    """A file of training and test rows, and the accuracy of the constant classifier there."""
+    """Return a file of training and test rows, and the constant classifier's test accuracy."""
     rows, schema = sf.load_dataset(table, TABLES[table])
     if len(rows) > most:
         rows = rows.head(int(most))
@@ -125,7 +125,7 @@ def run_alternative(setting: AlternativeSetting, seed: int, *, smoke: bool) -> A
 
 
 def show(runs: Runs) -> dict[str, str]:
-    """A table and a plot."""
+    """Return the page with its table, and the plot, by file name."""
     lines = []
     for setting, own in runs.by().items():
         gap = float(np.mean(np.abs(own.values("spd"))))

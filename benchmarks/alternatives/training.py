@@ -103,7 +103,7 @@ def error_parity(rows: Table, test: Table, seed: int) -> np.ndarray:
 
 
 def fair_logistic_regression(rows: Table, test: Table, _: int) -> np.ndarray:
-    """The one of synthfair, under the smooth selection-rate penalty."""
+    """Return synthfair's decisions on the test rows, under the smooth selection-rate penalty."""
     from synthfair.sklearn import FairLogisticRegression
 
     model = FairLogisticRegression(max_gap=GAP)
@@ -206,7 +206,7 @@ def _schema(rows: Table) -> Any:
 
 
 def _of_clients(rows: Table) -> tuple[Any, ...]:
-    """The encoded rows of each client."""
+    """Return the encoded rows of each client."""
     from synthfair.data.encode import Encoded
 
     parts = [rows.client == client for client in np.unique(rows.client)]

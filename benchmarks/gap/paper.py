@@ -51,7 +51,7 @@ def mean_variance(
 def largest_mean_variance(
     mechanism: LocalMechanism, size: np.ndarray, clients: float
 ) -> np.ndarray:
-    """The largest such variance [d] over nu^2, in which it is linear."""
+    """Return the largest :func:`mean_variance` [d] over nu^2 in [0, 1], in which it is linear."""
     ends = (np.zeros_like(size), np.ones_like(size))
     return np.maximum(*(mean_variance(mechanism, size, clients, square) for square in ends))
 
@@ -91,12 +91,12 @@ class PublishedLaplace(LaplaceValue):
 
 
 def published_randomized(epsilon: float) -> RandomizedValue:
-    """The paper's "M_R opt.": epsilon1 = epsilon2 = epsilon."""
+    """Return the paper's "M_R opt.": epsilon1 = epsilon2 = epsilon."""
     return RandomizedValue(2, epsilon, epsilon)
 
 
 def published_laplace(epsilon: float) -> PublishedLaplace:
-    """The paper's "M_L opt.", appendix B: epsilon2 = epsilon, and k = max(2/3, epsilon)."""
+    """Return the paper's "M_L opt.", appendix B: epsilon2 = epsilon, and k = max(2/3, epsilon)."""
     if epsilon >= 2 / 3:
         return PublishedLaplace(2, math.log(2 / epsilon) + epsilon - 1, epsilon, k=epsilon)
     return PublishedLaplace(2, math.log(3.0) - epsilon / 2, epsilon, k=2 / 3)
@@ -126,7 +126,7 @@ def known_error(mechanism: LocalMechanism, clients: float, shares: np.ndarray = 
 
 
 def corrected(name: str) -> Make:
-    """The best split of a true epsilon, by the same error as the paper's."""
+    """Return a function from a true epsilon to the mechanism of least :func:`known_error`."""
     return lambda epsilon: best_split(KINDS[name], 2, epsilon, lambda m: known_error(m, 1.0))
 
 
@@ -381,7 +381,7 @@ def run_bounds(point: ErrorPoint, _seed: int, *, smoke: bool) -> ErrorBounds:
 
 
 def draw_bounds(runs: Runs) -> dict[str, str]:
-    """A panel for each accounting."""
+    """Return the plot of errors against epsilon by file name, a panel for each accounting."""
     accountings = runs.by("accounting")
     figure, across = panels(1, len(accountings), 8, 3.6)
     for axes, (title, here) in zip(across, accountings.items(), strict=True):
@@ -414,7 +414,7 @@ def figure1(runs: Runs) -> Iterator[Finding]:
 
 
 def crossings(runs: Runs) -> list[float]:
-    """The epsilons at which the largest errors of the two are equal, on straight lines of logs."""
+    """Return the epsilons at which both largest errors are equal, on straight lines of logs."""
     randomized, laplace = (
         {run.setting.epsilon: np.log(run.values.largest) for run in runs.select(mechanism=name)}
         for name in ("M_R", "M_L")

@@ -96,7 +96,7 @@ as it found it itself before each of the turn's steps, and then where it ended, 
 
 
 def peer_problem(real: sf.Encoded, ours: Problem, config: sf.DistillConfig) -> PeerProblem:
-    """The same problem, from the same first features, as synthfair has it."""
+    """Return the problem for the peers, with the first features that synthfair starts from."""
     first = first_rows(ours)
     s_hat, y_hat, y = (np.asarray(part, float) for part in (first.s, first.y, real.y))
     return PeerProblem(

@@ -18,7 +18,7 @@ class Bilevel:
     """The two objectives as functions of tensors."""
 
     def __init__(self, problem: PeerProblem, tolerance_change: float) -> None:
-        """Turns the arrays into tensors, in double precision."""
+        """Turn the arrays into tensors, in double precision."""
         self.tolerance_change = tolerance_change
         self.a, self.y = torch.tensor(problem.a), torch.tensor(problem.y)
         self.s_hat, self.y_hat = torch.tensor(problem.s_hat), torch.tensor(problem.y_hat)

@@ -49,7 +49,7 @@ def training_settings(training: str, seed: int = 0) -> sf.TrainConfig:
 
 
 def named(settings: sf.TrainConfig) -> list[tuple[str, object]]:
-    """What the settings change, and their learning rate, in the order of their names."""
+    """Return names and values of settings that are no defaults, and of method and learning rate."""
     always = {"method": settings.method, "learning_rate": settings.learning_rate}
     return sorted((settings.model_dump(exclude_defaults=True) | always).items())
 
@@ -84,7 +84,7 @@ class ModelScores(NamedTuple):
 
 @lru_cache(maxsize=3)
 def split(name: str, seed: int) -> SplitTable:
-    """A table among the clients, a fifth of each for testing."""
+    """Return a table cut among the clients, a fifth of each for testing."""
     table, schema = sf.load_dataset("dutch_numbers" if name == "dutch" else name, TABLES[name])
     parts = sf.partition(table, clients=CLIENTS, seed=seed)
     user = np.repeat(np.arange(CLIENTS), [len(part.train) for part in parts])

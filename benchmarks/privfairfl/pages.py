@@ -83,7 +83,7 @@ def of_seeds(runs: Runs, field: str) -> Mean | None:
 
 
 def settings(runs: Runs) -> Iterator[tuple[object, ...]]:
-    """A line for each setting."""
+    """Yield a line of the page for each setting."""
     constants = runs.select(training="constant").by("table")
     for setting, own in runs.by().items():
         refused = int(np.isnan(own.values("accuracy")).sum())
@@ -136,7 +136,7 @@ def lowers_every_gap(name: str, runs: Runs) -> Iterator[Goal]:
 
 
 def against_local(runs: Runs) -> Iterator[tuple[object, ...]]:
-    """Counts of pairs by table, before and after training, and of all."""
+    """Yield counts of pairs with local DP, by table before and after training, and of all."""
     both = [worse_than_local(runs, field) for field in ("accuracy", "gap")]
     kinds = [(name, when) for name in runs.by("table") for when in ("pre", "post")]
     for name, when in (*kinds, ("all", "")):
@@ -197,7 +197,7 @@ CLAIMS = (
 
 
 def claims(runs: Runs) -> Iterator[Finding]:
-    """The rows of table 3 against each other, table by table; then all pairs with local DP."""
+    """Yield claims about rows of table 3, table by table; then about all pairs with local DP."""
     printed = {
         (line["dataset"], line["method"], line["fairness"]): line
         for line in published("pentyala_2022_table3")

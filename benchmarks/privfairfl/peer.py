@@ -54,7 +54,7 @@ class PeerValues(NamedTuple):
 
 
 def run_parties(rows: np.ndarray, thresholds: int, scale: float) -> list[dict[str, Any]]:
-    """What each party printed, see ``benchmarks.peers.with_mpyc``.
+    """Run the parties, and return what each printed, see ``benchmarks.peers.with_mpyc``.
 
     Args:
         rows: [3, N] integers: scores in 2^-16, from 0 to 2^16; labels and groups, 0 or 1.
@@ -102,7 +102,7 @@ def run_peer(setting: PeerSetting, repeat: int, *, smoke: bool) -> PeerValues:
 
 
 def show_peer(runs: Runs) -> dict[str, str]:
-    """The trend, and what it says of Adult."""
+    """Return the page by file name: the trend, and what it says of Adult."""
 
     def more(setting: PeerSetting, values: PeerValues) -> dict[str, float]:
         pace = 1e6 / (setting.rows * setting.thresholds)

@@ -52,7 +52,7 @@ class TimeValues(NamedTuple):
 
 
 def run_times(setting: TimeSetting, repeat: int, *, smoke: bool) -> TimeValues:
-    """The whole protocol, one part after the other, in one process."""
+    """Run the whole protocol in one process; return the seconds of the sum, and of the choice."""
     start = time.perf_counter()
     if setting.way == "files":
         histogram = by_files(setting)
@@ -146,7 +146,7 @@ def claims(runs: Runs) -> Iterator[Finding]:
 
 
 def figure(phase: str) -> dict[str, str]:
-    """The line of the figure that has this phase."""
+    """Return the line of the published figures that has this phase."""
     (line,) = (line for line in published("pentyala_2022_figures") if line["phase"] == phase)
     return line
 

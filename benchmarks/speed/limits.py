@@ -52,7 +52,7 @@ class Work(NamedTuple):
 
 
 def work_of_step(n_real: int, n_synthetic: int, n_inputs: int, evaluations: float) -> list[Work]:
-    """The work of one outer step, phase by phase.
+    """Return the work of one outer step, phase by phase.
 
     Args:
         n_real: N.
@@ -82,7 +82,7 @@ class Ceilings(NamedTuple):
 
 
 def least_seconds(work: Work, ceilings: Ceilings) -> float:
-    """The least time that a machine needs for a phase (the roofline)."""
+    """Return the least seconds that a machine needs for a phase (the roofline)."""
     return max(work.flops / ceilings.flops, work.bytes / ceilings.bytes)
 
 

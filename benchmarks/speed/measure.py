@@ -101,7 +101,7 @@ faster. And with its own ``tolerance_change``, which ends the inner solve before
 
 
 def config_of(n_synthetic: int, steps: int) -> sf.DistillConfig:
-    """The settings of a size; with all rows, groups and labels are copied.
+    """Return the settings of a size; with all rows, groups and labels are copied.
 
     The inner tolerance is the peers', there in the Euclidean norm of the gradient, ours in the
     metric of the Hessian.
@@ -141,7 +141,7 @@ class Turns(NamedTuple):
 
 
 def take_turns(peer: Peer, steps: int, run_ours: Callable[[], float]) -> Turns:
-    """Runs a peer, and ours before each of its turns and after the last."""
+    """Run a peer, and ours before each of its turns and after the last; return both times."""
 
     def timed() -> tuple[float, np.ndarray]:
         start = time.perf_counter()
@@ -160,7 +160,7 @@ def take_turns(peer: Peer, steps: int, run_ours: Callable[[], float]) -> Turns:
 
 
 def run_steps_of(setting: StepsSetting, _seed: int, *, smoke: bool) -> StepsValues:
-    """A peer, with a whole run of ours before each of its turns and after the last; or ours."""
+    """Measure a peer, with a whole run of ours around each of its turns; or ours alone."""
     steps = 10 if smoke else 1000
     config = config_of(setting.n_synthetic, steps)
     plain, problem, compiling = _prepared(setting.n_synthetic, steps)

@@ -144,7 +144,7 @@ def behind(cell: TableCell) -> tuple[object, ...]:
 
 @lru_cache(maxsize=4)
 def federation(task: str, seed: int) -> Federation:
-    """The clients of a task, split with a seed."""
+    """Return the clients of a task, split with a seed."""
     one = TASKS[task]
     table, schema = sf.load_dataset(one.dataset, one.sensitive)
     return federate(sf.partition(table, clients=one.clients, seed=seed), schema)
@@ -196,7 +196,7 @@ VALUE_AND_GRAD = jax.jit(jax.value_and_grad(lambda objective, theta: objective(t
 
 
 def least_objective(real: sf.Encoded, config: sf.DistillConfig) -> float:
-    """The minimum of F: the lowest that SciPy's BFGS finds from two starts.
+    """Return the minimum of F: the lowest that SciPy's BFGS finds from two starts.
 
     These are zero, and the model of the real rows without penalty.
     """

@@ -35,7 +35,7 @@ def run_covariance(setting: CovarianceSetting, seed: int, *, smoke: bool) -> Acc
 
 
 def show_covariance(runs: Runs) -> dict[str, str]:
-    """The table, and what does not reproduce."""
+    """Return the page by file name: the table, and what does not reproduce."""
     parts = {"rows": covariance_lines(runs), "missed": what_does_not(claim(runs))}
     return {"covariance.md": page("table2/covariance", runs, **parts)}
 
@@ -53,7 +53,7 @@ def covariance_lines(runs: Runs) -> Iterator[tuple[object, ...]]:
 
 
 def claim(runs: Runs) -> Iterator[Finding]:
-    """The least SPD that is printed for Dutch, next to central training with the penalty."""
+    """Yield the claim about the least SPD printed for Dutch, next to central training."""
     least, cell = min((s, c) for c, (_, s) in published_cells().items() if c.task == "dutch_gender")
     free, own = (runs.select(intercept=one, rho_o=cell.rho_o) for one in (False, True))
     if not (free and own):

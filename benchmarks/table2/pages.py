@@ -157,7 +157,7 @@ def _against_ceiling(ours: Runs) -> dict[str, Any]:
 
 
 def _excesses(runs: Runs) -> str:
-    """The largest of each block and weight, in percent; a column for each weight."""
+    """Return a table of the largest excess of each block, in percent; a column for each weight."""
     weights, lines = sorted(runs.by("rho_o")), []
     for names, own in _blocks(runs):
         known = [
@@ -238,7 +238,7 @@ def smaller_gap(free: Runs, fair: Runs) -> Mean:
 
 
 def of_curves(claim: str, excesses: Mapping[str, Mean]) -> Finding:
-    """A claim that should hold on every curve."""
+    """Return a finding about a claim that should hold on every curve."""
     deciding = {name: one for name, one in excesses.items() if one.n}
     failed = tuple(name for name, one in deciding.items() if verdict_of(one) != rules.YES)
     ours = f"on {len(deciding) - len(failed)} of {len(deciding)} curves"

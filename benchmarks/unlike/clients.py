@@ -53,7 +53,7 @@ class Cut(NamedTuple):
 
 
 def cut_table(table: pd.DataFrame, schema: sf.Schema, cut: Cut) -> list[ClientTable]:
-    """The rows of each client that has at least :data:`FEWEST`."""
+    """Return the rows of each client; unlike ones have at least :data:`FEWEST`."""
     if cut.split == "alike":
         return sf.partition(table, clients=cut.clients, seed=cut.seed)
     if cut.split in ("occupation", "region"):
@@ -68,7 +68,7 @@ def cut_table(table: pd.DataFrame, schema: sf.Schema, cut: Cut) -> list[ClientTa
 
 @lru_cache(maxsize=1)
 def federation(cut: Cut) -> Federation:
-    """The clients, encoded."""
+    """Return the clients of a cut table, encoded."""
     # Each number of rows is compiled for; a process ends where too much compiled code is in memory.
     jax.clear_caches()
     table, schema = sf.load_dataset(*TASKS[cut.task])
@@ -139,6 +139,6 @@ def surrogates(cut: Cut, epsilon: float | None) -> Surrogates:
 
 
 def rows_without(table: WeightedTable, real: sf.Encoded) -> int:
-    """Number of real rows whose pair of group and label has no row in a surrogate."""
+    """Return the number of real rows whose pair of group and label has no row in a surrogate."""
     pairs, there = (2 * rows.s + (rows.y > 0) for rows in (real, table))
     return int(np.isin(pairs, there, invert=True).sum())

@@ -48,7 +48,7 @@ def run_noise(setting: NoiseSetting, seed: int, *, smoke: bool) -> AccuracySpd:
 
 
 def one_for_all(cut: Cut, config: sf.SurrogateConfig) -> WeightedTable:
-    """The surrogate of all clients together, by secure sums, with the seed of the split."""
+    """Return the surrogate of all clients together, by secure sums, with the seed of the split."""
     clients = federation(cut)
     batches = [in_memory(rows) for rows in clients.train]
     config = config.model_copy(update={"seed": cut.seed})
@@ -59,7 +59,7 @@ def one_for_all(cut: Cut, config: sf.SurrogateConfig) -> WeightedTable:
 
 
 def one_noise_lines(runs: Runs) -> Iterator[tuple[object, ...]]:
-    """A row a setting."""
+    """Yield a row for each setting: mean and largest difference in accuracy and in SPD."""
     for setting, own in runs.by().items():
         values = (own.values(name) for name in AccuracySpd._fields)
         yield *setting, *(f"{np.mean(some):.4f} ({max(some):.4f})" for some in values)

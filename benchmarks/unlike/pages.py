@@ -36,7 +36,7 @@ class Goal(NamedTuple):
 
 
 def goal_of(setting: Any) -> Goal | None:
-    """The goal of a setting, if it has one."""
+    """Return the goal of a setting, or None if it has none."""
     covariance, adult = setting.penalty == "covariance", setting.task == "adult"
     if setting.method == "surrogate" and adult:
         return Goal(0.005, 0.015, 0.03)
@@ -115,7 +115,7 @@ def compare_all(runs: Runs) -> list[Compared]:
 
 
 def show(runs: Runs) -> dict[str, str]:
-    """The goals, all settings, and a plot for each penalty."""
+    """Return the page of goals and settings, and a plot for each penalty, by file name."""
     every = compare_all(runs)
     text = page(
         "unlike/unlike",
@@ -148,7 +148,7 @@ def goals(every: Sequence[Compared]) -> Iterator[tuple[object, ...]]:
 
 
 def differences(some: Sequence[Compared]) -> Iterator[str]:
-    """A line for each setting."""
+    """Yield a line of the page for each setting."""
     for one in some:
         setting, own, off, constants = one
         label = METHODS[setting.method].label + " *" * (False in own.values("converged"))

@@ -32,7 +32,7 @@ class ClientSetting(NamedTuple):
 
 
 def run_client(setting: ClientSetting, _seed: int, *, smoke: bool) -> Usage:
-    """A whole process, without a cache of compiled code."""
+    """Return the time and memory of a whole client's process, without a cache of compiled code."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if setting.table == "dutch":

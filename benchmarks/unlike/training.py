@@ -75,7 +75,7 @@ def unpenalised(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
 
 
 def from_surrogates(cut: Cut, weight: Weight, *, smoke: bool, kind: str = "surrogate") -> Scores:
-    """The global problem on the surrogates of all clients."""
+    """Return test scores of the model that the server trains on all clients' surrogates."""
     sent = surrogates(cut, CONFIGS[kind].epsilon)
     return trained(sent.table, weight, federation(cut))._replace(
         clients_out=sent.clients_out, rows_out=sent.rows_out, client_seconds=sent.seconds
@@ -110,7 +110,7 @@ def from_fair_releases(cut: Cut, weight: Weight, *, smoke: bool, **private: floa
 
 
 def constant(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
-    """The more frequent label of all training rows, for everyone."""
+    """Return scores that decide for the more frequent label of all training rows, for everyone."""
     clients = federation(cut)
     label = 1.0 if concatenated(clients.train).y.mean() > 0 else -1.0
     return Scores(np.full(sum(len(part.y) for part in clients.test), label))
@@ -124,7 +124,7 @@ def problem_of(table: WeightedTable, penalty: str) -> GlobalProblem:
 
 
 def trained(table: WeightedTable, weight: Weight, clients: Federation) -> Scores:
-    """The server's part on weighted rows."""
+    """Return test scores of the server's model of weighted rows, and the seconds it took."""
     test, start = concatenated(clients.test), time.perf_counter()
     point = problem_of(table, weight.penalty).solve(weight.rho)
     seconds = time.perf_counter() - start
@@ -133,7 +133,7 @@ def trained(table: WeightedTable, weight: Weight, clients: Federation) -> Scores
 
 
 def by_compare(cut: Cut, weight: Weight, *, smoke: bool, method: str) -> Scores:
-    """A method of :mod:`synthfair.compare`.
+    """Return test scores of a method of :mod:`synthfair.compare`.
 
     fedavg has a thousand rounds, in which each client has the penalty on its own rows. local is
     each client's own model, with the penalty, on its own test rows; measured over all rows.
@@ -147,7 +147,7 @@ def by_compare(cut: Cut, weight: Weight, *, smoke: bool, method: str) -> Scores:
 
 
 def _distill_config(cut: Cut, weight: Weight, *, smoke: bool, **private: float) -> sf.DistillConfig:
-    """The headline recipe of configs/, with the penalty asked for."""
+    """Return the headline recipe of configs/, with the penalty asked for."""
     steps = {"steps": 5} if smoke else {}
     given = {"penalty": weight.penalty, "rho_o": weight.rho, "n_synthetic": 800, "seed": cut.seed}
     return sf.DistillConfig.model_validate(given | steps | private)
@@ -247,7 +247,7 @@ def run_unlike(setting: UnlikeSetting, seed: int, *, smoke: bool) -> UnlikeValue
 
 
 def settings_of_all() -> Iterator[UnlikeSetting]:
-    """A cut's one after the other, so that its surrogates are made once."""
+    """Yield the settings, a cut's one after the other, so that its surrogates are made once."""
     for cut in CUTS:
         for name, method in METHODS.items():
             for weight in WEIGHTS:
@@ -256,7 +256,7 @@ def settings_of_all() -> Iterator[UnlikeSetting]:
 
 
 def behind(setting: UnlikeSetting) -> tuple[object, ...] | None:
-    """The surrogates' settings, their defaults included, or the grid of fair releases."""
+    """Return the settings of the surrogates, defaults included, or the grid of fair releases."""
     if setting.method == "fair":
         return (GRID,)
     if (config := CONFIGS.get(setting.method)) is None:

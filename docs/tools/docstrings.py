@@ -14,7 +14,7 @@ class SphinxStyle(griffe.Extension):
     """Roles become code, ``::`` a colon, and "Example" the section whose code is coloured."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Called for every module, class, function and attribute."""
+        """Rewrite the docstring of a module, class, function or attribute for mkdocstrings."""
         if obj.docstring:
             text = ROLE.sub(r"`\1`", obj.docstring.value)
             text = re.sub(r"::$", ":", text, flags=re.MULTILINE)

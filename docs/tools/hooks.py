@@ -28,7 +28,7 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds what lies outside of ``docs/``."""
+    """Return the site's files, with those added that lie outside of ``docs/``."""
     for path in sorted(path for pattern in OUTSIDE for path in ROOT.glob(pattern)):
         name = path.relative_to(ROOT).as_posix()
         files.append(File.generated(config, name, abs_src_path=str(path)))
@@ -36,7 +36,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Makes links that hold in the repository hold in the site."""
+    """Return the page with links that hold in the site, not in the repository."""
     site = page.file.src_uri
     own = ROOT / "docs" / site
     folder = (own if own.exists() else ROOT / site).parent
@@ -50,7 +50,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_page_content(html_text: str, **_: Any) -> str:
-    """Sets formulas in MathML.
+    """Return the page with its formulas in MathML.
 
     Raises:
         ValueError: a formula with a command that latex2mathml does not know.

@@ -18,7 +18,7 @@ CODE = re.compile(r"^```python\n(.*?)\n```\n(?:\n```text\n.*?^```\n)?", re.DOTAL
 
 
 def notebook(page: str) -> str:
-    """The notebook of a page: its ``python`` blocks are cells of code, all else is text."""
+    """Return the notebook of a page: its ``python`` blocks are cells of code, all else is text."""
     pieces = CODE.split(page)  # text and code by turns
     make = (new_markdown_cell, new_code_cell)
     cells = [make[i % 2](piece.strip()) for i, piece in enumerate(pieces) if piece.strip()]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def to_pipeline(model: TrainedModel) -> Pipeline:
-    """Converts a model to scikit-learn, see :meth:`synthfair.TrainedModel.to_sklearn`."""
+    """Return a model as a fitted pipeline, see :meth:`synthfair.TrainedModel.to_sklearn`."""
     for present, what in (
         (model.hidden, "it has hidden layers"),
         (model.decision, "it decides by group"),
