@@ -94,7 +94,7 @@ def unready(path, name):
 @pytest.mark.parametrize(
     ("name", "said"),
     [("no key", "keygen --aggregator --output"), ("others may read", "chmod 600"),
-     ("no answers", "not a folder of answers"), ("no clients", "cannot read"),
+     ("no answers", "not the folder"), ("no clients", "cannot read"),
      ("limits", "allow no task")],
 )  # fmt: skip
 def test_an_aggregator_that_is_not_ready_is_told_why(kits, tmp_path, name, said):

@@ -67,7 +67,7 @@ def searched(gap_of, wanted):
 def test_a_falling_gap_leads_to_the_smallest_weight(needed):
     tried = searched(lambda w: 0.1 * needed / w, 0.1)
     enough = min(weight for weight, gap in tried.items() if gap <= 0.1)
-    assert needed <= enough <= needed * gap_search.PRECISION
+    assert needed <= enough <= needed * gap_search.MIN_RATIO
     assert len(tried) < 15
 
 
@@ -81,7 +81,7 @@ def test_a_gap_that_overshoots_is_found_where_it_is_small(crossing):
 def test_where_nothing_suffices_the_search_ends_near_the_best():
     tried = searched(lambda w: 0.05 + abs(np.log10(w / 40.0)), 0.01)
     best = min(tried, key=tried.get)
-    assert best == pytest.approx(40, rel=gap_search.PRECISION - 1)
+    assert best == pytest.approx(40, rel=gap_search.MIN_RATIO - 1)
     assert len(tried) < 25
 
 

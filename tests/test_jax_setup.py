@@ -72,6 +72,8 @@ def settings(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name in [name for name in os.environ if name.startswith("JAX_")]:
         monkeypatch.delenv(name)
+    update, before = jax.config.update, jax.config.jax_enable_compilation_cache
+    update("jax_enable_compilation_cache", True)
 
     def start(**environment):
         found = {}
@@ -81,7 +83,8 @@ def settings(tmp_path, monkeypatch):
         start_jax()
         return found
 
-    return start
+    yield start
+    update("jax_enable_compilation_cache", before)
 
 
 TIME = {"jax_enable_x64": True, "jax_persistent_cache_min_compile_time_secs": 0.1}

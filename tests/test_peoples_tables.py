@@ -547,7 +547,8 @@ def test_a_message_on_a_schema_has_no_end(tmp_path, loans_release):
     large = SCHEMA.model_copy(update={"columns": SCHEMA.columns | many})
     release = loans_release.release
     header = release.header.model_copy(update={"table_schema": large})
-    sf.write_release(replace(release, header=header), tmp_path / "r.parquet")
+    x = np.hstack([release.x, np.zeros((len(release.y), len(many)))])
+    sf.write_release(replace(release, header=header, x=x), tmp_path / "r.parquet")
     with pytest.raises(InputError) as refused:
         sf.server.read_releases([tmp_path / "r.parquet"], SCHEMA)
     assert len(str(refused.value)) < 10_000
