@@ -356,6 +356,35 @@ def test_who_drops_out_after_the_first_sum_is_named_before_any_total_lacks_it(su
     assert sums.ledger().spent().releases == 1
 
 
+def test_who_comes_back_is_not_asked_for_sums_that_lack_it(sums):
+    """It would pay, and be in none: aggregators answer once."""
+    channel = sums.channel()
+    del channel.sites["south"]
+    channel.on_way = lambda name, m: None if name == "sums-b" and len(channel.asked) > 3 else m
+    with pytest.raises(TooFewError, match="sums-b: lost"):
+        by_job(sums, channel=channel, least_answers=1)
+    federation = by_job(sums, job="job-2", least_answers=1)
+    assert federation.sites == ("north",)
+    assert sums.left("south") == []
+    assert len(sums.left("north")) == 5
+
+
+def test_a_job_whose_server_has_failed_goes_on_with_its_sums_whatever_else_it_says(sums):
+    table = sums.folder / "north_test.csv"
+    table.rename(sums.folder / "away")
+    with pytest.raises(InputError, match="north_test"):
+        by_job(sums)
+    (sums.folder / "away").rename(table)
+    channel = sums.channel("job-2")
+    by_job(sums, job="job-2", channel=channel, timeout=99, server={"max_influence": 4.0})
+    assert {json.loads(m.text)["task"] for m in channel.asked} == {"add"}
+    assert sums.ledger().spent().answers == 5
+    assert not list((sums.folder / "server").glob("*.label"))
+    assert not list((sums.folder / "server").rglob("*.uploads"))
+    by_job(sums, job="job-3")  # a new job: new sums
+    assert sums.ledger().spent().answers == 10
+
+
 def test_by_files_who_drops_out_is_named_when_the_next_sums_are_planned(sums, capsys):
     files = ByCommands(sums)
     assert files.plan_surrogate("--least-clients", "1") == 0

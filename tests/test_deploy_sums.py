@@ -390,6 +390,32 @@ def test_what_the_second_aggregator_refuses_is_sent_again_as_it_was(world):
     assert world.ledger().spent().releases == 1
 
 
+def test_where_one_aggregator_has_answered_its_senders_alone_are_asked_again(world):
+    """The other would pay, and be in no sum: an aggregator answers once."""
+    for name in ADDERS:
+        world.allow(name, least_clients=1)
+    channel = with_a_bad_upload(world, 1)
+    north = channel.sites.pop("north")
+    with pytest.raises(TooFewError, match="sums-b: uploads"):
+        world.post(channel, least_answers=1, send_back=False)
+    channel = world.channel("job-2")
+    channel.sites["north"] = north
+    world.post(channel, least_answers=1, send_back=False)
+    origin = json.loads((world.folder / "job-2" / "histogram.json").read_text())["origin"]
+    assert origin["clients"] == 1
+    assert world.left("north") == []
+    assert len(world.left("south")) == 1
+
+
+def test_a_job_with_another_timeout_and_notion_goes_on_with_its_count(world):
+    channel = world.channel()
+    channel.on_way = lambda name, m: None if name == "sums-b" else m
+    with pytest.raises(TooFewError, match="sums-b: lost"):
+        world.post(channel)
+    world.post(world.channel("job-2"), timeout=99, notion="equalized_odds")
+    assert world.ledger().spent().releases == 1
+
+
 @pytest.mark.parametrize("what", ["junk", "short", "swapped", "the other site's"])
 def test_a_part_that_is_none_is_refused_by_the_server(world, what):
     channel, sent = world.channel(), {}

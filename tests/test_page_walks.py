@@ -153,7 +153,7 @@ def test_sums_of_two_clients_give_fair_thresholds_and_weights(tmp_path, clients)
 class Federation(Walk):
     """Runs the commands of pages by party, each in a folder of its own.
 
-    As an installed package, and not by PYTHONPATH, which a kit's check refuses.
+    As an installed package, and not by PYTHONPATH, which `deploy start` keeps from the engine.
     """
 
     def __call__(self, start, *replacements, at=""):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from two_group_rows import NETWORK, rows_of
+from two_group_rows import NETWORK, Centred, rows_of
 
 from synthfair.federated.clipping import (
     clipped_gradients,
@@ -70,12 +70,12 @@ def test_a_network_of_another_kind_takes_the_way_that_holds_for_any_model():
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [*MODELS, Centred(3)])
 def test_one_row_changes_a_clipped_sum_by_the_clip_at_most(model):
     rows = rows_of()
     rows = rows._replace(a=rows.a.at[0].multiply(1e4))
     params = jax.tree.map(lambda leaf: leaf + 0.3, model.init(KEY))
-    without = rows._replace(weight=rows.weight.at[0].set(0.0))
+    without = rows._replace(a=rows.a.at[0].set(0.0), weight=rows.weight.at[0].set(0.0))
     for clip in (0.1, 1.5):
         with_, rest = (clipped(model, params, r, clip) for r in (rows, without))
         assert np.linalg.norm(flat(with_) - flat(rest)) <= clip * (1 + 1e-9)

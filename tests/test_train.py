@@ -265,7 +265,7 @@ def test_fair_sgd_without_a_weight_is_its_own_baseline():
     """B1 and B2 of Padala et al. (2021): accuracy alone, and with the constraint; on chances."""
     rows, gaps = encode(make_table(900), make_schema()), {}
     for kappa in (0.0, 3.0):
-        config = TrainConfig(method="fair_sgd", batch=200, kappa=kappa, rounds=20)
+        config = TrainConfig(method="fair_sgd", batch=200, kappa=kappa, rounds=20, group_input=True)
         data = make_user_data(rows, np.arange(900) % 2, make_schema(), config)
         chance = 1 / (1 + np.exp(-train_rounds(data, config).model.scores(rows.x, rows.s)))
         gaps[kappa] = abs(chance[rows.s == 0].mean() - chance[rows.s == 1].mean())

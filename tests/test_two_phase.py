@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from two_group_rows import rows_of, users_of
+from two_group_rows import Centred, rows_of, users_of
 
 from synthfair.errors import InputError
 from synthfair.federated.dp_sgd import DpSgd
@@ -217,6 +217,17 @@ def test_the_private_teacher_without_noise(notion):
     without = ROWS._replace(weight=ROWS.weight.at[0].set(0.0))
     one, other = (flat(noisy_sums(clipped, steep, sums, rows, KEY)) for rows in (ROWS, without))
     assert 1 < np.linalg.norm(one - other) <= SENSITIVITY * (1 + 1e-9)
+
+
+def test_one_row_moves_the_sums_of_a_private_teacher_as_stated_whatever_the_model_does():
+    teacher = PrivateFairSgd(
+        model=Centred(3), parity=Parity("statistical_parity"), clip=0.1, noise=0.0, batch=60
+    )
+    state, none = teacher.init(KEY)._replace(params=jnp.ones(3)), RateSums(*jnp.zeros((2, 1, 2)))
+    far = ROWS._replace(a=ROWS.a.at[0].set(1e4))
+    without = ROWS._replace(a=ROWS.a.at[0].set(0.0), weight=ROWS.weight.at[0].set(0.0))
+    one, other = (flat(noisy_sums(teacher, state, none, rows, KEY)) for rows in (far, without))
+    assert np.linalg.norm(one - other) <= SENSITIVITY * (1 + 1e-9)
 
 
 def gap_of(params, users):

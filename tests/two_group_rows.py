@@ -3,11 +3,18 @@
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.federated.networks import Perceptron
+from synthfair.federated.networks import LogisticRegression, Perceptron
 from synthfair.federated.single_rows import UserRows
 from synthfair.federated.users import make_users
 
 NETWORK = Perceptron(3, (5, 4))
+
+
+class Centred(LogisticRegression):
+    """A model that breaks its contract: a row's score depends on the others of the batch."""
+
+    def scores(self, params, a):
+        return super().scores(params, a - a.mean(axis=0) / 2)
 
 
 def make(n=60, seed=0, gap=1.0):

@@ -1,4 +1,4 @@
-"""Sums by shares over sites: the server carries what it cannot read to aggregators of their own.
+"""Sums by shares over sites, whose server carries uploads that aggregators alone can read.
 
 Each site answers with one upload for each aggregator, encrypted to it; each aggregator answers with
 its noisy sum of shares; the sums open to the noisy total, and to nothing else. All routines are
@@ -8,7 +8,9 @@ those of :mod:`synthfair.secure`.
 from __future__ import annotations
 
 import secrets
+import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
@@ -24,17 +26,47 @@ from synthfair.task.job_sites import JobSites, TooFewError
 from synthfair.task.messages import Question, sha256
 
 
-def job_label(federation: JobSites, job: BaseModel, folder: Path, name: str) -> tuple[Path, str]:
-    """Return the label of a job's sums, and its file: the same until the file is removed.
+class JobLabel(NamedTuple):
+    """The label of a job's sums, which is the same until its file is removed.
 
-    So the same job, submitted again after it ended early, asks for the very same sums.
+    Attributes:
+        text: the label.
+        file: the file that holds it.
     """
-    known = federation.schema.hash, federation.sites, job.model_dump_json()
-    digest = sha256(repr(known).encode())
+
+    text: str
+    file: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the uploads to the job's sums."""
+        return self.file.with_suffix(".sums")
+
+    def remove(self) -> None:
+        """Remove the label with the uploads: the job has come to its end."""
+        self.file.unlink()
+        shutil.rmtree(self.folder)
+
+
+def job_label(
+    federation: JobSites, settings: BaseModel, folder: Path, name: str, *, least: int | None
+) -> JobLabel:
+    """Return the label of a job's sums, by which a job that ended early asks for the same ones.
+
+    Args:
+        federation: of the sites and the aggregators.
+        settings: what the sums depend on; with another timeout the sums are the same.
+        folder: of the labels.
+        name: of the kind of job.
+        least: sites that must be in the first sum; all if not given.
+    """
+    aggregators = [keys.model_dump_json() for keys in federation.aggregators.values()]
+    sums = settings.model_dump_json(), federation.schema.hash, least or len(federation.sites)
+    digest = sha256(repr((sums, site_names(federation), aggregators)).encode())
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"{name}.{digest[:16]}.label"
     label = compute_once(path, digest, lambda: secrets.token_bytes(16), max_bytes=16)
-    return path, label.hex()
+    return JobLabel(label.hex(), path)
 
 
 def site_names(federation: JobSites) -> dict[str, str]:
@@ -75,7 +107,11 @@ def make_sum(
 def secure_sum(
     federation: JobSites, task: Task, question: Question, *, folder: Path, anew: Path | None
 ) -> NoisyTotal:
-    """Ask the sites for shares and the aggregators for their sums, and opens these.
+    """Return the total that opens from the aggregators' sums of the sites' shares.
+
+    A site is asked once: its upload stays in ``folder``, from which the same sum is opened again.
+    Where an aggregator has answered and another one refuses the uploads, their senders are asked
+    again, and nobody else: a sum has one set of clients.
 
     Guarantee: that of ``task.what``, against any single aggregator together with the server, which
     sees encrypted shares and the sums.
@@ -84,8 +120,7 @@ def secure_sum(
         federation: of the sites and the aggregators.
         task: of the sum.
         question: to the sites, for their shares; the task of the sum is added.
-        folder: of the server's own, where uploads lie until the sum is opened: a job that stops in
-            between goes on with the same ones, and so can the aggregators.
+        folder: of the server's own, where uploads lie until the caller removes them.
         anew: file that holds a job to this very task; None where the next job has another one.
 
     Raises:
@@ -98,11 +133,16 @@ def secure_sum(
         _require_uploads(task, content, federation.keys[site])
         return content
 
-    store = folder / f"{task.id.hex()}.uploads"
+    store, least, sites = folder / f"{task.id.hex()}.uploads", task.least_clients, None
+    refused = store.with_suffix(".refused")
     if not store.exists():
         settings = question.settings | {"task": task.model_dump(mode="json")}
         asked = question.model_copy(update={"settings": settings})
-        uploads = federation.ask(asked, verified, least=task.least_clients)
+        if refused.exists():
+            shares, names = _of_role(task, refused.read_bytes(), 0), site_names(federation)
+            sites = tuple(names[verify_upload(share, task, 0)[0].hex()] for share in shares)
+            least = len(sites)
+        uploads = federation.ask(asked, verified, least=least, sites=sites)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with whole_file(store, mode=OWNER_ONLY) as temporary:
             temporary.write_bytes(b"".join(uploads.values()))
@@ -115,16 +155,19 @@ def secure_sum(
         except TooFewError as error:
             if federation.booked[aggregator].code != "uploads":  # may be added up later
                 raise
-            store.unlink()
+            if sums:
+                store.replace(refused)
+            else:
+                store.unlink()
             raise TooFewError(
                 f"{error}; its log names the key whose upload it cannot read: have that site"
                 " mended, and submit the same job again, which asks the sites again"
                 f"{', which book nothing more' * bool(anew)}"
             ) from error
-    store.unlink()
     try:
         return open_sums(task, sums, sources=list(federation.aggregators))
     except InputError as error:  # somebody has answered for other uploads: a task has one answer
+        store.unlink()
         first = f"remove {anew.name} at the server, and " if anew else ""
         raise InputError(
             f"{error}; the task is spent: {first}submit the job again, for a new task, which all"

@@ -91,10 +91,9 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
 
     start_jax()
     output.mkdir(parents=True, exist_ok=True)
-    path, label = job_label(federation, job, private.parent, "privfairfl")
-    files, number = [path], 0
+    checkpoint, number = None, 0
     if job.train is not None:
-        files.append(train(federation, job.train, private, output))
+        checkpoint = train(federation, job.train, private, output)
         number = job.train.config.rounds
     else:
         (output / MODEL).write_bytes(job.model or b"")
@@ -106,11 +105,13 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         model=model.sha256,
         **job.model_dump(include={"bins", "epsilon", "relation", "rows_per_client"}),
     )
-    task = make_sum(federation, what, label=label, least=job.least_answers)
+    least = job.least_answers
+    label = job_label(federation, what, private.parent, "privfairfl", least=least)
+    task = make_sum(federation, what, label=label.text, least=least)
     question = federation.question(
         task="privfairfl", round=number, settings={}, timeout=job.timeout, carried=content
     )
-    total = secure_sum(federation, task, question, folder=private.parent / "sums", anew=path)
+    total = secure_sum(federation, task, question, folder=label.folder, anew=label.file)
     histogram = score_histogram(what, total)
     write_histogram(histogram, output / HISTOGRAM)
     choice = choose_decision(histogram, job.notion, job.alpha, randomized=job.randomized)
@@ -121,9 +122,10 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         before = read_metrics(path) if path.exists() else None
         stays = {name: getattr(before, name, None) for name in ("guarantee", "secure_sums")}
         write_metrics(decision_metrics(fair, evaluation, **stays), path)
-    for path in files:  # whatever becomes of it now, all that costs an epsilon is done
-        path.unlink()
+    label.remove()  # whatever becomes of it now, all that costs an epsilon is done
+    if checkpoint:
+        checkpoint.unlink()
     if job.send_back:
         changes = {"task": "deliver", "round": number + 1}
         changes["carried"] = (output / FAIR_MODEL).read_bytes()
-        federation.ask(question.model_copy(update=changes), least=job.least_answers)
+        federation.ask(question.model_copy(update=changes), least=least)

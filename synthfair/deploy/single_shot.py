@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import Field, model_validator
 
 from synthfair.client.page import release_task
-from synthfair.deploy.job_sums import job_label, secure_sum, site_names
+from synthfair.deploy.job_sums import JobLabel, job_label, secure_sum, site_names
 from synthfair.deploy.site_sums import answer_part
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
@@ -111,8 +111,10 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
             raise InputError(f"{path}: made with other settings than were asked for")
         return path
 
+    label = None
     if job.shared_noise:
-        releases = [_shared_surrogate(federation, job, private)]
+        release, label = _shared_surrogate(federation, job, private)
+        releases = [release]
     else:
         question = federation.question(
             task="single_shot", round=0, settings=job.release, timeout=job.timeout
@@ -129,10 +131,14 @@ def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, out
         keys=() if job.shared_noise else [settings.keys / f"{p.stem}.pub" for p in releases],
         trusted=settings.trusted,
     )
+    if label:  # only now: until then the same job goes on, and nobody pays twice
+        label.remove()
 
 
-def _shared_surrogate(federation: JobSites, job: SingleShotJob, private: Path) -> Path:
-    """Return the file of one surrogate of all sites' rows, with one noise for all of them.
+def _shared_surrogate(
+    federation: JobSites, job: SingleShotJob, private: Path
+) -> tuple[Path, JobLabel]:
+    """Return the file of one surrogate of all sites' rows, with one noise for all, and the label.
 
     The sites of the first sum must be in all others; the job goes on with them alone.
     """
@@ -140,18 +146,18 @@ def _shared_surrogate(federation: JobSites, job: SingleShotJob, private: Path) -
     from synthfair.secure.surrogate import next_tasks, opened_sum, surrogate_from_sums
 
     config, schema = cast(SurrogateConfig, release_config(job.release)), federation.schema
-    aggregators, folder = [*federation.aggregators.values()], private.parent / "sums"
-    names = site_names(federation)
-    label_file, label = job_label(federation, job, private.parent, "single_shot")
+    aggregators, names = [*federation.aggregators.values()], site_names(federation)
+    label = job_label(federation, config, private.parent, "single_shot", least=job.least_answers)
     least, opened = job.least_answers or len(names), ()
-    while tasks := next_tasks(opened, config, schema, aggregators, names, least=least, label=label):
+    while tasks := next_tasks(
+        opened, config, schema, aggregators, names, least=least, label=label.text
+    ):
         task = next(iter(tasks.values()))
         federation.sites = tuple(sorted(names[key] for key in task.clients))
         question = federation.question(
             task="single_shot", round=len(opened), settings={}, timeout=job.timeout
         )
-        total = secure_sum(federation, task, question, folder=folder, anew=label_file)
+        total = secure_sum(federation, task, question, folder=label.folder, anew=label.file)
         opened = (*opened, opened_sum(cast(RowSums, task.what), total))
     write_release(surrogate_from_sums(opened, config, schema), private / "surrogate.parquet")
-    label_file.unlink()
-    return private / "surrogate.parquet"
+    return private / "surrogate.parquet", label

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,7 +127,7 @@ class Agreement(TrainJob):
         return self
 
 
-class Training:
+class AgreedTraining:
     """A training, as its server and its sites compute it from what they agree on.
 
     Attributes:
@@ -234,7 +235,7 @@ def evaluation_of(model: TrainedModel, sites: JobSites, report: ServerConfig) ->
     return evaluate(model, read_tests(sites.settings.tests, sites.schema), report)
 
 
-class ServerTraining(Training):
+class ServerTraining(AgreedTraining):
     """A training as its server runs it: sites report, or send shares of sums that nobody sees.
 
     Attributes:
@@ -299,10 +300,11 @@ class ServerTraining(Training):
         )
 
     def total(self, state: Any, t: int) -> tuple[np.ndarray, float]:
-        """[k] the sum of the reports of a round, and the number of sites that it counts as of.
+        """Return the sum [k] of the reports of a round, and the number of sites to divide it by.
 
-        A site that is missing must not make the step shorter. With an epsilon it does, as the
-        guarantee is for a public number of sites, where one's part is zeroed out.
+        That is the number of those that answered, so that a missing site does not shorten the step.
+        With an epsilon it is the number of all sites: the guarantee is for a public number, and the
+        part of a missing site is zero.
 
         Raises:
             TooFewError: fewer sites than the job says, or nobody, has sent one.
@@ -345,8 +347,9 @@ class ServerTraining(Training):
         label, least = f"{self.run} {salt} {question.round}", self.agreement.least_answers
         task = make_sum(self._federation, what, label=label, least=least)
         path = self.checkpoint.path
-        folder, anew = path.parent / "sums", path if private else None
+        folder, anew = path.with_suffix(".sums"), path if private else None
         result = secure_sum(self._federation, task, question, folder=folder, anew=anew)
+        shutil.rmtree(folder)
         return result.total * what.step, len(result.clients)
 
 
@@ -380,7 +383,7 @@ def answer_train(request: Request) -> bytes:
     return request.answer(party.training.task(request))
 
 
-class SiteTraining(Training):
+class SiteTraining(AgreedTraining):
     """A training as a site remembers it from round to round."""
 
     def __init__(self, agreement: Agreement, schema: Schema) -> None:

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from synthfair.distill.losses import derivative, squared_norm
-from synthfair.federated.networks import Perceptron, Trainable
+from synthfair.federated.networks import LogisticRegression, Perceptron, Trainable
 from synthfair.federated.single_rows import UserRows
 from synthfair.model import Params, logistic
 
@@ -106,7 +106,7 @@ def clipped_gradients(
     Returns:
         As params.
     """
-    slope = rows.weight * derivative(lambda z: loss(z, rows), model.scores(params, rows.a))
+    slope = rows.weight * derivative(lambda z: loss(z, rows), row_scores(model, params, rows.a))
     # A subclass may compute other scores: it takes the way that holds for any model.
     norms = _dense_norms if type(model) is Perceptron else partial(_norms, model)
     norm = jnp.abs(slope) * norms(params, rows.a)
@@ -117,7 +117,14 @@ def clipped_gradients(
     counts = factor > 0
     short = jnp.where(counts, factor * slope, 0.0)
     a = jnp.where(counts.reshape(-1, *(1,) * (rows.a.ndim - 1)), rows.a, 0.0)
-    return jax.grad(lambda p: short @ model.scores(p, a))(params)
+    return jax.grad(lambda p: short @ row_scores(model, p, a))(params)
+
+
+def row_scores(model: Trainable, params: Params, a: jax.Array) -> jax.Array:
+    """Return the scores [R], each computed of its row alone, whatever the model does with many."""
+    if type(model) in (LogisticRegression, Perceptron):
+        return model.scores(params, a)
+    return jax.vmap(lambda row: model.scores(params, row[None])[0])(a)
 
 
 def _norms(model: Trainable, params: Params, a: jax.Array) -> jax.Array:

@@ -18,8 +18,10 @@ class Trainable(Scorer, Protocol):
     """A model that is trained in steps from random params.
 
     Its scores are [R] log-odds of y = +1, or [R, C] log-probabilities of C classes, up to a
-    constant; labels are then 0 to C - 1. It must be hashable, and compare equal to another of the
-    same mathematics, as frozen dataclasses do: compiled code is looked up by it.
+    constant; labels are then 0 to C - 1. A row's scores must not depend on the other rows that come
+    with it, as they would after centring: privacy rests on what one row can change. It must be
+    hashable, and compare equal to another of the same mathematics, as frozen dataclasses do:
+    compiled code is looked up by it.
     """
 
     def init(self, key: jax.Array) -> Params:

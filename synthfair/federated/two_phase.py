@@ -28,6 +28,7 @@ from synthfair.federated.clipping import (
     noise_of,
     poisson_sum,
     random_rows,
+    row_scores,
 )
 from synthfair.federated.dp_sgd import NoisySteps
 from synthfair.federated.engine import add_noise, key_from
@@ -265,7 +266,7 @@ class PrivateFairSgd(FairSgd):
 
         def of_batch(some: UserRows) -> tuple[Params, RateSums]:
             gradients = clipped_gradients(self.model, state.params, some, loss, self.clip)
-            scores = self.model.scores(state.params, some.a)
+            scores = row_scores(self.model, state.params, some.a)
             finite = jnp.where(jnp.isfinite(scores), scores, 0.0)  # one row moves no sum beyond all
             cells = self.parity.sums(finite, some)
             gradients = jax.tree.map(lambda leaf: leaf / self.clip, gradients)
