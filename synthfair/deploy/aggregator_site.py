@@ -15,11 +15,9 @@ from synthfair.secure.summands import ClippedVectors
 from synthfair.secure.task import (
     RECORDS,
     AggregatorKeys,
+    SumTask,
     read_aggregator_folder,
     read_aggregator_secret,
-)
-from synthfair.secure.task import (
-    SumTask as Task,
 )
 from synthfair.secure.upload import upload_bytes
 from synthfair.task.limits import AggregatorSettings, RefusedError, refused_as
@@ -62,7 +60,7 @@ def answer_add(request: Request) -> bytes:
     return answer(task, secret, received, records).model_dump_json().encode()
 
 
-def _require_allowed(settings: AggregatorSettings, task: Task, answers: int) -> None:
+def _require_allowed(settings: AggregatorSettings, task: SumTask, answers: int) -> None:
     limits, what = settings.limits, task.what
     if answers >= limits.most_tasks:
         raise RefusedError("tasks")

@@ -19,8 +19,7 @@ from synthfair.files import OWNER_ONLY, parse_as, whole_file
 from synthfair.privacy.ledger import compute_once
 from synthfair.secure.aggregator import NoisyTotal, PartialSum, open_sums
 from synthfair.secure.summands import AnySummand
-from synthfair.secure.task import SumTask as Task
-from synthfair.secure.task import make_task
+from synthfair.secure.task import SumTask, make_task
 from synthfair.secure.upload import upload_bytes, verify_upload
 from synthfair.task.job_sites import JobSites, TooFewError
 from synthfair.task.messages import Question, sha256
@@ -82,7 +81,7 @@ def make_sum(
     *,
     label: str,
     least: int | None,
-) -> Task:
+) -> SumTask:
     """Return the task of one sum over all sites of a job.
 
     Args:
@@ -105,7 +104,7 @@ def make_sum(
 
 
 def secure_sum(
-    federation: JobSites, task: Task, question: Question, *, folder: Path, anew: Path | None
+    federation: JobSites, task: SumTask, question: Question, *, folder: Path, anew: Path | None
 ) -> NoisyTotal:
     """Return the total that opens from the aggregators' sums of the sites' shares.
 
@@ -176,7 +175,7 @@ def secure_sum(
 
 
 def _partial_sum(
-    federation: JobSites, name: str, task: Task, question: Question, uploads: list[bytes]
+    federation: JobSites, name: str, task: SumTask, question: Question, uploads: list[bytes]
 ) -> PartialSum:
     """Return an aggregator's answer. Raises TooFewError: nothing, or no sum."""
     settings = {"task": task.model_dump(mode="json")}
@@ -185,7 +184,7 @@ def _partial_sum(
     return parse_as(answers[name], PartialSum, name)
 
 
-def _require_uploads(task: Task, content: bytes, client: str) -> None:
+def _require_uploads(task: SumTask, content: bytes, client: str) -> None:
     """Refuse what a client cannot have sent as one upload for each aggregator."""
     roles = len(task.aggregators)
     if len(content) != roles * upload_bytes(task):
@@ -199,7 +198,7 @@ def _require_uploads(task: Task, content: bytes, client: str) -> None:
         raise InputError("uploads: of another client, or of different sharings")
 
 
-def _of_role(task: Task, content: bytes, role: int) -> list[bytes]:
+def _of_role(task: SumTask, content: bytes, role: int) -> list[bytes]:
     """Return the uploads for one aggregator; those of a client follow each other."""
     size, roles = upload_bytes(task), len(task.aggregators)
     return [content[at : at + size] for at in range(role * size, len(content), roles * size)]
