@@ -11,3 +11,4 @@ _MORE = two_phase.TwoPhase, privfairfl.PrivFairFLPre, privfairfl.PrivFairFLPost,
 METHODS: dict[str, type[TrainConfig]] = {
     kind.model_fields["method"].default: kind for kind in (*_ALL, *_MORE)
 }
+"""The settings of the methods, a class each, by the names of the methods."""
