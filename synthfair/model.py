@@ -1,4 +1,4 @@
-"""What a model is, and the linear model."""
+"""Models: their protocol, with the linear model."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def padded(rows: Rows, *, least: int = MIN_PADDED_ROWS) -> Rows:
 
 
 class Scorer(Protocol):
-    """What a model computes from rows, as pure functions of a params pytree.
+    """The scores that a model computes from rows, as pure functions of a params pytree.
 
     A model must be hashable and compare equal to another of the same mathematics (a frozen
     dataclass does), because compiled code is looked up by it.

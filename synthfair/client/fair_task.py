@@ -125,22 +125,22 @@ class Distillation(NamedTuple):
 
     @property
     def inner_converged(self) -> bool:
-        """Whether the inner problem at the release's x met its tolerance."""
+        """True where the inner problem at the release's x met its tolerance."""
         return bool(self.reached.inner_converged)
 
     @property
     def outer_converged(self) -> bool:
-        """Whether P(x) is near its optimum, to :data:`OUTER_TOLERANCE`."""
+        """True where P(x) is near its optimum, to :data:`OUTER_TOLERANCE`."""
         return self.outer_excess <= OUTER_TOLERANCE
 
     @property
     def converged(self) -> bool:
-        """Whether both problems are solved."""
+        """True where both problems are solved."""
         return self.inner_converged and self.outer_converged
 
     @property
     def gap_met(self) -> bool | None:
-        """Whether the gap on the real rows is at most ``max_gap``; None where none was wanted."""
+        """True where the gap on the real rows is at most ``max_gap``; None where none is set."""
         wanted = self.config.max_gap
         return None if wanted is None else bool(self.reached.gap <= wanted)
 

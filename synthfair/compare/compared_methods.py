@@ -111,7 +111,7 @@ def federate(
 
 
 class Fitted(NamedTuple):
-    """What a method makes of a federation.
+    """The outcome of a method on a federation.
 
     Attributes:
         tests: each client's test rows, with their scores.

@@ -44,7 +44,7 @@ class AggregatorEntry(Entry):
 
 
 def needs_aggregators(job: BaseModel) -> bool:
-    """Whether a job sums by shares."""
+    """Return whether a job sums by shares."""
     if isinstance(job, TrainJob):
         return bool(job.train.get("secure"))
     return isinstance(job, PrivFairFLJob) or getattr(job, "shared_noise", False)

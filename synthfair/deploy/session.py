@@ -54,7 +54,7 @@ class JobResult(NamedTuple):
 
     @property
     def completed(self) -> bool:
-        """Whether it did all of its work."""
+        """Return whether the job did all of its work."""
         return self.status == COMPLETED
 
 
@@ -166,6 +166,6 @@ def _fetch(session: Session, job: str, output: Path) -> FederationFile | None:
 
 
 def _is_ordinary(path: Path) -> bool:
-    """Whether it is a file, no link, and not larger than its kind may be."""
+    """Return whether a path is a file, no link, and not larger than its kind may be."""
     status = path.lstat()
     return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES

@@ -142,7 +142,7 @@ class Problem:
 
     @property
     def model(self) -> Model:
-        """What is trained, on real rows and on synthetic ones."""
+        """The model that is trained, on real rows and on synthetic ones."""
         return self.objective.model
 
     def inner(self, x: jax.Array) -> Function:
@@ -178,7 +178,7 @@ class Problem:
 
 
 class StepRecord(NamedTuple):
-    """What was measured at one x; or at many, one after the other.
+    """The measures of one x; or of many, one after the other.
 
     Attributes:
         objective: P(x).

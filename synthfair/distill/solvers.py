@@ -1,4 +1,4 @@
-"""What a step of the bilevel problem is solved by: theta(x), H v = c, and the next x.
+"""The solvers of a step of the bilevel problem: theta(x), H v = c, and the next x.
 
 :func:`choose_method` is where the settings' names become objects; x is moved by any
 ``optax.GradientTransformation``. theta is a vector of p numbers here, whatever params are.

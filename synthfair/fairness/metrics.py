@@ -1,4 +1,4 @@
-"""What is reported, in NumPy: accuracy and gaps between groups.
+"""Reported metrics, in NumPy: accuracy and gaps between groups.
 
 What is reported of two groups, 0 and 1, is signed: that of group 1 minus that of group 0, as in Wu
 et al. (2024) eq. (4); with more groups it is the largest minus the smallest value over groups.
@@ -132,7 +132,7 @@ def statistical_parity_difference(
 
 
 class Rates(NamedTuple):
-    """What one group meets with; not-a-number where it has no row that counts.
+    """The rates of one group; not-a-number where it has no row that counts.
 
     Attributes:
         n: number of its rows.

@@ -156,7 +156,7 @@ class FedAvgRecord(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Whether the drift stayed small in the last twentieth of the rounds of a whole history."""
+        """Return whether the drift stayed small in the last twentieth of a whole history."""
         last = max(1, len(self.drift) // 20)
         return bool(np.max(self.drift[-last:]) <= MAX_SETTLED_DRIFT)
 
@@ -199,7 +199,7 @@ class FedAvg(Moving, InCohorts):
 
     @property
     def counts_by_rows(self) -> bool:
-        """Whether a user weighs as much as the rows that it says it has."""
+        """Return whether a user weighs as much as the rows that it says it has."""
         return self.clip is None
 
     def plan(self, data: UserData) -> FedAvg:

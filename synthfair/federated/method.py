@@ -1,4 +1,4 @@
-"""What all methods in rounds have in common: their settings, and what these are bound to.
+"""The base of all methods in rounds: their settings, bound to a population.
 
 A method is a frozen model whose fields are its settings, and which trains by them:
 :class:`~synthfair.federated.fpfl.Fpfl`, for example. :mod:`synthfair.federated.methods` names them.
@@ -192,7 +192,7 @@ class TrainConfig(Settings, Algorithm):
 
     @property
     def counts_by_rows(self) -> bool:
-        """Whether a user weighs as much as the rows that it says it has."""
+        """Return whether a user weighs as much as the rows that it says it has."""
         return self.local_passes
 
     # How it trains, in the order of what happens

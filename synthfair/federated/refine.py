@@ -100,7 +100,7 @@ class Refine(InCohorts):
 
     @property
     def counts_by_rows(self) -> bool:
-        """Whether a client weighs as much as the rows that it says it has."""
+        """Return whether a client weighs as much as the rows that it says it has."""
         return self.clip is None
 
     def plan(self, data: UserData) -> Refine:

@@ -290,7 +290,7 @@ class SampledSums:
 
     @property
     def everyone(self) -> bool:
-        """Whether a sample is the whole population: then nothing is random but the noise."""
+        """Return whether a sample is the whole population: then nothing is random but the noise."""
         return self.sample == self.population
 
     def epsilon(self, noise: float, delta: float) -> float:

@@ -1,4 +1,4 @@
-"""Whether a model is fair enough, at what cost, and how sure that is: from its test rows alone."""
+"""The verdict: is a model fair enough, at what cost, how surely; from its test rows alone."""
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ class ClippedVectors(_WithGaussianNoise):
             )
 
     def _is_short(self, vector: np.ndarray) -> bool:
-        """Whether the norm of integers is at most D, exactly."""
+        """Return whether the norm of integers is at most D, exactly."""
         about = float((vector.astype(np.float64) ** 2).sum())  # wrong by far less than 1e-12 of it
         if about <= self.largest_square * (1 - 1e-12):
             return True

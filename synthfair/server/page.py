@@ -44,7 +44,7 @@ from synthfair.trained import TrainedModel, write_model
 
 
 class ServerResult(NamedTuple):
-    """What a server has written.
+    """The results of a server, as they were written.
 
     Attributes:
         model: the trained model.

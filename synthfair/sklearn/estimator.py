@@ -1,4 +1,4 @@
-"""What the arguments of estimators mean: a configuration, a schema, encoded rows."""
+"""The arguments of estimators, turned into a configuration, a schema, encoded rows."""
 
 from __future__ import annotations
 

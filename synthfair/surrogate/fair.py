@@ -74,6 +74,9 @@ START_SHARES = (1.0, 0.5)
 COVARIANCE = (10.0, 100.0, 1000.0)
 """Weights of the covariance whose solutions are starts of a penalty that is not convex."""
 
+MAX_STEPS = 100
+"""The most steps of Newton's method."""
+
 TOLERANCE, START_TOLERANCE = 1e-12, 1e-6
 """Decrements g'H^-1 g, about twice what the objective is above the optimum, at which Newton's
 method ends: for the result, and for starts that are compared."""
@@ -116,7 +119,7 @@ class WeightedTable(NamedTuple):
 
 
 class Price(NamedTuple):
-    """What a gap costs: rho/2 max(|gap| - free, 0)^2.
+    """The price of a gap: rho/2 max(|gap| - free, 0)^2.
 
     Attributes:
         rho: weight of the penalty, at least 0.
@@ -258,7 +261,7 @@ class GlobalProblem:
 
     @cached_property
     def of_all(self) -> np.ndarray:
-        """Whether a gap [gaps] is of all rows, and not of a client's own."""
+        """Return whether a gap [gaps] is of all rows, and not of a client's own."""
         gaps = self.contrast.shape[0]
         return np.arange(gaps) < gaps // (self.clients + 1)
 
@@ -438,13 +441,13 @@ class GlobalProblem:
     # Its optima.
 
     def newton(
-        self, start: np.ndarray, price: Price, tolerance: float = TOLERANCE, most: int = 100
+        self, start: np.ndarray, price: Price, tolerance: float = TOLERANCE
     ) -> FrontierPoint:
         """Return the optimum near a start, by Newton's method."""
         theta = np.array(start, dtype=float)
         z = self.inputs @ theta
         f, decrement, gradient = self.value(theta, price, z), np.inf, theta
-        for steps in range(most + 1):
+        for steps in range(MAX_STEPS + 1):
             gradient, hessian = self.hessian(theta, price, z)
             try:
                 step = cholesky_solve(hessian, gradient)
@@ -454,7 +457,7 @@ class GlobalProblem:
                 size = np.maximum(np.abs(values), 1e-12 * np.abs(values).max() + 1e-300)
                 step = vectors @ (gradient @ vectors / size)
             decrement = float(gradient @ step)
-            if not decrement > tolerance or steps == most:
+            if not decrement > tolerance or steps == MAX_STEPS:
                 break
             # Halve the step until it gains enough; near the optimum rounding hides what it gains.
             t, dz, rounding = 1.0, self.inputs @ step, 1e-14 * max(1.0, abs(f))

@@ -49,7 +49,7 @@ class ColumnLevels(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether whole numbers have levels, and not only bounds."""
+        """Return whether whole numbers have levels, and not only bounds."""
         return bool((self.width == 0).sum() > 2)
 
     def levels(self, x: np.ndarray) -> np.ndarray:

@@ -323,7 +323,7 @@ def _pairs(cells: np.ndarray) -> tuple[tuple[int, float], ...]:
 
 
 class Term(NamedTuple):
-    """What weights of records must meet of the sums over a set of cells.
+    """The conditions that sums over a set of cells put on weights of records.
 
     Attributes:
         name: of the sums.

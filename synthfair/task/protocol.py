@@ -1,4 +1,4 @@
-"""What a task is: how a table is read, what an answer costs, and how it is computed."""
+"""The protocol of a task: how a table is read, what an answer costs, how it is computed."""
 
 from __future__ import annotations
 
