@@ -42,9 +42,12 @@ class JobLabel(NamedTuple):
         return self.file.with_suffix(".sums")
 
     def remove(self) -> None:
-        """Remove the label with the uploads: the job has come to its end."""
-        self.file.unlink()
-        shutil.rmtree(self.folder)
+        """Remove the label with the uploads: the job has come to its end.
+
+        A job of the same sums, at the same time, may have removed them already.
+        """
+        self.file.unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def job_label(

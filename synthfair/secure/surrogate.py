@@ -132,8 +132,8 @@ def next_tasks(
         label: the same label makes the same tasks; without one, each is new.
 
     Raises:
-        InputError: as :func:`next_sums`; whose rows were summed is gone; or other aggregators'
-            noise is in the totals.
+        InputError: as :func:`next_sums`; a client of the totals is gone; or the noise of
+            another number of aggregators is in the totals.
     """
     everybody = {key for total in opened for key in total.clients}
     staying = {*clients}.intersection(*(total.clients for total in opened))
