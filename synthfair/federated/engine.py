@@ -58,6 +58,10 @@ Totals = Callable[[ServerState, int], tuple[np.ndarray | jax.Array | int, float]
 class Algorithm:
     """A method in rounds: any pytree with these functions.
 
+    Register a class of your own by ``register_static`` or ``register_pytree_node`` of
+    ``jax.tree_util``. JAX 0.10.1 takes two classes that ``register_dataclass`` has registered, with
+    equal static fields, for one: it may run the compiled rounds of the other.
+
     Attributes:
         additive: whether the sum of the reports of two users is the report of their rows together.
             Where nothing is clipped, a cohort is then computed as one user, which is faster. Such
@@ -67,8 +71,10 @@ class Algorithm:
     Example:
         This one counts the rows of a cohort; :func:`run` runs it.
 
+        >>> import jax
         >>> import jax.numpy as jnp
-        >>> class CountRows:
+        >>> @jax.tree_util.register_static
+        ... class CountRows:
         ...     additive = True
         ...     def init(self, key):
         ...         return jnp.zeros(())
