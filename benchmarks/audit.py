@@ -45,7 +45,7 @@ from synthfair.data.schema import Numeric
 from synthfair.privacy.accounting import epsilon_of
 from synthfair.privacy.mechanism import GaussianMechanism, NoisySum
 from synthfair.privacy.noise import seeded, system_entropy
-from synthfair.settings import ReleaseConfig
+from synthfair.release.settings import ReleaseConfig
 from synthfair.surrogate.levels import Columns
 
 KINDS = {"surrogate": sf.SurrogateConfig, "fair": partial(sf.DistillConfig, group_input=True)}

@@ -23,7 +23,7 @@ from synthfair.data.batches import in_memory
 from synthfair.data.datasets import SOURCES
 from synthfair.data.encode import encode_records
 from synthfair.data.schema import Numeric, encoded_as
-from synthfair.settings import ReleaseConfig
+from synthfair.release.settings import ReleaseConfig
 from synthfair.surrogate import WeightedTable
 
 NEAR, STEP = 0.01, 2.0**-16

@@ -23,8 +23,8 @@ from benchmarks.runs import AccuracySpd, Runs
 from benchmarks.showing import page, pair_text
 from benchmarks.unlike.clients import Cut, accuracy_and_spd, federation, weighted
 from synthfair.data.datasets import SOURCES
+from synthfair.release.settings import load_release_config
 from synthfair.server.pooling import concatenated
-from synthfair.settings import load_release_config
 
 LAMBDA_THETA = sf.DistillConfig().lambda_theta
 ROWS = ("fair releases", "real rows")

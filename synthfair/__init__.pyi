@@ -24,11 +24,12 @@ from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from .federated.methods import TrainConfig
 from .model import LinearModel, Rows
 from .release import Release, write_release
+from .release.settings import DistillConfig, SurrogateConfig
 from .report.figures import plot_groups, plot_tradeoff
 from .report.page import write_report
 from .report.shapes import plot_shapes, shapes
 from .server import pool_and_train, pool_records, read_releases
-from .settings import DistillConfig, ServerConfig, SurrogateConfig
+from .server.settings import ServerConfig
 from .trained import TrainedModel, predict, read_model, write_model
 
 __version__: str

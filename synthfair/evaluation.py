@@ -21,6 +21,7 @@ from synthfair.errors import CONTROLS, InputError
 from synthfair.fairness import intervals
 from synthfair.fairness.intervals import FEW_ROWS, MOST_NAMED, GroupSize, LabelCounts
 from synthfair.fairness.metrics import Rates, Scored, group_rates
+from synthfair.fairness.target import Target
 from synthfair.metrics_file import (
     DecisionSettings,
     Evaluation,
@@ -28,7 +29,7 @@ from synthfair.metrics_file import (
     Metrics,
     MetricsFile,
 )
-from synthfair.settings import ServerConfig, Target
+from synthfair.server.settings import ServerConfig
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:

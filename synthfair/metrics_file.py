@@ -25,9 +25,12 @@ from pydantic import (
 from synthfair.errors import InputError, reason, refusal
 from synthfair.fairness.intervals import GroupSize, LabelCounts
 from synthfair.fairness.metrics import Metric, Rates
+from synthfair.fairness.target import Target
 from synthfair.files import open_file, read_as, write_json, write_text
 from synthfair.postprocess.histogram import Origin, RowWeights
 from synthfair.privacy.guarantee import Guarantee, SumOfShares
+from synthfair.release.settings import ReleaseConfig, SurrogateConfig
+from synthfair.server.settings import ServerConfig
 from synthfair.settings import (
     STRICT,
     AsObject,
@@ -37,11 +40,7 @@ from synthfair.settings import (
     Notion,
     Number,
     ParityNotion,
-    ReleaseConfig,
-    ServerConfig,
     Share,
-    SurrogateConfig,
-    Target,
     Undefined,
 )
 

@@ -13,7 +13,7 @@ from synthfair.distill import problem as outer
 from synthfair.distill.problem import evaluate, make_problem
 from synthfair.distill.solvers import Cholesky, Method, Newton, adam, choose_method
 from synthfair.model import Rows
-from synthfair.settings import DistillConfig
+from synthfair.release.settings import DistillConfig
 
 
 def make_rows(encoded, *, n_groups, intercept):

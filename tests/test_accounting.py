@@ -14,7 +14,7 @@ from synthfair.privacy.accounting import accountant, delta_of, epsilon_of, mu_fo
 from synthfair.privacy.guarantee import Guarantee, make_guarantee, require_true
 from synthfair.privacy.mechanism import GaussianMechanism
 from synthfair.release.format import Header, make_header
-from synthfair.settings import DistillConfig
+from synthfair.release.settings import DistillConfig
 
 budgets = {"epsilon": st.floats(0.05, 20), "delta": st.floats(1e-9, 0.1)}
 

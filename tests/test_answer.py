@@ -12,6 +12,7 @@ from report_runs import copied, edited, tables, write_run
 
 import synthfair as sf
 from synthfair.fairness.metrics import Metric, Rates, Scored, group_rates
+from synthfair.fairness.target import Target
 from synthfair.metrics_file import Evaluation, GroupingMetrics
 from synthfair.report.answer import (
     RULE_OF_THUMB,
@@ -25,7 +26,6 @@ from synthfair.report.answer import (
 from synthfair.report.figures import answer_figure
 from synthfair.report.page import write_report
 from synthfair.report.results import overviews, read_results
-from synthfair.settings import Target
 
 
 def asked(folders, max_gap=None):

@@ -10,7 +10,7 @@ from synthfair.data.encode import Encoded, encode
 from synthfair.privacy import mechanism
 from synthfair.privacy.mechanism import NoisySum
 from synthfair.privacy.noise import system_entropy
-from synthfair.settings import SurrogateConfig
+from synthfair.release.settings import SurrogateConfig
 from synthfair.surrogate.records import read_sums
 from synthfair.surrogate.sums import SurrogateSpec, TableSums
 

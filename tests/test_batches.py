@@ -10,7 +10,7 @@ from synthfair.data.batches import other_inputs
 from synthfair.data.encode import Encoded, encode, in_content_order
 from synthfair.distill.problem import make_problem
 from synthfair.fairness.penalties import CovariancePenalty, named_penalty
-from synthfair.settings import DistillConfig
+from synthfair.release.settings import DistillConfig
 
 
 @pytest.mark.parametrize("intercept", [True, False])

@@ -17,7 +17,7 @@ from synthfair.errors import InputError
 from synthfair.files import claimed
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.format import read_release
-from synthfair.settings import DistillConfig
+from synthfair.release.settings import DistillConfig
 
 TABLE, SCHEMA = make_table(), make_schema()
 

@@ -7,7 +7,8 @@ from test_help import ALL
 
 from synthfair.cli import COMMANDS, EXIT_CODES
 from synthfair.data.datasets import configs_folder
-from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig
+from synthfair.release.settings import DistillConfig, SurrogateConfig
+from synthfair.server.settings import ServerConfig
 
 PAGE = (configs_folder().parent / "docs" / "command-line.md").read_text(encoding="utf-8")
 

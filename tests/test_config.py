@@ -10,7 +10,8 @@ from synthfair.cli.train import Method
 from synthfair.data.datasets import configs_folder
 from synthfair.errors import InputError
 from synthfair.federated import METHODS, Perceptron, TrainConfig
-from synthfair.settings import DistillConfig, load_release_config, load_settings
+from synthfair.release.settings import DistillConfig, load_release_config
+from synthfair.settings import load_settings
 
 
 def config_file(tmp_path, text):

@@ -12,7 +12,7 @@ from synthfair.errors import InputError
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_signing_key
 from synthfair.server.page import serve
-from synthfair.settings import ServerConfig
+from synthfair.server.settings import ServerConfig
 from synthfair.task.job_sites import TooFewError
 from synthfair.task.limits import SiteSettings, read_settings
 from synthfair.task.messages import Message

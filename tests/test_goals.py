@@ -8,7 +8,7 @@ import synthfair as sf
 from synthfair.data.datasets import configs_folder
 from synthfair.data.encode import encode
 from synthfair.distill.problem import make_problem
-from synthfair.settings import load_release_config
+from synthfair.release.settings import load_release_config
 
 RUNS = {
     "law_school/race": ("law_school", "race", 2, 0.885, 0.06),

@@ -12,7 +12,8 @@ from test_report_federation import COURSE
 from synthfair.cli import main
 from synthfair.federated import TrainConfig
 from synthfair.metrics_file import Influence, MetricsFile
-from synthfair.settings import ServerConfig, SurrogateConfig
+from synthfair.release.settings import SurrogateConfig
+from synthfair.server.settings import ServerConfig
 
 MOVED = dict.fromkeys(Influence._fields, 0.5) | {
     "outlier": True,

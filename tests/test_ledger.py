@@ -13,7 +13,7 @@ from synthfair.privacy.accounting import accountant, delta_of
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import BudgetError, Ledger, Purchase, compute_once
 from synthfair.privacy.mechanism import GaussianMechanism, grid_for
-from synthfair.settings import DistillConfig
+from synthfair.release.settings import DistillConfig
 
 
 def guarantee(epsilon=1.0, relation="add_or_remove", noise=5.0):

@@ -16,7 +16,7 @@ from synthfair.distill import solvers
 from synthfair.distill.problem import make_problem, outer_excess
 from synthfair.distill.solvers import Cholesky, ConjugateGradient, Lbfgs, choose_method
 from synthfair.errors import InputError
-from synthfair.settings import DistillConfig
+from synthfair.release.settings import DistillConfig
 
 SHORT = DistillConfig(steps=30)
 

@@ -21,7 +21,7 @@ from synthfair.privacy import mechanism
 from synthfair.privacy.guarantee import make_guarantee
 from synthfair.privacy.mechanism import NoisySum, PrivateChoice
 from synthfair.privacy.noise import seeded, system_entropy
-from synthfair.settings import SurrogateConfig
+from synthfair.release.settings import SurrogateConfig
 from synthfair.surrogate.records import read_sums, surrogate_of
 from synthfair.surrogate.sums import SurrogateSpec, TableSums
 

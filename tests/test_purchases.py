@@ -211,7 +211,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from synthfair.client import distill_file
-from synthfair.settings import SurrogateConfig
+from synthfair.release.settings import SurrogateConfig
 from synthfair.jax_setup import start_jax
 from synthfair.client import surrogate_task
 

@@ -17,8 +17,8 @@ from synthfair.errors import InputError
 from synthfair.model import LinearModel
 from synthfair.privacy.guarantee import make_guarantee
 from synthfair.release.format import Release, make_header, read_release, write_release
+from synthfair.release.settings import DistillConfig
 from synthfair.report.privacy_words import header_facts
-from synthfair.settings import DistillConfig
 
 SCHEMA = make_schema()
 OTHER = SCHEMA.document | {

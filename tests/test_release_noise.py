@@ -32,7 +32,7 @@ from synthfair.privacy.mechanism import (
     sensitivity,
 )
 from synthfair.privacy.noise import seeded, system_entropy
-from synthfair.settings import DistillConfig
+from synthfair.release.settings import DistillConfig
 
 ALARM = 1e-6
 COARSE = 2.0**-4

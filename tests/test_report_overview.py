@@ -6,8 +6,8 @@ import pytest
 from report_runs import copied, edited, write_runs
 
 import synthfair as sf
+from synthfair.fairness.target import Target
 from synthfair.report.results import overviews, read_results
-from synthfair.settings import Target
 
 
 @pytest.fixture(scope="module")

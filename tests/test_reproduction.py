@@ -19,7 +19,7 @@ from benchmarks.table2.pages import cells_beaten, of_curves, smaller_gap
 from benchmarks.two_phase import PhaseSetting, PhaseValues
 from synthfair.data.datasets import configs_folder, dataset_schema
 from synthfair.data.encode import encode
-from synthfair.settings import load_release_config
+from synthfair.release.settings import load_release_config
 
 PARTS = [(name, one) for name in harness.NAMES for one in harness.experiments(name)]
 

@@ -24,8 +24,8 @@ from synthfair.release.keys import (
     read_keys,
     read_signing_key,
 )
+from synthfair.release.settings import DistillConfig
 from synthfair.server import read_releases
-from synthfair.settings import DistillConfig
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from synthfair.data.encode import encode
 from synthfair.distill.problem import choose_start
 from synthfair.errors import InputError
-from synthfair.settings import DistillConfig
+from synthfair.release.settings import DistillConfig
 
 REAL = encode(make_table(), make_schema())
 

@@ -11,9 +11,9 @@ from synthfair.privacy.accounting import mu_for
 from synthfair.privacy.guarantee import PRIVATE_PROBLEMS, Guarantee, make_guarantee, require_true
 from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.release.format import make_header
+from synthfair.release.settings import SurrogateConfig
 from synthfair.report.privacy_words import header_facts
 from synthfair.report.text_table import Table
-from synthfair.settings import SurrogateConfig
 
 ROLES = {"s": Categorical(categories=("u", "v")), "y": Categorical(categories=(0, 1))}
 NUMBER = Numeric(lower=-3.0, upper=5.0, missing="category")

@@ -6,8 +6,8 @@ from conftest import make_schema, make_table
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.errors import InputError
+from synthfair.release.settings import load_release_config
 from synthfair.report.release_tables import COSTS
-from synthfair.settings import load_release_config
 
 KINDS = {
     "fair": ["--steps", "20"],

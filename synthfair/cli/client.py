@@ -11,7 +11,7 @@ from synthfair.cli.parameters import Again, Config, Force, LedgerFile, SchemaFil
 from synthfair.cli.show import distilling, say, stage_bar, terminal, warn
 from synthfair.errors import InputError
 from synthfair.files import require_free
-from synthfair.settings import DistillConfig, SurrogateConfig, load_release_config
+from synthfair.release.settings import DistillConfig, SurrogateConfig, load_release_config
 
 if TYPE_CHECKING:
     from synthfair.data.encode import Clipping

@@ -11,7 +11,9 @@ from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
 from synthfair.cli.show import conclude, opening, say, terminal, warn
 from synthfair.errors import InputError
 from synthfair.files import open_file
-from synthfair.settings import DistillConfig, ServerConfig, load_release_config, load_settings
+from synthfair.release.settings import DistillConfig, load_release_config
+from synthfair.server.settings import ServerConfig
+from synthfair.settings import load_settings
 
 if TYPE_CHECKING:
     from synthfair.compare import GridPoint, SurrogateCache

@@ -112,10 +112,10 @@ def plan(
     from synthfair.postprocess.histogram import SURE
     from synthfair.release.format import write_release
     from synthfair.release.keys import read_keys
+    from synthfair.release.settings import load_release_config
     from synthfair.secure.summands import GroupCounts
     from synthfair.secure.surrogate import next_tasks, read_opened, surrogate_from_sums
     from synthfair.secure.task import make_task, read_aggregator_keys, write_task
-    from synthfair.settings import load_release_config
 
     inputs = (model, schema, surrogate, *aggregators, *clients)
     trained_model, table_schema = model_and_schema(model, schema)

@@ -18,7 +18,8 @@ from synthfair.cli.parameters import (
 )
 from synthfair.cli.show import command, conclude, opening, say, warn
 from synthfair.errors import InputError
-from synthfair.settings import ServerConfig, load_settings
+from synthfair.server.settings import ServerConfig
+from synthfair.settings import load_settings
 
 if TYPE_CHECKING:
     from synthfair.server.page import Refinement, ServerResult

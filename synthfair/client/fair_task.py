@@ -43,7 +43,7 @@ from synthfair.model import Model, Params
 from synthfair.privacy.guarantee import GRID
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.format import MAX_ABSOLUTE, Release, make_header
-from synthfair.settings import MIN_ROWS, DistillConfig
+from synthfair.release.settings import MIN_ROWS, DistillConfig
 from synthfair.task.limits import Claim
 from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from synthfair.client.page import Site
     from synthfair.client.surrogate_task import SurrogateTask
-    from synthfair.settings import ServerConfig
+    from synthfair.server.settings import ServerConfig
 
 PAID = (
     "The private records are paid for: of them, other settings distil at no cost, and release ="

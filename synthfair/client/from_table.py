@@ -13,7 +13,8 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.settings import DistillConfig, PenaltyName, SurrogateConfig
+from synthfair.release.settings import DistillConfig, SurrogateConfig
+from synthfair.settings import PenaltyName
 from synthfair.task.protocol import Progress, ReadRows, Run
 
 if TYPE_CHECKING:

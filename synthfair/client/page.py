@@ -19,7 +19,7 @@ from synthfair.files import claimed, require_distinct, whole_file
 from synthfair.privacy.ledger import DamagedError, Ledger, damaged
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
 from synthfair.release.format import release_bytes
-from synthfair.settings import DistillConfig, SurrogateConfig
+from synthfair.release.settings import DistillConfig, SurrogateConfig
 from synthfair.task.limits import Limits
 from synthfair.task.protocol import Run, Task
 

@@ -21,7 +21,7 @@ from synthfair.privacy.guarantee import Guarantee, make_guarantee
 from synthfair.privacy.ledger import DamagedError
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.format import Release, make_header
-from synthfair.settings import SurrogateConfig
+from synthfair.release.settings import SurrogateConfig
 from synthfair.surrogate.records import (
     Surrogate,
     TooFewRowsError,

@@ -22,13 +22,15 @@ from synthfair.errors import InputError, refusal, require
 from synthfair.evaluation import evaluate_scores, score_rows
 from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import SumPenalty, named_penalty
+from synthfair.fairness.target import Target
 from synthfair.federated import engine
 from synthfair.federated.fedavg import safe_rate
 from synthfair.federated.refine import refine_model
 from synthfair.metrics_file import Cost, Evaluation
 from synthfair.release.format import Release, release_bytes
+from synthfair.release.settings import DistillConfig, SurrogateConfig
 from synthfair.server.pooling import compared_groupings, concatenated, pool_and_train
-from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig, Target
+from synthfair.server.settings import ServerConfig
 from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
 from synthfair.task.protocol import sha256_of
 from synthfair.trained import TrainedModel

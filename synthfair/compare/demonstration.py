@@ -14,8 +14,9 @@ from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition_by, write_clients
 from synthfair.errors import InputError
 from synthfair.metrics_file import Evaluation
+from synthfair.release.settings import DistillConfig, SurrogateConfig
 from synthfair.server.page import serve
-from synthfair.settings import DistillConfig, ServerConfig, SurrogateConfig
+from synthfair.server.settings import ServerConfig
 from synthfair.task.protocol import Progress, Run
 
 COLUMN = "suffolk"

@@ -18,7 +18,8 @@ from synthfair.metrics_file import (
     read_metrics,
     write_metrics,
 )
-from synthfair.settings import DistillConfig, ServerConfig
+from synthfair.release.settings import DistillConfig
+from synthfair.server.settings import ServerConfig
 
 if TYPE_CHECKING:
     import pandas as pd

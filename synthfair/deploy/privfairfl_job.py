@@ -17,7 +17,8 @@ from synthfair.deploy.train_job import TrainJob, evaluation_of, train
 from synthfair.metrics_file import METRICS, read_metrics, write_metrics
 from synthfair.postprocess.histogram import MOST_BINS
 from synthfair.secure.summands import GroupCounts
-from synthfair.settings import Checked, Notion, Relation, ServerConfig
+from synthfair.server.settings import ServerConfig
+from synthfair.settings import Checked, Notion, Relation
 from synthfair.task.job_sites import JobSites
 from synthfair.task.limits import Epsilon
 

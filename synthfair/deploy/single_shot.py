@@ -13,7 +13,9 @@ from synthfair.deploy.site_sums import answer_part
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.release.format import release_bytes, write_release
-from synthfair.settings import RELEASES, Checked, DistillConfig, ServerConfig, SurrogateConfig
+from synthfair.release.settings import RELEASES, DistillConfig, SurrogateConfig
+from synthfair.server.settings import ServerConfig
+from synthfair.settings import Checked
 from synthfair.task.job_sites import JobSites
 from synthfair.task.limits import refused_as
 

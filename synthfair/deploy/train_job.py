@@ -33,7 +33,8 @@ from synthfair.files import validated, write_text
 from synthfair.metrics_file import METRICS, Evaluation, MetricsFile, RoundSettings, write_metrics
 from synthfair.privacy.ledger import compute_once
 from synthfair.secure.upload import make_uploads
-from synthfair.settings import Checked, ServerConfig
+from synthfair.server.settings import ServerConfig
+from synthfair.settings import Checked
 from synthfair.task.job_sites import JobSites
 from synthfair.task.limits import Claim, RefusedError, refused_as
 from synthfair.task.messages import Name, Question, sha256

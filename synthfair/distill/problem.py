@@ -33,7 +33,7 @@ from synthfair.fairness.penalties import (
     named_penalty,
 )
 from synthfair.model import LinearModel, Model, Params, Rows, padded
-from synthfair.settings import DistillConfig
+from synthfair.release.settings import DistillConfig
 
 CHUNK = 50
 """Steps in one compiled call, but for the first: enough to cost nothing, few enough to show and to

@@ -22,7 +22,7 @@ from jax.scipy.sparse.linalg import cg
 from synthfair.distill.losses import regularized_hessian, regularized_loss
 from synthfair.errors import InputError
 from synthfair.model import Model, Rows
-from synthfair.settings import DistillConfig
+from synthfair.release.settings import DistillConfig
 
 if TYPE_CHECKING:
     from synthfair.distill.problem import Problem

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from synthfair.errors import InputError
+from synthfair.fairness.target import Target
 from synthfair.federated import engine
 from synthfair.federated.engine import Algorithm, Protection, RoundRecord, UserReport
 from synthfair.federated.networks import LogisticRegression, Perceptron, Trainable
@@ -30,7 +31,7 @@ from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.accounting import SampledSums, Sampling
 from synthfair.privacy.guarantee import Guarantee, Summed, noise_for_shares, training_guarantee
-from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Seed, Settings, Target
+from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Seed, Settings
 from synthfair.trained import TrainedModel
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

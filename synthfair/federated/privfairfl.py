@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from synthfair.data.schema import Schema
+from synthfair.fairness.target import Target
 from synthfair.federated.dp_sgd import NoisySteps
 from synthfair.federated.engine import AGGREGATORS
 from synthfair.federated.method import Epsilon, Share
@@ -25,7 +26,7 @@ from synthfair.postprocess.thresholds import choose_decision
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.secure import GroupCounts, noisy_sum, score_histogram
 from synthfair.secure.shares import SEED_BYTES
-from synthfair.settings import LARGEST_EPSILON, Notion, Target, WeightMethod
+from synthfair.settings import LARGEST_EPSILON, Notion, WeightMethod
 from synthfair.trained import TrainedModel
 
 # Settings, and what is done with the counts

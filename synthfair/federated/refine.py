@@ -22,6 +22,7 @@ from pydantic import Field
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import SumPenalty, named_penalty
+from synthfair.fairness.target import Target
 from synthfair.federated import exchange
 from synthfair.federated.engine import report_size, run
 from synthfair.federated.exchange import ExchangeRecord, ExchangeState, ExchangeSums
@@ -29,7 +30,7 @@ from synthfair.federated.method import Count, Given, InCohorts, Positive, given
 from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.single_rows import SummandWeights, UserRows
 from synthfair.federated.users import Cohorts, UserData, Users
-from synthfair.settings import Notion, Target
+from synthfair.settings import Notion
 from synthfair.surrogate.fair import Price
 from synthfair.trained import TrainedModel, read_model
 

@@ -28,7 +28,8 @@ from synthfair.metrics_file import Exchanges
 from synthfair.release.keys import Hex32, Keys, Signature, require_signer, sign, verify
 from synthfair.server.page import Refinement
 from synthfair.server.pooling import Pool
-from synthfair.settings import STRICT, GroupsBy, Notion, ServerConfig
+from synthfair.server.settings import ServerConfig
+from synthfair.settings import STRICT, GroupsBy, Notion
 from synthfair.surrogate.fair import FrontierPoint, Price
 from synthfair.task.limits import Claim
 from synthfair.task.protocol import ReadRows, Run, Task, read_rows

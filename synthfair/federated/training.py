@@ -19,6 +19,7 @@ from synthfair.data.encode import encode_own
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.evaluation import evaluate
+from synthfair.fairness.target import Target
 from synthfair.federated import engine
 from synthfair.federated.engine import CheckpointFile, RoundRecord, RunProgress
 from synthfair.federated.method import TrainConfig
@@ -30,7 +31,7 @@ from synthfair.postprocess.histogram import RowWeights, ScoreHistogram
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Ledger, Purchase
 from synthfair.secure.shares import Sharing
-from synthfair.settings import ServerConfig, Target
+from synthfair.server.settings import ServerConfig
 from synthfair.trained import Layer, TrainedModel, input_names, write_model
 
 SECRET_BITS = 128

@@ -40,7 +40,8 @@ from synthfair.privacy.mechanism import (
     rounded_norm,
     sensitivity,
 )
-from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked, ReleaseSettings
+from synthfair.release.settings import ReleaseSettings
+from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked
 
 Unit = Literal["row", "user"]
 """The unit of privacy, whose presence is protected: a row, or a user with all its rows."""

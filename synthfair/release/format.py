@@ -19,14 +19,8 @@ from synthfair.errors import InputError, reason
 from synthfair.files import open_file, parse_as, whole_file
 from synthfair.privacy.guarantee import Guarantee, require_true
 from synthfair.release.keys import DOMAIN, Keys, Signature, require_signer, sign, verify
-from synthfair.settings import (
-    MAX_ROWS,
-    Checked,
-    DistillConfig,
-    Line,
-    ReleaseConfig,
-    SurrogateConfig,
-)
+from synthfair.release.settings import MAX_ROWS, DistillConfig, ReleaseConfig, SurrogateConfig
+from synthfair.settings import Checked, Line
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,10 +17,10 @@ from synthfair.fairness.intervals import (
     verdict,
 )
 from synthfair.fairness.metrics import Metric, Rates
+from synthfair.fairness.target import RULE_OF_THUMB, Target
 from synthfair.metrics_file import METRICS, Evaluation, read_metrics
 from synthfair.report.results import ACCURACY_GAP, Overview, Result, Summary, mean_metric, overviews
 from synthfair.report.text_table import as_text
-from synthfair.settings import RULE_OF_THUMB, Target
 
 COMPARED = {
     "spd": "selection rates",

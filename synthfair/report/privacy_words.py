@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from synthfair.release.settings import SurrogateConfig
 from synthfair.report.text_table import Table
-from synthfair.settings import SurrogateConfig
 
 if TYPE_CHECKING:
     from synthfair.postprocess.histogram import Origin
     from synthfair.privacy.guarantee import Guarantee
     from synthfair.release.format import Header
+    from synthfair.release.settings import DistillConfig
     from synthfair.secure.task import SumTask
-    from synthfair.settings import DistillConfig
 
 ADVERSARIES = {
     "anyone": None,

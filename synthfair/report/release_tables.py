@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from synthfair.data.schema import OWN_COLUMNS
+from synthfair.release.settings import MIN_ROWS, DistillConfig
 from synthfair.report.privacy_words import header_facts
 from synthfair.report.text_table import Table
-from synthfair.settings import MIN_ROWS, DistillConfig
 
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from synthfair.data.schema import Schema
     from synthfair.privacy.ledger import Ledger
     from synthfair.release.format import Inspection, Release
-    from synthfair.settings import SurrogateConfig
+    from synthfair.release.settings import SurrogateConfig
 
 MOST_CLIPPED = 20
 """Columns in a table or warnings of what was clipped; those that are clipped the most."""

@@ -14,6 +14,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.intervals import Shares, gap_interval, size
 from synthfair.fairness.metrics import METRIC_OF as MEASURED_BY
 from synthfair.fairness.metrics import Metric
+from synthfair.fairness.target import Target
 from synthfair.files import read_as
 from synthfair.measure.gaps_file import GAPS, GapsFile, read_gaps
 from synthfair.metrics_file import (
@@ -26,7 +27,7 @@ from synthfair.metrics_file import (
     read_metrics,
 )
 from synthfair.report.text_table import as_text
-from synthfair.settings import FOR_SURROGATES, Target
+from synthfair.server.settings import FOR_SURROGATES
 from synthfair.task.federation_file import FILE as FEDERATION
 from synthfair.task.federation_file import FederationFile
 from synthfair.trained import TrainedModel, read_model

@@ -25,7 +25,8 @@ from synthfair.privacy.noise import (
     system_entropy,
 )
 from synthfair.release.keys import Hex32
-from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked, Relation, SurrogateConfig
+from synthfair.release.settings import SurrogateConfig
+from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked, Relation
 from synthfair.surrogate.records import MAX_NORM
 
 MAX_LENGTH = 2**20

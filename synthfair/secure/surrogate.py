@@ -30,10 +30,10 @@ from synthfair.files import read_as
 from synthfair.privacy.mechanism import GaussianMechanism, SumName, require_float64
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.format import Release
+from synthfair.release.settings import SurrogateConfig
 from synthfair.secure.aggregator import NoisyTotal, noisy_sum
 from synthfair.secure.summands import OpenedSum, RowSums, shared_guarantee, surrogate_digest
 from synthfair.secure.task import MAX_BYTES, AggregatorKeys, SumTask, make_task
-from synthfair.settings import SurrogateConfig
 from synthfair.surrogate import tables
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.records import Sums, read_sums, surrogate_of

@@ -37,7 +37,7 @@ from synthfair.metrics_file import (
 from synthfair.release.keys import read_keys
 from synthfair.server import pooling, review
 from synthfair.server.pooling import Pool
-from synthfair.settings import ServerConfig
+from synthfair.server.settings import ServerConfig
 from synthfair.surrogate.fair import FrontierPoint
 from synthfair.surrogate.fair import frontier as fair_frontier
 from synthfair.trained import TrainedModel, write_model

@@ -40,8 +40,10 @@ from synthfair.fairness.penalties import (
 from synthfair.model import LinearModel, Rows
 from synthfair.release.format import MAX_CELLS, Release, fitted, name_of, read_release, require_fit
 from synthfair.release.keys import Keys
+from synthfair.release.settings import DistillConfig, SurrogateConfig
+from synthfair.server.settings import ServerConfig
 from synthfair.server.trust import MIN_TRUST, learn_weights
-from synthfair.settings import DistillConfig, Notion, PenaltyName, ServerConfig, SurrogateConfig
+from synthfair.settings import Notion, PenaltyName
 from synthfair.surrogate.fair import FrontierPoint, GlobalProblem, Price, WeightedTable, ridge_of
 from synthfair.trained import TrainedModel, input_names
 

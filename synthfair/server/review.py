@@ -34,12 +34,14 @@ from synthfair.fairness import intervals
 from synthfair.fairness.intervals import FEW_ROWS, MOST_NAMED
 from synthfair.fairness.metrics import METRIC_OF
 from synthfair.fairness.penalties import Penalty
+from synthfair.fairness.target import Target
 from synthfair.metrics_file import Evaluation, Influence, Influences
 from synthfair.model import LinearModel
 from synthfair.release.format import Release
+from synthfair.release.settings import DistillConfig
 from synthfair.server.pooling import MAX_CLAIM_MEDIANS, Pool, concatenated, make_pool, train_pool
+from synthfair.server.settings import ServerConfig
 from synthfair.server.trust import MIN_TRUST
-from synthfair.settings import DistillConfig, ServerConfig, Target
 from synthfair.surrogate.fair import FrontierPoint, Price
 from synthfair.trained import TrainedModel
 

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from synthfair.client.from_table import distill_table
 from synthfair.errors import InputError
-from synthfair.settings import DistillConfig
+from synthfair.release.settings import DistillConfig
 from synthfair.sklearn.estimator import SHARED, FairEstimator, as_pandas, encoder_of, to_units, warn
 
 

@@ -30,7 +30,8 @@ from synthfair.data.encode import (
 from synthfair.data.schema import MOST, TIMES, Categorical, Numeric, Schema
 from synthfair.errors import InputError, refusal
 from synthfair.fairness.penalties import Penalty
-from synthfair.settings import Notion, PenaltyName, ServerConfig
+from synthfair.server.settings import ServerConfig
+from synthfair.settings import Notion, PenaltyName
 
 Bounds = Mapping[Any, tuple[float, float]] | tuple[Any, Any]
 """A pair (lower, upper) by column; or one for all, of numbers or of arrays [n_features]."""

@@ -22,7 +22,7 @@ from synthfair.privacy.mechanism import (
     require_float64,
 )
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.settings import SurrogateConfig
+from synthfair.release.settings import SurrogateConfig
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.tables import (
     Edges,

@@ -41,7 +41,7 @@ import pyarrow.parquet as pq
 from examples.deployment import demonstrate
 from synthfair.cli import main as synthfair
 from synthfair.client import distill_file
-from synthfair.settings import load_release_config
+from synthfair.release.settings import load_release_config
 
 FOLDER = Path(__file__).parent
 DIGITS = 10
