@@ -10,7 +10,6 @@ alone, as in the paper.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -19,13 +18,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import findings as rules
-from benchmarks.adult_fpfl import CLIPPED, FAIR, FEDERATED, PRIVATE, WITHIN
+from benchmarks.adult_fpfl import CLIPPED, FAIR, FEDERATED, PRIVATE
 from benchmarks.digits import GROUPS, SOURCE, Digits, unfair_digits
-from benchmarks.findings import Finding, learned, ordering, verdict_of, what_does_not
 from benchmarks.harness import Experiment, main, parsed
 from benchmarks.runs import Runs
-from benchmarks.showing import page, published
+from benchmarks.showing import mark, page, published
 from synthfair.federated.engine import Protection, run
 from synthfair.federated.fpfl import FedSgd, Fpfl, GradientSteps
 from synthfair.federated.networks import draw_layer
@@ -247,59 +244,15 @@ def relative_noise(cohort: int, rounds: int, population: int) -> float:
 
 # The published numbers next to ours, and what the paper claims
 
-PAGE = "femnist_fpfl/femnist_fpfl.md"
-
-ORDERINGS = (
-    ("the constraint narrows the gap", "accuracy_gap", ("FFL", "K"), ("FL", "K")),
-    ("the constraint narrows the gap under clipping", "accuracy_gap", ("FFL+Clip", "K"),
-     ("FL+Clip", "K")),
-    ("clipping widens the gap", "accuracy_gap", ("FL", "K"), ("FL+Clip", "K")),
-    ("noise costs accuracy", "accuracy", ("PFL", "K"), ("FL", "K")),
-    ("private FL accentuates unfairness", "accuracy_gap", ("FL", "K"), ("PFL", "K")),
-    ("private FL accentuates unfairness", "accuracy_gap", ("FL", "K"), ("PFL", "100K")),
-    ("private FL accentuates unfairness", "accuracy_gap", ("FL", "K"), ("PFL", "1000K")),
-    ("noise costs less in a larger population", "accuracy", ("PFL", "K"), ("PFL", "1000K")),
-    ("noise costs less there with a constraint, too", "accuracy", ("FPFL", "K"),
-     ("FPFL", "1000K")),
-    ("the constraint narrows the gap there", "accuracy_gap", ("FPFL", "1000K"),
-     ("PFL", "1000K")),
-)  # fmt: skip
-"""Of table 3: what is lower in the first row than in the second."""
-
-RULE = (
-    f"On FEMNIST accuracy may be {WITHIN:g} lower than published; of a model that learned nothing"
-    " it can only fail."
-)
-
-
-def claims(runs: Runs) -> Iterator[Finding]:
-    """Table 3: orderings, and accuracies."""
-    theirs, own = published_rows(), runs.by()
-    for what, field, *pair in ORDERINGS:
-        low, high = (DigitRow(*key) for key in pair)
-        if low in own and high in own:
-            printed = getattr(theirs[high], field) - getattr(theirs[low], field)
-            words = f"unfair FEMNIST: {what} ({' '.join(high)} less {' '.join(low)})"
-            models = {" ".join(row): own[row] for row in (low, high)}
-            yield ordering(words, f"{printed:+.3f}", models, field, CONSTANT, evidence=PAGE)
-    for row, some in own.items():
-        accuracy, printed = some.mean("accuracy"), theirs[row].accuracy
-        nothing = not learned(accuracy - CONSTANT)
-        excesses = [printed - WITHIN - accuracy, *[rules.UNDECIDABLE] * nothing]
-        ours = accuracy.text(".3f", error=True) + f"; {rules.NOTHING}" * nothing
-        words, verdict = f"unfair FEMNIST: accuracy of {' '.join(row)}", verdict_of(*excesses)
-        yield Finding(words, f"{printed:.3f}", ours, verdict, PAGE)
-
 
 def show(runs: Runs) -> dict[str, str]:
-    """Return the table, and what does not reproduce."""
+    """Return the page by file name."""
     own, lines = runs.by(), []
     for row, theirs in published_rows().items():
         if row not in own:
             continue
         accuracy, gap = (own[row].mean(name) for name in ("accuracy", "accuracy_gap"))
-        mark = " †" * (not learned(accuracy - CONSTANT))
-        ours = f"{accuracy.text('.3f')}{mark} | {gap.text('.3f')}"
+        ours = f"{accuracy.text('.3f')}{mark(accuracy, CONSTANT)} | {gap.text('.3f')}"
         lines.append((*row, f"{theirs.accuracy:.3f} | {theirs.accuracy_gap:.3f}", ours))
     text = page(
         "femnist_fpfl/femnist_fpfl",
@@ -307,7 +260,6 @@ def show(runs: Runs) -> dict[str, str]:
         settings=SETTINGS,
         constant=CONSTANT,
         rows=lines,
-        missed=what_does_not(claims(runs), RULE),
     )
     return {"femnist_fpfl.md": text}
 

@@ -27,11 +27,9 @@ from benchmarks import unlike_bias as biased_clients
 from benchmarks import unreliable as clients_at_fault
 from benchmarks.audit import CONFIDENCE, DELTA, OpenValues, bounds
 from benchmarks.disclosure import disclosure_lines
-from benchmarks.findings import NO, NOTHING, YES, of_learned, verdict_of
 from benchmarks.harness import ROOT, committed, written
 from benchmarks.privacy import EPSILONS
 from benchmarks.records import any_learner_lines
-from benchmarks.reproduction import reproduction_pages
 from benchmarks.runs import NO_RUNS, Runs
 from benchmarks.showing import mark, page, pair_text
 from benchmarks.table2.beaten import beaten, published_cells, published_next_to
@@ -78,8 +76,6 @@ def with_results(text: str) -> str:
 @cache
 def block(name: str) -> str:
     """Return what is to stand in a block: today's runs or, where there are none, earlier ones."""
-    if name == "reproduction":
-        return reproduction_pages()
     if today := block_of(name, committed):
         return today
     earlier = block_of(name, written)
@@ -262,25 +258,16 @@ def two_phase(runs: Runs, wide: Runs) -> Parts:
 
 
 def _two_phase(runs: Runs) -> Parts:
-    lines, excesses = [], []
+    lines = []
     for (name, notion), own in runs.by("table", "notion").items():
         constants, accurate, fair = (own.select(method=m) for m in ("constant", "B1", "B2"))
         private, end = (own.select(method=m, epsilon=2.0) for m in ("two_phase", "end_to_end"))
         cells = (accurate, fair, private, end, constants)
         texts = (pair_text(some, "gap", constants=constants) for some in cells)
         lines += [(name, notion.replace("_", " "), *texts)] * bool(accurate)
-        # A model that learned nothing has no gap to compare.
-        excesses.append(of_learned(private.less(end, "gap"), constants, private, end))
-    verdicts = [verdict_of(one) for one in excesses if one.n]
-    nothing = len(excesses) - len(verdicts)
-    words = (
-        f"End to end the gap is wider on {verdicts.count(YES)} and narrower on"
-        f" {verdicts.count(NO)} of {len(verdicts)}, beyond two standard errors"
-        f"{f'; {NOTHING} on {nothing}' * bool(nothing)}."
-    )
     n = runs.n_seeds
     spread = f"Mean ± standard deviation of {n} seeds." if n > 1 else "One seed."
-    more = {"before": "", "spread": spread, "wider": words * bool(verdicts), "wide": ""}
+    more = {"before": "", "spread": spread, "wide": ""}
     return {"rows": lines, **more}
 
 
@@ -429,7 +416,7 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "one_noise": (one_noise_lines, "unlike one_noise"), "devices": (devices, "gap devices"),
     "commands": (commands, "fit commands"), "speed": (speed, "speed"),
     "scale": (scale, "scale rows", "scale releases"),
-    "gap_speed": (None, "gap speed"), "secure": (None, "secure secure"),
+    "secure": (None, "secure secure"),
     "deploy": (deploy, "deploy deploy"),
 }  # fmt: skip
 """Lines, or all parts, and of which benchmarks and experiments; where all stands in the template,

@@ -12,7 +12,6 @@ so that a run can be repeated: such noise protects nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
@@ -22,10 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from fairlearn.metrics import equalized_odds_difference
 
-from benchmarks import findings as rules
-from benchmarks.findings import Finding, of_learned, verdict_of, verdict_of_cells, what_does_not
 from benchmarks.harness import Experiment, main
-from benchmarks.runs import NO_RUNS, Mean, Runs
+from benchmarks.runs import NO_RUNS, Runs
 from benchmarks.showing import accuracy_text, page
 from synthfair.compare import federate
 from synthfair.data.datasets import SOURCES, load_dataset
@@ -305,74 +302,6 @@ CHOICES = Experiment(
 
 # What the paper claims
 
-PAGE = "two_phase/two_phase.md"
-WIDE_PAGE = "two_phase/wide_two_phase.md"
-
-WIDTHS = ", networks as wide as published"
-"""Behind each claim."""
-
-SIMILAR, HARDLY, RISES = 0.01, 0.005, 0.005
-"""Of accuracy: what counts as similar, as hardly anything, and as a rise."""
-
-LEAST, MOST = 0.5, 10.0
-"""The epsilons between which accuracy should rise: ours, of those from above 0 to 10 there."""
-
-
-def claims(runs: Runs, page: str = PAGE, networks: str = "") -> Iterator[Finding]:
-    """Where accuracy goes, on all tables and for both notions."""
-    lost, noise, rise = {}, {}, {}
-    for (name, notion), own in runs.by("table", "notion").items():
-        constant, fair, noiseless = (
-            own.select(method=method) for method in ("constant", "B2", "noiseless")
-        )
-        least, most = (own.select(method="two_phase", epsilon=e) for e in (LEAST, MOST))
-        if fair and noiseless and least and most:
-            pairs = ((lost, most, fair), (noise, most, noiseless), (rise, least, most))
-            for means, low, high in pairs:
-                difference = of_learned(high.less(low, "accuracy"), constant, low, high)
-                means[f"{name}, {notion.replace('_', ' ')}"] = difference
-    statements = (
-        (f"at epsilon = {MOST:g} accuracy is similar to that of fair training; loss", "similar",
-         lost, lambda mean: mean - SIMILAR),
-        (f"what the noise costs at epsilon = {MOST:g}", "hardly anything",
-         noise, lambda mean: mean - HARDLY),
-        (f"accuracy rises with epsilon, from {LEAST:g} to {MOST:g}", "it does",
-         rise, lambda mean: RISES - mean),
-    )  # fmt: skip
-    for claim, published, means, excess in statements:
-        yield of_tasks(claim + networks, published, means, excess, page)
-
-
-def of_tasks(
-    claim: str, published: str, means: Mapping[str, Mean], excess: Callable[[Mean], Mean], page: str
-) -> Finding:
-    """Return a finding about a claim on accuracy that should hold for all tables and notions.
-
-    Ours are the range of differences, and those tasks in which it is not so.
-    """
-    excesses = {task: excess(mean) for task, mean in means.items()}
-    failed = [task for task, one in excesses.items() if one.mean > 0]
-    known = [mean.mean for mean in means.values() if mean.n]
-    ours = f"{min(known):+.3f} to {max(known):+.3f} of accuracy" if known else ""
-    if nothing := [task for task, mean in means.items() if not mean.n]:
-        ours += f"; {rules.NOTHING} on {' and '.join(nothing)}"
-    verdict = verdict_of_cells(excesses.values())
-    if verdict == rules.PARTLY:
-        holds = [task for task, one in excesses.items() if verdict_of(one) == rules.YES]
-        texts = (f"{task} ({means[task].text('+.4f', error=True)})" for task in holds)
-        ours += f"; it holds on {' and '.join(texts)}"
-    missed = tuple(f"{task} ({means[task].text('+.3f', error=True)})" for task in failed)
-    return Finding(claim, published, ours, verdict, page, missed)
-
-
-NOTE = (
-    "What holds on all three tables and by both notions is reproduced; what holds on some and fails"
-    f" on others holds in part. Similar is at most {SIMILAR:g} of accuracy lower, hardly anything"
-    f" at most {HARDLY:g}, and a rise more than {RISES:g}: the paper's numbers are lost from its"
-    " text. Accuracy is nearly flat because the noise does not cover the teacher: whatever epsilon"
-    " is, the student learns the decisions of a network that was trained without noise."
-)
-
 
 # What is shown
 
@@ -387,8 +316,8 @@ METHODS = {
 """Name of each; the last two have an epsilon."""
 
 
-def show(runs: Runs, results: str = PAGE, networks: str = "") -> dict[str, str]:
-    """Return all means; what is said of a paper's ``networks``, if any."""
+def show(runs: Runs, part: str = "") -> dict[str, str]:
+    """Return the page of all means, for the experiment or its part."""
     means = []
     for setting, own in runs.by().items():
         budget: tuple[object, ...] = ("-", "-")
@@ -401,12 +330,11 @@ def show(runs: Runs, results: str = PAGE, networks: str = "") -> dict[str, str]:
     text = page(
         "two_phase/two_phase",
         runs,
-        part=" wide" * bool(networks),
+        part=part,
         means=means,
         losses=losses(runs),
         least=EPSILONS[0],
         most=EPSILONS[-1],
-        missed=what_does_not(claims(runs, results, networks), NOTE),
     )
     return {"two_phase.md": text}
 
@@ -450,9 +378,7 @@ WIDE = replace(
     name="wide",
     settings=tuple(one for one in TWO_PHASE.settings if one.method != "end_to_end"),  # the paper's
     run=run_wide,
-    summary=lambda runs: {
-        f"wide_{name}": text for name, text in show(runs, WIDE_PAGE, WIDTHS).items()
-    },
+    summary=lambda runs: {f"wide_{name}": text for name, text in show(runs, " wide").items()},
     smoke=(),
     seeds=1,
     behind=lambda setting: behind(setting, PUBLISHED_HIDDEN[setting.table]),
@@ -463,12 +389,6 @@ WIDE = replace(
 def whole_wide(runs: Runs) -> Runs:
     """Those with networks as wide as published, once all of them are there."""
     return NO_RUNS if WIDE.missing(runs, WIDE.settings, None) else runs
-
-
-def wide_claims(runs: Runs) -> Iterator[Finding]:
-    """Yield the claims for networks as wide as published, once all of their runs are there."""
-    if wide := whole_wide(runs):
-        yield from claims(wide, WIDE_PAGE, WIDTHS)
 
 
 EXPERIMENTS = (TWO_PHASE, WIDE, CHOICES)
