@@ -33,8 +33,8 @@ ROOT = Path(__file__).parent
 RESULTS = ROOT / "results"
 
 NAMES = (
-    "table2", "figure2", "adult_fpfl", "femnist_fpfl", "two_phase", "methods", "unlike",
-    "unlike_bias", "unreliable", "records", "trainers", "additive", "alternatives",
+    "table2", "figure2", "adult_fpfl", "two_phase", "methods", "unlike",
+    "unlike_bias", "unreliable", "records", "additive", "alternatives",
     "privacy", "disclosure", "audit", "gap", "secure", "privfairfl", "speed", "scale", "fit",
     "deploy",
 )  # fmt: skip

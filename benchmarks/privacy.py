@@ -37,9 +37,10 @@ from benchmarks.unlike.clients import (
     surrogates,
     weighted,
 )
-from benchmarks.unlike.one_noise import one_for_all
 from benchmarks.unlike.training import MAIN, METHODS, Scores, from_fair_releases, trained
+from synthfair.data.batches import in_memory
 from synthfair.data.datasets import SOURCES
+from synthfair.data.encode import encode_records
 from synthfair.federated import Cohorts, LogisticRegression, engine, make_users
 from synthfair.federated.dp_sgd import DpSgd
 from synthfair.federated.method import given
@@ -121,6 +122,16 @@ def trees(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:
     test, scores = concatenated(clients.test), learner.decision_function(sent.x)[drawn]
     chosen_on = scores, sent.s[drawn], sent.y[drawn]
     return by_thresholds(clients, chosen_on, (learner.decision_function(test.x), test.s))
+
+
+def one_for_all(cut: Cut, config: sf.SurrogateConfig) -> WeightedTable:
+    """Return the surrogate of all clients together, by secure sums, with the seed of the split."""
+    clients = federation(cut)
+    batches = [in_memory(rows) for rows in clients.train]
+    config = config.model_copy(update={"seed": cut.seed})
+    one = sf.secure.make_secure_surrogate(batches, config, clients.schema)
+    x = encode_records(one.x, clients.schema)
+    return WeightedTable(x, one.s, one.y, np.asarray(one.weight))
 
 
 def for_all(cut: Cut, epsilon: float, *, smoke: bool) -> np.ndarray:

@@ -13,7 +13,7 @@ Each is filled into a template of ``benchmarks/pages/blocks``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -35,9 +35,6 @@ from benchmarks.showing import mark, page, pair_text
 from benchmarks.table2.beaten import beaten, published_cells, published_next_to
 from benchmarks.table2.cells import TASKS, TableCell
 from benchmarks.table2.covariance import covariance_lines
-from benchmarks.trainers import trainers_lines
-from benchmarks.two_phase import whole_wide
-from benchmarks.unlike.one_noise import one_noise_lines
 from benchmarks.unlike.training import MAIN
 from synthfair.files import write_text
 from synthfair.privacy.accounting import discrete_mu_for
@@ -51,7 +48,6 @@ EARLIER = "*Runs of an earlier version of the code.*"
 Read = Callable[..., Runs]
 """Benchmark and experiment to runs."""
 
-Lines = Iterable[Any]
 Parts = dict[str, Any]
 
 
@@ -247,17 +243,8 @@ def fpfl(runs: Runs) -> Iterator[object]:
     yield f" | constant classifier |  |  | {adult.CONSTANT:.3f} / 0 |  | "
 
 
-def two_phase(runs: Runs, wide: Runs) -> Parts:
-    """Gap and accuracy at epsilon = 2; with networks as wide as published, if they were run."""
-    parts, more = _two_phase(runs), _two_phase(whole_wide(wide))
-    if not more["rows"]:
-        return parts
-    link = "[Networks as wide as published](../benchmarks/results/two_phase/wide_two_phase.md). "
-    more["before"] = link
-    return parts | {"wide": page("blocks/two_phase", **more).rstrip()}
-
-
-def _two_phase(runs: Runs) -> Parts:
+def two_phase(runs: Runs) -> Parts:
+    """Return gap and accuracy at epsilon = 2."""
     lines = []
     for (name, notion), own in runs.by("table", "notion").items():
         constants, accurate, fair = (own.select(method=m) for m in ("constant", "B1", "B2"))
@@ -267,8 +254,7 @@ def _two_phase(runs: Runs) -> Parts:
         lines += [(name, notion.replace("_", " "), *texts)] * bool(accurate)
     n = runs.n_seeds
     spread = f"Mean ± standard deviation of {n} seeds." if n > 1 else "One seed."
-    more = {"before": "", "spread": spread, "wide": ""}
-    return {"rows": lines, **more}
+    return {"rows": lines, "spread": spread}
 
 
 def unlike(every: Runs) -> Iterator[object]:
@@ -405,15 +391,15 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "epsilon": (epsilon, "privacy"), "decision": (decision, "privacy"),
     "disclosure": (disclosure_lines, "disclosure"),
     "audit": (audit, "audit private", "audit open", "audit membership"),
-    "trainers": (trainers_lines, "trainers"), "any_learner": (any_learner_lines, "records"),
+    "any_learner": (any_learner_lines, "records"),
     "additive": (additive, "additive"), "alternatives": (alternatives, "alternatives"),
     "unreliable": (unreliable, "unreliable"),
     "methods": (methods, "methods"), "fpfl": (fpfl, "adult_fpfl"),
     "sampling": (None, "adult_fpfl accounts"),
-    "two_phase": (two_phase, "two_phase", "two_phase wide"),
+    "two_phase": (two_phase, "two_phase"),
     "unlike": (unlike, "unlike"), "proxy": (proxy, "unlike"),
     "unlike_bias": (unlike_bias, "unlike_bias"),
-    "one_noise": (one_noise_lines, "unlike one_noise"), "devices": (devices, "gap devices"),
+    "devices": (devices, "gap devices"),
     "commands": (commands, "fit commands"), "speed": (speed, "speed"),
     "scale": (scale, "scale rows", "scale releases"),
     "secure": (None, "secure secure"),

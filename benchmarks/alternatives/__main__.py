@@ -138,24 +138,8 @@ def show(runs: Runs) -> dict[str, str]:
     text = page(
         "alternatives/alternatives", runs, rows=lines, gap=GAP, weight=WEIGHT,
         constants=", ".join(f"{name} {accuracy}" for name, accuracy in constants.items()),
-        ratios=ratios(runs),
     )  # fmt: skip
     return {"alternatives.md": text, "alternatives.svg": plot(runs)}
-
-
-def ratios(runs: Runs) -> list[str]:
-    """Seconds of ours as shares of ExponentiatedGradient's, by table."""
-    lines = []
-    for name, here in runs.by("table").items():
-        ours, theirs = (
-            here.select(method=method)
-            for method in ("FairLogisticRegression", "ExponentiatedGradient")
-        )
-        if ours and theirs:
-            process, fit = (theirs.mean(key).mean for key in ("warm", "again"))
-            share, again = ours.mean("warm").mean / process, ours.mean("again").mean / fit
-            lines.append(f"{name} | {process:.1f} | {share:.2f} | {fit:.1f} | {again:.2f}")
-    return lines
 
 
 def plot(runs: Runs) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -40,42 +40,11 @@ def difference(runs: Runs, central: Runs) -> Difference | None:
     return Difference(*(float(f(some)) for some in sizes for f in (np.mean, np.max)))
 
 
-class Compared(NamedTuple):
-    """All runs of a setting, next to central training.
-
-    Attributes:
-        setting: theirs.
-        runs: of all seeds.
-        off: difference to central training, if that was run.
-        constants: runs of the constant classifier on the same cut, if that was run.
-    """
-
-    setting: Any
-    runs: Runs
-    off: Difference | None
-    constants: Runs
-
-
-def compare_all(runs: Runs) -> list[Compared]:
-    """Every setting next to central training with the same penalty on the same splits."""
-    groups, every = runs.by(), []
-    constants = runs.select(method="constant").by("task", "clients", "split")
-    for setting, own in groups.items():
-        off = difference(own, groups.get(setting._replace(method="central"), NO_RUNS))
-        others = NO_RUNS if setting.method == "constant" else constants.get(setting[:3], NO_RUNS)
-        every.append(Compared(setting, own, off, others))
-    return every
-
-
 def show(runs: Runs) -> dict[str, str]:
     """Return the page of all settings, and a plot for each penalty, by file name."""
-    every = compare_all(runs)
-    text = page(
-        "unlike/unlike",
-        runs,
-        surrogates=differences([one for one in every if one.setting.method in SURROGATES]),
-        others=differences([one for one in every if one.setting.method not in SURROGATES]),
-    )
+    lines = [(setting.method in SURROGATES, line) for setting, line in differences(runs)]
+    parts = [[line for is_one, line in lines if is_one == kind] for kind in (True, False)]
+    text = page("unlike/unlike", runs, surrogates=parts[0], others=parts[1])
     plots = {
         f"spd_{penalty}_{rho:g}.svg": plot(own)
         for (penalty, rho), own in runs.by("penalty", "rho").items()
@@ -83,10 +52,13 @@ def show(runs: Runs) -> dict[str, str]:
     return {"unlike.md": text, **plots}
 
 
-def differences(some: Sequence[Compared]) -> Iterator[str]:
-    """Yield a line of the page for each setting."""
-    for one in some:
-        setting, own, off, constants = one
+def differences(runs: Runs) -> Iterator[tuple[Any, str]]:
+    """Yield each setting and its line: next to central training with the same penalty and split."""
+    groups = runs.by()
+    cuts = runs.select(method="constant").by("task", "clients", "split")
+    for setting, own in groups.items():
+        off = difference(own, groups.get(setting._replace(method="central"), NO_RUNS))
+        constants = NO_RUNS if setting.method == "constant" else cuts.get(setting[:3], NO_RUNS)
         label = METHODS[setting.method].label + " *" * (False in own.values("converged"))
         accuracy = own.mean("accuracy")
         worse = mark(accuracy, constants.mean("accuracy") if constants else None)
@@ -96,10 +68,11 @@ def differences(some: Sequence[Compared]) -> Iterator[str]:
             texts = f"{sizes} | {off.spd:.4f} ({off.spd_most:.4f})"
         clients, out = (own.mean(name).mean for name in ("clients_out", "rows_out"))
         yield (
+            setting,
             f"{setting.task} | {setting.clients} | {setting.split} | {label}"
             f" | {setting.penalty} {setting.rho:g} | {len(own)} | {accuracy.mean:.4f}{worse}"
             f" | {own.mean('spd').mean:+.4f} | {texts}"
-            f" | {f'{clients:.1f}, {out:.0f}' if out else ''}"
+            f" | {f'{clients:.1f}, {out:.0f}' if out else ''}",
         )
 
 
