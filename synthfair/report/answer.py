@@ -234,7 +234,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
 
     Runs that decide like one label for everybody are the last choice. Best are the most accurate of
     those whose gap is surely within the limit; where there are none, of those whose gap is probably
-    within it; else those with the smallest gap. With :data:`REFERENCE_METHODS` they are compared alone.
+    within it; else those with the smallest gap. :data:`REFERENCE_METHODS` are only compared with.
 
     Args:
         overview: runs of one schema and one notion of fairness.

@@ -66,9 +66,9 @@ def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
     }
     return (
         f"without epsilon no row is protected, and the file discloses {disclosed[kind]}."
-        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {EPSILON_COSTS[kind]} on public tables"
-        " among alike clients, and more to clients with few rows. From version 1.0 on, --epsilon or"
-        " --without-epsilon must be given"
+        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {EPSILON_COSTS[kind]} on public"
+        " tables among alike clients, and more to clients with few rows. From version 1.0 on,"
+        " --epsilon or --without-epsilon must be given"
     )
 
 
