@@ -1,4 +1,4 @@
-"""Help as plain text, whose paragraphs fit the terminal and whose examples stay as they are."""
+"""The layout of help."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from cyclopts.help import HelpPanel
     from rich.console import Console, ConsoleOptions
 
-WIDEST = 96
+MAX_TEXT_WIDTH = 96
 """Columns of text, at most, also on a wider terminal."""
 
-LABELS = 24
+LABEL_WIDTH = 24
 """Columns of what is typed; what is longer has a line of its own."""
 
 
@@ -34,7 +34,7 @@ class PlainHelp:
         if not panel.entries:
             return
         labels = ["  " + " ".join(entry.display_labels_with_metavar) for entry in panel.entries]
-        indent = " " * min(LABELS + 2, max(map(len, labels)) + 2)
+        indent = " " * min(LABEL_WIDTH + 2, max(map(len, labels)) + 2)
         lines = [f"{panel.title}:"]
         for label, entry in zip(labels, panel.entries, strict=True):
             parts = [entry.description.primary_renderable.plain]
@@ -50,7 +50,7 @@ class PlainHelp:
 
 
 def _fill(text: str, console: Console, first: str = "", others: str = "") -> str:
-    width = min(console.width, WIDEST)
+    width = min(console.width, MAX_TEXT_WIDTH)
     return textwrap.fill(
         " ".join(text.split()),
         width,
