@@ -325,8 +325,8 @@ class TestMethodsInRounds:
             run_method("fpfl", federation, sf.DistillConfig(rho_o=rho_o), REPORT, rounds=options)
             for rho_o in (50.0, 0.0)
         )
-        assert (one.asked.by, one.asked.amounts) == ("tolerance", (1 / 50,))
-        assert (other.asked.by, other.asked.amounts) == ("tolerance", ())
+        assert (one.target.by, one.target.amounts) == ("tolerance", (1 / 50,))
+        assert (other.target.by, other.target.amounts) == ("tolerance", ())
         gaps = [abs(each.overall["spd"].value) for each in (fair, free)]
         assert gaps[1] > 0.08
         assert gaps[0] < 0.8 * gaps[1]  # rates of chances are held equal, and decisions follow
