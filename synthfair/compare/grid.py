@@ -1,4 +1,4 @@
-"""The grid of a comparison: each method, weight and seed is a run."""
+"""The grid of a comparison, each of whose points is a run of its own."""
 
 from __future__ import annotations
 

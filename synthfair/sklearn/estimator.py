@@ -382,8 +382,8 @@ def _require_few(groups: np.ndarray, n_rows: int, name: str, sensitive_features:
         title = getattr(sensitive_features, "name", None)
         raise InputError(
             f"{name}{f' {title!r}' if title else ''}: {len(groups)} different values in {n_rows}"
-            f" rows; at most {MAX_FEATURE_GROUPS} groups are compared, of two rows or more on average: bin"
-            " numbers, such as by pandas.cut, or merge values"
+            f" rows; at most {MAX_FEATURE_GROUPS} groups are compared, of two rows or more on"
+            " average: bin numbers, such as by pandas.cut, or merge values"
         )
     if len(groups) < 2:
         raise InputError(f"{name}: holds one group, {groups.tolist()[0]!r}; two are needed")
