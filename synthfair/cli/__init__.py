@@ -59,7 +59,7 @@ GROUPS = {title: Group.create_ordered(title) for title in COMMANDS}
 class Help(DefaultFormatter):
     """The layout of help by cyclopts, but for examples, which can be copied as they stand."""
 
-    def render_description(self, console: Any, _options: Any, description: Any) -> None:
+    def render_description(self, console: Any, options: Any, description: Any) -> None:  # noqa: ARG002
         """Print the docstring, whose indented paragraphs are examples."""
         for paragraph in description.primary_renderable.markup.split("\n\n"):
             is_example = paragraph.startswith("    ")
