@@ -231,7 +231,7 @@ def federation(world, channel):
 def test_only_known_files_of_a_result_are_taken(tmp_path, federation, monkeypatch):
     secret, output = tmp_path / "secret", tmp_path / "results"
     secret.write_text("of the submitter")
-    monkeypatch.setattr(session, "MAX_BYTES", 5000)
+    monkeypatch.setattr(session, "MAX_RESULT_BYTES", 5000)
     files = [("federation.json", federation), ("model.json", b"{}"), ("other.sh", b"rm"),
              ("metrics.json", secret), ("rounds.csv", bytes(5001))]  # fmt: skip
     found = session._fetch(Downloads(*files), "job-1", output)
