@@ -115,11 +115,11 @@ def _identity(kit: Kit) -> Iterator[str]:
         yield f"{kit.folder}: the server {server!r} must be a host with a dot in its name"
     if kit.role == "admin":
         return
-    settings = read_document(kit.settings_path)
+    path, settings = kit.settings_path, read_document(kit.settings_path)
     if leaf.org != (org := settings.get("org")):
-        yield f"{leaf.path}: its organisation is {leaf.org!r}; in {kit.settings_path} it is {org!r}"
+        yield f"{leaf.path}: its organisation is {leaf.org!r}; in {path} it is {org!r}"
     if kit.role == "client" and f"{server}:{port}" != (agreed := settings.get("server")):
-        yield f"{kit.folder}: connects to {server}:{port}; in {kit.settings_path} the server is {agreed!r}"
+        yield f"{kit.folder}: connects to {server}:{port}; in {path} the server is {agreed!r}"
 
 
 def _files(kit: Kit) -> Iterator[str]:
