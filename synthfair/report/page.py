@@ -12,7 +12,7 @@ import synthfair
 from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, rows_to_settle, size, verdict
 from synthfair.fairness.metrics import Rates
 from synthfair.files import require_free, write_text
-from synthfair.measure.gaps_file import GAPS, read_gaps
+from synthfair.measure.gaps_file import GAPS_NAME, read_gaps
 from synthfair.metrics_file import METRICS, MetricsFile
 from synthfair.report import figures
 from synthfair.report import result_tables as make
@@ -51,8 +51,8 @@ def write_report(
     each = [folders] if isinstance(folders, (str, PathLike)) else folders
     runs, path = [*map(Path, each)], Path(path)
     # Gaps of a model whose metrics.json stands elsewhere have a section of their own.
-    alone = [run for run in runs if (run / GAPS).exists() and not (run / METRICS).exists()]
-    measured = [(run, read_gaps(run / GAPS)) for run in alone]
+    alone = [run for run in runs if (run / GAPS_NAME).exists() and not (run / METRICS).exists()]
+    measured = [(run, read_gaps(run / GAPS_NAME)) for run in alone]
     results = read_results([run for run in runs if run not in alone])
     leads = [_lead(overview, i, max_gap) for i, overview in enumerate(overviews(results))]
     views = [_view(result, max_gap) for result in results]

@@ -15,7 +15,7 @@ from synthfair.fairness.intervals import Shares, gap_interval, size
 from synthfair.fairness.metrics import METRIC_OF, Metric
 from synthfair.fairness.target import Target
 from synthfair.files import read_as
-from synthfair.measure.gaps_file import GAPS, GapsFile, read_gaps
+from synthfair.measure.gaps_file import GAPS_NAME, GapsFile, read_gaps
 from synthfair.metrics_file import (
     FRONTIER,
     MAX_BYTES,
@@ -45,7 +45,7 @@ FAIRNESS_SETTINGS = ("rho_o", "max_gap", "max_client_gap", "alpha")
 
 
 _READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
-    "gaps": (GAPS, read_gaps),  # of gap aggregate or a deployment's job
+    "gaps": (GAPS_NAME, read_gaps),  # of gap aggregate or a deployment's job
     "frontier": (FRONTIER, read_frontier),  # of server --frontier
     "federation": (FEDERATION, lambda path: read_as(path, FederationFile, MAX_BYTES)),
     "model": ("model.json", read_model),
