@@ -109,7 +109,7 @@ def answer(
     task.require_within(most_epsilon, most_delta)
     if k_min and not (isinstance(task.what, RowSums) and task.what.config.k_min >= k_min):
         raise InputError(f"{question}: its k_min is not at least {k_min}, or it has none (--k-min)")
-    asked = part_task(task, key, trained_model, user_column)
+    job = part_task(task, key, trained_model, user_column)
     say(f"Task {task.id.hex()}")
     say(sum_table(task))
 
@@ -117,7 +117,7 @@ def answer(
     paths = [output / f"{sign.stem}.to_{role}" for role in range(len(task.aggregators))]
     with claimed(*paths, force=force):
         run = Run(str(data), on_rows=lambda clipping: clipping.warn(str(data)))
-        content = page.answer(asked, site, output=question.name, run=run)
+        content = page.answer(job, site, output=question.name, run=run)
         size = upload_bytes(task)
         for role, path in enumerate(paths):
             with whole_file(path, mode=OWNER_ONLY) as temporary:
