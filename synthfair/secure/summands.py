@@ -27,7 +27,7 @@ from synthfair.privacy.noise import (
 from synthfair.release.keys import Hex32
 from synthfair.release.settings import SurrogateConfig
 from synthfair.settings import Checked, Epsilon, Relation
-from synthfair.surrogate.records import MAX_NORM
+from synthfair.surrogate.records import MAX_THETA_NORM
 
 MAX_LENGTH = 2**20
 """The largest length of a vector."""
@@ -298,7 +298,7 @@ class ClippedVectors(_WithGaussianNoise):
 
 
 Models = Annotated[
-    tuple[Annotated[float, Field(ge=-MAX_NORM, le=MAX_NORM)], ...],
+    tuple[Annotated[float, Field(ge=-MAX_THETA_NORM, le=MAX_THETA_NORM)], ...],
     Field(strict=False, max_length=MAX_LENGTH),
 ]
 """The type of the coefficients of models."""
