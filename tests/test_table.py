@@ -12,7 +12,7 @@ from rich.console import Group
 import synthfair
 from synthfair.cli import deploy
 from synthfair.data.encode import ClippedColumn
-from synthfair.data.schema import OWN_COLUMNS
+from synthfair.data.schema import RELEASE_COLUMNS
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.measure.gaps_file import GapsFile, write_gaps
 from synthfair.metrics_file import Evaluation, Influence, Influences, Metrics
@@ -31,7 +31,7 @@ from synthfair.report.result_tables import (
     outcomes_table,
     overview_tables,
 )
-from synthfair.report.text_table import LONG, Table
+from synthfair.report.text_table import MAX_WHOLE_LETTERS, Table
 from synthfair.task.federation_file import FederationFile, SiteRecord
 
 CLIENTS = [f"community hospital of the north {i}" for i in range(9)] + ["north_western_bank_branch"]
@@ -105,7 +105,7 @@ def inspected():
         format="synthfair/1", version="0.1", kind="surrogate", schema_hash="a" * 64, model="linear",
         penalty="covariance", config=synthfair.SurrogateConfig(k_min=25),
         guarantee=None, hides_pairs=False, names=["income of a year", "age"],
-        own_columns=OWN_COLUMNS, table_schema=Fake(label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
+        own_columns=RELEASE_COLUMNS, table_schema=Fake(label="paid", decisions=("no", "yes"), pair=lambda s, y: f"{s}: {y}"),
     )  # fmt: skip
     release = Fake(
         header=header, x=np.ones((4, 2)), s=np.arange(4) % 2, y=np.ones(4), weight=np.ones(4) * 1e4,
@@ -172,7 +172,7 @@ def test_a_table_is_whole_at_any_width(name, width):
         printed = text.replace("┃", " ").replace("│", " ").split()
         whole = {*printed, *(word.removesuffix(":") for word in printed)}
         for cell in (*table.columns, *(cell for row in table.cells for cell in row)):
-            assert {word for word in cell.split() if len(word) <= LONG} <= whole
+            assert {word for word in cell.split() if len(word) <= MAX_WHOLE_LETTERS} <= whole
         numbers = [i for i in range(len(table.columns)) if not table.is_text(i)]
         for row in filter(None, table.cells):
             for i in numbers:
