@@ -11,7 +11,6 @@ from cyclopts import Parameter, validators
 from synthfair.cli.parameters import (
     Config,
     Force,
-    Int,
     Model,
     SchemaFile,
     with_settings,
@@ -42,7 +41,7 @@ def server(
     frontier: bool = False,
     records: Path | None = None,
     refine: Path | None = None,
-    answers: Annotated[Int, Parameter(validator=validators.Number(gte=1))] | None = None,
+    answers: Annotated[int, Parameter(validator=validators.Number(gte=1))] | None = None,
     trusted: Path | None = None,
     report: bool = False,
     **settings: Any,
