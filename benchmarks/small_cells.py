@@ -196,7 +196,7 @@ def show(runs: Runs) -> dict[str, str]:
 def behind(setting: CellSetting) -> tuple[object, ...]:
     """Return the settings of the client, the estimate and the server."""
     case, server = tuple(CASES[setting.case]), ASKED[setting.asked]
-    return surrogates_version(None), case, SHARE, K_MIN, pooling.MAX_RATIO, server
+    return surrogates_version(None), case, SHARE, K_MIN, pooling.MAX_ESTIMATE_RATIO, server
 
 
 EXPERIMENTS = (Experiment(

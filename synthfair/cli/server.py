@@ -220,7 +220,7 @@ def evaluate(
     )
     from synthfair.evaluation import evaluate as measure
     from synthfair.fairness.intervals import near_constant, unfair_clients
-    from synthfair.fairness.metrics import METRIC_OF
+    from synthfair.fairness.metrics import NOTION_METRICS
     from synthfair.files import require_free
     from synthfair.metrics_file import write_metrics
     from synthfair.report.answer import sentence
@@ -246,7 +246,7 @@ def evaluate(
             following = command("report", output.parent, "--output", page)
     # The metrics, on a terminal and in a file.
     encoded = encode_tests(tables, trained.schema_, paths=data)
-    evaluation, metric = measure(trained, encoded, config), METRIC_OF[config.notion]
+    evaluation, metric = measure(trained, encoded, config), NOTION_METRICS[config.notion]
     if output:
         write_metrics(decision_metrics(trained, evaluation), output)
     say(evaluation_tables(evaluation))

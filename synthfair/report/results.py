@@ -12,7 +12,7 @@ import numpy as np
 
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import Shares, gap_interval, size
-from synthfair.fairness.metrics import METRIC_OF as MEASURED_BY
+from synthfair.fairness.metrics import NOTION_METRICS as MEASURED_BY
 from synthfair.fairness.metrics import Metric
 from synthfair.fairness.target import Target
 from synthfair.files import read_as
@@ -28,8 +28,7 @@ from synthfair.metrics_file import (
 )
 from synthfair.report.text_table import as_text
 from synthfair.server.settings import FOR_SURROGATES
-from synthfair.task.federation_file import FILE as FEDERATION
-from synthfair.task.federation_file import FederationFile
+from synthfair.task.federation_file import FEDERATION, FederationFile
 from synthfair.trained import TrainedModel, read_model
 
 if TYPE_CHECKING:

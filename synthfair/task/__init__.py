@@ -1,1 +1,1 @@
-"""A site is asked, and answers: tasks, a site's limits, and the server's questions."""
+"""The protocol between a server, which asks, and sites, which answer within their limits."""
