@@ -372,9 +372,9 @@ class Ledger:
             before = [p for p in before if p.composition or p.kind != "release"]
         if before:
             old = min(before, key=lambda p: p.composition is None)  # an epsilon, if there is one
-            reason_key = "epsilon" if old.composition else "release" if is_release else "sums"
+            pair = "epsilon" if old.composition else "release" if is_release else "sums"
             raise self._refusal(
-                f"{old.output!r} left before {purchase.output!r}, and {_TOLD[reason_key]}; again = true"
+                f"{old.output!r} left before {purchase.output!r}, and {_TOLD[pair]}; again = true"
                 " is consent to that, for one job",
                 "again",
             )

@@ -1,1 +1,1 @@
-"""The protocol between a server, which asks, and sites, which answer within their limits."""
+"""The protocol of a server's questions to sites."""

@@ -1,4 +1,4 @@
-"""Messages between the server and a site: bytes that any engine can carry.
+"""The messages of a server to sites, with their answers: bytes that any engine can carry.
 
 An answer names its sender and, by the sha256 of its text, the question, and is signed with the
 site's key over
