@@ -154,7 +154,7 @@ def decision(runs: Runs) -> list[object]:
     """Return what epsilon = 1 costs each kind of release, next to the same release without it.
 
     It is the most over tables of alike clients, of means over seeds: of the accuracy that is lost,
-    and of the size of the SPD's change. ``COSTS`` of the package has the same words.
+    and of the size of the SPD's change. ``EPSILON_COSTS`` of the package has the same words.
     """
     lines = []
     for kind in ("fair", "surrogate"):

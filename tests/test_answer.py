@@ -162,7 +162,7 @@ def test_without_labels_or_rows_the_sentence_says_so():
 )
 def test_what_is_asked_in_place_of_a_gap_over_all_rows_is_said(asked, words):
     assert asked.max_gap is None
-    found = said(asked=asked)
+    found = said(target=asked)
     assert f"; {words}, and the rule of thumb of at most 0.1 is" in found
 
 

@@ -21,7 +21,7 @@ from benchmarks.gap.paper import (
 from benchmarks.runs import Run, Runs
 from benchmarks.showing import published
 from synthfair.fairness.metrics import Scored, group_rates
-from synthfair.measure.collection import RATES, rate_of
+from synthfair.measure.collection import RATE_LABELS, rate_of
 from synthfair.privacy.noise import seeded
 
 
@@ -112,14 +112,14 @@ def test_devices_hold_every_row_once_and_one_group_each():
 def test_one_device_a_group_has_the_groups_own_rates():
     rows = scored(2000)
     _, device = assign_to_devices(rows, 2)
-    for name in RATES:
+    for name in RATE_LABELS:
         rates = [getattr(group, name) for group in group_rates(rows)]
         assert rate_of(name, rows, device, 2) == pytest.approx(rates)
 
 
 def test_measured_gaps_hold_the_true_ones():
     found = measure_rates(scored(), ("a", "b"), devices=10_000, epsilon=6.0, source=seeded(3))
-    assert list(found) == list(RATES)
+    assert list(found) == list(RATE_LABELS)
     for gap in found.values():
         assert gap.gap == "b - a"
         assert gap.true == pytest.approx(-0.3, abs=0.03)

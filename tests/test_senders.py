@@ -12,7 +12,7 @@ from test_influence import flipped, some_pool
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.report.page import write_report
-from synthfair.report.result_tables import MOST_RELEASES, influence_table, outlier_warning
+from synthfair.report.result_tables import MAX_SHOWN_RELEASES, influence_table, outlier_warning
 from synthfair.report.results import read_results
 from synthfair.server import Influence, Influences
 
@@ -110,7 +110,7 @@ def test_of_many_the_furthest_are_shown():
     moved = Influence(0.0, 0.0, float("nan"), outlier=False)
     many = {f"c{i}": moved._replace(scores=i / 10, outlier=i > 30) for i in range(40)}
     text = plain_text(influence_table(Influences(many, 3.0)))
-    assert f"The {MOST_RELEASES} furthest of 40." in " ".join(text.split())
+    assert f"The {MAX_SHOWN_RELEASES} furthest of 40." in " ".join(text.split())
     assert "c39" in text
     assert "c19 " not in text
     assert "undefined" in text

@@ -31,7 +31,7 @@ from synthfair.report.result_tables import (
     outcomes_table,
     overview_tables,
 )
-from synthfair.report.text_table import LONG, Table
+from synthfair.report.text_table import MAX_WHOLE_LETTERS, Table
 from synthfair.task.federation_file import FederationFile, SiteRecord
 
 CLIENTS = [f"community hospital of the north {i}" for i in range(9)] + ["north_western_bank_branch"]
@@ -172,7 +172,7 @@ def test_a_table_is_whole_at_any_width(name, width):
         printed = text.replace("┃", " ").replace("│", " ").split()
         whole = {*printed, *(word.removesuffix(":") for word in printed)}
         for cell in (*table.columns, *(cell for row in table.cells for cell in row)):
-            assert {word for word in cell.split() if len(word) <= LONG} <= whole
+            assert {word for word in cell.split() if len(word) <= MAX_WHOLE_LETTERS} <= whole
         numbers = [i for i in range(len(table.columns)) if not table.is_text(i)]
         for row in filter(None, table.cells):
             for i in numbers:

@@ -22,7 +22,7 @@ from synthfair.cli import main
 from synthfair.data.datasets import configs_folder
 from synthfair.data.schema import parse_schema
 from synthfair.federated import METHODS
-from synthfair.report.release_tables import COSTS
+from synthfair.report.release_tables import EPSILON_COSTS
 
 ROOT = configs_folder().parent
 README = ROOT / "README.md"
@@ -123,8 +123,8 @@ def test_numbers_are_those_of_the_committed_runs(page):
 
 
 def test_costs_of_an_epsilon_that_a_client_warns_of_are_those_of_the_committed_runs():
-    """If not: python -m benchmarks texts writes them into docs/privacy.md; put them into COSTS."""
-    for kind, cost in COSTS.items():
+    """If not: python -m benchmarks texts writes them into docs/privacy.md; put them into EPSILON_COSTS."""
+    for kind, cost in EPSILON_COSTS.items():
         assert f"| {kind} | {cost} |" in texts.block("decision")
 
 

@@ -7,7 +7,7 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.errors import InputError
 from synthfair.release.settings import load_release_config
-from synthfair.report.release_tables import COSTS
+from synthfair.report.release_tables import EPSILON_COSTS
 
 KINDS = {
     "fair": ["--steps", "20"],
@@ -43,7 +43,8 @@ def test_it_is_warned_of_once_unless_it_is_decided_and_no_release_tells(folder, 
     assert said.count("warning: without epsilon no row is protected, and the file discloses") == 1
     assert DISCLOSED[kind] in said
     assert (
-        f"--epsilon 1 --delta 1e-6 protects each row, at a cost of {COSTS[kind]} on public" in said
+        f"--epsilon 1 --delta 1e-6 protects each row, at a cost of {EPSILON_COSTS[kind]} on public"
+        in said
     )
     assert "From version 1.0 on, --epsilon or --without-epsilon must be given" in said
     config = ["--config", f"{folder}/without.toml"]

@@ -22,7 +22,7 @@ from benchmarks.showing import as_svg, page, panels, published
 from synthfair.data.datasets import DATA_VARIABLE
 from synthfair.measure.estimate import estimate_gaps
 from synthfair.measure.mechanisms import (
-    MAX_EPSILON,
+    MAX_BUDGET,
     Kind,
     LaplaceValue,
     LocalMechanism,
@@ -136,7 +136,7 @@ def least_epsilon(make: Make, clients: float, alpha: float) -> float:
     def enough(epsilon: float) -> bool:
         return known_error(make(epsilon), clients) <= SHARE_WRONG * alpha**2
 
-    low, high = 1e-3, MAX_EPSILON - 1
+    low, high = 1e-3, MAX_BUDGET - 1
     if not enough(high):
         return math.inf
     while high - low > 1e-6:

@@ -73,9 +73,9 @@ def answer(
     from synthfair.files import read_document
     from synthfair.privacy.ledger import Ledger
     from synthfair.release.keys import read_signing_key
-    from synthfair.secure.task import MAX_BYTES
+    from synthfair.secure.task import MAX_TASK_BYTES
 
-    is_task = read_document(question, MAX_BYTES).get("format") != QUESTION
+    is_task = read_document(question, MAX_TASK_BYTES).get("format") != QUESTION
     trained_model, table_schema = model_and_schema(model, schema)
     book = Ledger(ledger or Ledger.for_table(data).path, again=again)
     site, key = Site(data, table_schema, book), read_signing_key(sign) if sign else None

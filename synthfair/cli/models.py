@@ -1,4 +1,4 @@
-"""Commands that use a trained model: scores and decisions, and a page about its runs."""
+"""Commands that use a trained model."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def predict(
         trained_model, parts, source=str(data), id_column=id, keep=keep, reference=middle
     )
     with whole_file(output) if output else nullcontext(sys.stdout) as file:
-        for i, part in enumerate(scores):
-            part.to_csv(file, mode="a", index=False, header=i == 0)
+        for i, frame in enumerate(scores):
+            frame.to_csv(file, mode="a", index=False, header=i == 0)
 
 
 def report(

@@ -109,7 +109,7 @@ def plan(
     """
     from synthfair.cli.show import say
     from synthfair.files import require_free
-    from synthfair.postprocess.histogram import SURE
+    from synthfair.postprocess.histogram import MIN_COUNT_ERRORS
     from synthfair.release.format import write_release
     from synthfair.release.keys import read_keys
     from synthfair.release.settings import load_release_config
@@ -155,8 +155,8 @@ def plan(
         say(
             f"The noise of each count has a standard deviation of {deviation:.3g} rows. To choose"
             f" decisions or weights, each group and label needs more than"
-            f" {SURE * deviation * counts.bins**0.5:.3g} rows over all clients; fewer bins need"
-            " fewer."
+            f" {MIN_COUNT_ERRORS * deviation * counts.bins**0.5:.3g} rows over all clients; fewer"
+            " bins need fewer."
         )
     require_free(*tasks, inputs=inputs, force=force)
     for path, task in tasks.items():

@@ -258,5 +258,5 @@ def evaluate(
         untrained_warning(trained),
     )
     reads, limit = trained.needs_groups, config.max_gap
-    said = sentence(metric, evaluation, asked=config.asked, limit=limit, reads=reads)
+    said = sentence(metric, evaluation, target=config.asked, limit=limit, reads=reads)
     conclude(said, filter(None, [output]), following)

@@ -1,4 +1,4 @@
-"""Consoles and progress bars. Tables go to standard output, all else to standard error."""
+"""The output of commands: results on standard output, all else on standard error."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class _Output(Console):
         raise BrokenPipeError  # rich would end the process
 
 
-def say(what: RenderableType) -> None:
+def say(result: RenderableType) -> None:
     """Print a result; a sentence is not broken, as it may hold a path."""
-    what = printable(what) if isinstance(what, str) else what
-    _Output().print(what, highlight=False, markup=False, soft_wrap=isinstance(what, str))
+    result = printable(result) if isinstance(result, str) else result
+    _Output().print(result, highlight=False, markup=False, soft_wrap=isinstance(result, str))
 
 
 def warn(*messages: str | None) -> None:

@@ -1,4 +1,4 @@
-"""The task of a fair release: synthetic rows on which an ordinary model is accurate and fair.
+"""The task of a fair release: synthetic rows on which an ordinary model is fair.
 
 Without an epsilon they are distilled from the real rows. With one, they are distilled from private
 records, those of a surrogate, and nothing that follows knows a real row.
@@ -69,7 +69,7 @@ OUTER_TOLERANCE = 1e-3
 
 
 class Baseline(NamedTuple):
-    """How a release's model does on the training rows, and what it must not fall behind. Private.
+    """A private comparison of a release's model with plain ones on the training rows.
 
     Attributes:
         accuracy: of the model that is trained on the release.
@@ -93,7 +93,7 @@ class Distillation(NamedTuple):
         reached: the record of the release's own x, where P(x) was least. Private.
         outer_excess: how far P(x) is above its optimum, as a share of F of the untrained model;
             see :func:`synthfair.distill.problem.outer_excess`. Private.
-        rho_o: weight of the penalty: the one given, or, with ``max_gap``, the one found. Private,
+        rho_o: weight of the penalty: as given, or, with ``max_gap``, as the search ended. Private,
             like the history.
         theta: of the model that anybody can train on the release.
         tried: gap on the real rows that each weight reached, with ``max_gap``. Private.
@@ -181,8 +181,8 @@ class FairTask:
         claim = Claim("fair", config.epsilon, config.delta, k_min=config.k_min if buyer else None)
         if buyer:
             return replace(buyer, claim=claim, answer=self.answer)
-        asked = f"{config.model_dump_json()} {self.schema.hash}"
-        return Task(claim, asked, self.answer, read=self.read, check=_check_release)
+        question = f"{config.model_dump_json()} {self.schema.hash}"
+        return Task(claim, question, self.answer, read=self.read, check=_check_release)
 
     # At the site, with its rows
 
@@ -322,9 +322,9 @@ def check_rows(
             notion compares, fewer groups than the penalty needs: two for the covariance, all for
             the selection rate.
     """
-    asked = config.groups_by or (schema.sensitive_name,)
-    schema.groupings_by(asked)
-    for by in asked:
+    compared_by = config.groups_by or (schema.sensitive_name,)
+    schema.groupings_by(compared_by)
+    for by in compared_by:
         if len(real.y) < (n_groups := len(schema.groups_of(by))):
             raise InputError(
                 f"{source}: {len(real.y)} rows are fewer than the {n_groups} groups of"
@@ -342,7 +342,7 @@ def check_rows(
         "equalized_odds": {positive: real.y > 0, negative: real.y < 0},
     }[config.notion]
     among = {"all rows": np.full(len(real.y), True), **compared}
-    for (name, rows), by in product(among.items(), asked):
+    for (name, rows), by in product(among.items(), compared_by):
         groups, grouping = schema.groups_of(by), np.array(schema.groupings[by])
         needed = len(groups) if config.penalty == "selection_rate" else 2
         present = np.unique(grouping[real.s[rows]])

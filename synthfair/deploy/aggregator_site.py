@@ -10,7 +10,7 @@ from synthfair.deploy.site_sums import read_task
 from synthfair.errors import InputError
 from synthfair.privacy.ledger import is_complete
 from synthfair.release.keys import read_keys
-from synthfair.secure.aggregator import ANSWER, UploadSum, answer, receive, record_of
+from synthfair.secure.aggregator import ANSWER_SUFFIX, UploadSum, answer, receive, record_of
 from synthfair.secure.summands import ClippedVectors
 from synthfair.secure.task import (
     RECORDS,
@@ -49,7 +49,7 @@ def answer_add(request: Request) -> bytes:
     task, settings = read_task(request), request.party.settings
     secret, records = read_aggregator_secret(settings.key), settings.key.with_suffix(RECORDS)
     if not is_complete(record_of(task, secret, records)):
-        _require_allowed(settings, task, sum(map(is_complete, records.glob(f"*{ANSWER}"))))
+        _require_allowed(settings, task, sum(map(is_complete, records.glob(f"*{ANSWER_SUFFIX}"))))
     size, content = upload_bytes(task), request.question.carried
     uploads = [content[at : at + size] for at in range(0, len(content), size)]
 

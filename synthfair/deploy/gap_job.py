@@ -13,8 +13,8 @@ from synthfair.data.encode import Clipping
 from synthfair.deploy.model_file import ModelFile, model_of
 from synthfair.errors import InputError
 from synthfair.files import validated
-from synthfair.measure.gaps_file import GAPS, GapsFile, write_gaps
-from synthfair.postprocess.histogram import LARGEST_COUNT
+from synthfair.measure.gaps_file import GAPS_NAME, GapsFile, write_gaps
+from synthfair.postprocess.histogram import MAX_COUNT
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.settings import Checked
 from synthfair.task.job_sites import JobSites
@@ -128,8 +128,8 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
 
     def read(_site: str, answer: bytes) -> np.ndarray:
         counts = np.frombuffer(answer, "<i8").reshape(len(groups), 2, 2)
-        if np.abs(counts.astype(float)).max() > LARGEST_COUNT:
-            raise InputError(f"counts: must be at most {LARGEST_COUNT}")
+        if np.abs(counts.astype(float)).max() > MAX_COUNT:
+            raise InputError(f"counts: must be at most {MAX_COUNT}")
         return counts
 
     settings = {"epsilon": job.epsilon}
@@ -153,4 +153,4 @@ def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> N
         sites=list(answers),
         gaps=gaps,
     )
-    write_gaps(document, output / GAPS)
+    write_gaps(document, output / GAPS_NAME)

@@ -15,7 +15,7 @@ from synthfair.deploy.job_sums import job_label, make_sum, secure_sum
 from synthfair.deploy.model_file import ModelFile, model_of
 from synthfair.deploy.train_job import TrainJob, evaluation_of, train
 from synthfair.metrics_file import METRICS, read_metrics, write_metrics
-from synthfair.postprocess.histogram import MOST_BINS
+from synthfair.postprocess.histogram import MAX_HISTOGRAM_BINS
 from synthfair.secure.summands import GroupCounts
 from synthfair.server.settings import ServerConfig
 from synthfair.settings import Checked, Notion, Relation
@@ -49,7 +49,7 @@ class PrivFairFLJob(Checked):
     notion: Notion
     alpha: float = Field(default=0.02, ge=0, lt=1)
     randomized: bool = False
-    bins: int = Field(default=101, ge=2, le=MOST_BINS)
+    bins: int = Field(default=101, ge=2, le=MAX_HISTOGRAM_BINS)
     epsilon: Epsilon
     relation: Relation = "add_or_remove"
     rows_per_client: int = Field(ge=1, le=2**40)

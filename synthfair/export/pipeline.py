@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 def to_pipeline(model: TrainedModel) -> Pipeline:
     """Return a model as a fitted pipeline, see :meth:`synthfair.TrainedModel.to_sklearn`."""
-    for present, what in (
+    for is_present, obstacle in (
         (model.hidden, "it has hidden layers"),
         (model.decision, "it decides by group"),
         (not model.logistic, f"its loss is {model.loss!r}"),
     ):
-        if present:
+        if is_present:
             raise InputError(
-                f"to_sklearn: only logistic regressions become scikit-learn's, and {what}"
+                f"to_sklearn: only logistic regressions become scikit-learn's, and {obstacle}"
             )
     schema, theta = model.schema_, np.array(model.theta)
     n_inputs = len(theta) - model.intercept

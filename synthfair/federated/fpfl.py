@@ -25,7 +25,7 @@ from synthfair.federated.parity import Parity, ParityNotion, RateSums, is_right
 from synthfair.federated.single_rows import SummandWeights, UserRows
 from synthfair.federated.users import UserData
 from synthfair.model import Params
-from synthfair.postprocess.histogram import SURE
+from synthfair.postprocess.histogram import MIN_COUNT_ERRORS
 
 SLACK_SHARE, MIN_SLACK = 0.1, 1e-3
 """Share of alpha, and difference of rates, beyond which a constraint counts as violated where
@@ -137,7 +137,7 @@ class GradientSteps(InCohorts):
         # Standard deviation, in rows, of a group's noisy count in the recent cohorts:
         noise = float(method.protection.noise) / self.rate_scale
         noise *= (1 / (1 - self.memory**2)) ** 0.5
-        return method.bound(least_count=max(1.0, SURE * noise))
+        return method.bound(least_count=max(1.0, MIN_COUNT_ERRORS * noise))
 
     def check(self, report: Statistics, least_rows: int, most_rows: float) -> None:  # noqa: ARG002
         """Refuse counts that no rows have. Raises ValueError."""

@@ -25,7 +25,7 @@ from synthfair.postprocess.histogram import ScoreHistogram, count_scores, make_w
 from synthfair.postprocess.thresholds import choose_decision
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.secure import GroupCounts, noisy_sum, score_histogram
-from synthfair.secure.shares import SEED_BYTES
+from synthfair.secure.shares import SHARE_SEED_BYTES
 from synthfair.settings import LARGEST_EPSILON, Notion, WeightMethod
 from synthfair.trained import TrainedModel
 
@@ -181,4 +181,4 @@ def sum_counts(
 
 def counts_bytes(counts: ScoreHistogram) -> int:
     """Return the bytes of one user: a share to each aggregator, or a seed padded to its length."""
-    return AGGREGATORS * max(counts.array().nbytes, SEED_BYTES)
+    return AGGREGATORS * max(counts.array().nbytes, SHARE_SEED_BYTES)

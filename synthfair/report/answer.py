@@ -22,7 +22,7 @@ from synthfair.metrics_file import METRICS, Evaluation, read_metrics
 from synthfair.report.results import ACCURACY_GAP, Overview, Result, Summary, mean_metric, overviews
 from synthfair.report.text_table import as_text
 
-COMPARED = {
+RATES_OF = {
     "spd": "selection rates",
     "equal_opportunity_difference": "true positive rates",
     "equalized_odds_difference": "true or false positive rates",
@@ -44,7 +44,7 @@ VERDICTS: dict[Answer, tuple[str, str]] = {
 }
 """Verdicts as answers to the report's question, and where the gap is in terms of the limit."""
 
-REFERENCES = ("central", "exponentiated_gradient", "local", "constant")
+REFERENCE_METHODS = ("central", "exponentiated_gradient", "local", "constant")
 """Methods that need all rows in one place, or that give no model of all clients."""
 
 MIN_DECIDED_SHARE = 0.01
@@ -100,7 +100,7 @@ def _label_share(of: Rates) -> float:
         return nan if isnan(of.error_rate) else float(isnan(fpr))
     # Both rates are means over the labels: error = p (1 - tpr) + (1 - p) fpr, selection likewise.
     slopes = (of.error_rate - fpr, 1 - tpr - fpr), (of.selection_rate - fpr, tpr - fpr)
-    rise, slope = max(slopes, key=lambda one: abs(one[1]))
+    rise, slope = max(slopes, key=lambda pair: abs(pair[1]))
     return rise / slope if slope else nan
 
 
@@ -109,7 +109,7 @@ def sentence(
     run: Evaluation,
     *,
     means: tuple[Metric, Metric, float] | None = None,
-    asked: Target | None = None,
+    target: Target | None = None,
     limit: float | None = None,
     plain: Plain | None = None,
     is_plain: bool = False,
@@ -121,11 +121,11 @@ def sentence(
     everybody; and beside the gap, that it is not clearly more accurate than that.
 
     Args:
-        metric: one of :data:`COMPARED`.
+        metric: one of :data:`RATES_OF`.
         run: the evaluation of the model.
         means: size of the gap, accuracy, and accuracy of the more frequent label for everybody,
             over several runs; those of ``run`` by default.
-        asked: the fairness that was asked for, if any.
+        target: the fairness that was asked for, if any.
         limit: the largest gap that was asked for; None where none was.
         plain: what the same model has without a penalty, where that is known.
         is_plain: whether the model itself was trained without a penalty.
@@ -148,7 +148,7 @@ def sentence(
     two = len(groups) == 2 and len(by) < 2
     names = f"groups by {', and by '.join(by)}" if by else f"{len(groups)} groups"
     names = " and ".join(groups) if two else names if len(groups) > 1 else "the groups"
-    compared = f"{COMPARED[metric].capitalize()} of {names}"
+    compared = f"{RATES_OF[metric].capitalize()} of {names}"
     parts = [unusable] if unusable else []
     if isnan(gap.value):
         no_labels = isnan(accuracy.value) and metric != "spd"
@@ -166,7 +166,7 @@ def sentence(
         met += "met" if gap.value <= most else "missed"
         wish, met = f"; at most {most:g} was asked", f": {met}"
         if limit is None:
-            wish = f"; {(asked and asked.other_limit) or 'no limit was asked'}"
+            wish = f"; {(target and target.other_limit) or 'no limit was asked'}"
             met = f", and the rule of thumb of at most {most:g} is {met[2:]}"
         wish += "" if unusable else met  # a small gap says nothing then
         parts.append(f"{compared} differ by {up_to}{gap.value:.{digits}f}{bounds}{wish}.")
@@ -234,7 +234,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
 
     Runs that decide like one label for everybody are the last choice. Best are the most accurate of
     those whose gap is surely within the limit; where there are none, of those whose gap is probably
-    within it; else those with the smallest gap. With :data:`REFERENCES` they are compared alone.
+    within it; else those with the smallest gap. :data:`REFERENCE_METHODS` are only compared with.
 
     Args:
         overview: runs of one schema and one notion of fairness.
@@ -242,15 +242,15 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
             else :data:`DEFAULT_FAIR_GAP`.
     """
     runs = overview.summaries
-    rivals = [s for s in runs if s.runs[0].metrics.method not in REFERENCES] or runs
+    rivals = [s for s in runs if s.runs[0].metrics.method not in REFERENCE_METHODS] or runs
     rivals = [s for s in rivals if not one_label(s.runs[0].metrics.rates)] or rivals
     wanted = [s.asked.max_gap for s in rivals if s.asked.max_gap]
-    asked = min(wanted, default=None) if max_gap is None else max_gap
-    limit = DEFAULT_FAIR_GAP if asked is None else asked
+    target = min(wanted, default=None) if max_gap is None else max_gap
+    limit = DEFAULT_FAIR_GAP if target is None else target
     subject, why = _best(rivals, limit)
     first = subject.runs[0].metrics
-    others = [s for s in runs if s is not subject]
-    reference = next((s for s in others if not s.asked.fairness and s.is_like(subject)), None)
+    rest = [s for s in runs if s is not subject]
+    reference = next((s for s in rest if not s.asked.fairness and s.is_like(subject)), None)
     notes = [why] if len(rivals) > 1 else []
 
     # What fairness costs.
@@ -276,8 +276,8 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         subject.asked.client_limit if max_gap is None else max_gap,
     ):
         notes.append(f"{unfair[0].upper()}{unfair[1:]}.")
-    measures = (name for name in COMPARED if name not in (overview.gap, ACCURACY_GAP))
-    gaps = {COMPARED[name]: abs(getattr(first, name).value) for name in measures}
+    measures = (name for name in RATES_OF if name not in (overview.gap, ACCURACY_GAP))
+    gaps = {RATES_OF[name]: abs(getattr(first, name).value) for name in measures}
     if views := [f"{rates} by {value:.3f}" for rates, value in gaps.items() if not isnan(value)]:
         notes.append(f"By other measures the groups differ, too: {'; '.join(views)}.")
     notes.append(
@@ -292,8 +292,8 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         overview.gap,
         first,
         means=(subject.gap_size, subject.accuracy, subject.constant),
-        asked=subject.asked,
-        limit=asked,
+        target=subject.asked,
+        limit=target,
         plain=plain,
         is_plain=is_free or not fairness,
         reads=subject.runs[0].reads_groups,
@@ -306,7 +306,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
         limit,
         "no better" if near and judgement in ("yes", "probably") else judgement,
         cost,
-        f"{name}: {said}" if others else said,
+        f"{name}: {said}" if rest else said,
         tuple(notes),
     )
 
@@ -314,8 +314,8 @@ def answer(overview: Overview, max_gap: float | None = None) -> Headline:
 def _best(rivals: Sequence[Summary], limit: float) -> tuple[Summary, str]:
     """Return the best runs, and why they are."""
 
-    def order(first: float, *others: float) -> tuple[float, ...]:
-        return (-inf if isnan(first) else first, *others)
+    def order(key: float, *keys: float) -> tuple[float, ...]:
+        return (-inf if isnan(key) else key, *keys)
 
     verdicts = [verdict(s.gap_size, limit) for s in rivals]
     best = max(rivals, key=lambda s: order(-s.gap_size.value))

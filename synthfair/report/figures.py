@@ -19,7 +19,7 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import rate_interval, size
 from synthfair.fairness.metrics import NOTION_METRICS, Metric, Rates
-from synthfair.report.answer import COMPARED, Headline
+from synthfair.report.answer import RATES_OF, Headline
 from synthfair.report.results import Overview, Summary
 from synthfair.settings import notion_of
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from synthfair.fairness.intervals import LabelCounts
     from synthfair.metrics_file import Evaluation
 
-MOST_GROUPS, MOST_METHODS = 6, 9
+MAX_DRAWN_GROUPS, MAX_DRAWN_METHODS = 6, 9
 """Groups, and other methods, that are drawn; the tables have all."""
 
-RATES = {
+RATE_NAMES = {
     "selection_rate": "selected",
     "true_positive_rate": "true positives",
     "false_positive_rate": "false positives",
@@ -48,7 +48,7 @@ COLORS = ("#0072B2", "#B84A00", "#00775A", "#A0467E", "#6B5600", "#444444")
 MARKERS, DASHES = "osD^vPX", ("-", "--", ":", "-.")
 """Colour is never all that distinguishes two series."""
 
-STYLE = {
+PLOT_STYLE = {
     "svg.hashsalt": "synthfair",  # the same numbers give the same bytes
     "svg.fonttype": "none",  # text takes the reader's fonts
     "text.parse_math": False,  # a name with dollars is no formula
@@ -60,7 +60,7 @@ STYLE = {
     "legend.frameon": False,
 }
 
-MISSING = 'figures need matplotlib: pip install "synthfair[report]"'
+NO_MATPLOTLIB = 'figures need matplotlib: pip install "synthfair[report]"'
 
 
 def can_draw() -> bool:
@@ -76,16 +76,16 @@ def styled() -> Iterator[None]:
         InputError: it is not installed.
     """
     if not can_draw():
-        raise InputError(MISSING)
+        raise InputError(NO_MATPLOTLIB)
     import matplotlib.style
 
-    with matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
+    with matplotlib.style.context(["default", PLOT_STYLE]), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of letters that the reader's fonts have
         yield
 
 
 class Series(NamedTuple):
-    """Points that belong together; what is not-a-number is not drawn.
+    """A series of points; what is not-a-number is not drawn.
 
     Attributes:
         name: in the legend.
@@ -211,7 +211,7 @@ def _with_bounds(values: Sequence[float | Metric]) -> np.ndarray:
 def answer_figure(answer: Headline, overview: Overview) -> Figure:
     """Return accuracy against the size of the gap, of the runs spoken of and of all others."""
     subject, first = answer.subject, answer.subject.runs[0]
-    gap = f"difference of {COMPARED[overview.gap]}"
+    gap = f"difference of {RATES_OF[overview.gap]}"
     title = f"Accuracy against the {gap}, on test rows"
     figure = Figure(title, f"{gap} (smaller is fairer)", "accuracy", answer.limit)
 
@@ -233,7 +233,7 @@ def answer_figure(answer: Headline, overview: Overview) -> Figure:
     for summary in overview.summaries:
         if summary not in (subject, answer.reference):
             groups.setdefault(summary.method, []).append(summary)
-    for method, group in [*groups.items()][:MOST_METHODS]:
+    for method, group in [*groups.items()][:MAX_DRAWN_METHODS]:
         add(method if group[1:] else group[0].name, *group, line=len(group) > 1)
     if lines := first.frontier:
         gaps, accuracies = [line.test_gap for line in lines], [line.test_accuracy for line in lines]
@@ -250,35 +250,38 @@ def answer_figure(answer: Headline, overview: Overview) -> Figure:
 def group_metrics(
     rates: Mapping[str, Rates], rows: Mapping[str, Mapping[str, LabelCounts]] | None = None
 ) -> dict[str, list[Metric]]:
-    """Return the :data:`RATES` of each group, with intervals where their rows are counted.
+    """Return the :data:`RATE_NAMES` of each group, with intervals where their rows are counted.
 
     Args:
         rates: of each group.
         rows: by label, of each client and group.
     """
-    found = {}
+    metrics = {}
     for group, of in rates.items():
         labels = [counts[group] for counts in (rows or {}).values()]
         n: dict[str, int] = {"selection_rate": of.n, "error_rate": of.n}
         if labels:
-            n["true_positive_rate"] = sum(one.positive for one in labels)
-            n["false_positive_rate"] = sum(one.negative for one in labels)
-        shares = {name: getattr(of, name) for name in RATES}
-        found[group] = [
+            n["true_positive_rate"] = sum(label.positive for label in labels)
+            n["false_positive_rate"] = sum(label.negative for label in labels)
+        shares = {name: getattr(of, name) for name in RATE_NAMES}
+        metrics[group] = [
             rate_interval(p * n[name], n[name]) if name in n else Metric(p, np.nan, np.nan)
             for name, p in shares.items()
         ]
-    return found
+    return metrics
 
 
 def group_figure(evaluation: Evaluation) -> Figure:
     """Return rates of the groups with most rows, with intervals where they are known."""
     by_group = evaluation.by_group
-    ranked = sorted(by_group, key=lambda group: -by_group[group].n)[:MOST_GROUPS]
+    ranked = sorted(by_group, key=lambda group: -by_group[group].n)[:MAX_DRAWN_GROUPS]
     rates = {group: of for group, of in by_group.items() if group in ranked}
-    places = np.arange(len(RATES))
-    ticks = {"xticks": places, "xticklabels": [name.replace(" ", "\n") for name in RATES.values()]}
-    looks = ticks | {"xlim": (-0.5, len(RATES) - 0.5), "ylim": (0, 1)}
+    places = np.arange(len(RATE_NAMES))
+    ticks = {
+        "xticks": places,
+        "xticklabels": [name.replace(" ", "\n") for name in RATE_NAMES.values()],
+    }
+    looks = ticks | {"xlim": (-0.5, len(RATE_NAMES) - 0.5), "ylim": (0, 1)}
     title = "Selection and error rates by group, with 95 % intervals"
     figure = Figure(title, y_label="rate", looks=looks)
     for i, (group, metrics) in enumerate(group_metrics(rates, evaluation.rows).items()):
@@ -334,20 +337,20 @@ def plot_tradeoff(
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
         >>> sent = [sf.distill_table(table, schema, sf.SurrogateConfig())]
-        >>> found = {}
+        >>> evaluations = {}
         >>> for rho in (0.0, 10.0):
         ...     model = sf.pool_and_train(sent, schema, sf.ServerConfig(rho=rho))
-        ...     found[f"rho = {rho:g}"] = sf.evaluate(model, table)
-        >>> sf.plot_tradeoff(found, max_gap=0.05).axes[0].get_ylabel()
+        ...     evaluations[f"rho = {rho:g}"] = sf.evaluate(model, table)
+        >>> sf.plot_tradeoff(evaluations, max_gap=0.05).axes[0].get_ylabel()
         'accuracy'
     """
     metric = NOTION_METRICS[notion_of(notion)]
     if not evaluations:
         raise InputError("evaluations: there are none")
-    gap = f"difference of {COMPARED[metric]}"
+    gap = f"difference of {RATES_OF[metric]}"
     figure = Figure(f"Accuracy against the {gap}", gap, "accuracy", max_gap)
-    for name, one in evaluations.items():
-        figure.add(name, [size(one.overall[metric])], [one.overall["accuracy"]])
+    for name, evaluation in evaluations.items():
+        figure.add(name, [size(evaluation.overall[metric])], [evaluation.overall["accuracy"]])
     first = next(iter(evaluations.values()))
     figure.add("one decision for everybody", [0.0], [first.constant_accuracy])
     return figure.draw()

@@ -12,13 +12,13 @@ import synthfair
 from synthfair.fairness.intervals import MIN_RATE_ROWS, UNDEFINED, rows_to_settle, size, verdict
 from synthfair.fairness.metrics import Rates
 from synthfair.files import require_free, write_text
-from synthfair.measure.gaps_file import GAPS, read_gaps
+from synthfair.measure.gaps_file import GAPS_NAME, read_gaps
 from synthfair.metrics_file import METRICS, MetricsFile
 from synthfair.report import figures
 from synthfair.report import result_tables as make
-from synthfair.report.answer import COMPARED, VERDICTS, answer, compared_rates
+from synthfair.report.answer import RATES_OF, VERDICTS, answer, compared_rates
 from synthfair.report.privacy_words import disclosures, guarantee_facts, origin_facts
-from synthfair.report.results import FILES, METRIC_OF, Overview, Result, overviews, read_results
+from synthfair.report.results import GAP_OF, RUN_FILES, Overview, Result, overviews, read_results
 from synthfair.report.shapes import plot_shapes
 from synthfair.report.text_table import Table
 
@@ -51,8 +51,8 @@ def write_report(
     each = [folders] if isinstance(folders, (str, PathLike)) else folders
     runs, path = [*map(Path, each)], Path(path)
     # Gaps of a model whose metrics.json stands elsewhere have a section of their own.
-    alone = [run for run in runs if (run / GAPS).exists() and not (run / METRICS).exists()]
-    measured = [(run, read_gaps(run / GAPS)) for run in alone]
+    alone = [run for run in runs if (run / GAPS_NAME).exists() and not (run / METRICS).exists()]
+    measured = [(run, read_gaps(run / GAPS_NAME)) for run in alone]
     results = read_results([run for run in runs if run not in alone])
     leads = [_lead(overview, i, max_gap) for i, overview in enumerate(overviews(results))]
     views = [_view(result, max_gap) for result in results]
@@ -61,7 +61,7 @@ def write_report(
     pictures += [picture for view in views for picture in view["pictures"].values()]
     folder = path.with_name(f"{path.stem}_plots")
     plots = {folder / f"{picture.name}.svg": picture.svg for picture in filter(None, pictures)}
-    inputs = [run / name for run in runs for name in FILES]
+    inputs = [run / name for run in runs for name in RUN_FILES]
     require_free(path, *plots, inputs=inputs, force=force)
     # The page, from its template.
     environment = Environment(
@@ -76,9 +76,9 @@ def write_report(
         leads=leads,
         views=views,
         measured=[(run.resolve().name, gaps, make.gap_table(gaps, None)) for run, gaps in measured],
-        missing="" if figures.can_draw() else figures.MISSING,
+        missing="" if figures.can_draw() else figures.NO_MATPLOTLIB,
         verdicts={code: words for code, (words, _) in VERDICTS.items()},
-        compared=COMPARED,
+        compared=RATES_OF,
         few_rows=MIN_RATE_ROWS,
         version=synthfair.__version__,
     )
@@ -132,7 +132,7 @@ def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
     All are by the titles of their sections in the template, which has the words; a figure is with
     the name of its file.
     """
-    run, gap = result.metrics, METRIC_OF[result.settings["notion"][0]]
+    run, gap = result.metrics, GAP_OF[result.settings["notion"][0]]
 
     # What the rows of groups and clients meet with.
     drawn = {"Rates by group": _picture(f"{result.name}-groups", figures.group_figure(run))}
@@ -141,7 +141,9 @@ def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
     if run.groupings:
         title, names = "Metrics by attribute", [name for name in run.overall if name != "accuracy"]
         tables[title] = make.metrics_table("groups by", run.groupings.items(), names)
-        groups = {name: of for part in run.groupings.values() for name, of in part.rates.items()}
+        groups = {
+            name: of for grouping in run.groupings.values() for name, of in grouping.rates.items()
+        }
         folds[title] = _rates_table(groups)
     if result.model and not result.model.hidden:
         title, schema = "What each column adds to the score", result.model.schema_
@@ -168,9 +170,9 @@ def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
 
 
 def _rates_table(rates: Mapping[str, Rates], counts: Any = None) -> Table:
-    found = figures.group_metrics(rates, counts)
-    rows = [(group, int(rates[group].n), *metrics) for group, metrics in found.items()]
-    return Table(("group", "rows", *figures.RATES.values()), rows)
+    metrics_of = figures.group_metrics(rates, counts)
+    rows = [(group, int(rates[group].n), *metrics) for group, metrics in metrics_of.items()]
+    return Table(("group", "rows", *figures.RATE_NAMES.values()), rows)
 
 
 def _client_tables(run: MetricsFile, gap: str, max_gap: float | None) -> dict[str, Table]:
@@ -181,8 +183,8 @@ def _client_tables(run: MetricsFile, gap: str, max_gap: float | None) -> dict[st
         limit = run.asked.client_limit if max_gap is None else max_gap
         gaps = run.client_gaps.get(gap, {})
         sizes = {client: size(gaps.get(client, UNDEFINED)) for client in run.per_client}
-        rows = [(client, one, verdict(one, limit)) for client, one in sizes.items()]
-        columns = ("test rows of", f"size of the {make.NAMES[gap]}", f"at most {limit:g}?")
+        rows = [(client, gap_size, verdict(gap_size, limit)) for client, gap_size in sizes.items()]
+        columns = ("test rows of", f"size of the {make.METRIC_NAMES[gap]}", f"at most {limit:g}?")
         tables["Is it fair at each client?"] = Table(columns, rows)
     return tables
 
@@ -195,8 +197,10 @@ def _guarantees(run: MetricsFile) -> Table | None:
     elif run.guarantees or (run.method == "single_shot" and not run.counts):
         for name, config in run.config.items():
             guarantee = run.guarantees.get(name)
-            told = disclosures(config, guarantee is not None, name in run.hides_pairs)
-            facts[name] = (guarantee_facts(guarantee) if guarantee else {}) | {"discloses": told}
+            disclosed = disclosures(config, guarantee is not None, name in run.hides_pairs)
+            facts[name] = (guarantee_facts(guarantee) if guarantee else {}) | {
+                "discloses": disclosed
+            }
     if run.counts:
         facts["counts over all clients"] = origin_facts(run.counts)
     rows = [(name, *row) for name, values in facts.items() for row in Table.of_facts(values).rows]

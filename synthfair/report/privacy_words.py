@@ -1,4 +1,4 @@
-"""Guarantees and disclosures in words: files hold codes and numbers."""
+"""Words for the codes of privacy that files hold."""
 
 from __future__ import annotations
 
@@ -119,13 +119,13 @@ def sum_table(task: SumTask, clients: int | str = "") -> Table:
 
 def origin_facts(origin: Origin) -> dict[str, Any]:
     """Return whose rows were counted, and what protects them."""
-    asked = f"records of {origin.clients} surrogates by their weights; no client was asked again"
+    counted = f"records of {origin.clients} surrogates by their weights; no client was asked again"
     if origin.unpaired:
-        asked += f"; in {origin.unpaired} of them it is made up which label goes with which group"
-    counted = asked if origin.surrogates else f"rows of {origin.clients} clients"
-    facts = {"counted": counted, "privacy": [claim(one) for one in origin.guarantees]}
-    own = None if origin.surrogates else origin.guarantees[0]
-    return facts | guarantee_facts(own) if own else facts
+        counted += f"; in {origin.unpaired} of them it is made up which label goes with which group"
+    counted = counted if origin.surrogates else f"rows of {origin.clients} clients"
+    facts = {"counted": counted, "privacy": [claim(guarantee) for guarantee in origin.guarantees]}
+    guarantee = None if origin.surrogates else origin.guarantees[0]
+    return facts | guarantee_facts(guarantee) if guarantee else facts
 
 
 def header_facts(header: Header) -> dict[str, Any]:
@@ -177,11 +177,11 @@ def disclosures(
     ]
     by_group = config.group_input
     if config.labels == "proportional":
-        part = "pair of group and label" if by_group else "label"
-        lines.append(f"The share of each {part} among the real rows.")
+        subject = "pair of group and label" if by_group else "label"
+        lines.append(f"The share of each {subject} among the real rows.")
     if config.labels == "copy":
-        part = "group and the label" if by_group else "label"
-        lines.append(f"The {part} of every real row, in order, and the number of real rows.")
+        subject = "group and the label" if by_group else "label"
+        lines.append(f"The {subject} of every real row, in order, and the number of real rows.")
     if config.start == "normal":
         lines.append("Traces of the mean and the variance of each real feature, where it started.")
     if config.start == "real":

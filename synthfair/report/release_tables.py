@@ -1,4 +1,4 @@
-"""Releases in words: how one was made, what a file holds and guarantees, and the ledger."""
+"""Tables about releases: their making, their files, their ledger."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from synthfair.release.format import Inspection, Release
     from synthfair.release.settings import SurrogateConfig
 
-MOST_CLIPPED = 20
+MAX_SHOWN_COLUMNS = 20
 """Columns in a table or warnings of what was clipped; those that are clipped the most."""
 
-SLACK = 0.005
+MAX_GAP_RISE = 0.005
 """The most that a gap may rise without a warning."""
 
-COSTS = {
+EPSILON_COSTS = {
     "fair": "up to 1.9 points of accuracy and 2.1 of SPD",
     "surrogate": "up to 1.0 points of accuracy and 1.7 of SPD",
 }
@@ -41,11 +41,11 @@ def clipping_table(clipping: Clipping) -> Table | None:
     columns = clipping.clipped(above=0.0)
     rows = [
         (repr(name), f"{c.lower:g} to {c.upper:g}", f"{c.below:.1%}", f"{c.above:.1%}")
-        for name, c in columns[:MOST_CLIPPED]
+        for name, c in columns[:MAX_SHOWN_COLUMNS]
     ]
-    more = len(columns) > MOST_CLIPPED
+    more = len(columns) > MAX_SHOWN_COLUMNS
     title = "values clipped to the schema's bounds (private)"
-    caption = f"The {MOST_CLIPPED} most clipped of {len(columns)}." if more else ""
+    caption = f"The {MAX_SHOWN_COLUMNS} most clipped of {len(columns)}." if more else ""
     return Table(("column", "bounds", "below", "above"), rows, title, caption) if rows else None
 
 
@@ -55,7 +55,7 @@ def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConf
         isinstance(config, DistillConfig) and config.epsilon and clipping.rows < MIN_EXACT_ROWS
     )
     noise = [f"{clipping.rows} rows: the release is hardly more than its noise"] if is_small else []
-    return noise + clipping.warnings()[:MOST_CLIPPED]
+    return noise + clipping.warnings()[:MAX_SHOWN_COLUMNS]
 
 
 def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
@@ -68,9 +68,9 @@ def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:
     }
     return (
         f"without epsilon no row is protected, and the file discloses {disclosed[kind]}."
-        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {COSTS[kind]} on public tables"
-        " among alike clients, and more to clients with few rows. From version 1.0 on, --epsilon or"
-        " --without-epsilon must be given"
+        f" --epsilon 1 --delta 1e-6 protects each row, at a cost of {EPSILON_COSTS[kind]} on public"
+        " tables among alike clients, and more to clients with few rows. From version 1.0 on,"
+        " --epsilon or --without-epsilon must be given"
     )
 
 
@@ -90,8 +90,8 @@ def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) ->
 
 def _shape(release: Release) -> str:
     short = dict(zip(OWN_COLUMNS, ("s", "y", "weight"), strict=True))
-    own = ", ".join(short[name] for name in release.header.own_columns)
-    return f"{release.x.shape[0]} x {release.x.shape[1]} features, {own}"
+    own_columns = ", ".join(short[name] for name in release.header.own_columns)
+    return f"{release.x.shape[0]} x {release.x.shape[1]} features, {own_columns}"
 
 
 def _distillation_facts(distillation: Distillation) -> dict[str, str | None]:
@@ -185,7 +185,7 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
         )
 
     # A model that is no gain over one without a penalty, or over one decision.
-    if baseline and baseline.gap > baseline.plain_gap + SLACK:
+    if baseline and baseline.gap > baseline.plain_gap + MAX_GAP_RISE:
         yield (
             f"the gap on the {rows} is {baseline.gap:.3f}, and without a penalty it would be"
             f" {baseline.plain_gap:.3f}. Try --penalty selection_rate, or --release surrogate"
@@ -202,16 +202,16 @@ def ledger_table(ledger: Ledger) -> Table:
     """Return every release booked, and what they add up to."""
     rows = []
     for record in ledger.records():
-        what = record.what
-        if what.kind == "limit":
-            row = ("(limit)", f"{what.epsilon:g}", f"{what.delta:g}", "")
-        elif (guarantee := what.guarantee) is None:
-            row = (what.output, "no guarantee", "", "")
+        entry = record.what
+        if entry.kind == "limit":
+            row = ("(limit)", f"{entry.epsilon:g}", f"{entry.delta:g}", "")
+        elif (guarantee := entry.guarantee) is None:
+            row = (entry.output, "no guarantee", "", "")
         else:
-            counted = "" if what.composition else ", on a condition: not in all"
+            counted = "" if entry.composition else ", on a condition: not in all"
             relation = guarantee.relation.replace("_", " ")
             epsilon, delta = f"{guarantee.epsilon:g}{counted}", f"{guarantee.delta:g}"
-            row = (what.output, epsilon, delta, relation)
+            row = (entry.output, epsilon, delta, relation)
         rows.append((record.time, *row))
     costs = ledger.spent()
     if costs.composition is None:
@@ -259,9 +259,9 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
         reads = "reads" if header.config.group_input else "does not read"
         model += f"; it {reads} {names.sensitive_name}"
     ranges = [
-        f"{name}: {f'{part.min():.4g} to {part.max():.4g}' if part.size else 'all missing'}"
-        for name, column in zip(header.names, release.x.T, strict=True)
-        for part in [column[~np.isnan(column)]]
+        f"{name}: {f'{column.min():.4g} to {column.max():.4g}' if column.size else 'all missing'}"
+        for name, values in zip(header.names, release.x.T, strict=True)
+        for column in [values[~np.isnan(values)]]
     ]
     settings = header.config.model_dump(exclude_defaults=True)
     facts = {

@@ -1,4 +1,4 @@
-"""Results as tables: of models, methods, releases in a pool and decisions."""
+"""Tables about results: models, methods, pools, decisions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Group
 
 from synthfair.fairness.intervals import rate_interval
 from synthfair.fairness.metrics import Metric
-from synthfair.measure.estimate import FEW
+from synthfair.measure.estimate import MIN_NORMAL_REPORTS
 from synthfair.metrics_file import Metrics
 from synthfair.report.answer import judged
 from synthfair.report.privacy_words import claim, guarantee_facts
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from synthfair.task.federation_file import FederationFile
     from synthfair.trained import TrainedModel
 
-MOST_RELEASES = 20
+MAX_SHOWN_RELEASES = 20
 """Releases whose influence is shown on a terminal; metrics.json has all."""
 
-MOST_SHOWN = 300
+MAX_SHOWN_GAPS = 300
 """Gaps in a printed table: those of every two of 25 groups."""
 
-NAMES = {
+METRIC_NAMES = {
     "accuracy": "accuracy",
     "spd": "SPD",
     "equal_opportunity_difference": "equal opportunity",
@@ -53,7 +53,7 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
     Of rows without labels, what needs none, and the groups' selection rates.
     """
     names = list(evaluation.overall) if evaluation.labelled else ["spd", "covariance"]
-    metrics = {NAMES[name]: evaluation.overall[name] for name in names}
+    metrics = {METRIC_NAMES[name]: evaluation.overall[name] for name in names}
     caption = f"{evaluation.n_test} rows; 95 % intervals"
     if not evaluation.labelled:
         caption += "; without labels: accuracy, equal opportunity and equalized odds need them"
@@ -74,11 +74,13 @@ def metrics_table(
     *,
     bounds: bool = True,
 ) -> Table:
-    """Return a table of some metrics, a row for each part of the rows, perhaps with intervals."""
+    """Return a table of some metrics, a row for each subset, with intervals if wanted."""
     names = [*names]
-    found = [(part, [getattr(metrics, name) for name in names]) for part, metrics in parts]
-    rows = [(part, *(m if bounds else m.value for m in metrics)) for part, metrics in found]
-    return Table((title, *(NAMES[name] for name in names)), rows)
+    rows = []
+    for subset, metrics in parts:
+        values = (getattr(metrics, name) for name in names)
+        rows.append((subset, *(m if bounds else m.value for m in values)))
+    return Table((title, *(METRIC_NAMES[name] for name in names)), rows)
 
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
@@ -86,9 +88,9 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     rows: list[tuple[object, ...]] = []
     for weight, group in groupby(outcomes, key=lambda outcome: outcome.rho_o):
         penalty = f"weight {weight:g}" if weight else "none"
-        for one in group:
-            model = one.method + (", NOT CONVERGED" if one.converged is False else "")
-            overall = one.evaluation.overall
+        for outcome in group:
+            model = outcome.method + (", NOT CONVERGED" if outcome.converged is False else "")
+            overall = outcome.evaluation.overall
             rows.append((model, penalty, overall["accuracy"], overall["spd"]))
         rows.append(())
     evaluation = outcomes[0].evaluation
@@ -102,7 +104,7 @@ def overview_records(overview: Overview, limit: float | None = None) -> list[dic
     records = []
     for s in overview.summaries:
         means = {"accuracy": (s.accuracy, s.accuracy_spread)}
-        means[NAMES[overview.gap]] = s.gap, s.gap_spread
+        means[METRIC_NAMES[overview.gap]] = s.gap, s.gap_spread
         record: dict[str, object] = {"method": s.method}
         for title, (mean, spread) in means.items():
             several = f" ± {spread:.3f}" if len(s.runs) > 1 else ""
@@ -115,22 +117,22 @@ def overview_records(overview: Overview, limit: float | None = None) -> list[dic
 
 def overview_tables(overview: Overview) -> Group:
     """Return means over seeds of accuracy and gap of several methods, and what they cost."""
-    gap, first = NAMES[overview.gap], ("method", "fairness setting")
+    gap, first = METRIC_NAMES[overview.gap], ("method", "fairness setting")
     captions = {
         ("runs", "accuracy", gap, "converged"): "On test rows; mean and deviation over seeds.",
         ("rounds", "bytes sent", "seconds", "epsilon"): "Sent: by all clients, in all rounds.",
     }
     records, tables = overview_records(overview), []
     for titles, caption in captions.items():
-        part = [{title: record[title] for title in (*first, *titles)} for record in records]
-        tables.append(Table.of(part, caption=caption))
+        columns = [{title: record[title] for title in (*first, *titles)} for record in records]
+        tables.append(Table.of(columns, caption=caption))
     return Group(*tables)
 
 
 def influence_table(
     influences: Influences,
     signed_by: Mapping[str, str] | None = None,
-    most: int | None = MOST_RELEASES,
+    most: int | None = MAX_SHOWN_RELEASES,
 ) -> Table:
     """Return a table of how far each release moves the model, the furthest first.
 
@@ -170,7 +172,7 @@ def influence_summary(influences: Influences) -> Table | str:
     from synthfair.server.trust import MIN_TRUST  # SciPy takes a while
 
     releases = influences.releases
-    if any(one.outlier or one.alone or one.weight < MIN_TRUST for one in releases.values()):
+    if any(i.outlier or i.alone or i.weight < MIN_TRUST for i in releases.values()):
         return influence_table(influences)
     name = max(releases, key=lambda name: releases[name].scores)
     none = "" if math.isnan(influences.outliers_above) else "No release stands out. "
@@ -193,10 +195,12 @@ def outlier_warning(influences: Influences) -> str | None:
 
 def pooled_summary(point: FrontierPoint) -> str:
     """Return one line on the model of surrogates on the pooled rows."""
-    own = "" if math.isnan(point.client_gap) else f" ({point.client_gap:.3f} at most at a client)"
-    found = f"n the pooled rows gap {point.gap:.3f}{own}, accuracy {point.accuracy:.3f}."
+    at_client = (
+        "" if math.isnan(point.client_gap) else f" ({point.client_gap:.3f} at most at a client)"
+    )
+    reached = f"n the pooled rows gap {point.gap:.3f}{at_client}, accuracy {point.accuracy:.3f}."
     is_weighed = point.price.rho > 0 and max(point.price[1:]) == 0  # nothing was searched for
-    return f"Penalty weight {point.price.rho:.3g}: o{found}" if is_weighed else f"O{found}"
+    return f"Penalty weight {point.price.rho:.3g}: o{reached}" if is_weighed else f"O{reached}"
 
 
 def training_table(training: Training, *, private: bool) -> Table:
@@ -205,7 +209,7 @@ def training_table(training: Training, *, private: bool) -> Table:
     facts: dict[str, object] = {"users": cost.users, "rounds": cost.rounds}
     facts["sent"] = f"{cost.bytes_sent:,} bytes by all users together"
     if private and training.counts and (origin := training.counts.origin):
-        facts["counts"] = [f"by themselves {claim(own)}" for own in origin.guarantees if own]
+        facts["counts"] = [f"by themselves {claim(g)}" for g in origin.guarantees if g]
     if private and training.guarantee:
         return Table.of_facts(facts | guarantee_facts(training.guarantee))
     return Table.of_facts(facts | {"privacy": "none: no epsilon is guaranteed"})
@@ -267,7 +271,7 @@ def alpha_warning(choice: DecisionChoice) -> str | None:
     )
 
 
-def gap_table(document: GapsFile, most: int | None = MOST_SHOWN) -> Table:
+def gap_table(document: GapsFile, most: int | None = MAX_SHOWN_GAPS) -> Table:
     """Return a table of the first gaps of a gaps.json, or of all."""
     rows = []
     for gap in document.gaps[:most]:
@@ -302,8 +306,10 @@ def rejected_warnings(sums: ReportSums, collection: Collection) -> list[str]:
         if count
     ]
     counts, names = sums.tally.counts, collection.groups
-    if small := [f"{names[i]} ({counts[i]:g})" for i in collection.compared if counts[i] < FEW]:
-        few = f"groups with fewer than {FEW} reports: {', '.join(small)[:200]}"
+    if small := [
+        f"{names[i]} ({counts[i]:g})" for i in collection.compared if counts[i] < MIN_NORMAL_REPORTS
+    ]:
+        few = f"groups with fewer than {MIN_NORMAL_REPORTS} reports: {', '.join(small)[:200]}"
         lines.append(f"{few}: too few for the intervals, which assume nearly normal sums")
     if sums.ids and (share := sums.ids.lost_share()) > 0.001:
         lines.append(

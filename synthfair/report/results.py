@@ -1,4 +1,4 @@
-"""Runs for a report: read from their folders, and averaged over seeds to be compared."""
+"""The runs of a report, averaged over seeds."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import numpy as np
 
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import Shares, gap_interval, size
-from synthfair.fairness.metrics import NOTION_METRICS as MEASURED_BY
-from synthfair.fairness.metrics import Metric
+from synthfair.fairness.metrics import NOTION_METRICS, Metric
 from synthfair.fairness.target import Target
 from synthfair.files import read_as
-from synthfair.measure.gaps_file import GAPS, GapsFile, read_gaps
+from synthfair.measure.gaps_file import GAPS_NAME, GapsFile, read_gaps
 from synthfair.metrics_file import (
     FRONTIER,
     MAX_BYTES,
@@ -37,22 +36,22 @@ if TYPE_CHECKING:
 ACCURACY_GAP = "accuracy_difference"
 """Largest minus smallest accuracy of groups; no metric by itself, it follows from their rates."""
 
-METRIC_OF = MEASURED_BY | {"accuracy_parity": ACCURACY_GAP}
+GAP_OF = NOTION_METRICS | {"accuracy_parity": ACCURACY_GAP}
 """The metric by which a notion of fairness is measured, those of methods in rounds too."""
 
-WEIGHT = ("rho_o", "max_gap", "max_client_gap", "alpha")
+FAIRNESS_SETTINGS = ("rho_o", "max_gap", "max_client_gap", "alpha")
 """Settings that say how much fairness a run was asked for."""
 
 
 _READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
-    "gaps": (GAPS, read_gaps),  # of gap aggregate or a deployment's job
+    "gaps": (GAPS_NAME, read_gaps),  # of gap aggregate or a deployment's job
     "frontier": (FRONTIER, read_frontier),  # of server --frontier
     "federation": (FEDERATION, lambda path: read_as(path, FederationFile, MAX_BYTES)),
     "model": ("model.json", read_model),
 }
 """Names and readers of the files that may stand next to metrics.json."""
 
-FILES = (METRICS, *(name for name, _ in _READERS.values()))
+RUN_FILES = (METRICS, *(name for name, _ in _READERS.values()))
 """Names of all files that are read from a run's folder; only the first must be there."""
 
 
@@ -131,9 +130,9 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
             raise InputError(f"{folder}: given more than once; give each run once")
     results = []
     for name, folder in zip(run_names(folders), folders, strict=True):
-        there = {key: of for key, of in _READERS.items() if (folder / of[0]).exists()}
-        others = {key: read(folder / file) for key, (file, read) in there.items()}
-        results.append(Result(folder, name, read_metrics(folder / METRICS), **others))
+        present = {key: of for key, of in _READERS.items() if (folder / of[0]).exists()}
+        files = {key: read(folder / file) for key, (file, read) in present.items()}
+        results.append(Result(folder, name, read_metrics(folder / METRICS), **files))
     return results
 
 
@@ -145,14 +144,14 @@ def run_names(folders: Sequence[Path]) -> list[str]:
     ]
     names: list[str] = []
     for depth in range(1, max(map(len, parts), default=0) + 1):
-        names = ["-".join(part[-depth:]) for part in parts]
+        names = ["-".join(path[-depth:]) for path in parts]
         if len(set(names)) == len(names):
             return names
     return [f"{name}-{i}" for i, name in enumerate(names)]
 
 
 class Summary(NamedTuple):
-    """Runs that differ in the seed alone.
+    """A summary of runs that differ in the seed alone.
 
     Attributes:
         method: its name, and the settings in which it differs from other runs, but for those that
@@ -183,8 +182,8 @@ class Summary(NamedTuple):
         """Return the fairness that was asked for, in words; empty where no setting says so."""
         amount = _words(self.asked.amounts) if self.asked.amounts else ""
         gaps = [f"gap at most {amount}"] if amount else []
-        if most := self.asked.client_gap:
-            gaps.append(f"gap of each client at most {most:g}")
+        if client_gap := self.asked.client_gap:
+            gaps.append(f"gap of each client at most {client_gap:g}")
         return {
             "weight": f"penalty weight {amount}",
             "tolerance": f"tolerance {amount}" if amount else "no constraint",
@@ -225,11 +224,13 @@ class Summary(NamedTuple):
 
     def is_like(self, other: Summary) -> bool:
         """Return whether nothing but the weight of the penalty and the seed may differ."""
-        return _identity(self.runs[0], "seed", *WEIGHT) == _identity(other.runs[0], "seed", *WEIGHT)
+        return _identity(self.runs[0], "seed", *FAIRNESS_SETTINGS) == _identity(
+            other.runs[0], "seed", *FAIRNESS_SETTINGS
+        )
 
 
 class Overview(NamedTuple):
-    """Runs that can be compared: of one schema and one notion of fairness.
+    """An overview of runs that can be compared: of one schema and one notion of fairness.
 
     Attributes:
         schema_hash: of the schema.
@@ -250,7 +251,7 @@ def overviews(results: Sequence[Result]) -> list[Overview]:
     """
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        gap = METRIC_OF[result.settings["notion"][0]]
+        gap = GAP_OF[result.settings["notion"][0]]
         groups.setdefault((result.metrics.schema_hash, gap), []).append(result)
     return [Overview(*key, _summaries(group, key[1])) for key, group in groups.items()]
 
@@ -273,7 +274,7 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
                 " in seed; over seeds only different runs are averaged: report them apart"
             )
         runs[result.seeds] = result
-    differences = {k for k, v in values.items() if len(v) > 1} - {"seed", *WEIGHT}
+    differences = {k for k, v in values.items() if len(v) > 1} - {"seed", *FAIRNESS_SETTINGS}
 
     # Means of each group of runs, which is named by what tells it from the others.
     summaries = []
@@ -286,8 +287,8 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
         metrics = [r.metrics.accuracy for r in runs], [_gap(r.metrics, gap) for r in runs]
         accuracy, mean_gap = map(mean_metric, metrics)
         spreads = (
-            float(np.std([m.value for m in part], ddof=1)) if len(runs) > 1 else 0.0
-            for part in metrics
+            float(np.std([m.value for m in column], ddof=1)) if len(runs) > 1 else 0.0
+            for column in metrics
         )
         method = "; ".join(names)
         summaries.append(Summary(method, first.asked, tuple(runs), accuracy, mean_gap, *spreads))
@@ -321,7 +322,7 @@ def _gap(metrics: MetricsFile, name: str) -> Metric:
 
 def _words(values: tuple[object, ...]) -> str:
     """Return the value that all clients have."""
-    first, *others = values
-    if others:
+    first, *rest = values
+    if rest:
         return "several"
     return f"{first:g}" if isinstance(first, float) else str(first)

@@ -1,4 +1,4 @@
-"""The curve of each column of an additive model, and what values of the column there are."""
+"""The curve of each column of an additive model."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
     from synthfair.trained import TrainedModel
 
-POINTS = 201
+CURVE_POINTS = 201
 """At which the curve of a number is drawn."""
 
-RARE = 1e-3
+TAIL_SHARE = 1e-3
 """Share of contributions that may lie outside the scale, at each end."""
 
-TINY = 1e-6
+MIN_PROBABILITY = 1e-6
 """How near a probability may come to 0 and 1."""
 
-MOST_PANELS, MOST_NAMES = 24, 60
+MAX_PANELS, MAX_NAMED_CATEGORIES = 24, 60
 """Columns that are drawn, and categories of a column that are named; :func:`shapes` has all."""
 
-ACROSS = 4
+PANELS_PER_ROW = 4
 """Panels in a row."""
 
 
 class Shape(NamedTuple):
-    """How a column moves the score of a linear model, all else equal.
+    """A curve of how a column moves the score of a linear model, all else equal.
 
     Attributes:
         places: [k] values of the column: numbers from bound to bound, or categories.
@@ -68,18 +68,18 @@ def shapes(model: TrainedModel, reference: np.ndarray | None = None) -> dict[str
         ([0.0, 500.0], (201,))
     """
     schema = model.schema_
-    features, found = schema.features, {}
+    features, curves = schema.features, {}
     first = [0.0 if isinstance(c, Categorical) else c.lower for c in features.values()]
     for i, (name, column) in enumerate(features.items()):
         if isinstance(column, Categorical):
             values, entries = np.array(column.categories), np.arange(len(column.categories))
         else:
-            values = entries = np.linspace(column.lower, column.upper, POINTS)
+            values = entries = np.linspace(column.lower, column.upper, CURVE_POINTS)
         records = np.tile(np.array(first), (len(values), 1))
         records[:, i] = entries
         x, s = encode_records(records, schema), np.zeros(len(values), int)
-        found[name] = Shape(values, model.contributions(x, s, reference)[1][name])
-    return found
+        curves[name] = Shape(values, model.contributions(x, s, reference)[1][name])
+    return curves
 
 
 def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figure:
@@ -104,21 +104,25 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
     # How much each column moves scores, and how far the scale reaches: to all but rare rows.
     if table is None:
         reference, drawn = model.middle, shapes(model)
-        parts, spread, ends = {name: one.score for name, one in drawn.items()}, np.ptp, (0.0, 1.0)
+        parts, spread, ends = (
+            {name: curve.score for name, curve in drawn.items()},
+            np.ptp,
+            (0.0, 1.0),
+        )
     else:
         x, s = model.encode(table)
         reference = model.rows(x, s).mean(axis=0)
         drawn, parts = shapes(model, reference), model.contributions(x, s, reference)[1]
-        spread, ends = np.std, (RARE, 1 - RARE)
-    order = sorted(drawn, key=lambda name: -spread(parts[name]))[:MOST_PANELS]
+        spread, ends = np.std, (TAIL_SHARE, 1 - TAIL_SHARE)
+    order = sorted(drawn, key=lambda name: -spread(parts[name]))[:MAX_PANELS]
     low, high = np.quantile(np.concatenate([parts[name] for name in drawn]), ends)
 
     with styled():
         from matplotlib.figure import Figure as Canvas
 
-        rows = -(-len(order) // ACROSS)
-        figure = Canvas(figsize=(3 * ACROSS, 2.6 * rows), layout="constrained")
-        panels = figure.subplots(rows, ACROSS, squeeze=False, sharey=True).ravel()
+        rows = -(-len(order) // PANELS_PER_ROW)
+        figure = Canvas(figsize=(3 * PANELS_PER_ROW, 2.6 * rows), layout="constrained")
+        panels = figure.subplots(rows, PANELS_PER_ROW, squeeze=False, sharey=True).ravel()
         for axes, name in zip(panels, order, strict=False):
             axes.set_title(name)
             values = None if table is None else table[name]
@@ -134,13 +138,16 @@ def plot_shapes(model: TrainedModel, table: pd.DataFrame | None = None) -> Figur
             return expit(middle + score) - expit(middle)
 
         def score(change: np.ndarray) -> np.ndarray:
-            return logit(np.clip(expit(middle) + change, TINY, 1 - TINY)) - middle
+            return (
+                logit(np.clip(expit(middle) + change, MIN_PROBABILITY, 1 - MIN_PROBABILITY))
+                - middle
+            )
 
         margin = 0.1 * (high - low) or 1.0
         panels[0].set_ylim(low - margin, high + margin)
-        for axes in panels[: len(order) : ACROSS]:
+        for axes in panels[: len(order) : PANELS_PER_ROW]:
             axes.set_ylabel("adds to the score")
-        for i in {*range(ACROSS - 1, len(order), ACROSS), len(order) - 1}:
+        for i in {*range(PANELS_PER_ROW - 1, len(order), PANELS_PER_ROW), len(order) - 1}:
             right = panels[i].secondary_yaxis("right", functions=(change, score))
             right.set_ylabel("changes P(+1) by")
     return figure
@@ -167,5 +174,5 @@ def _draw_shape(
     axes.axhline(0, color="0.6", linewidth=0.8)
     axes.plot(places, shape.score, "-" if is_number else "o", color=COLORS[0], markersize=4)
     if not is_number:
-        named = slice(None, None, -(-len(places) // MOST_NAMES))
+        named = slice(None, None, -(-len(places) // MAX_NAMED_CATEGORIES))
         axes.set_xticks(places[named], shape.places.astype(str)[named], rotation=90, fontsize=6)

@@ -1,4 +1,4 @@
-"""The one table of all results: for a terminal, a text file and the page."""
+"""The one table of all results, on every surface."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rich.text import Text
 from synthfair.errors import CONTROLS, printable
 from synthfair.fairness.metrics import Metric
 
-LONG = 32
+MAX_WHOLE_LETTERS = 32
 """Letters of a word of text, such as a path, that may go over two lines."""
 
 
 @dataclass
 class Table:
-    """Values under titles, of which none is cut, however narrow a terminal is.
+    """A table of values under titles, none of which is cut, however narrow a terminal is.
 
     Columns stand next to each other where they fit; else the cells of a row below each other. Text
     and titles are broken between words to fit; a number, and what belongs to it, never is. Nothing
@@ -77,10 +77,10 @@ class Table:
             ('mechanisms', 'name moments, noise 2.5')
         """
         rows = [
-            (as_text(name.replace("_", " ")), as_text(one, ".4g"))
+            (as_text(name.replace("_", " ")), as_text(item, ".4g"))
             for name, value in facts.items()
-            for one in (value if isinstance(value, list | tuple) else [value])
-            if one is not None
+            for item in (value if isinstance(value, list | tuple) else [value])
+            if item is not None
         ]
         return cls((), rows)
 
@@ -141,7 +141,7 @@ def _widths(
     least, widths = [], []
     for i, title in enumerate(titles):
         longest = max((cell_len(row[i]) for row in cells), default=0)
-        word = max((min(longest_word(row[i]), LONG) for row in cells), default=0)
+        word = max((min(longest_word(row[i]), MAX_WHOLE_LETTERS) for row in cells), default=0)
         least.append(max(longest_word(title), word if words[i] else longest))
         widths.append(max(cell_len(title), longest))
     # A column has a blank on each side; in a table with titles there are lines between, too.
@@ -176,6 +176,6 @@ def as_text(value: object, form: str = "z.3f") -> str:
         case Mapping():
             value = tuple(f"{k} {as_text(v, form)}" for k, v in value.items() if v is not None)
     if isinstance(value, tuple | list):
-        return ", ".join(as_text(one, form) for one in value)
+        return ", ".join(as_text(item, form) for item in value)
     text = "" if value is None else str(value)
     return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)

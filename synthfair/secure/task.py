@@ -1,4 +1,4 @@
-"""Tasks: what is summed, by which aggregators, of whom; and the keys of aggregators.
+"""The task of a secure sum: its summand, its clients, its aggregators with their keys.
 
 An aggregator has one key to decrypt what clients send, one to sign its sums, and the folder of its
 answers.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-RECORDS, OWNER, ANSWERS = ".answers", "owner.id", "synthfair-answers/1"
+RECORDS, OWNER, ANSWERS_FORMAT = ".answers", "owner.id", "synthfair-answers/1"
 """Ending of an aggregator's folder of answers; the file in it that says whose it is; its format."""
 
 
@@ -144,7 +144,7 @@ def require_records(folder: Path, secret: AggregatorSecret) -> None:
 
 
 def _owner(secret: AggregatorSecret) -> dict[str, str]:
-    return {"format": ANSWERS, "records": secret.records}
+    return {"format": ANSWERS_FORMAT, "records": secret.records}
 
 
 def new_aggregator_secret() -> AggregatorSecret:
@@ -218,7 +218,7 @@ def require_hpke(purpose: str) -> None:
 
 # Tasks
 
-MAX_BYTES = 150_000_000
+MAX_TASK_BYTES = 150_000_000
 """The largest size of a task file that is read: four totals of the most entries and clients."""
 
 
@@ -306,10 +306,10 @@ class SumTask(Checked):
                 another.
         """
         source, guarantee = f"task {self.id.hex()}", self.guarantee
-        for name, most in (("epsilon", most_epsilon), ("delta", most_delta)):
-            if not (value := getattr(guarantee, name)) <= most:
+        for name, bound in (("epsilon", most_epsilon), ("delta", most_delta)):
+            if not (value := getattr(guarantee, name)) <= bound:
                 raise InputError(
-                    f"{source}: {name} = {value:g}; must be at most {most:g}", f"most_{name}"
+                    f"{source}: {name} = {value:g}; must be at most {bound:g}", f"most_{name}"
                 )
         if guarantee.relation != "add_or_remove":
             raise InputError(f"{source}: relation = {guarantee.relation}; must be add_or_remove")
@@ -334,7 +334,7 @@ class SumTask(Checked):
 
 
 def make_task(
-    what: AnySummand,
+    summand: AnySummand,
     aggregators: Sequence[AggregatorKeys],
     clients: Sequence[str],
     *,
@@ -344,7 +344,7 @@ def make_task(
     """Return the task of a sum.
 
     Args:
-        what: is summed.
+        summand: what is summed.
         aggregators: their public keys, two or three.
         clients: Ed25519 public keys in hexadecimal.
         least_clients: with fewer, nothing is answered or opened.
@@ -357,7 +357,7 @@ def make_task(
     seed = f"synthfair-sum/1 {label}".encode() if label else secrets.token_bytes(32)
     return SumTask(
         nonce=hashlib.sha256(seed).hexdigest(),
-        what=what,
+        what=summand,
         aggregators=tuple(aggregators),
         clients=tuple(sorted(clients)),
         least_clients=least_clients,
@@ -375,4 +375,4 @@ def read_task(path: Path) -> SumTask:
     Raises:
         InputError: unreadable, or not a task; the message names the entry.
     """
-    return read_as(path, SumTask, MAX_BYTES)
+    return read_as(path, SumTask, MAX_TASK_BYTES)

@@ -89,7 +89,7 @@ def learn_weights(
     owner = np.repeat(np.arange(k), [rows_of.stop - rows_of.start for rows_of in parts.values()])
     shares = np.bincount(owner, problem.w, k)
     # Of many rows a part stands for all.
-    few = replace(problem, client=owner).part(SEARCH_ROWS)
+    few = replace(problem, client=owner).sample(SEARCH_ROWS)
     owner = np.asarray(few.client)
     few = replace(few, client=None)
 
