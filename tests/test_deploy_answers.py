@@ -231,7 +231,7 @@ def federation(world, channel):
 def test_only_known_files_of_a_result_are_taken(tmp_path, federation, monkeypatch):
     secret, output = tmp_path / "secret", tmp_path / "results"
     secret.write_text("of the submitter")
-    monkeypatch.setattr(session, "MAX_BYTES", 5000)
+    monkeypatch.setattr(session, "MAX_RESULT_BYTES", 5000)
     files = [("federation.json", federation), ("model.json", b"{}"), ("other.sh", b"rm"),
              ("metrics.json", secret), ("rounds.csv", bytes(5001))]  # fmt: skip
     found = session._fetch(Downloads(*files), "job-1", output)
@@ -243,6 +243,6 @@ def test_a_federation_file_may_not_be_large_or_a_link(tmp_path, federation, monk
     (tmp_path / "other.json").write_bytes(federation)
     linked = Downloads(("federation.json", tmp_path / "other.json"))
     assert session._fetch(linked, "job-1", tmp_path / "out") is None
-    monkeypatch.setattr(session, "LARGEST", len(federation) - 1)
+    monkeypatch.setattr(session, "METRICS_BYTES", len(federation) - 1)
     with pytest.raises(InputError, match="larger than"):
         session._fetch(Downloads(("federation.json", federation)), "job-1", tmp_path / "out")

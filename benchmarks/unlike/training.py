@@ -140,7 +140,7 @@ def by_compare(cut: Cut, weight: Weight, *, smoke: bool, method: str) -> Scores:
     """
     start = time.perf_counter()
     config = _distill_config(cut, weight, smoke=smoke)
-    fitted = compare.METHODS[method](federation(cut), config)
+    fitted = compare.COMPARED_METHODS[method](federation(cut), config)
     seconds = time.perf_counter() - start
     converged = fitted.converged is not False
     return Scores(np.concatenate(fitted.scores), seconds=seconds, converged=converged)

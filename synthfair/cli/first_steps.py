@@ -1,4 +1,4 @@
-"""First steps: the demonstration, tables and schemas; parameters of all that simulate clients."""
+"""The commands of first steps: ``demo``, ``split``, ``schema``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters that many commands have, and settings of configurations as flags."""
+"""The parameters that many commands have."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def with_settings(*groups: tuple[str, type[BaseModel], Iterable[str]]) -> Callab
         for key in keys:
             field = config.model_fields[key]
             kind: Any = field.annotation
-            is_whole = any(int in (part, *get_args(part)) for part in (kind, *get_args(kind)))
+            is_whole = any(int in (member, *get_args(member)) for member in (kind, *get_args(kind)))
             is_tuple = get_origin(kind) is tuple
             parameter = Parameter(
                 group=panels[title],

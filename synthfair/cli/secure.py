@@ -292,15 +292,15 @@ def open_sums(
 
     require_free(output, inputs=(task, *sums), force=force)
     public_task = read_task(task)
-    what: Any = public_task.what
+    summand: Any = public_task.what
     partial = [aggregator.read_partial_sum(path) for path in sums]
     total = aggregator.open_sums(
         public_task, partial, commitments=commitments or None, sources=sums
     )
-    if what.kind == "rows":
-        write_json(output, opened_sum(what, total).model_dump(mode="json"))
+    if summand.kind == "rows":
+        write_json(output, opened_sum(summand, total).model_dump(mode="json"))
     else:
-        write_histogram(aggregator.score_histogram(what, total), output)
+        write_histogram(aggregator.score_histogram(summand, total), output)
     say(f"Task {public_task.id.hex()}")
     say(sum_table(public_task, len(total.clients)))
     say(f"Wrote {output}.")

@@ -1,4 +1,4 @@
-"""``python -m synthfair.server``, which pools, trains, evaluates; and evaluation by itself."""
+"""The commands of whoever runs the server: ``server``, ``evaluate``."""
 
 from __future__ import annotations
 
@@ -176,8 +176,8 @@ def _next_exchange(now: Refinement, schema: Path) -> str | None:
         f"{now.missing} answers to {now.question} are missing. Each client makes one by the command"
         " below. When all lie next to the question, run the server's command again, with --force."
     )
-    own = "answer", now.question, "--data", "CLIENT.csv", "--schema", schema
-    return command(*own, "--output", now.question.with_name("CLIENT.json"))
+    words = "answer", now.question, "--data", "CLIENT.csv", "--schema", schema
+    return command(*words, "--output", now.question.with_name("CLIENT.json"))
 
 
 @with_settings(("Settings", ServerConfig, _EVALUATION))

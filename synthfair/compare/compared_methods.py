@@ -1,4 +1,4 @@
-"""The methods that are compared: each trains on a federation, and scores its test rows."""
+"""The methods that are compared."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
 from synthfair.task.protocol import sha256_of
 from synthfair.trained import TrainedModel
 
-EQUILIBRIUM = 1e-3
+MAX_DUALITY_GAP = 1e-3
 """Duality gap at which exponentiated gradient stops."""
 
 FEDAVG_ROUNDS = 1000
 
-EXCHANGES = 5
+N_EXCHANGES = 5
 """Of sums after the surrogates, in ``refine``."""
 
 MOMENTUM = 0.98
@@ -80,12 +80,12 @@ class Federation(NamedTuple):
     def scored(self, scores: Iterable[np.ndarray]) -> tuple[Scored, ...]:
         """Return the test rows of each client with scores [N_test], whose signs decide."""
         pairs = zip(scores, self.test, strict=True)
-        return tuple(Scored(part.y, score, part.s, self.n_groups) for score, part in pairs)
+        return tuple(Scored(rows.y, score, rows.s, self.n_groups) for score, rows in pairs)
 
     @property
     def user(self) -> np.ndarray:
         """Return [N] the client of each row of the pooled training rows."""
-        return np.repeat(np.arange(len(self.train)), [len(part.y) for part in self.train])
+        return np.repeat(np.arange(len(self.train)), [len(rows.y) for rows in self.train])
 
 
 def federate(
@@ -119,7 +119,7 @@ class Fitted(NamedTuple):
         tests: each client's test rows, with their scores.
         converged: whether every problem solved on the way met its tolerance; None: no test.
         cost: what the clients sent, and how often.
-        asked: how much fairness the method was asked for, by the setting that it reads.
+        target: how much fairness the method was asked for, by the setting that it reads.
         distillations: one a client, of methods that distil.
         model: of methods that make one for all clients, and no more.
         seconds: wall time, compilation included; of a method alone, those that another weight spent
@@ -129,7 +129,7 @@ class Fitted(NamedTuple):
     tests: tuple[Scored, ...]
     converged: bool | None
     cost: Cost
-    asked: Target
+    target: Target
     distillations: tuple[Distillation, ...] = ()
     model: TrainedModel | None = None
     seconds: float = 0.0
@@ -222,9 +222,9 @@ def surrogate(
         releases = make_surrogates(federation, settings)
         shared.clear()  # a grid goes through its seeds one after the other
         shared[key] = releases, time.perf_counter() - start
-    releases, asked = shared[key][0], server_config(config)
-    model = pool_and_train(releases, federation.schema, asked)
-    return _uploaded(model, releases, federation, asked.asked)._replace(seconds=before)
+    releases, problem = shared[key][0], server_config(config)
+    model = pool_and_train(releases, federation.schema, problem)
+    return _uploaded(model, releases, federation, problem.asked)._replace(seconds=before)
 
 
 def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted:
@@ -238,10 +238,10 @@ def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted
         _penalty(federation, config),
         rho=config.rho_o,
         c=server_config(config).C,
-        exchanges=EXCHANGES,
+        exchanges=N_EXCHANGES,
     )
-    cost = Cost(near.cost.users, 1 + EXCHANGES, near.cost.bytes_sent + sent)
-    return _fitted(model, federation, cost, near.asked)._replace(seconds=near.seconds)
+    cost = Cost(near.cost.users, 1 + N_EXCHANGES, near.cost.bytes_sent + sent)
+    return _fitted(model, federation, cost, near.target)._replace(seconds=near.seconds)
 
 
 def make_surrogates(federation: Federation, settings: SurrogateConfig) -> dict[str, Release]:
@@ -259,17 +259,17 @@ def server_config(config: DistillConfig) -> ServerConfig:
 
 
 def _uploaded(
-    model: TrainedModel, releases: Mapping[str, Release], federation: Federation, asked: Target
+    model: TrainedModel, releases: Mapping[str, Release], federation: Federation, target: Target
 ) -> Fitted:
     """Return a model of one release of each client."""
-    cost = Cost(len(releases), 1, sum(len(release_bytes(one)) for one in releases.values()))
-    return _fitted(model, federation, cost, asked)
+    cost = Cost(len(releases), 1, sum(len(release_bytes(release)) for release in releases.values()))
+    return _fitted(model, federation, cost, target)
 
 
-def _fitted(model: TrainedModel, federation: Federation, cost: Cost, asked: Target) -> Fitted:
+def _fitted(model: TrainedModel, federation: Federation, cost: Cost, target: Target) -> Fitted:
     """Return what one model for all clients makes of their test rows."""
-    tests = tuple(score_rows(model, part) for part in federation.test)
-    return Fitted(tests, model.converged, cost, asked, model=model)
+    tests = tuple(score_rows(model, rows) for rows in federation.test)
+    return Fitted(tests, model.converged, cost, target, model=model)
 
 
 # The ceiling, and what must be beaten
@@ -285,7 +285,7 @@ def central(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
 def local(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """Train each client alone on its own rows, for its own test rows."""
     thetas, converged = zip(
-        *(_trained(part, federation, config) for part in federation.train), strict=True
+        *(_trained(rows, federation, config) for rows in federation.train), strict=True
     )
     cost = Cost(len(thetas), 0, 0)
     return _linear(thetas, all(converged), cost, federation, config)
@@ -294,7 +294,7 @@ def local(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
 def constant(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:  # noqa: ARG001
     """Decide the more frequent label for everybody, which any other method must beat."""
     label = 1.0 if concatenated(federation.train).y.mean() > 0 else -1.0
-    tests = federation.scored(np.full(len(part.y), label) for part in federation.test)
+    tests = federation.scored(np.full(len(rows.y), label) for rows in federation.test)
     cost = Cost(len(tests), 1, 16 * len(tests))  # two counts each
     return Fitted(tests, None, cost, Target(by="nothing"))
 
@@ -320,18 +320,18 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig, **_: A
     c, inputs = server_config(config).C, _inputs(rows, federation, plain)
     model = LogisticRegression(C=c, fit_intercept=config.intercept, max_iter=1000)
     mitigator = reductions.ExponentiatedGradient(
-        model, parity(difference_bound=eps), eps=eps, nu=EQUILIBRIUM
+        model, parity(difference_bound=eps), eps=eps, nu=MAX_DUALITY_GAP
     )
     with warnings.catch_warnings():  # fairlearn writes to pandas in a way that pandas will give up
         warnings.simplefilter("ignore", DeprecationWarning)
         mitigator.fit(inputs, (rows.y > 0).astype(int), sensitive_features=rows.s)
     decisions = (
-        mitigator.predict(_inputs(part, federation, plain), random_state=config.seed)
-        for part in federation.test
+        mitigator.predict(_inputs(test, federation, plain), random_state=config.seed)
+        for test in federation.test
     )
     return Fitted(
         federation.scored(np.asarray(decided) * 2.0 - 1.0 for decided in decisions),
-        bool(mitigator.best_gap_ <= EQUILIBRIUM),
+        bool(mitigator.best_gap_ <= MAX_DUALITY_GAP),
         _all_rows(federation, config),
         _tolerance(config),
     )
@@ -364,17 +364,17 @@ def _linear(
 ) -> Fitted:
     """Return linear models, one for the test rows of each client."""
     scores = (
-        _inputs(part, federation, config) @ theta
-        for theta, part in zip(thetas, federation.test, strict=True)
+        _inputs(rows, federation, config) @ theta
+        for theta, rows in zip(thetas, federation.test, strict=True)
     )
-    asked = Target(by="weight", amounts=(config.rho_o,))
-    return Fitted(federation.scored(scores), converged, cost, asked)
+    target = Target(by="weight", amounts=(config.rho_o,))
+    return Fitted(federation.scored(scores), converged, cost, target)
 
 
-def _inputs(part: Encoded, federation: Federation, config: DistillConfig) -> np.ndarray:
+def _inputs(rows: Encoded, federation: Federation, config: DistillConfig) -> np.ndarray:
     n_read = federation.n_groups if config.group_input else 1
-    others = other_inputs(part.s, n_groups=n_read, intercept=config.intercept)
-    return np.column_stack([part.x, others.T])
+    shared_inputs = other_inputs(rows.s, n_groups=n_read, intercept=config.intercept)
+    return np.column_stack([rows.x, shared_inputs.T])
 
 
 def _users(federation: Federation, config: DistillConfig) -> federated.Users:
@@ -433,14 +433,14 @@ def in_rounds(
         user = federated.draw_users(len(rows.y), seed=config.seed, **users)
     data = federated.make_user_data(rows, user, federation.schema, settings)
     training = federated.train_rounds(data, settings)
-    asked = _tolerance(config) if federated.METHODS[method].reads("alpha") else settings.asked
-    return _fitted(training.model, federation, training.cost, asked)
+    target = _tolerance(config) if federated.METHODS[method].reads("alpha") else settings.asked
+    return _fitted(training.model, federation, training.cost, target)
 
 
 IN_ROUNDS = [name for name in federated.METHODS if name not in ("fedavg", "refine")]
 """Methods that train as ``synthfair.federated`` has them, by name."""
 
-METHODS: dict[str, Callable[..., Fitted]] = {
+COMPARED_METHODS: dict[str, Callable[..., Fitted]] = {
     "single_shot": single_shot,
     "surrogate": surrogate,
     "refine": refine,
@@ -464,8 +464,8 @@ def require_method(name: str) -> None:
     Raises:
         InputError: no such method, or it needs a package that is not installed.
     """
-    if name not in METHODS:
-        raise InputError(f"method {name!r}: must be one of {', '.join(METHODS)}")
+    if name not in COMPARED_METHODS:
+        raise InputError(f"method {name!r}: must be one of {', '.join(COMPARED_METHODS)}")
     if name == "exponentiated_gradient":
         require("fairlearn", f"method {name}", "compare")
 
@@ -494,7 +494,7 @@ def run_method(
     """
     require_method(method)
     start = time.perf_counter()
-    fitted = METHODS[method](federation, config, **options)
+    fitted = COMPARED_METHODS[method](federation, config, **options)
     fitted = fitted._replace(seconds=time.perf_counter() - start + fitted.seconds)
     tests = dict(zip(federation.names, fitted.tests, strict=True))
     return evaluate_scores(tests, report, schema=federation.schema), fitted

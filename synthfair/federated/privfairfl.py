@@ -33,7 +33,7 @@ from synthfair.trained import TrainedModel
 
 
 class Counting(NoisySteps):
-    """DP-SGD with counts of rows over all clients."""
+    """A method of DP-SGD with counts of rows over all clients."""
 
     counts_epsilon: Epsilon | None = None
     """Privacy budget of the counts over all clients, for one row; on top of the training's epsilon.
@@ -54,14 +54,14 @@ class Counting(NoisySteps):
     def plan(self, data: UserData) -> Self:
         """Return DP-SGD, whose guarantee includes the counts."""
         method, counts = super().plan(data), self.counts_epsilon
-        if (own := method.guarantee) and counts:
-            both = {"epsilon": own.epsilon + counts, "counts_epsilon": counts}
-            return method.bound(guarantee=own.model_copy(update=both))
+        if (guarantee := method.guarantee) and counts:
+            both = {"epsilon": guarantee.epsilon + counts, "counts_epsilon": counts}
+            return method.bound(guarantee=guarantee.model_copy(update=both))
         return method
 
 
 class PrivFairFLPre(Counting):
-    """DP-SGD with rows weighed by counts of group and label."""
+    """A method of DP-SGD with rows weighed by counts of group and label."""
 
     method: Literal["privfairfl_pre"] = "privfairfl_pre"
     weight_method: WeightMethod = "kamiran_calders"
@@ -87,7 +87,7 @@ class PrivFairFLPre(Counting):
 
 
 class PrivFairFLPost(Counting):
-    """DP-SGD, then decisions by group from a histogram of scores."""
+    """A method of DP-SGD, then of decisions by group from a histogram of scores."""
 
     method: Literal["privfairfl_post"] = "privfairfl_post"
     notion: Notion = "statistical_parity"
@@ -151,7 +151,7 @@ def sum_counts(
         seed: of shares and noise, for tests; with one nothing is guaranteed.
     """
     groups, bins = tuple(map(str, schema.groups)), scored[2] if scored else 1
-    what = GroupCounts(
+    summand = GroupCounts(
         schema_hash=schema.hash,
         groups=groups,
         model=scored[0].sha256 if scored else None,
@@ -165,17 +165,17 @@ def sum_counts(
     def parts() -> Iterator[np.ndarray]:
         """Yield what each user adds to the sum, [2 G B]."""
         for first, size in zip(np.asarray(users.first), np.asarray(users.size), strict=True):
-            part = slice(first, first + size)
-            counts = count_scores(in_bin[part], s[part], y[part], len(groups), bins)
+            rows = slice(first, first + size)
+            counts = count_scores(in_bin[rows], s[rows], y[rows], len(groups), bins)
             yield counts.ravel().astype(np.int64)
 
     if epsilon is not None:
         source = system_entropy if seed is None else seeded(seed)
-        total = noisy_sum(parts(), what, aggregators=AGGREGATORS, source=source)
-        return score_histogram(what, total)
+        total = noisy_sum(parts(), summand, aggregators=AGGREGATORS, source=source)
+        return score_histogram(summand, total)
     exact = np.sum(list(parts()), axis=0).reshape(len(groups), 2, bins)
     return ScoreHistogram(
-        schema_hash=what.schema_hash, model=what.model, groups=groups, counts=exact.tolist()
+        schema_hash=summand.schema_hash, model=summand.model, groups=groups, counts=exact.tolist()
     )
 
 

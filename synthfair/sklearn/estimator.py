@@ -1,4 +1,4 @@
-"""The arguments of estimators, turned into a configuration, a schema, encoded rows."""
+"""The base of the estimators, which turns arguments into settings, a schema, encoded rows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SHARED = "max_gap", "penalty", "notion", "temperature", "groups_by"
 LABEL = "y"
 """Column of y in the schema."""
 
-MAX_GROUPS = 100
+MAX_FEATURE_GROUPS = 100
 """Values of the sensitive features; of more, each has too few rows to be compared."""
 
 NO_GROUPS = np.array(["all", "none"])
@@ -59,7 +59,7 @@ _Config = TypeVar("_Config", bound=BaseModel)
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FairEstimator(BaseEstimator):
-    """Settings of fairness, and of how columns are read: FairLogisticRegression explains them."""
+    """The settings that FairLogisticRegression explains, and the reading of rows by them."""
 
     keeps_shares: ClassVar[bool] = True
     """A flag: the schema may hold the shares of categories, which are statistics of the rows."""
@@ -378,12 +378,12 @@ def _attributes(sensitive_features: Any) -> dict[str, Any]:
 
 def _require_few(groups: np.ndarray, n_rows: int, name: str, sensitive_features: Any) -> None:
     """Refuse groups that cannot be compared: a single one, or too many for the rows."""
-    if len(groups) > min(MAX_GROUPS, max(2, n_rows / 2)):
+    if len(groups) > min(MAX_FEATURE_GROUPS, max(2, n_rows / 2)):
         title = getattr(sensitive_features, "name", None)
         raise InputError(
             f"{name}{f' {title!r}' if title else ''}: {len(groups)} different values in {n_rows}"
-            f" rows; at most {MAX_GROUPS} groups are compared, of two rows or more on average: bin"
-            " numbers, such as by pandas.cut, or merge values"
+            f" rows; at most {MAX_FEATURE_GROUPS} groups are compared, of two rows or more on"
+            " average: bin numbers, such as by pandas.cut, or merge values"
         )
     if len(groups) < 2:
         raise InputError(f"{name}: holds one group, {groups.tolist()[0]!r}; two are needed")
