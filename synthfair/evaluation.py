@@ -140,7 +140,9 @@ def encode_tests(
         source = str(sources[name])
         if without:
             clipping = Clipping()
-            x, s = encode_inputs(table, schema, source=source, others=False, clipping=clipping)
+            x, s = encode_inputs(
+                table, schema, source=source, extra_columns=False, clipping=clipping
+            )
             clipping.warn(source)
             encoded[name] = Encoded(x, s, np.full(len(s), np.nan))
         else:
@@ -189,8 +191,8 @@ def evaluate_scores(
     enough = max(MIN_RATE_ROWS, least)
     rows_of = np.bincount(everything.s, minlength=everything.n_groups)
     compared = partial(schema.compared, rows=rows_of, least=enough)
-    asked = compared(config.groups_by) if several else {}
-    by = [groups.grouping for groups in asked.values()]
+    chosen = compared(config.groups_by) if several else {}
+    by = [groups.grouping for groups in chosen.values()]
     together = compared(None)[schema.sensitive_name]
     positive = float(np.mean((1 + everything.y) / 2))  # of labels that are not known, not-a-number
     labelled = not np.isnan(positive)
@@ -239,7 +241,7 @@ def evaluate_scores(
         rows={name: counts_of(rows) for name, rows in scored.items()} if labelled else None,
         constant_classifier={"accuracy": max(positive, 1 - positive)} if labelled else None,
         groupings=groupings,
-        groups_by=(*asked,),
+        groups_by=(*chosen,),
     )
 
 
@@ -270,7 +272,7 @@ def small_group_warnings(evaluation: Evaluation, schema: Schema) -> tuple[str, .
 
 
 def decision_metrics(
-    model: TrainedModel, evaluation: Evaluation, **others: Any
+    model: TrainedModel, evaluation: Evaluation, **fields: Any
 ) -> Evaluation | MetricsFile:
     """Return the metrics.json of a model with decisions by group; else the evaluation alone."""
     if (decision := model.decision) is None:
@@ -283,5 +285,5 @@ def decision_metrics(
         asked=Target(by="tolerance", amounts=(decision.alpha,)),
         converged=model.converged,
         counts=decision.origin,
-        **others,
+        **fields,
     )

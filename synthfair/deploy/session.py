@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from synthfair.deploy.kit import PROGRESS_COMMAND, Kit
 from synthfair.errors import InputError, reason
 from synthfair.files import read_as, validated
-from synthfair.metrics_file import MAX_BYTES as METRICS_BYTES
+from synthfair.metrics_file import MAX_METRICS_BYTES
 from synthfair.task.federation_file import FEDERATION, FederationFile
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _fetch(session: Session, job: str, output: Path) -> FederationFile | None:
         for path in paths[0].parent.iterdir():
             if path.name in RESULTS and _is_ordinary(path):
                 path.replace(output / path.name)
-    return read_as(output / FEDERATION, FederationFile, METRICS_BYTES)
+    return read_as(output / FEDERATION, FederationFile, MAX_METRICS_BYTES)
 
 
 def _is_ordinary(path: Path) -> bool:

@@ -41,7 +41,7 @@ from synthfair.privacy.mechanism import (
     sensitivity,
 )
 from synthfair.release.settings import ReleaseSettings
-from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked
+from synthfair.settings import MIN_GUARANTEE_DELTA, Checked, Epsilon
 
 Unit = Literal["row", "user"]
 """The unit of privacy, whose presence is protected: a row, or a user with all its rows."""
@@ -163,9 +163,6 @@ Mechanism = Annotated[
 """A private way to read real rows: noisy sums, choices, or noisy sums over samples."""
 
 
-_Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
-
-
 class Guarantee(Checked):
     """A guarantee of (epsilon, delta)-differential privacy of all that one booking pays for.
 
@@ -211,7 +208,7 @@ class Guarantee(Checked):
         0.268
     """
 
-    epsilon: _Epsilon
+    epsilon: Epsilon
     delta: float = Field(default=0.0, ge=0, lt=1)
     unit: Unit = "row"
     relation: Relation
@@ -220,7 +217,7 @@ class Guarantee(Checked):
     simulated: bool = Field(default=False, exclude_if=not_)
     mechanisms: tuple[Mechanism, ...] = Field(default=(), max_length=100, exclude_if=not_)
     accountant: str | None = Field(default=None, pattern=ACCOUNTANT, exclude_if=not_)
-    counts_epsilon: _Epsilon | None = Field(default=None, exclude_if=not_)
+    counts_epsilon: Epsilon | None = Field(default=None, exclude_if=not_)
     aggregators: int | None = Field(default=None, ge=2, le=3, exclude_if=not_)
     rows_per_user: int | None = Field(default=None, ge=1, le=10**6, exclude_if=not_)
 
@@ -259,9 +256,9 @@ class Guarantee(Checked):
 
     @model_validator(mode="after")
     def _follows_from_the_mechanisms(self) -> Guarantee:
-        if not (self.delta >= LEAST_DELTA if self.mechanisms else self.delta == 0):
+        if not (self.delta >= MIN_GUARANTEE_DELTA if self.mechanisms else self.delta == 0):
             raise ValueError(
-                f"delta: must be at least {LEAST_DELTA:g} with mechanisms, and 0 without any"
+                f"delta: must be at least {MIN_GUARANTEE_DELTA:g} with mechanisms, and else 0"
             )
         if self.samples and self.of_release:
             raise ValueError("mechanisms: must be those of a release, or of a training, not both")

@@ -35,7 +35,7 @@ from synthfair.errors import InputError, reason
 from synthfair.files import OWNER_ONLY, claimed, open_file, parse_as, sync_folder, whole_file
 from synthfair.privacy.accounting import Composition
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Checked, Line
+from synthfair.settings import Checked, Delta, Epsilon, Line
 
 LEDGER_ENDING, BOUGHT_ENDING = ".ledger.jsonl", ".bought"
 """The endings that a ledger adds to its table's name, and a file of what was bought to its own."""
@@ -111,8 +111,8 @@ class Limit(Checked):
     """
 
     kind: Literal["limit"] = "limit"
-    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
-    delta: float = Field(ge=LEAST_DELTA, lt=1)
+    epsilon: Epsilon
+    delta: Delta
 
 
 class Record(Checked):

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import EPSILON_STEPS, MIN_NOISE_STEPS, mu_of_choice
 from synthfair.privacy.noise import RandomBytes, discrete_gaussian, exponential_choice
-from synthfair.settings import LARGEST_EPSILON, Checked, Relation
+from synthfair.settings import MAX_GUARANTEE_EPSILON, Checked, Relation
 
 SumName = Literal["histograms", "pairs", "tables", "column_moments", "anchors"]
 """Names of the sums that mechanisms release, by group and label: rows at each level of each column;
@@ -96,7 +96,7 @@ class ExponentialMechanism(Checked):
 
     name: Literal["tree"]
     sensitivity: float = Field(gt=0, le=1e6)
-    epsilon: float = Field(ge=0, le=LARGEST_EPSILON)
+    epsilon: float = Field(ge=0, le=MAX_GUARANTEE_EPSILON)
     times: int = Field(ge=1, le=10_000)
     grid: float = SCORE_GRID
 

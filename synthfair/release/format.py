@@ -14,7 +14,14 @@ import numpy as np
 from pydantic import field_serializer, model_validator
 
 import synthfair
-from synthfair.data.schema import OWN_COLUMNS, Categorical, Numeric, Schema, differences, is_within
+from synthfair.data.schema import (
+    RELEASE_COLUMNS,
+    Categorical,
+    Numeric,
+    Schema,
+    differences,
+    is_within,
+)
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, parse_as, whole_file
 from synthfair.privacy.guarantee import Guarantee, require_true
@@ -91,8 +98,8 @@ class Header(Checked):
     def own_columns(self) -> tuple[str, ...]:
         """The columns after the features; a fair release for a blind model has none of groups."""
         if isinstance(self.config, SurrogateConfig):
-            return OWN_COLUMNS
-        return OWN_COLUMNS[:2] if self.config.group_input else OWN_COLUMNS[1:2]
+            return RELEASE_COLUMNS
+        return RELEASE_COLUMNS[:2] if self.config.group_input else RELEASE_COLUMNS[1:2]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -146,14 +153,14 @@ class Release:
         """sha256 of the rows, whatever the metadata: the same rows twice are the same release."""
         digest = hashlib.sha256(np.ascontiguousarray(self.x, "<f8").data)
         for name in self.header.own_columns:
-            column, dtype = self.own_values[name], "<f8" if name == OWN_COLUMNS[2] else "<i4"
+            column, dtype = self.own_values[name], "<f8" if name == RELEASE_COLUMNS[2] else "<i4"
             digest.update(np.ascontiguousarray(column, dtype).data)
         return digest.digest()
 
     @property
     def own_values(self) -> dict[str, Any]:
         """The columns after the features, by name."""
-        return dict(zip(OWN_COLUMNS, (self.s, self.y, self.weight), strict=True))
+        return dict(zip(RELEASE_COLUMNS, (self.s, self.y, self.weight), strict=True))
 
 
 def name_of(component: object) -> str:
@@ -257,7 +264,7 @@ def _arrow_schema(header: Header) -> pa.Schema:
     """Return the columns of a release file with this header."""
     import pyarrow as pa
 
-    types = dict(zip(OWN_COLUMNS, (pa.int32(), pa.int32(), pa.float64()), strict=True))
+    types = dict(zip(RELEASE_COLUMNS, (pa.int32(), pa.int32(), pa.float64()), strict=True))
     features = [(name, pa.float64()) for name in header.names]
     return pa.schema(features + [(name, types[name]) for name in header.own_columns])
 
@@ -316,7 +323,7 @@ def read_release(
         raise InputError(f"{source}: holds missing values; a release has none")
     x = np.column_stack([table[name].to_numpy() for name in header.names])
     values = {name: table[name].to_numpy().copy() for name in header.own_columns}
-    group, label, weight = OWN_COLUMNS
+    group, label, weight = RELEASE_COLUMNS
     s, y = values.get(group, np.zeros(len(x), "int32")), values[label].astype(float)
     release = Release(header, x, s, y, values.get(weight), signature=signature)
     require_fit(release, schema, source)
@@ -426,12 +433,12 @@ def _require_values(release: Release, source: str) -> None:
         for name, values, column in zip(release.header.names, release.x.T, features, strict=True)
     ]
     in_range = (release.s >= 0) & (release.s < len(schema.groups))
-    checks.append((OWN_COLUMNS[0], release.s, in_range, f"0 to {len(schema.groups) - 1}"))
-    checks.append((OWN_COLUMNS[1], release.y, np.abs(release.y) == 1, "-1 or 1"))
+    checks.append((RELEASE_COLUMNS[0], release.s, in_range, f"0 to {len(schema.groups) - 1}"))
+    checks.append((RELEASE_COLUMNS[1], release.y, np.abs(release.y) == 1, "-1 or 1"))
     if weight is not None:
         right = (weight == 0) | ((weight >= MIN_RECORD_WEIGHT) & (weight <= MAX_RECORD_WEIGHT))
         words = f"0, or a number from {MIN_RECORD_WEIGHT:g} to {MAX_RECORD_WEIGHT:g}"
-        checks.append((OWN_COLUMNS[2], weight, right & weight.any(), f"{words}, and not all 0"))
+        checks.append((RELEASE_COLUMNS[2], weight, right & weight.any(), f"{words}, and not all 0"))
     for name, values, right, allowed in checks:
         if not right.all():
             row = int(np.argmin(right))

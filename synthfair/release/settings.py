@@ -11,9 +11,8 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from synthfair.errors import InputError
 from synthfair.fairness.target import Target, with_penalty
 from synthfair.settings import (
-    LARGEST_EPSILON,
-    LEAST_DELTA,
-    LEAST_EPSILON,
+    Delta,
+    Epsilon,
     GroupsBy,
     Notion,
     PenaltyName,
@@ -35,11 +34,11 @@ away. With one, a minimum would tell how many rows there are."""
 class ReleaseSettings(Settings):
     """The settings that releases of both kinds have."""
 
-    epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    epsilon: Epsilon | None = None
     """Makes the release differentially private, e.g. 1; smaller is more private and noisier.
     Without it nothing is guaranteed."""
 
-    delta: float | None = Field(default=None, ge=LEAST_DELTA, lt=1)
+    delta: Delta | None = None
     """Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6. It is published: take a round
     number, not one computed from the table."""
 

@@ -18,7 +18,7 @@ from synthfair.files import read_as
 from synthfair.measure.gaps_file import GAPS_NAME, GapsFile, read_gaps
 from synthfair.metrics_file import (
     FRONTIER,
-    MAX_BYTES,
+    MAX_METRICS_BYTES,
     METRICS,
     FrontierLine,
     MetricsFile,
@@ -46,7 +46,7 @@ FAIRNESS_SETTINGS = ("rho_o", "max_gap", "max_client_gap", "alpha")
 _READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "gaps": (GAPS_NAME, read_gaps),  # of gap aggregate or a deployment's job
     "frontier": (FRONTIER, read_frontier),  # of server --frontier
-    "federation": (FEDERATION, lambda path: read_as(path, FederationFile, MAX_BYTES)),
+    "federation": (FEDERATION, lambda path: read_as(path, FederationFile, MAX_METRICS_BYTES)),
     "model": ("model.json", read_model),
 }
 """Names and readers of the files that may stand next to metrics.json."""

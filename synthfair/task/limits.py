@@ -9,14 +9,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
 from synthfair.files import read_as, read_document
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import Hex32
-from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Checked
+from synthfair.settings import MAX_GUARANTEE_EPSILON, STRICT, Checked, Epsilon
 from synthfair.task.federation_file import ServerCode
 
 PARTY_FILE = "synthfair.json"
@@ -24,8 +24,6 @@ PARTY_FILE = "synthfair.json"
 
 MAX_PARTY_BYTES = 1_000_000
 """The largest size of such a file."""
-
-Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
 
 Kind = Literal["fair", "surrogate", "gap", "training", "counts"]
 """The kind of an answer: fair synthetic rows; a surrogate; a model's decisions counted by group
@@ -122,7 +120,7 @@ class Limits(Checked):
     without_epsilon: bool = False
     most_releases: int = Field(default=1, ge=0)
     again: int | None = Field(default=None, ge=1)
-    least_epsilon_left: float = Field(default=0.0, ge=0, le=LARGEST_EPSILON)
+    least_epsilon_left: float = Field(default=0.0, ge=0, le=MAX_GUARANTEE_EPSILON)
     k_min: int = Field(default=50, ge=1)
     value_rows: int = Field(default=10, ge=10)
     most_rounds: int = Field(default=0, ge=0)
