@@ -105,7 +105,7 @@ def server(
     from synthfair.report.answer import run_sentence
     from synthfair.report.page import write_report
     from synthfair.server import serve
-    from synthfair.server.page import FILES
+    from synthfair.server.page import SERVER_FILES
 
     page = output / "report.html"
     if report:  # all that could refuse it, before any work is done
@@ -136,7 +136,7 @@ def server(
         refine=exchanges,
         force=force,
     )
-    files = [path for name in FILES if (path := output / name).exists()]
+    files = [path for name in SERVER_FILES if (path := output / name).exists()]
     following = command("evaluate", "--model", files[0], "--data", "TEST.csv")
     if test:
         following = command("report", output, "--output", page)
