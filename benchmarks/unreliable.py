@@ -29,7 +29,7 @@ from benchmarks.unlike.pages import difference
 from benchmarks.unlike.training import C, problem_of
 from synthfair.data.datasets import SOURCES
 from synthfair.server.pooling import make_pool, train_pool
-from synthfair.server.trust import MAX_MEDIANS, MIN_TRUST, PRIOR_WEIGHT
+from synthfair.server.trust import MAX_PRIOR_MEDIANS, MIN_TRUST, PRIOR_WEIGHT
 
 TABLES = ("dutch", "adult", "law_school_race")
 """Of :data:`TASKS`."""
@@ -288,7 +288,7 @@ def behind(setting: UnreliableSetting) -> tuple[object, ...]:
         TRUSTED,
         RHO,
         *own,
-        *((PRIOR_WEIGHT, MAX_MEDIANS) * (setting.defence == "trusted")),
+        *((PRIOR_WEIGHT, MAX_PRIOR_MEDIANS) * (setting.defence == "trusted")),
     )
 
 
