@@ -20,7 +20,7 @@ from synthfair.fairness.penalties import named_penalty
 from synthfair.model import LinearModel
 from synthfair.server.pooling import compared_groupings, trained_model
 from synthfair.sklearn.estimator import FairEstimator, as_pandas, encoded, warn
-from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
+from synthfair.surrogate.fair import GlobalProblem, ridge_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -125,16 +125,14 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             if sensitive_features not in getattr(x, "columns", ()):
                 raise InputError(f"sensitive_features: X has no column {sensitive_features!r}")
             sensitive_features = x[sensitive_features]
-        rows, weight, schema, _, labels, self.groups_ = self._read_arrays(
-            self._inputs(x), y, sensitive_features, sample_weight
-        )
-        self.schema_, self.classes_, by = schema, np.sort(labels), ()
+        table, labels = self._read_arrays(self._inputs(x), y, sensitive_features, sample_weight)
+        schema, by = self.schema_, ()
         if not free:
-            by, _ = compared_groupings(WeightedTable(*rows, weight), schema, fairness)
-        a = np.column_stack([rows.x, np.ones(len(rows.y))])
-        ridge = ridge_of(fairness.C, weight.sum(), a.shape[1], intercept=True)
+            by, _ = compared_groupings(table, schema, fairness)
+        rows = table.rows(n_groups=1)
+        ridge = ridge_of(fairness.C, table.weight.sum(), rows.a.shape[1], intercept=True)
         penalty = named_penalty(fairness, n_groups=len(schema.groups), by=by)
-        problem: Any = GlobalProblem(a, rows.s, rows.y, weight, penalty, ridge)
+        problem: Any = GlobalProblem(*rows, penalty, ridge)
         if self._own_penalty:
             from synthfair.surrogate.custom import CustomProblem  # loads JAX
 
