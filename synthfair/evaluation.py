@@ -19,7 +19,7 @@ from synthfair.data.schema import GroupNames, Schema, repeated
 from synthfair.data.tables import read_table
 from synthfair.errors import CONTROLS, InputError
 from synthfair.fairness import intervals
-from synthfair.fairness.intervals import FEW_ROWS, MOST_NAMED, GroupSize, LabelCounts
+from synthfair.fairness.intervals import MAX_NAMED, MIN_RATE_ROWS, GroupSize, LabelCounts
 from synthfair.fairness.metrics import Rates, Scored, group_rates
 from synthfair.fairness.target import Target
 from synthfair.metrics_file import (
@@ -188,7 +188,7 @@ def evaluate_scores(
 
     # Of several attributes, gaps are the largest of the groupings that are asked for.
     several, least = len(schema.attributes) > 1, config.min_group_rows
-    enough = max(FEW_ROWS, least)
+    enough = max(MIN_RATE_ROWS, least)
     rows_of = np.bincount(everything.s, minlength=everything.n_groups)
     compared = partial(schema.compared, rows=rows_of, least=enough)
     chosen = compared(config.groups_by) if several else {}
@@ -256,14 +256,14 @@ def small_group_warnings(evaluation: Evaluation, schema: Schema) -> tuple[str, .
         labels = f": {size.positive} with label {positive}, {size.negative} with {negative}"
         return f"{size.n} rows{labels if evaluation.labelled else ''}"
 
-    names = [f"{name} ({rows(size)})" for name, size in list(small.items())[:MOST_NAMED]]
-    names += [f"{len(small) - MOST_NAMED} more"] if len(small) > MOST_NAMED else []
-    enough = max(FEW_ROWS, least)
+    names = [f"{name} ({rows(size)})" for name, size in list(small.items())[:MAX_NAMED]]
+    names += [f"{len(small) - MAX_NAMED} more"] if len(small) > MAX_NAMED else []
+    enough = max(MIN_RATE_ROWS, least)
     of_label = ", overall or of one label" if evaluation.labelled else ""
     remedy = (
         f"gaps leave out groups with fewer than {enough if evaluation.groupings else least} rows"
         if least or evaluation.groupings
-        else f"see the intervals, or leave such groups out by min_group_rows = {FEW_ROWS}"
+        else f"see the intervals, or leave such groups out by min_group_rows = {MIN_RATE_ROWS}"
     )
     return (
         f"fewer than {enough} test rows{of_label}, so that rates are hardly known:"

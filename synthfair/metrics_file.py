@@ -211,7 +211,7 @@ class Evaluation(Metrics):
         by_group: rates of each group, over all test rows; small combinations of several attributes
             are merged, see :meth:`synthfair.data.schema.Schema.compared`.
         small_groups: numbers of test rows of groups with too few to measure, overall or of one
-            label if known: fewer than :data:`~synthfair.fairness.intervals.FEW_ROWS`, or than
+            label if known: fewer than :data:`~synthfair.fairness.intervals.MIN_RATE_ROWS`, or than
             ``min_group_rows`` if that is more.
         rows: number of rows by label, of each table and group; None without labels.
         constant_classifier: accuracy of the more frequent label for everybody, over all test rows;

@@ -1,4 +1,4 @@
-"""The settings of a release, fair or surrogate: frozen models, and how a file of them is read."""
+"""The settings of a release, fair or surrogate."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from synthfair.settings import (
     read_toml,
 )
 
-MAX_ROWS = 10_000_000
+MAX_SYNTHETIC_ROWS = 10_000_000
 """Most synthetic rows of one release; a file that says it holds more is not read."""
 
-MIN_ROWS = 50
+MIN_EXACT_ROWS = 50
 """The fewest real rows of a fair release without an epsilon: rows distilled from fewer give them
 away. With one, a minimum would tell how many rows there are."""
 
 
 class ReleaseSettings(Settings):
-    """Settings that releases of both kinds have."""
+    """The settings that releases of both kinds have."""
 
     epsilon: Epsilon | None = None
     """Makes the release differentially private, e.g. 1; smaller is more private and noisier.
@@ -64,7 +64,7 @@ class ReleaseSettings(Settings):
 
 
 class DistillConfig(ReleaseSettings):
-    """Settings of one client's distillation. Symbols as in Wu et al. (2024).
+    """The settings of one client's distillation; symbols as in Wu et al. (2024).
 
     With epsilon, private records of the rows take the place of the real rows: they are those of a
     surrogate with this epsilon, delta, relation and k_min.
@@ -107,7 +107,7 @@ class DistillConfig(ReleaseSettings):
     group_input: bool = False
     """The model reads the sensitive attribute. If it does not, the release holds no groups."""
 
-    n_synthetic: int | None = Field(default=None, ge=1, le=MAX_ROWS)
+    n_synthetic: int | None = Field(default=None, ge=1, le=MAX_SYNTHETIC_ROWS)
     """Number of synthetic rows; if not given, 200 for each pair of group and label of the schema,
     or, with labels = copy, as many as there are real rows."""
 
@@ -165,7 +165,7 @@ class DistillConfig(ReleaseSettings):
 
 
 class SurrogateConfig(ReleaseSettings):
-    """Settings of a surrogate release. Nothing in it is a choice of fairness: that is the server's.
+    """The settings of a surrogate release; fairness is chosen at its server.
 
     A cell is a pair of group and label.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from synthfair.data.schema import RELEASE_COLUMNS
-from synthfair.release.settings import MIN_ROWS, DistillConfig
+from synthfair.release.settings import MIN_EXACT_ROWS, DistillConfig
 from synthfair.report.privacy_words import header_facts
 from synthfair.report.text_table import Table
 
@@ -51,7 +51,9 @@ def clipping_table(clipping: Clipping) -> Table | None:
 
 def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> list[str]:
     """Return warnings of columns of which too many values were clipped, and of too few rows."""
-    is_small = isinstance(config, DistillConfig) and config.epsilon and clipping.rows < MIN_ROWS
+    is_small = (
+        isinstance(config, DistillConfig) and config.epsilon and clipping.rows < MIN_EXACT_ROWS
+    )
     noise = [f"{clipping.rows} rows: the release is hardly more than its noise"] if is_small else []
     return noise + clipping.warnings()[:MAX_SHOWN_COLUMNS]
 
