@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from synthfair.release.format import Inspection, Release
     from synthfair.release.settings import SurrogateConfig
 
-MAX_SHRELEASE_COLUMNS = 20
+MAX_SHOWN_COLUMNS = 20
 """Columns in a table or warnings of what was clipped; those that are clipped the most."""
 
 MAX_GAP_RISE = 0.005
@@ -41,11 +41,11 @@ def clipping_table(clipping: Clipping) -> Table | None:
     columns = clipping.clipped(above=0.0)
     rows = [
         (repr(name), f"{c.lower:g} to {c.upper:g}", f"{c.below:.1%}", f"{c.above:.1%}")
-        for name, c in columns[:MAX_SHRELEASE_COLUMNS]
+        for name, c in columns[:MAX_SHOWN_COLUMNS]
     ]
-    more = len(columns) > MAX_SHRELEASE_COLUMNS
+    more = len(columns) > MAX_SHOWN_COLUMNS
     title = "values clipped to the schema's bounds (private)"
-    caption = f"The {MAX_SHRELEASE_COLUMNS} most clipped of {len(columns)}." if more else ""
+    caption = f"The {MAX_SHOWN_COLUMNS} most clipped of {len(columns)}." if more else ""
     return Table(("column", "bounds", "below", "above"), rows, title, caption) if rows else None
 
 
@@ -55,7 +55,7 @@ def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConf
         isinstance(config, DistillConfig) and config.epsilon and clipping.rows < MIN_EXACT_ROWS
     )
     noise = [f"{clipping.rows} rows: the release is hardly more than its noise"] if is_small else []
-    return noise + clipping.warnings()[:MAX_SHRELEASE_COLUMNS]
+    return noise + clipping.warnings()[:MAX_SHOWN_COLUMNS]
 
 
 def no_epsilon_warning(config: DistillConfig | SurrogateConfig) -> str:

@@ -67,7 +67,7 @@ def test_the_published_setting_is_that_of_the_paper():
     assert heat == 1e-4
     table = make_table()
     problem = prepare(encode(table, make_schema()), config)
-    np.testing.assert_array_equal(problem.others, [problem.s])
+    np.testing.assert_array_equal(problem.constant, [problem.s])
     assert set(np.asarray(problem.s)) == {0, 1}
     real = problem.objective.rows
     np.testing.assert_array_equal(real.a[:, -1], real.s)
