@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import synthfair
 from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, rows_to_settle, size, verdict
@@ -54,16 +53,12 @@ def write_report(
     alone = [run for run in runs if (run / GAPS).exists() and not (run / METRICS).exists()]
     measured = [(run, read_gaps(run / GAPS)) for run in alone]
     results = read_results([run for run in runs if run not in alone])
-    leads = [_lead(overview, i, max_gap) for i, overview in enumerate(overviews(results))]
-    views = [_view(result, max_gap) for result in results]
-    # All figures, as SVG text in the page and as files next to it.
-    pictures = [lead["picture"] for lead in leads]
-    pictures += [picture for view in views for picture in view["pictures"].values()]
+    leads = [_lead(overview, max_gap) for overview in overviews(results)]
+    plots = _plots(leads, results)
     folder = path.with_name(f"{path.stem}_plots")
-    plots = {folder / f"{picture.name}.svg": picture.svg for picture in filter(None, pictures)}
+    files = {folder / f"{name}.svg": svg for name, svg in plots.items()}
     inputs = [run / name for run in runs for name in RUN_FILES]
-    require_free(path, *plots, inputs=inputs, force=force)
-    # The page, from its template.
+    require_free(path, *files, inputs=inputs, force=force)
     environment = Environment(
         loader=PackageLoader("synthfair.report"),
         autoescape=True,
@@ -71,10 +66,10 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["base64"] = lambda text: b64encode(text.encode()).decode()
     text = environment.get_template("page.html.j2").render(
         leads=leads,
-        views=views,
+        views=[_view(result, max_gap) for result in results],
+        plots=plots,
         measured=[(run.resolve().name, gaps, make.gap_table(gaps, None)) for run, gaps in measured],
         missing="" if figures.can_draw() else figures.NO_MATPLOTLIB,
         verdicts={code: words for code, (words, _) in VERDICTS.items()},
@@ -82,13 +77,13 @@ def write_report(
         few_rows=FEW_ROWS,
         version=synthfair.__version__,
     )
-    for file, svg in plots.items():
+    for file, svg in files.items():
         write_text(file, svg)
     write_text(path, text)
-    return [path, *plots]
+    return [path, *files]
 
 
-def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
+def _lead(overview: Overview, max_gap: float | None) -> dict[str, Any]:
     """Return the first part of the page, for runs that can be compared."""
     lead = answer(overview, max_gap)
     subject = lead.subject
@@ -99,61 +94,47 @@ def _lead(overview: Overview, i: int, max_gap: float | None) -> dict[str, Any]:
         "more": rows_to_settle(subject.gap, lead.limit, subject.runs[0].metrics.n_test),
         "side": VERDICTS[verdict(subject.gap_size, lead.limit)][1],
         "groups": compared_rates(subject.runs[0].metrics),
-        "picture": _picture(f"answer-{i + 1}" if i else "answer", figure),
+        "figure": figure,
         "points": Table(("model", "accuracy", figure.x_label), figure.rows),
         "table": Table.of(make.overview_records(overview, lead.limit)),
     }
 
 
-class Picture(NamedTuple):
-    """A figure on the page, and in a file next to it.
-
-    Attributes:
-        name: of the file.
-        svg: the figure.
-        title: read aloud where the figure cannot be seen.
-        note: what is said below it, with the title.
-    """
-
-    name: str
-    svg: str
-    title: str
-    note: str = ""
-
-
-def _picture(name: str, figure: figures.Figure) -> Picture | None:
-    """Return a figure as it stands on the page; None where matplotlib is not installed."""
-    return Picture(name, figure.svg(), figure.title, figure.note) if figures.can_draw() else None
+def _plots(leads: Sequence[dict[str, Any]], results: Sequence[Result]) -> dict[str, str]:
+    """Return the figures as SVG text, by the names of their files; none without matplotlib."""
+    if not figures.can_draw():
+        return {}
+    canvases = {f"answer-{i}": lead["figure"].draw() for i, lead in enumerate(leads, 1)}
+    for result in results:
+        canvases[f"{result.name}-groups"] = figures.group_figure(result.metrics).draw()
+        model = result.model
+        if not model or model.hidden:
+            continue
+        if model.schema_.encoded_names != model.schema_.plain.encoded_names:  # else straight lines
+            canvases[f"{result.name}-shapes"] = plot_shapes(model)
+    return {name: figures.svg_text(canvas) for name, canvas in canvases.items()}
 
 
 def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
-    """Return the part of the page about one run: figures, tables, and tables that can be opened.
+    """Return the part of the page about one run: tables, and tables that can be opened.
 
-    All are by the titles of their sections in the template, which has the words; a figure is with
-    the name of its file.
+    All are by the titles of their sections in the template, which has the words.
     """
     run, gap = result.metrics, GAP_OF[result.settings["notion"][0]]
 
     # What the rows of groups and clients meet with.
-    drawn = {"Rates by group": _picture(f"{result.name}-groups", figures.group_figure(run))}
     folds = {"Rates by group": _rates_table(run.by_group, run.rows)}
     tables = _client_tables(run, gap, max_gap)
     if run.groupings:
         title, names = "Metrics by attribute", [name for name in run.overall if name != "accuracy"]
         tables[title] = make.metrics_table("groups by", run.groupings.items(), names)
-        groups = {
-            name: of for grouping in run.groupings.values() for name, of in grouping.rates.items()
-        }
+        groupings = run.groupings.values()
+        groups = {name: of for grouping in groupings for name, of in grouping.rates.items()}
         folds[title] = _rates_table(groups)
     if result.model and not result.model.hidden:
-        title, schema = "What each column adds to the score", result.model.schema_
-        if schema.encoded_names != schema.plain.encoded_names and figures.can_draw():
-            # else all curves are straight
-            svg = figures.svg_text(plot_shapes(result.model), f"{title}, all else equal")
-            note = "Left: log-odds. Right: the change of the predicted probability."
-            drawn[title] = Picture(f"{result.name}-shapes", svg, f"{title}, all else equal", note)
         rows = list(result.model.coefficients.items())
-        folds[title] = Table(("input", "coefficient"), rows, form="z.4f")
+        coefficients = Table(("input", "coefficient"), rows, form="z.4f")
+        folds["What each column adds to the score"] = coefficients
 
     # What devices, sites and releases have done.
     if result.gaps:
@@ -166,7 +147,7 @@ def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
     if guarantees := _guarantees(run):
         tables["What each release guarantees and discloses"] = guarantees
     folds["Configuration"] = _settings(run)
-    return {"result": result, "pictures": drawn, "tables": tables, "folds": folds}
+    return {"result": result, "tables": tables, "folds": folds}
 
 
 def _rates_table(rates: Mapping[str, Rates], counts: Any = None) -> Table:
