@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import synthfair
-from synthfair.fairness.intervals import FEW_ROWS, UNDEFINED, rows_to_settle, size, verdict
+from synthfair.fairness.intervals import (
+    FEW_ROWS,
+    UNDEFINED,
+    rows_to_settle,
+    size,
+    unfair_clients,
+    verdict,
+)
 from synthfair.fairness.metrics import Rates
 from synthfair.files import require_free, write_text
 from synthfair.measure.gaps_file import GAPS, read_gaps
@@ -19,7 +26,7 @@ from synthfair.report.answer import RATES_OF, VERDICTS, answer, compared_rates
 from synthfair.report.privacy_words import disclosures, guarantee_facts, origin_facts
 from synthfair.report.results import GAP_OF, RUN_FILES, Overview, Result, overviews, read_results
 from synthfair.report.shapes import plot_shapes
-from synthfair.report.text_table import Table
+from synthfair.report.text_table import Table, as_text
 
 
 def write_report(
@@ -74,6 +81,7 @@ def write_report(
         missing="" if figures.can_draw() else figures.NO_MATPLOTLIB,
         verdicts={code: words for code, (words, _) in VERDICTS.items()},
         compared=RATES_OF,
+        as_text=as_text,
         few_rows=FEW_ROWS,
         version=synthfair.__version__,
     )
@@ -86,14 +94,16 @@ def write_report(
 def _lead(overview: Overview, max_gap: float | None) -> dict[str, Any]:
     """Return the first part of the page, for runs that can be compared."""
     lead = answer(overview, max_gap)
-    subject = lead.subject
+    subject, run = lead.subject, lead.subject.runs[0].metrics
+    gaps, limit = run.client_gaps.get(overview.gap, {}), subject.asked.client_limit
     figure = figures.answer_figure(lead, overview)
     return {
         "overview": overview,
         "answer": lead,
-        "more": rows_to_settle(subject.gap, lead.limit, subject.runs[0].metrics.n_test),
+        "more": rows_to_settle(subject.gap, lead.limit, run.n_test),
         "side": VERDICTS[verdict(subject.gap_size, lead.limit)][1],
-        "groups": compared_rates(subject.runs[0].metrics),
+        "groups": compared_rates(run),
+        "unfair": unfair_clients(subject.gap, gaps, limit if max_gap is None else max_gap),
         "figure": figure,
         "points": Table(("model", "accuracy", figure.x_label), figure.rows),
         "table": Table.of(make.overview_records(overview, lead.limit)),
