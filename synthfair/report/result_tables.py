@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -103,12 +104,12 @@ def overview_records(overview: Overview, limit: float | None = None) -> list[dic
     """Return records of the runs compared, with their costs, and whether a gap is in the limit."""
     records = []
     for s in overview.summaries:
-        means = {"accuracy": (s.accuracy, s.accuracy_spread)}
-        means[METRIC_NAMES[overview.gap]] = s.gap, s.gap_spread
         record: dict[str, object] = {"method": s.method}
-        for title, (mean, spread) in means.items():
-            several = f" ± {spread:.3f}" if len(s.runs) > 1 else ""
-            record[title] = mean.value if math.isnan(mean.value) else f"{mean.value:z.3f}{several}"
+        for name in ("accuracy", overview.gap):
+            values = [metric.value for metric in s.metrics(name)]
+            spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
+            mean = fmean(values)
+            record[METRIC_NAMES[name]] = mean if math.isnan(mean) else f"{mean:z.3f}{spread}"
         if limit is not None:
             record[f"at most {limit:g}?"] = judged(s, limit)
         records.append(record | {"fairness setting": s.setting, "runs": len(s.runs)} | s.effort)
