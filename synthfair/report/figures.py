@@ -233,7 +233,7 @@ def answer_figure(answer: Headline, overview: Overview) -> Figure:
 
 
 def group_metrics(
-    rates: Mapping[str, Rates], rows: Mapping[str, Mapping[str, LabelCounts]] | None = None
+    rates: Mapping[str, Rates], rows: Mapping[str, Mapping[str, LabelCounts]] | None
 ) -> dict[str, list[Metric]]:
     """Return the :data:`RATE_NAMES` of each group, with intervals where their rows are counted.
 

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import synthfair
-from synthfair.fairness.intervals import (
-    FEW_ROWS,
-    UNDEFINED,
-    rows_to_settle,
-    size,
-    unfair_clients,
-    verdict,
-)
-from synthfair.fairness.metrics import Rates
+from synthfair.fairness.intervals import FEW_ROWS, rows_to_settle, unfair_clients, verdict
 from synthfair.files import require_free, write_text
 from synthfair.measure.gaps_file import GAPS, read_gaps
-from synthfair.metrics_file import METRICS, MetricsFile
-from synthfair.report import figures
-from synthfair.report import result_tables as make
+from synthfair.metrics_file import METRICS
+from synthfair.report import figures, result_tables
 from synthfair.report.answer import RATES_OF, VERDICTS, answer, compared_rates
-from synthfair.report.privacy_words import disclosures, guarantee_facts, origin_facts
-from synthfair.report.results import GAP_OF, RUN_FILES, Overview, Result, overviews, read_results
+from synthfair.report.results import RUN_FILES, Overview, Result, overviews, read_results
 from synthfair.report.shapes import plot_shapes
 from synthfair.report.text_table import Table, as_text
 
@@ -58,7 +48,7 @@ def write_report(
     runs, path = [*map(Path, each)], Path(path)
     # Gaps of a model whose metrics.json stands elsewhere have a section of their own.
     alone = [run for run in runs if (run / GAPS).exists() and not (run / METRICS).exists()]
-    measured = [(run, read_gaps(run / GAPS)) for run in alone]
+    measured = [(run.resolve().name, read_gaps(run / GAPS)) for run in alone]
     results = read_results([run for run in runs if run not in alone])
     leads = [_lead(overview, max_gap) for overview in overviews(results)]
     plots = _plots(leads, results)
@@ -75,9 +65,12 @@ def write_report(
     )
     text = environment.get_template("page.html.j2").render(
         leads=leads,
-        views=[_view(result, max_gap) for result in results],
+        results=results,
+        max_gap=max_gap,
         plots=plots,
-        measured=[(run.resolve().name, gaps, make.gap_table(gaps, None)) for run, gaps in measured],
+        measured=measured,
+        tables=result_tables,
+        Table=Table,
         missing="" if figures.can_draw() else figures.NO_MATPLOTLIB,
         verdicts={code: words for code, (words, _) in VERDICTS.items()},
         compared=RATES_OF,
@@ -106,7 +99,7 @@ def _lead(overview: Overview, max_gap: float | None) -> dict[str, Any]:
         "unfair": unfair_clients(subject.gap, gaps, limit if max_gap is None else max_gap),
         "figure": figure,
         "points": Table(("model", "accuracy", figure.x_label), figure.rows),
-        "table": Table.of(make.overview_records(overview, lead.limit)),
+        "table": Table.of(result_tables.overview_records(overview, lead.limit)),
     }
 
 
@@ -123,87 +116,3 @@ def _plots(leads: Sequence[dict[str, Any]], results: Sequence[Result]) -> dict[s
         if model.schema_.encoded_names != model.schema_.plain.encoded_names:  # else straight lines
             canvases[f"{result.name}-shapes"] = plot_shapes(model)
     return {name: figures.svg_text(canvas) for name, canvas in canvases.items()}
-
-
-def _view(result: Result, max_gap: float | None) -> dict[str, Any]:
-    """Return the part of the page about one run: tables, and tables that can be opened.
-
-    All are by the titles of their sections in the template, which has the words.
-    """
-    run, gap = result.metrics, GAP_OF[result.settings["notion"][0]]
-
-    # What the rows of groups and clients meet with.
-    folds = {"Rates by group": _rates_table(run.by_group, run.rows)}
-    tables = _client_tables(run, gap, max_gap)
-    if run.groupings:
-        title, names = "Metrics by attribute", [name for name in run.overall if name != "accuracy"]
-        tables[title] = make.metrics_table("groups by", run.groupings.items(), names)
-        groupings = run.groupings.values()
-        groups = {name: of for grouping in groupings for name, of in grouping.rates.items()}
-        folds[title] = _rates_table(groups)
-    if result.model and not result.model.hidden:
-        rows = list(result.model.coefficients.items())
-        coefficients = Table(("input", "coefficient"), rows, form="z.4f")
-        folds["What each column adds to the score"] = coefficients
-
-    # What devices, sites and releases have done.
-    if result.gaps:
-        tables["Gaps measured in private"] = make.gap_table(result.gaps, None)
-    if result.federation:
-        tables["How the sites have answered"] = make.federation_table(result.federation)
-    if run.influence and run.influence.releases:
-        title = "How far each release moves the model"
-        tables[title] = make.influence_table(run.influence, run.signed_by, None)
-    if guarantees := _guarantees(run):
-        tables["What each release guarantees and discloses"] = guarantees
-    folds["Configuration"] = _settings(run)
-    return {"result": result, "tables": tables, "folds": folds}
-
-
-def _rates_table(rates: Mapping[str, Rates], counts: Any = None) -> Table:
-    metrics_of = figures.group_metrics(rates, counts)
-    rows = [(group, int(rates[group].n), *metrics) for group, metrics in metrics_of.items()]
-    return Table(("group", "rows", *figures.RATE_NAMES.values()), rows)
-
-
-def _client_tables(run: MetricsFile, gap: str, max_gap: float | None) -> dict[str, Table]:
-    """Return the tables of what the rows of each client meet with."""
-    parts = [("all clients", run), *run.per_client.items()]  # a client may be called so, too
-    tables = {"Metrics by client": make.metrics_table("test rows of", parts)}
-    if run.client_gaps:
-        limit = run.asked.client_limit if max_gap is None else max_gap
-        gaps = run.client_gaps.get(gap, {})
-        sizes = {client: size(gaps.get(client, UNDEFINED)) for client in run.per_client}
-        rows = [(client, gap_size, verdict(gap_size, limit)) for client, gap_size in sizes.items()]
-        columns = ("test rows of", f"size of the {make.METRIC_NAMES[gap]}", f"at most {limit:g}?")
-        tables["Is it fair at each client?"] = Table(columns, rows)
-    return tables
-
-
-def _guarantees(run: MetricsFile) -> Table | None:
-    """Return a table of what releases, or a training, guarantee and disclose."""
-    facts: dict[str, dict[str, Any]] = {}
-    if run.guarantee:
-        facts["all users"] = guarantee_facts(run.guarantee)
-    elif run.guarantees or (run.method == "single_shot" and not run.counts):
-        for name, config in run.config.items():
-            guarantee = run.guarantees.get(name)
-            disclosed = disclosures(config, guarantee is not None, name in run.hides_pairs)
-            facts[name] = (guarantee_facts(guarantee) if guarantee else {}) | {
-                "discloses": disclosed
-            }
-    if run.counts:
-        facts["counts over all clients"] = origin_facts(run.counts)
-    rows = [(name, *row) for name, values in facts.items() for row in Table.of_facts(values).rows]
-    return Table(("of", "what", "in words"), rows) if rows else None
-
-
-def _settings(run: MetricsFile) -> Table:
-    configs: dict[str, Any] = {"all groups": run.decision, "all users": run.train}
-    configs = {name: config for name, config in configs.items() if config} or run.config
-    values = [config.model_dump() for config in configs.values()]
-    rows = [
-        (name, *("not set" if value[name] is None else str(value[name]) for value in values))
-        for name in values[0]
-    ]
-    return Table(("setting", *configs), rows)

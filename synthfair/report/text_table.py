@@ -35,6 +35,7 @@ class Table:
         title: of the table.
         caption: below it.
         form: of numbers that are no integers.
+        max_rows: on a terminal; a page has all.
 
     Example:
         >>> from synthfair.fairness.metrics import Metric
@@ -53,6 +54,7 @@ class Table:
     title: str = ""
     caption: str = ""
     form: str = "z.3f"
+    max_rows: int | None = None
 
     @classmethod
     def of(cls, records: Sequence[Mapping[str, object]], **looks: Any) -> Table:
@@ -98,10 +100,16 @@ class Table:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Print it by rich, in the width that there is."""
-        facts, columns = not self.columns, tuple(map(as_text, self.columns)) or ("", "")
-        words, cells = [self.is_text(i) for i in range(len(columns))], self.cells
+        caption, facts, columns = (
+            self.caption,
+            not self.columns,
+            tuple(map(as_text, self.columns)) or ("", ""),
+        )
+        words, cells = [self.is_text(i) for i in range(len(columns))], self.cells[: self.max_rows]
+        if len(cells) < len(self.rows):
+            caption = f"{caption} The first {len(cells)} of {len(self.rows):,}."
         title = Text(printable(self.title), "table.title")
-        caption = Text(printable(self.caption), "table.caption")
+        note = Text(printable(caption), "table.caption")
         widths = _widths(columns, [row for row in cells if row], words, options.max_width)
         if widths is None:  # a line for each title and value
             yield from filter(None, [title])
@@ -110,12 +118,12 @@ class Table:
                     if cell:
                         line = Text(f"{name}: {cell}" if name else cell, "" if i else "bold")
                         yield Padding(line, (0, 0, 0, 2 * bool(i)), expand=False)
-            yield from filter(None, [caption])
+            yield from filter(None, [note])
             return
         table = RichTable(
             title=title or None,
-            caption=caption or None,
-            caption_justify="left" if "\n" in self.caption else "center",
+            caption=note or None,
+            caption_justify="left" if "\n" in caption else "center",
             box=None if facts else box.HEAVY_HEAD,
             show_header=not facts,
         )
