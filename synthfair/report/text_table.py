@@ -100,16 +100,11 @@ class Table:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Print it by rich, in the width that there is."""
-        caption, facts, columns = (
-            self.caption,
-            not self.columns,
-            tuple(map(as_text, self.columns)) or ("", ""),
-        )
+        facts, columns = not self.columns, tuple(map(as_text, self.columns)) or ("", "")
         words, cells = [self.is_text(i) for i in range(len(columns))], self.cells[: self.max_rows]
-        if len(cells) < len(self.rows):
-            caption = f"{caption} The first {len(cells)} of {len(self.rows):,}."
+        more = f" The first {len(cells)} of {len(self.rows):,}." * (len(cells) < len(self.rows))
         title = Text(printable(self.title), "table.title")
-        note = Text(printable(caption), "table.caption")
+        caption = Text(printable(self.caption + more), "table.caption")
         widths = _widths(columns, [row for row in cells if row], words, options.max_width)
         if widths is None:  # a line for each title and value
             yield from filter(None, [title])
@@ -118,12 +113,12 @@ class Table:
                     if cell:
                         line = Text(f"{name}: {cell}" if name else cell, "" if i else "bold")
                         yield Padding(line, (0, 0, 0, 2 * bool(i)), expand=False)
-            yield from filter(None, [note])
+            yield from filter(None, [caption])
             return
         table = RichTable(
             title=title or None,
-            caption=note or None,
-            caption_justify="left" if "\n" in caption else "center",
+            caption=caption or None,
+            caption_justify="left" if "\n" in self.caption else "center",
             box=None if facts else box.HEAVY_HEAD,
             show_header=not facts,
         )
