@@ -20,7 +20,7 @@ from synthfair.measure.mechanisms import (
     RandomizedValue,
 )
 from synthfair.measure.plan import (
-    BEST,
+    BEST_KIND,
     best_split,
     gap_variance,
     largest_variance,
@@ -301,7 +301,7 @@ def bit_beats_laplace(d, epsilon, shares):
         return largest_variance(m, np.array(shares) / d * 2, 1.0)
 
     errors = {kind: loss(best_split(kind, d, epsilon, loss)) for kind in MECHANISMS}
-    return min(errors, key=lambda kind: errors[kind]) == BEST
+    return min(errors, key=lambda kind: errors[kind]) == BEST_KIND
 
 
 @pytest.mark.parametrize(("d", "epsilon"), [(2, 0.1), (3, 3.0), (20, 29.0)])

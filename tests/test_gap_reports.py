@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from synthfair.errors import InputError
 from synthfair.measure.aggregate import (
-    BLOCK_BYTES,
+    CSV_BLOCK_BYTES,
     MAX_LINE_BYTES,
-    NUMBER,
+    NUMBER_PATTERN,
     SeenIds,
     aggregate_reports,
 )
@@ -112,7 +112,7 @@ def test_rows_are_numbered_as_they_lie_in_the_file():
 
 
 def test_rows_are_numbered_beyond_the_first_block():
-    many = 3 * BLOCK_BYTES // len(row(0, "f,1"))
+    many = 3 * CSV_BLOCK_BYTES // len(row(0, "f,1"))
     lines = [row(i, "f,1") for i in range(many)]
     lines[5] = "broken"
     lines.append(row(many, "x,1"))
@@ -134,15 +134,21 @@ def test_bytes_that_are_no_text_spoil_one_row():
 
 def test_blocks_without_any_text_spoil_their_own_rows():
     noise = b"\xff" * 999 + b"\n"
-    content = f"{HEADER}\n".encode() + noise * (2 * BLOCK_BYTES // 1000) + row(1, "f,1").encode()
+    content = (
+        f"{HEADER}\n".encode() + noise * (2 * CSV_BLOCK_BYTES // 1000) + row(1, "f,1").encode()
+    )
     found = total(io.BytesIO(content))
     assert found.tally.reports == 1
-    assert rejected(found) == {"wrong number of columns": 2 * BLOCK_BYTES // 1000}
+    assert rejected(found) == {"wrong number of columns": 2 * CSV_BLOCK_BYTES // 1000}
 
 
 @pytest.mark.parametrize(
     "line",
-    ["," * (MAX_LINE_BYTES + 9), "," * 3 * BLOCK_BYTES, row(2, "x,1.") + "0" * 3 * BLOCK_BYTES],
+    [
+        "," * (MAX_LINE_BYTES + 9),
+        "," * 3 * CSV_BLOCK_BYTES,
+        row(2, "x,1.") + "0" * 3 * CSV_BLOCK_BYTES,
+    ],
 )
 def test_a_line_without_end_spoils_no_other(line):
     found = read(row(0, "f,1"), line, row(1, "f,1"))
@@ -346,7 +352,7 @@ def test_a_byte_order_mark_hides_no_report_ids():
 
 @pytest.mark.parametrize("text", ["1_0", "0_1", "\u0661", "nan", "inf", "0x1", "", " 1"])
 def test_what_python_takes_for_a_number_is_none_in_a_report(text):
-    assert not re.compile(NUMBER, re.ASCII).fullmatch(text)
+    assert not re.compile(NUMBER_PATTERN, re.ASCII).fullmatch(text)
     found = read(row(1, f"f,{text}"), row(2, "f,1"), row(3, "f,x"))
     assert found.tally.reports == 1
 

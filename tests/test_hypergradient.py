@@ -45,7 +45,7 @@ def check_against_central_differences(problem):
 def test_it_is_the_central_difference(n_groups, penalty, notion, group_input):
     given = {"penalty": penalty, "notion": notion, "group_input": group_input}
     problem = some_problem(n_groups, **given)
-    assert len(problem.others) == 1 + (n_groups - 1) * group_input
+    assert len(problem.constant) == 1 + (n_groups - 1) * group_input
     check_against_central_differences(problem)
 
 

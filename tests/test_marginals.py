@@ -19,7 +19,7 @@ from synthfair.surrogate.sums import (
     two_way_tables,
 )
 from synthfair.surrogate.tables import (
-    MAX_LEVELS,
+    MAX_COARSE_LEVELS,
     TREE_LEVELS,
     Margins,
     associations,
@@ -201,7 +201,7 @@ def test_coarse_levels_are_few_in_order_and_of_rows_that_are_many():
     first = histograms(columns, 2).of(rows, on_grid).reshape(4, -1)
     margins = make_margins(first, strata_of(first, columns), columns, step=5.0, sd=1.4)
     for column, coarse, counts in zip(columns, margins.coarse, margins.rows, strict=True):
-        assert len(np.unique(coarse)) == coarse.max() + 1 <= MAX_LEVELS + column.missing
+        assert len(np.unique(coarse)) == coarse.max() + 1 <= MAX_COARSE_LEVELS + column.missing
         np.testing.assert_allclose(counts.sum(axis=1), margins.n)
         if not column.categories:
             assert (np.diff(coarse) >= 0).all()

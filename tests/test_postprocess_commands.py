@@ -21,7 +21,7 @@ from synthfair.postprocess import (
     read_weights,
     write_histogram,
 )
-from synthfair.postprocess.histogram import MAX_BYTES, Origin
+from synthfair.postprocess.histogram import MAX_HISTOGRAM_BYTES, Origin
 from synthfair.postprocess.thresholds import NoisyShare
 from synthfair.privacy.noise import laplace_variance
 from synthfair.report.result_tables import alpha_warning
@@ -289,8 +289,8 @@ def test_hostile_histograms_leave_nothing(folder, changes, complaint, capsys):
 @pytest.mark.parametrize("read", [read_histogram, read_weights])
 def test_no_more_of_a_file_is_read_than_it_may_have(folder, read):
     with (folder / "large.json").open("wb") as file:
-        file.truncate(MAX_BYTES + 1)  # no room on the disk
-    with pytest.raises(InputError, match=f"larger than the {MAX_BYTES} bytes"):
+        file.truncate(MAX_HISTOGRAM_BYTES + 1)  # no room on the disk
+    with pytest.raises(InputError, match=f"larger than the {MAX_HISTOGRAM_BYTES} bytes"):
         read(folder / "large.json")
 
 

@@ -415,7 +415,7 @@ def test_many_rows_are_solved_by_way_of_a_part(monkeypatch):
     expected = problem.solve(5.0), problem.meet(0.1)
     monkeypatch.setattr(fair, "START_ROWS", 500)
     monkeypatch.setattr(fair, "SEARCH_ROWS", 1000)
-    few = problem.part(1000)
+    few = problem.sample(1000)
     np.testing.assert_allclose(
         np.bincount(few.cell, few.w), problem.mass
     )  # of each group and label

@@ -27,7 +27,7 @@ from synthfair.secure import (
 )
 from synthfair.secure.aggregator import noisy_total, score_histogram
 from synthfair.secure.shares import Sharing
-from synthfair.secure.summands import NEVER
+from synthfair.secure.summands import MAX_FALSE_ALARM
 
 ALARM = 1e-6
 
@@ -241,7 +241,7 @@ class TestTotals:
         one = np.exp(-epsilon * np.abs(k)) * np.tanh(epsilon / 2)
         tail = 2 * np.cumsum(np.convolve(one, one)[::-1])[::-1]  # P(|sum| >= k) from k = 1
         bound, middle = what.noise_bound(2), 6000
-        assert tail[middle + bound + 1] <= NEVER / what.length < tail[middle + bound // 2]
+        assert tail[middle + bound + 1] <= MAX_FALSE_ALARM / what.length < tail[middle + bound // 2]
 
     def test_there_must_be_parts(self):
         with pytest.raises(InputError, match="none"):

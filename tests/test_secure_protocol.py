@@ -27,7 +27,7 @@ from synthfair.secure import (
     score_histogram,
     write_task,
 )
-from synthfair.secure.aggregator import DOMAIN, record_of
+from synthfair.secure.aggregator import PARTIAL_SUM_DOMAIN, record_of
 from synthfair.secure.task import OWNER
 
 ONE = np.array([1, 2, 3, 4])
@@ -240,7 +240,7 @@ class TestOpening:
     def signed(self, group, partial, role, **change):
         wrong = partial.model_copy(update=change)
         key = group.secrets[role].signing_key
-        signature = sign_bytes(DOMAIN, wrong.signed_bytes(), key).hex()
+        signature = sign_bytes(PARTIAL_SUM_DOMAIN, wrong.signed_bytes(), key).hex()
         return wrong.model_copy(update={"signature": signature})
 
     def test_a_sum_other_than_its_aggregator_had_committed_to(self, group, sums):

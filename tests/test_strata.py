@@ -45,7 +45,7 @@ MANY = {"larger groups with few", "who joins"}
 )
 def test_whoever_knows_all_sums_and_the_rule_knows_no_small_cell(kind, large, monkeypatch):
     """Of all tables with the same sums whose sets are the same, by brute force."""
-    monkeypatch.setattr("synthfair.surrogate.tables.MIN_LARGE", large)
+    monkeypatch.setattr("synthfair.surrogate.tables.MIN_LARGE_RATIO", large)
     for rows in np.array(TABLES[kind]):
         found, few = make_strata(rows, K), np.flatnonzero((rows > 0) & (rows < K))
         sets = found.sets.astype(int)

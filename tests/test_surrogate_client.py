@@ -62,7 +62,7 @@ def test_a_stream_gives_the_release_of_a_table(folder, monkeypatch, kept, readin
         encoded.append(1)
         return encode(*args, **kwargs)
 
-    monkeypatch.setattr(surrogate_task, "MAX_KEPT", kept)
+    monkeypatch.setattr(surrogate_task, "MAX_KEPT_NUMBERS", kept)
     monkeypatch.setattr(batches, "encode", noted)
     parts = folder / "parts"
     parts.mkdir()

@@ -14,7 +14,7 @@ from benchmarks.showing import page_of
 from synthfair.evaluation import pooled_scores
 from synthfair.fairness.metrics import Scored
 from synthfair.measure.collection import NO_RATE, NO_VALUE, make_collection, rate_of
-from synthfair.measure.collection import RATES as LABELS
+from synthfair.measure.collection import RATE_LABELS as LABELS
 from synthfair.measure.estimate import Tally, estimate_gaps, tally
 from synthfair.measure.mechanisms import LocalMechanism
 from synthfair.measure.plan import best_split

@@ -1,4 +1,4 @@
-r"""Run clients and server as a federation of organisations, on NVIDIA FLARE.
+r"""Run a federation of organisations, on NVIDIA FLARE.
 
 The client runs at each organisation's own site and the server at a hub, connected by an engine for
 federations, NVIDIA FLARE 2.9.0: pip install 'synthfair[nvflare]'. With its commands nvflare cert
@@ -196,7 +196,7 @@ def in_words(status: str, federation: FederationFile | None) -> str:
 
 def tell(run: JobResult, output: Path) -> None:
     """Show how a job went, and what its model reaches."""
-    from synthfair.measure.gaps_file import GAPS, read_gaps
+    from synthfair.measure.gaps_file import GAPS_NAME, read_gaps
     from synthfair.metrics_file import METRICS, read_metrics
     from synthfair.report.result_tables import evaluation_tables, federation_table, gap_table
 
@@ -208,6 +208,6 @@ def tell(run: JobResult, output: Path) -> None:
         return
     if (metrics := output / METRICS).exists():
         say(evaluation_tables(read_metrics(metrics)))
-    if (gaps := output / GAPS).exists():
+    if (gaps := output / GAPS_NAME).exists():
         say(gap_table(read_gaps(gaps)))
     say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from synthfair.cli.parameters import Force, Int, SchemaFile
+from synthfair.cli.parameters import Force, SchemaFile
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,16 +54,16 @@ def plan(
     schema: SchemaFile | None = None,
     surrogate: Path | None = None,
     opened: Path | None = None,
-    bins: Int = 101,
+    bins: int = 101,
     epsilon: float | None = None,
-    rows_per_client: Int | None = None,
+    rows_per_client: int | None = None,
     aggregators: tuple[Path, ...],
     clients: tuple[Path, ...],
-    least_clients: Int | None = None,
+    least_clients: int | None = None,
     output: Path,
     force: Force = False,
     unit: Literal["row", "user"] = "row",
-    rows_per_user: Int = 1,
+    rows_per_user: int = 1,
 ) -> None:
     r"""Write the public file: what is summed, the privacy, the aggregators, the clients.
 
@@ -109,7 +109,7 @@ def plan(
     """
     from synthfair.cli.show import say
     from synthfair.files import require_free
-    from synthfair.postprocess.histogram import SURE
+    from synthfair.postprocess.histogram import MIN_COUNT_ERRORS
     from synthfair.release.format import write_release
     from synthfair.release.keys import read_keys
     from synthfair.release.settings import load_release_config
@@ -155,8 +155,8 @@ def plan(
         say(
             f"The noise of each count has a standard deviation of {deviation:.3g} rows. To choose"
             f" decisions or weights, each group and label needs more than"
-            f" {SURE * deviation * counts.bins**0.5:.3g} rows over all clients; fewer bins need"
-            " fewer."
+            f" {MIN_COUNT_ERRORS * deviation * counts.bins**0.5:.3g} rows over all clients; fewer"
+            " bins need fewer."
         )
     require_free(*tasks, inputs=inputs, force=force)
     for path, task in tasks.items():
@@ -292,15 +292,15 @@ def open_sums(
 
     require_free(output, inputs=(task, *sums), force=force)
     public_task = read_task(task)
-    what: Any = public_task.what
+    summand: Any = public_task.what
     partial = [aggregator.read_partial_sum(path) for path in sums]
     total = aggregator.open_sums(
         public_task, partial, commitments=commitments or None, sources=sums
     )
-    if what.kind == "rows":
-        write_json(output, opened_sum(what, total).model_dump(mode="json"))
+    if summand.kind == "rows":
+        write_json(output, opened_sum(summand, total).model_dump(mode="json"))
     else:
-        write_histogram(aggregator.score_histogram(what, total), output)
+        write_histogram(aggregator.score_histogram(summand, total), output)
     say(f"Task {public_task.id.hex()}")
     say(sum_table(public_task, len(total.clients)))
     say(f"Wrote {output}.")

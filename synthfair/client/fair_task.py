@@ -1,4 +1,4 @@
-"""The task of a fair release: synthetic rows on which an ordinary model is accurate and fair.
+"""The task of a fair release: synthetic rows on which an ordinary model is fair.
 
 Without an epsilon they are distilled from the real rows. With one, they are distilled from private
 records, those of a surrogate, and nothing that follows knows a real row.
@@ -40,10 +40,10 @@ from synthfair.distill.solvers import choose_method, train
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params
-from synthfair.privacy.guarantee import GRID
+from synthfair.privacy.guarantee import FEATURE_GRID
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.release.format import MAX_ABSOLUTE, Release, make_header
-from synthfair.release.settings import MIN_ROWS, DistillConfig
+from synthfair.release.format import MAX_FEATURE, Release, make_header
+from synthfair.release.settings import MIN_EXACT_ROWS, DistillConfig
 from synthfair.task.limits import Claim
 from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
 
@@ -69,7 +69,7 @@ OUTER_TOLERANCE = 1e-3
 
 
 class Baseline(NamedTuple):
-    """How a release's model does on the training rows, and what it must not fall behind. Private.
+    """A private comparison of a release's model with plain ones on the training rows.
 
     Attributes:
         accuracy: of the model that is trained on the release.
@@ -93,7 +93,7 @@ class Distillation(NamedTuple):
         reached: the record of the release's own x, where P(x) was least. Private.
         outer_excess: how far P(x) is above its optimum, as a share of F of the untrained model;
             see :func:`synthfair.distill.problem.outer_excess`. Private.
-        rho_o: weight of the penalty: the one given, or, with ``max_gap``, the one found. Private,
+        rho_o: weight of the penalty: as given, or, with ``max_gap``, as the search ended. Private,
             like the history.
         theta: of the model that anybody can train on the release.
         tried: gap on the real rows that each weight reached, with ``max_gap``. Private.
@@ -181,8 +181,8 @@ class FairTask:
         claim = Claim("fair", config.epsilon, config.delta, k_min=config.k_min if buyer else None)
         if buyer:
             return replace(buyer, claim=claim, answer=self.answer)
-        asked = f"{config.model_dump_json()} {self.schema.hash}"
-        return Task(claim, asked, self.answer, read=self.read, check=_check_release)
+        question = f"{config.model_dump_json()} {self.schema.hash}"
+        return Task(claim, question, self.answer, read=self.read, check=_check_release)
 
     # At the site, with its rows
 
@@ -267,7 +267,7 @@ class FairTask:
         for state, records in chunks:
             taken += len(records.objective)
             is_finite = np.isfinite(records.objective).all()
-            if not (is_finite and np.abs(state.best.x).max() <= MAX_ABSOLUTE):
+            if not (is_finite and np.abs(state.best.x).max() <= MAX_FEATURE):
                 raise InputError(
                     f"{run.source}: distillation diverged, by step {taken}: lower learning_rate,"
                     " rho_o or temperature, or raise lambda_theta (the inner problem must be"
@@ -285,7 +285,9 @@ class FairTask:
         guarantee = self.buyer and self.buyer.guarantee
         header = make_header(config, schema, **kinds, guarantee=guarantee)
         s, y = np.asarray(problem.s), np.asarray(problem.y)
-        x = np.rint(np.asarray(best.x).T / GRID) * GRID  # of the file, and of what is checked
+        x = (
+            np.rint(np.asarray(best.x).T / FEATURE_GRID) * FEATURE_GRID
+        )  # of the file, and of what is checked
         return Distillation(
             Release(header, x, s, y),
             StepRecord(*(np.concatenate(fields) for fields in zip(*parts, strict=True))),
@@ -320,9 +322,9 @@ def check_rows(
             notion compares, fewer groups than the penalty needs: two for the covariance, all for
             the selection rate.
     """
-    asked = config.groups_by or (schema.sensitive_name,)
-    schema.groupings_by(asked)
-    for by in asked:
+    compared_by = config.groups_by or (schema.sensitive_name,)
+    schema.groupings_by(compared_by)
+    for by in compared_by:
         if len(real.y) < (n_groups := len(schema.groups_of(by))):
             raise InputError(
                 f"{source}: {len(real.y)} rows are fewer than the {n_groups} groups of"
@@ -340,7 +342,7 @@ def check_rows(
         "equalized_odds": {positive: real.y > 0, negative: real.y < 0},
     }[config.notion]
     among = {"all rows": np.full(len(real.y), True), **compared}
-    for (name, rows), by in product(among.items(), asked):
+    for (name, rows), by in product(among.items(), compared_by):
         groups, grouping = schema.groups_of(by), np.array(schema.groupings[by])
         needed = len(groups) if config.penalty == "selection_rate" else 2
         present = np.unique(grouping[real.s[rows]])
@@ -358,11 +360,11 @@ def _check_release(made: Any, rows: ReadRows, run: Run) -> None:
 
 
 def require_rows(n_rows: int, *, source: str) -> None:
-    """Raise InputError for fewer rows than :data:`MIN_ROWS`."""
-    if n_rows < MIN_ROWS:
+    """Raise InputError for fewer rows than :data:`MIN_EXACT_ROWS`."""
+    if n_rows < MIN_EXACT_ROWS:
         raise InputError(
-            f"{source}: {n_rows} rows; a release needs at least {MIN_ROWS}. Make one release of"
-            " your rows and another organisation's"
+            f"{source}: {n_rows} rows; a release needs at least {MIN_EXACT_ROWS}. Make one release"
+            " of your rows and another organisation's"
         )
 
 
@@ -377,14 +379,14 @@ def check_copies(release: Release, real: Encoded, *, source: str) -> None:
     if config.labels != "copy" and np.array_equal(release.y, real.y):
         raise InputError(f"{source}: not written: it holds the labels of the real rows, in order")
     digests, real_digests = (
-        content_digests(np.rint(column / GRID).astype(int) for column in columns)
+        content_digests(np.rint(column / FEATURE_GRID).astype(int) for column in columns)
         for columns in (release.x.T, real.x.T)
     )
     if not (copies := int(np.isin(digests, real_digests).sum())):
         return
     from scipy.stats import binom  # takes a while
 
-    chance = min(1.0, len(real_digests) * GRID ** real.x.shape[1])
+    chance = min(1.0, len(real_digests) * FEATURE_GRID ** real.x.shape[1])
     if copies > binom.isf(CHANCE, len(digests), chance):
         safer = "start = range, " * (config.start == "real")
         raise InputError(

@@ -1,4 +1,4 @@
-"""From a table in memory to a release, as the library has it: nothing is booked or checked."""
+"""The release of a table in memory, which is neither booked nor checked."""
 
 from __future__ import annotations
 

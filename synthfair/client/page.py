@@ -1,4 +1,4 @@
-"""A client's whole job on one page: a site is asked, and answers from its table.
+"""The whole job of a client: the answer of its table to a question.
 
 Every path comes through :func:`answer`. What is asked is a task: a fair release (synthetic rows
 on which any learner becomes accurate and fair), a surrogate (weighted records that stand in for the

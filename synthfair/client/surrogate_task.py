@@ -36,10 +36,10 @@ from synthfair.task.protocol import ReadRows, Run, Task, sha256_of
 if TYPE_CHECKING:
     from synthfair.client.page import Site
 
-MAX_KEPT = 2**25
+MAX_KEPT_NUMBERS = 2**25
 """Encoded numbers of a table that stay in memory, 256 MiB; a larger one is read once a question."""
 
-MAX_OTHER_BYTES = 4096
+MAX_RECORDS_HEADER_BYTES = 4096
 """The size of saved records that are no numbers."""
 
 SPENT = "The epsilon is spent on this answer; another k_min or epsilon is bought anew"
@@ -100,7 +100,7 @@ class SurrogateTask:
             self.answer,
             guarantee,
             self.measure if guarantee else None,
-            8 * most_numbers(self.schema) + MAX_OTHER_BYTES,
+            8 * most_numbers(self.schema) + MAX_RECORDS_HEADER_BYTES,
             read_plain,
         )
 
@@ -145,8 +145,8 @@ class SurrogateTask:
         made = self.records(rows.real, bought, run)
         release = release_of(made, self.config, self.schema, self.guarantee)
         hidden, left_out = (
-            tuple(self.schema.pair(int(s), y) for s, y in some)
-            for some in (made.hidden, made.left_out)
+            tuple(self.schema.pair(int(s), y) for s, y in cells)
+            for cells in (made.hidden, made.left_out)
         )
         return SurrogateRelease(release, hidden, left_out, float(made.rate_error))
 
@@ -180,14 +180,14 @@ def release_of(
 def read_plain(site: Site, clipping: Clipping) -> ReadRows:
     """Return the rows of a table or a folder of tables; count what is clipped.
 
-    A table of at most :data:`MAX_KEPT` numbers is read and encoded once.
+    A table of at most :data:`MAX_KEPT_NUMBERS` numbers is read and encoded once.
 
     Raises:
         InputError: a file cannot be read or does not fit the schema, or there are no rows.
     """
     plain, content, kept, size = site.schema.plain, np.zeros(3, np.uint64), [], 0
-    for part in from_files(site.data, plain, clipping=clipping).read():
-        content, size = content + content_sums(part), size + part.x.size
-        kept = [*kept, part] if size <= MAX_KEPT else []
+    for batch in from_files(site.data, plain, clipping=clipping).read():
+        content, size = content + content_sums(batch), size + batch.x.size
+        kept = [*kept, batch] if size <= MAX_KEPT_NUMBERS else []
     rows = BatchesInOrder(lambda: kept) if kept else from_files(site.data, plain)
     return ReadRows(rows, sha256_of((content,)))

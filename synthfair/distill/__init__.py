@@ -1,1 +1,1 @@
-"""Distils real rows into synthetic ones: the bilevel problem, its derivative and its solvers."""
+"""The distillation of real rows into synthetic ones: a bilevel problem."""

@@ -62,9 +62,9 @@ def next_weight(tried: dict[float, float], wanted: float) -> float | None:
     if max(tried) < MAX_RHO:
         return max(tried) * RHO_RATIO
     best = min(tried, key=lambda weight: tried[weight])
-    left = _between(max((w for w in tried if w < best), default=None), best)
-    right = _between(best, min((w for w in tried if w > best), default=best))
-    sides = [weight for weight in (left, right) if weight is not None]
+    lower = _between(max((w for w in tried if w < best), default=None), best)
+    upper = _between(best, min((w for w in tried if w > best), default=best))
+    sides = [weight for weight in (lower, upper) if weight is not None]
     return max(sides, key=lambda weight: abs(np.log(weight / best)), default=None)
 
 
@@ -104,7 +104,7 @@ def run(
         weighted = with_weight(problem, weight)
         ((state, records),) = outer.run(weighted, state, method, steps=CHUNK - 1)
         gap = float(state.best.record.gap)
-        if all(rank(weight, gap) < rank(*other) for other in search.tried.items()):
+        if all(rank(weight, gap) < rank(*pair) for pair in search.tried.items()):
             search = search._replace(best=state.best, rho_o=weight)
         search = search._replace(tried=search.tried | {weight: gap})
         yield search, records

@@ -1,4 +1,4 @@
-"""Losses of models, and their derivatives, in JAX."""
+"""The losses of models in JAX, with their derivatives."""
 
 from __future__ import annotations
 

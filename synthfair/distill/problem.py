@@ -1,4 +1,4 @@
-"""The bilevel problem of one client, and the steps that solve it: Wu et al. (2024), algorithm 1.
+"""The bilevel problem of one client, solved in steps: Wu et al. (2024), algorithm 1.
 
     min over x of  P(x) = F(theta(x)) + rho_s penalty + ridge on x                          eq. (12)
     theta(x) = argmin over theta of the regularised loss on the synthetic rows              eq. (11)
@@ -55,7 +55,7 @@ or over its middle half."""
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class PenalizedLoss:
-    """F(theta) = mean loss + rho_o penalty, on real rows. Wu et al. (2024) eq. (12), first line.
+    """The loss F(theta) = mean loss + rho_o penalty on real rows: Wu et al. (2024) eq. (12).
 
     Attributes:
         columns: [n, N] model inputs of the real rows, an input a line.
@@ -113,7 +113,7 @@ class PenalizedLoss:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Problem:
-    """min over x of P(x) = outer(theta(x), x), where theta(x) minimises inner(x).
+    """The problem min over x of P(x) = outer(theta(x), x), where theta(x) minimises inner(x).
 
     Within this package synthetic features are x [d, N_s], a feature a line: what is done to each
     entry is then done to long lines, which takes less than half of the time. theta [p] is the
@@ -124,7 +124,7 @@ class Problem:
         start: [d, N_s] the first x.
         s: [N_s] groups of the synthetic rows, fixed; all 0 where the model reads none.
         y: [N_s] labels of the synthetic rows, fixed.
-        others: [n - d, N_s] model inputs of the synthetic rows other than the features, fixed:
+        constant: [n - d, N_s] model inputs of the synthetic rows other than the features, fixed:
             indicators of the groups where it reads them, and 1 where there is an intercept.
         rho_s: weight of the penalty on synthetic rows, at least 0; None where there is none.
         lambda_x: regularisation of x, at least 0.
@@ -135,7 +135,7 @@ class Problem:
     start: jax.Array
     s: jax.Array
     y: jax.Array
-    others: jax.Array
+    constant: jax.Array
     rho_s: jax.Array | float | None
     lambda_x: jax.Array | float
     lambda_theta: jax.Array | float
@@ -155,7 +155,7 @@ class Problem:
 
     def outer(self, theta: jax.Array, x: jax.Array) -> jax.Array:
         """Return F(theta) + rho_s penalty + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
-        params, n_inputs = self.params(theta), len(x) + len(self.others)
+        params, n_inputs = self.params(theta), len(x) + len(self.constant)
         ridge = self.lambda_x / (2.0 * (x.shape[1] * n_inputs) ** 2) * squared_norm(x)
         if self.rho_s is None:
             return self.objective(params) + ridge
@@ -165,16 +165,16 @@ class Problem:
 
     def _rows(self, x: jax.Array) -> Rows:
         """Return the synthetic rows as the model sees them."""
-        return Rows(jnp.concatenate([x, self.others]).T, self.s, self.y)
+        return Rows(jnp.concatenate([x, self.constant]).T, self.s, self.y)
 
     @property
     def first_theta(self) -> jax.Array:
         """[p] params before training."""
-        return ravel_pytree(self.model.init(len(self.start) + len(self.others)))[0]
+        return ravel_pytree(self.model.init(len(self.start) + len(self.constant)))[0]
 
     def params(self, theta: jax.Array) -> Params:
         """Return the model's params, of which theta is the vector."""
-        return ravel_pytree(self.model.init(len(self.start) + len(self.others)))[1](theta)
+        return ravel_pytree(self.model.init(len(self.start) + len(self.constant)))[1](theta)
 
 
 class StepRecord(NamedTuple):
@@ -208,7 +208,7 @@ class StepRecord(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Synthetic features and what was computed there.
+    """A point x of synthetic features, with the values and derivatives there.
 
     Attributes:
         x: [d, N_s] synthetic features.
@@ -286,7 +286,7 @@ class Best(NamedTuple):
 
 
 class OuterState(NamedTuple):
-    """All that a step needs.
+    """The state that a step reads and returns.
 
     Attributes:
         x: [d, N_s] synthetic features, the next to evaluate.
@@ -344,13 +344,13 @@ def _chunk(
 ) -> tuple[OuterState, StepRecord]:
     """Take so many steps and return the state, and their records with blank ones up to CHUNK."""
 
-    def one(i: jax.Array, carry: tuple[OuterState, StepRecord]) -> tuple[OuterState, StepRecord]:
+    def body(i: jax.Array, carry: tuple[OuterState, StepRecord]) -> tuple[OuterState, StepRecord]:
         state, records = carry
         state, record = step(problem, state, method)
         return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), records, record)
 
     blank = jax.tree.map(lambda leaf: jnp.zeros(CHUNK, leaf.dtype), state.best.record)
-    return jax.lax.fori_loop(0, steps, one, (state, blank))
+    return jax.lax.fori_loop(0, steps, body, (state, blank))
 
 
 def run(
@@ -438,9 +438,9 @@ def make_problem(
     order = content_order([*real.x.T, *[real.s] * (n_read > 1), real.y])
     real = Encoded(*(field[order] for field in real))
     weight = None if weight is None else weight[order]
-    others = other_inputs(real.s, n_groups=n_read, intercept=config.intercept)
+    constant = other_inputs(real.s, n_groups=n_read, intercept=config.intercept)
     # An input a line: on a CPU, products with long lines are faster.
-    rows = Rows(np.ascontiguousarray(np.vstack([real.x.T, others])).T, real.s, real.y, weight)
+    rows = Rows(np.ascontiguousarray(np.vstack([real.x.T, constant])).T, real.s, real.y, weight)
     if penalty is None and len(real.y) <= MAX_PADDED_ROWS:
         rows = padded(rows)
     model = model or LinearModel()
@@ -451,11 +451,13 @@ def make_problem(
     columns, s, y, row_weight = jax.device_put((rows.a.T, *rows[1:]))
     kinds: Any = model, penalty, config.notion, n_groups, by
     objective = PenalizedLoss(columns, s, y, row_weight, config.rho_o, *kinds)
-    others = other_inputs(start.s, n_groups=n_read, intercept=config.intercept)
+    constant = other_inputs(start.s, n_groups=n_read, intercept=config.intercept)
     # Unlike jnp.asarray, device_put compiles nothing.
-    x, s, y, others = jax.device_put((np.ascontiguousarray(start.x.T), start.s, start.y, others))
+    x, s, y, constant = jax.device_put(
+        (np.ascontiguousarray(start.x.T), start.s, start.y, constant)
+    )
     weights = config.rho_s or None, config.lambda_x, config.lambda_theta
-    return Problem(objective, x, s, y, others, *weights)
+    return Problem(objective, x, s, y, constant, *weights)
 
 
 def choose_start(config: DistillConfig, counts: np.ndarray, rows: Encoded) -> Encoded:

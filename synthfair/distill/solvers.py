@@ -50,7 +50,10 @@ class Function(NamedTuple):
 
 @dataclass(frozen=True)
 class Cholesky:
-    """Forms the Hessian, N_s p^2 operations, and factors it, p^3 / 3. Its memory is the factor."""
+    """A solver that forms the Hessian, N_s p^2 operations, and factors it, p^3 / 3.
+
+    Its memory is the factor.
+    """
 
     def init(self, fun: Function, theta: jax.Array) -> jax.Array:
         """Return the factor there."""
@@ -71,7 +74,7 @@ class Cholesky:
 
 @dataclass(frozen=True)
 class ConjugateGradient:
-    """Multiplies by the Hessian, 4 N_s p operations a time, and never forms it.
+    """A solver that multiplies by the Hessian, 4 N_s p operations a time, and never forms it.
 
     Its memory is the last solution: between two steps of the outer loop H and c hardly change.
 
@@ -132,7 +135,7 @@ def default_tolerance() -> float:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Lbfgs:
-    """jaxopt's L-BFGS in variables in which f is nearly round.
+    """The L-BFGS of jaxopt in variables in which f is nearly round.
 
     With L the Cholesky factor of a Hessian near the solution, the search runs over phi in
     theta = start + L^-T phi, where the Hessian is close to the identity, so that the unit step
@@ -186,7 +189,7 @@ class Lbfgs:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Newton:
-    """Newton steps, halved until f falls enough.
+    """A solver by Newton steps, halved until f falls enough.
 
     Boyd and Vandenberghe, Convex Optimization (2004), algorithm 9.5.
 
@@ -233,8 +236,8 @@ class Newton:
             decrement = jnp.sqrt(jnp.where(solved, squared, jnp.nan))
             return theta - length * change, decrement, iterations + 1, length
 
-        unknown, one = jnp.full((), jnp.inf, start.dtype), jnp.ones((), start.dtype)
-        first = start, unknown, jnp.zeros((), int), one
+        unknown, full = jnp.full((), jnp.inf, start.dtype), jnp.ones((), start.dtype)
+        first = start, unknown, jnp.zeros((), int), full
         theta, decrement, iterations, length = jax.lax.while_loop(unfinished, step, first)
         return InnerSolution(
             params=theta,
@@ -276,7 +279,7 @@ def train(
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Method:
-    """By what a problem is solved; a pytree, whose numbers may differ without compiling anew.
+    """The solvers of a problem; a pytree, whose numbers may differ without compiling anew.
 
     Attributes:
         inner: solver of the inner problem.

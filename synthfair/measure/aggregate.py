@@ -1,4 +1,4 @@
-"""Files of reports of any number of devices, read, checked and added up in constant memory.
+"""The sums of any number of devices' reports, read from files in constant memory.
 
 CSV is read in blocks that end at line ends, without quoting, so that no line can affect the lines
 after it.
@@ -30,25 +30,25 @@ from synthfair.privacy.noise import RandomBytes, system_entropy
 
 call = compute.call_function
 
-BLOCK_BYTES = 2**20
+CSV_BLOCK_BYTES = 2**20
 """Bytes of CSV that are parsed at a time."""
 
 MAX_LINE_BYTES = 2**16
 """Bytes of a line of CSV that goes beyond its block; a longer one is read in parts."""
 
-BATCH_ROWS = 2**16
+REPORT_BATCH_ROWS = 2**16
 """Number of rows of Parquet that are read at a time."""
 
-NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
+NUMBER_PATTERN = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 """Pattern of a number; Python would also accept 1_0 and the digits of other scripts."""
 
-IS_ID = f"^[0-9a-f]{{{2 * ID_BYTES}}}$"
+ID_PATTERN = f"^[0-9a-f]{{{2 * ID_BYTES}}}$"
 """An id, in a text of one line."""
 
-COLUMNS_WRONG = "wrong number of columns"
+WRONG_COLUMNS = "wrong number of columns"
 
 REASONS = (
-    COLUMNS_WRONG,
+    WRONG_COLUMNS,
     "missing",
     "another collection",
     "unknown group",
@@ -136,8 +136,8 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection, name: str) -> N
         valid[wrong] = False
 
     for row, detail in broken[:1]:
-        sums.rejected[COLUMNS_WRONG] += len(broken)
-        sums.examples.setdefault(COLUMNS_WRONG, f"{name}: row {row}: {detail}")
+        sums.rejected[WRONG_COLUMNS] += len(broken)
+        sums.examples.setdefault(WRONG_COLUMNS, f"{name}: row {row}: {detail}")
     # Cells must be there, of this measurement, and possible.
     for column, cells in columns.items():
         missing = cells.is_null().to_numpy(zero_copy_only=False)
@@ -158,7 +158,9 @@ def _add(sums: ReportSums, batch: Batch, collection: Collection, name: str) -> N
     # Each report counts once, by its random id.
     if sums.ids is not None:
         length = 2 * ID_BYTES
-        is_id = _matches(columns["report"], IS_ID).fill_null(False).to_numpy(zero_copy_only=False)
+        is_id = (
+            _matches(columns["report"], ID_PATTERN).fill_null(False).to_numpy(zero_copy_only=False)
+        )
         digits = f"must be {length} of the digits 0-9 and a-f"
         reject("not a report id", ~is_id, "report", digits)
         duplicate = np.zeros(len(valid), bool)
@@ -186,7 +188,9 @@ def _indices(column: pa.Array, names: tuple[str, ...]) -> np.ndarray:
 def _numbers(column: pa.Array) -> np.ndarray:
     """Return the cells as floats; not-a-number for a text that is no number."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = call("if_else", [_matches(column, NUMBER), column, pa.scalar(None, column.type)])
+        column = call(
+            "if_else", [_matches(column, NUMBER_PATTERN), column, pa.scalar(None, column.type)]
+        )
     return column.cast(pa.float64()).fill_null(math.nan).to_numpy(zero_copy_only=False)
 
 
@@ -217,14 +221,14 @@ def _read(path: Path | IO[bytes], name: str, names: Sequence[str]) -> Iterator[B
 
 def _from_parquet(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[Batch]:
     # The defaults would hold the whole file, or a whole row group, in memory.
-    reader = ParquetFile(file, pre_buffer=False, buffer_size=BLOCK_BYTES)
+    reader = ParquetFile(file, pre_buffer=False, buffer_size=CSV_BLOCK_BYTES)
     _require(required, reader.schema_arrow.names, name)
     kind = reader.schema_arrow.field("value").type
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     if not (text or pa.types.is_floating(kind) or pa.types.is_integer(kind)):
         raise InputError(f"{name}: column 'value': is {kind}; must be numbers or text")
     first = 1
-    for rows in reader.iter_batches(batch_size=BATCH_ROWS, columns=list(required)):
+    for rows in reader.iter_batches(batch_size=REPORT_BATCH_ROWS, columns=list(required)):
         # Writers may store texts as large strings, dictionaries or numbers.
         columns = {
             key: rows.column(key) if key == "value" else rows.column(key).cast(pa.string())
@@ -243,8 +247,8 @@ def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[B
             f"{name}: does not begin with a line of CSV; lines must end in a line feed, and"
             " compressed files, or Parquet from standard input, cannot be read"
         ) from error
-    blocks = iter(lambda: file.read(BLOCK_BYTES) + file.readline(MAX_LINE_BYTES), b"")
-    if len(names) == len(COLUMNS) and re.fullmatch(IS_ID, names[0]):  # a report, and no header
+    blocks = iter(lambda: file.read(CSV_BLOCK_BYTES) + file.readline(MAX_LINE_BYTES), b"")
+    if len(names) == len(COLUMNS) and re.fullmatch(ID_PATTERN, names[0]):  # a report, and no header
         names, blocks = list(COLUMNS), itertools.chain([head], blocks)
     _require(required, names, name)
 
@@ -264,7 +268,7 @@ def _from_csv(file: IO[bytes], name: str, required: Sequence[str]) -> Iterator[B
         strings_can_be_null=True,
     )
     parse = ParseOptions(quote_char=False, ignore_empty_lines=False, invalid_row_handler=skip)
-    options = ReadOptions(use_threads=False, block_size=4 * BLOCK_BYTES, column_names=names)
+    options = ReadOptions(use_threads=False, block_size=4 * CSV_BLOCK_BYTES, column_names=names)
     for block in blocks:
         wrong.clear()
         text = pa.BufferReader(block.decode(errors="replace").encode())
@@ -289,7 +293,7 @@ def _require(required: Sequence[str], names: Sequence[str], source: str) -> None
             )
 
 
-HASHES, WORD = 4, 64
+ID_HASHES, WORD_BITS = 4, 64
 """Bits that an id sets, and bits of a word."""
 
 FILTER_BYTES = 2**27
@@ -331,9 +335,9 @@ class SeenIds:
         hashes = hash_array(ids, hash_key=self._key, categorize=False)
         # Upper bits of a hash choose a word, the lower ones four bits in it.
         bits = np.zeros(len(hashes), np.uint64)
-        for shift in range(0, 6 * HASHES, 6):
-            bits |= np.uint64(1) << (hashes >> np.uint64(shift) & np.uint64(WORD - 1))
-        place = hashes >> np.uint64(6 * HASHES) & np.uint64(len(self._words) - 1)
+        for shift in range(0, 6 * ID_HASHES, 6):
+            bits |= np.uint64(1) << (hashes >> np.uint64(shift) & np.uint64(WORD_BITS - 1))
+        place = hashes >> np.uint64(6 * ID_HASHES) & np.uint64(len(self._words) - 1)
 
         new = (self._words[place] & bits) != bits
         new &= ~Index(hashes).duplicated()
@@ -348,8 +352,8 @@ class SeenIds:
         that another id needs is set by n ids with probability 1 - q^n, q = (1 - 1/64)^4. The mean
         of (1 - q^n)^4 follows from that of q^(k n), which is exp(m (q^k - 1)).
         """
-        load, q = self.accepted / len(self._words), (1 - 1 / WORD) ** HASHES
+        load, q = self.accepted / len(self._words), (1 - 1 / WORD_BITS) ** ID_HASHES
         return math.fsum(
-            (-1) ** k * math.comb(HASHES, k) * math.exp(load * (q**k - 1))
-            for k in range(HASHES + 1)
+            (-1) ** k * math.comb(ID_HASHES, k) * math.exp(load * (q**k - 1))
+            for k in range(ID_HASHES + 1)
         )

@@ -1,4 +1,4 @@
-"""The public file of a measurement, and the reports that devices make by it.
+"""The public file of a measurement, by which devices make reports.
 
 A report is of a group and a value, or of a model's rate on a person's rows.
 """
@@ -22,20 +22,20 @@ from synthfair.measure.mechanisms import MECHANISMS, Kind, LocalMechanism
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.settings import Checked
 
-MAX_BYTES = 1_000_000
+MAX_COLLECTION_BYTES = 1_000_000
 """Size of the largest file that is read."""
 
 NO_VALUE = "(no value)"
 """Name of the group of clients who have no value; it is not compared with others."""
 
-ROUNDING = 1e-9
+MAX_EPSILON_ROUNDING = 1e-9
 """A file's epsilon may be below the exact one by this share, for rounding."""
 
 MIN_RANGE, MAX_RANGE = 1e-100, 1e100
 """Ranges in between can be scaled to [-1, 1], outside of which epsilon does not hold, without
 overflow or loss of all digits."""
 
-MAX_GROUPS = 500
+MAX_MEASURED_GROUPS = 500
 """The most groups of a measurement, in which every two are compared."""
 
 MAX_REPORT_EPSILON = 30.0
@@ -47,7 +47,7 @@ ID_BYTES = 16
 
 Rate = Literal["true_positive_rate", "false_positive_rate"]
 
-RATES: dict[Rate, int] = {"true_positive_rate": 1, "false_positive_rate": -1}
+RATE_LABELS: dict[Rate, int] = {"true_positive_rate": 1, "false_positive_rate": -1}
 """Rates of a model, with the label of the rows that count."""
 
 NO_RATE = 0.5
@@ -79,7 +79,7 @@ class Collection(Checked):
     """
 
     format: Literal["synthfair-gap/1"] = "synthfair-gap/1"
-    groups: tuple[Name, ...] = Field(strict=False, min_length=2, max_length=MAX_GROUPS)
+    groups: tuple[Name, ...] = Field(strict=False, min_length=2, max_length=MAX_MEASURED_GROUPS)
     lower: float = 0.0
     upper: float = 1.0
     epsilon: float
@@ -105,7 +105,7 @@ class Collection(Checked):
                 f"epsilon = {exact:g}: must be at most {MAX_REPORT_EPSILON:g}, beyond which a"
                 " report protects nothing"
             )
-        if exact > self.epsilon * (1 + ROUNDING):
+        if exact > self.epsilon * (1 + MAX_EPSILON_ROUNDING):
             raise ValueError(
                 f"epsilon = {self.epsilon:g} is claimed, but the mechanism's is {exact:.6g}"
             )
@@ -180,7 +180,7 @@ def read_collection(path: Path) -> Collection:
     Raises:
         InputError: unreadable, not what :func:`write_collection` writes, or too small an epsilon.
     """
-    return read_as(path, Collection, MAX_BYTES)
+    return read_as(path, Collection, MAX_COLLECTION_BYTES)
 
 
 class Report(NamedTuple):
@@ -326,7 +326,7 @@ def rate_of(name: Rate, rows: Scored, device: np.ndarray, devices: int) -> np.nd
     It is the mean share of decisions that are drawn, and not-a-number for a device without such
     rows.
     """
-    counts = (rows.y == RATES[name]).astype(float)
+    counts = (rows.y == RATE_LABELS[name]).astype(float)
     size = np.bincount(device, weights=counts, minlength=devices)
     hits = np.bincount(device, weights=counts * rows.selected, minlength=devices)
     return np.divide(hits, size, out=np.full(devices, np.nan), where=size > 0)

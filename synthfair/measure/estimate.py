@@ -1,4 +1,4 @@
-"""Shares and means of the groups, and gaps between them, with intervals, from a tally of reports.
+"""The gaps between groups, with intervals, as estimated from a tally of reports.
 
 With pi_j = count_j / K and t_j = total_j / K for K reports, a group's share and mean are
 
@@ -48,15 +48,15 @@ from synthfair.errors import InputError
 from synthfair.measure.collection import Collection
 from synthfair.measure.mechanisms import LocalMechanism
 
-FEW = 100
+MIN_NORMAL_REPORTS = 100
 """The least reports of a group for which their sum is taken as normal."""
 
-DEVIATIONS = 4.0
+MAX_CHANCE_ERRORS = 4.0
 """Standard errors that chance does not explain: one false alarm in 16,000 for each group."""
 
 
 class Tally(NamedTuple):
-    """Sufficient statistics of any number of reports.
+    """The sufficient statistics of any number of reports.
 
     Attributes:
         clients: K, the number of reports of all groups.
@@ -84,7 +84,7 @@ class Tally(NamedTuple):
 def tally(group: np.ndarray, value: np.ndarray, groups: int) -> Tally:
     """Return the tally of reports: noisy groups [N], from 0 to groups - 1, and noisy values [N]."""
     counts = np.bincount(group, minlength=groups).astype(float)
-    sums = (np.bincount(group, weights=part, minlength=groups) for part in (value, value * value))
+    sums = (np.bincount(group, weights=power, minlength=groups) for power in (value, value * value))
     return Tally(float(len(group)), counts, *sums)
 
 
@@ -113,7 +113,7 @@ class Gap(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """Estimates of the groups' sizes, means and gaps from the reports.
+    """The estimates of the groups' sizes, means and gaps from the reports.
 
     Attributes:
         reports: K.
@@ -135,7 +135,7 @@ class Estimate(NamedTuple):
 
 
 class Means(NamedTuple):
-    """Shares [d] with standard errors, means [d] with covariance [d, d], and beta of the module."""
+    """The shares [d], with errors, and means [d], with covariance [d, d]; beta of the module."""
 
     shares: np.ndarray
     share_errors: np.ndarray
@@ -256,7 +256,7 @@ def limits_of_means(
     """
     nonzero = means.shares > deviations * means.share_errors
     p = means.shares[nonzero]
-    reported, total, square = (part[nonzero] / tally.clients for part in tally[1:])
+    reported, total, square = (sums[nonzero] / tally.clients for sums in tally[1:])
     alpha, beta = 1 / (mechanism.keep * mechanism.gain), means.beta
 
     def square_of(values: np.ndarray) -> np.ndarray:
@@ -362,16 +362,16 @@ def diagnose_reports(
     expected = implied.clip(0.0, 1.0) if shares is None else means.shares
     error = np.sqrt(mechanism.share_variance(expected, tally.clients))
     # The second term of Bernstein's inequality, for few reports.
-    small = DEVIATIONS**2 / 3 / (tally.clients * (mechanism.keep - mechanism.change))
+    small = MAX_CHANCE_ERRORS**2 / 3 / (tally.clients * (mechanism.keep - mechanism.change))
     verdict = "impossible" if shares is None else "not the given one"
     lines = [
         f"{names[i]}: the reports imply a share of {implied[i]:.4f} ± {error[i]:.4f},"
         f" which is {verdict}"
-        for i in np.flatnonzero(np.abs(implied - expected) > DEVIATIONS * error + small)
+        for i in np.flatnonzero(np.abs(implied - expected) > MAX_CHANCE_ERRORS * error + small)
     ]
 
     # Means outside the range of the value, by more than chance explains.
-    low, high = limits_of_means(tally, mechanism, means, DEVIATIONS)
+    low, high = limits_of_means(tally, mechanism, means, MAX_CHANCE_ERRORS)
     place = collection.lower + (1 + means.values) * collection.unit
     lines += [
         f"{names[i]}: the reports imply a mean of {place[i]:.4f}, outside the range"
@@ -385,7 +385,7 @@ def diagnose_reports(
     square = float(tally.squares.sum()) / tally.clients
     least = mechanism.changed_square
     most = least + mechanism.keep * float(mechanism.noisy_square(np.ones(())) - least)
-    far = 2 * DEVIATIONS * math.sqrt(mechanism.square_variance / tally.clients)
+    far = 2 * MAX_CHANCE_ERRORS * math.sqrt(mechanism.square_variance / tally.clients)
     if not least - far <= square <= most + far:
         lines.append(
             f"values: the reports have a mean square of {square:.4g} in units of v, but the noise"

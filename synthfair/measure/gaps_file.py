@@ -15,7 +15,7 @@ from pydantic import Field
 from synthfair.fairness.intervals import difference
 from synthfair.fairness.metrics import Scored
 from synthfair.files import read_as, write_json
-from synthfair.measure.collection import RATES, Rate
+from synthfair.measure.collection import RATE_LABELS, Rate
 from synthfair.postprocess.histogram import count_scores
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.noise import (
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from synthfair.measure.collection import Collection
     from synthfair.measure.estimate import Estimate
 
-GAPS = "gaps.json"
+GAPS_NAME = "gaps.json"
 """The name of the file in a run's folder."""
 
-MAX_BYTES = 100_000_000
+MAX_GAPS_BYTES = 100_000_000
 """The largest file that is read."""
 
-_Known = Annotated[float, *Undefined]
+_Defined = Annotated[float, *Undefined]
 
 
 class MeasuredGroup(Checked):
@@ -47,9 +47,9 @@ class MeasuredGroup(Checked):
     name: Line
     share: float
     error: float
-    mean: _Known
-    low: _Known
-    high: _Known
+    mean: _Defined
+    low: _Defined
+    high: _Defined
 
 
 class MeasuredGap(Checked):
@@ -61,7 +61,7 @@ class MeasuredGap(Checked):
     rate: Rate | None = None
     first: Line
     second: Line
-    value: _Known
+    value: _Defined
     low: float
     high: float
 
@@ -99,7 +99,7 @@ class GapsFile(Checked):
 
 def read_gaps(path: Path) -> GapsFile:
     """Return a gaps.json. Raises InputError: unreadable, or not what measures gaps."""
-    return read_as(path, GapsFile, MAX_BYTES)
+    return read_as(path, GapsFile, MAX_GAPS_BYTES)
 
 
 def write_gaps(gaps: GapsFile, path: Path) -> None:
@@ -189,7 +189,7 @@ def gaps_of_counts(
     z *= 1 + max(z**2 - 3, 0) / (8 * sites)
     noise = z**2 * sites * laplace_variance(1 / Fraction(repr(epsilon)))
     gaps = []
-    for rate, label in RATES.items():
+    for rate, label in RATE_LABELS.items():
         misses, hits = counts[:, int(label > 0)].T.astype(float)
         size = hits + misses
         # Only where it is surely above 0 is the size a size.

@@ -1,4 +1,4 @@
-"""The two mechanisms of Juarez and Korolova (2022): a noisy group and a noisy value of a client.
+"""The two mechanisms of Juarez & Korolova (2022), by which a client reports with noise.
 
 A client has a group g in {0, ..., d - 1} and a value v in [-1, 1]. The group goes through
 generalised randomised response: it is kept with probability a, and otherwise replaced by one of the
@@ -25,7 +25,7 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.privacy.noise import RandomBytes, discrete_laplace, uniform
 
-MAX_EPSILON = 500.0
+MAX_BUDGET = 500.0
 """Keeps exp(epsilon) finite. Such an epsilon protects nobody; collections allow 30 at most."""
 
 LAPLACE_STEPS = 2**30
@@ -57,9 +57,9 @@ class RandomizedGroup(ABC):
         if self.groups < 2:
             raise InputError(f"groups = {self.groups}: must be at least 2")
         for name, budget in (("epsilon1", self.epsilon1), ("epsilon2", self.epsilon2)):
-            if not 0 < budget <= MAX_EPSILON:
+            if not 0 < budget <= MAX_BUDGET:
                 raise InputError(
-                    f"{name} = {budget:g}: must be above 0, and at most {MAX_EPSILON:g}"
+                    f"{name} = {budget:g}: must be above 0, and at most {MAX_BUDGET:g}"
                 )
 
     @property
@@ -115,7 +115,7 @@ class RandomizedGroup(ABC):
 
 @dataclass(frozen=True)
 class RandomizedValue(RandomizedGroup):
-    """M_R: the group by GRR, then one bit of the value by randomised response.
+    """The mechanism M_R: the group by GRR, then one bit of the value by randomised response.
 
         P(v' = 1) = (1 + (2 b - 1) v) / 2,  P(v' = -1) = 1 - P(v' = 1),
         b = e^epsilon2 / (1 + e^epsilon2),
@@ -186,7 +186,7 @@ class RandomizedValue(RandomizedGroup):
 
 @dataclass(frozen=True)
 class LaplaceValue(RandomizedGroup):
-    """M_L: the group by GRR, then v' = v + Lap(2 / epsilon2), with v = 0 if the group changed.
+    """The mechanism M_L: the group by GRR, then v' = v + Lap(2 / epsilon2); v = 0 if it changed.
 
     Guarantee, unit, relation and attributes: as of :class:`RandomizedValue`, with an epsilon2 of at
     least 2^-29. Juarez and Korolova (2022), section 4, where the noise of a changed group is

@@ -1,4 +1,4 @@
-"""Plans of measurements: the best split of epsilon, and the clients, epsilon or precision needed.
+"""The plan of a measurement: its best split of epsilon, its clients, its precision.
 
 The variance of an estimated gap has a closed form for given values of the clients. Plans take the
 largest one over all values that clients could have, for the two smallest groups that are compared.
@@ -16,12 +16,12 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.measure import estimate
 from synthfair.measure.estimate import Tally
-from synthfair.measure.mechanisms import MAX_EPSILON, MECHANISMS, Kind, LocalMechanism
+from synthfair.measure.mechanisms import MAX_BUDGET, MECHANISMS, Kind, LocalMechanism
 
-MIN_EPSILON = 1e-3
-MAX_CLIENTS = 10**15
+MIN_PLANNED_EPSILON = 1e-3
+MAX_PLANNED_CLIENTS = 10**15
 
-BEST: Kind = "randomized"
+BEST_KIND: Kind = "randomized"
 """M_R, whose largest variance over all values is the smaller one for every epsilon and number of
 groups: that variance occurs at values of -1 or 1, which one bit describes completely. M_L is better
 for values that are known to lie near the middle of their range; and, from about epsilon = 3, for
@@ -91,13 +91,13 @@ def largest_variance(mechanism: LocalMechanism, shares: np.ndarray, clients: flo
     return max(gap_variance(mechanism, clients, shares, means) for means in values)
 
 
-def mechanism_at(kind: Kind, groups: int, epsilon: float, part: float) -> LocalMechanism:
-    """Return the mechanism with epsilon2 = part * epsilon and the largest epsilon1 allowed.
+def mechanism_at(kind: Kind, groups: int, epsilon: float, share: float) -> LocalMechanism:
+    """Return the mechanism with epsilon2 = share * epsilon and the largest epsilon1 allowed.
 
     A larger epsilon1 or epsilon2 lowers the error, so the best split uses all of epsilon: epsilon1
     is epsilon - ln(2 b) for M_R, where the paper has epsilon, and epsilon - epsilon2 / 2 for M_L.
     """
-    epsilon2 = part * epsilon
+    epsilon2 = share * epsilon
     log_2b = math.log(2.0) - math.log1p(math.exp(-epsilon2))
     rest = epsilon2 / 2 if kind == "laplace" else log_2b
     return MECHANISMS[kind](groups, epsilon - rest, epsilon2)
@@ -126,13 +126,13 @@ def best_split(
     """
     from scipy.optimize import minimize_scalar
 
-    if not 0 < epsilon <= MAX_EPSILON:
-        raise InputError(f"epsilon = {epsilon:g}: must be above 0, and at most {MAX_EPSILON:g}")
+    if not 0 < epsilon <= MAX_BUDGET:
+        raise InputError(f"epsilon = {epsilon:g}: must be above 0, and at most {MAX_BUDGET:g}")
     lower = (1 - 1e-12) * epsilon  # rounding must not raise the exact epsilon above it
     equal = np.full(2, 1 / groups)
 
-    def error(part: float) -> float:
-        mechanism = mechanism_at(kind, groups, lower, float(part))
+    def error(share: float) -> float:
+        mechanism = mechanism_at(kind, groups, lower, float(share))
         return loss(mechanism) if loss else largest_variance(mechanism, equal, 1.0)
 
     # The best point of a grid, and the best one next to it, which may be no better: at 1, for one.
@@ -167,7 +167,7 @@ def plan_gap(
     precision: float | None = None,
     compared: Sequence[int] | None = None,
     confidence: float = 0.95,
-    kind: Kind = BEST,
+    kind: Kind = BEST_KIND,
     unit: float = 1.0,
 ) -> GapPlan:
     """Return the plan with two of clients, epsilon and precision; the third is found.
@@ -204,8 +204,8 @@ def plan_gap(
         raise InputError("give two of clients, epsilon and precision; the third is found", *names)
     estimate.require_confidence(confidence)
     pair = _hardest_pair(shares, compared)
-    if clients is not None and not 2 <= clients <= MAX_CLIENTS:
-        raise InputError(f"clients = {clients}: must be from 2 to {MAX_CLIENTS}")
+    if clients is not None and not 2 <= clients <= MAX_PLANNED_CLIENTS:
+        raise InputError(f"clients = {clients}: must be from 2 to {MAX_PLANNED_CLIENTS}")
 
     loss = partial(largest_variance, shares=pair, clients=1.0)
     mechanism_of = cache(lambda epsilon: best_split(kind, len(shares), epsilon, loss))
@@ -223,20 +223,26 @@ def plan_gap(
         )
 
     def of_fewest(epsilon: Any) -> GapPlan:
-        if plan(MAX_CLIENTS, epsilon).precision > precision:
-            raise InputError(f"precision = {precision:g}: not reached with {MAX_CLIENTS} clients")
-        return _smallest(lambda n: plan(math.ceil(n), epsilon), precision, 2, MAX_CLIENTS, 1e-7)
+        if plan(MAX_PLANNED_CLIENTS, epsilon).precision > precision:
+            raise InputError(
+                f"precision = {precision:g}: not reached with {MAX_PLANNED_CLIENTS} clients"
+            )
+        return _smallest(
+            lambda n: plan(math.ceil(n), epsilon), precision, 2, MAX_PLANNED_CLIENTS, 1e-7
+        )
 
     if clients is None:
         return of_fewest(epsilon)
-    if (least := plan(clients, MAX_EPSILON).precision) > precision:
+    if (least := plan(clients, MAX_BUDGET).precision) > precision:
         one_bit = ", and M_R sends one bit of each value" * (kind == "randomized")
         raise InputError(
             f"precision = {precision:g}: no finite epsilon gives it with {clients} clients: they"
             f" are a sample{one_bit}; even without privacy the half-width is {least:.3g}. At least"
-            f" {of_fewest(MAX_EPSILON).clients} clients are needed"
+            f" {of_fewest(MAX_BUDGET).clients} clients are needed"
         )
-    return _smallest(lambda some: plan(clients, some), precision, MIN_EPSILON, MAX_EPSILON, 4e-4)
+    return _smallest(
+        lambda epsilon: plan(clients, epsilon), precision, MIN_PLANNED_EPSILON, MAX_BUDGET, 4e-4
+    )
 
 
 def _hardest_pair(shares: Sequence[float], compared: Sequence[int] | None) -> np.ndarray:

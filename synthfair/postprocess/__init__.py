@@ -1,4 +1,4 @@
-"""Fairness after or before training, from counts over all clients: thresholds and weights."""
+"""Thresholds for decisions, or weights for training, from counts over all clients."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
-"""Counts of rows by group, label and score, and what is chosen from them alone.
+"""The histogram of rows by group, label, score, from which decisions are chosen.
 
-That is weights of rows by group and label; and decisions by group: a probability of +1 for each bin
-of the score, and coins that stay.
+From it alone follow weights of rows by group and label; and decisions by group: a probability of +1
+for each bin of the score, and coins that stay.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.noise import laplace_variance
 from synthfair.settings import Checked, Notion, WeightMethod
 
-LARGEST_COUNT = 2**53
+MAX_COUNT = 2**53
 """Beyond, a number in a JSON file need not be the one that was written."""
 
-BOTH = (0, 1)
+BOTH_LABELS = (0, 1)
 """Indices of the labels -1 and +1."""
 
-MAX_BYTES = 2**26
+MAX_HISTOGRAM_BYTES = 2**26
 """The largest size of a file that is read: twice that of a million counts of 16 digits."""
 
-SURE = 3.0
+MIN_COUNT_ERRORS = 3.0
 """Standard deviations of noise that a count must have, so that a rate is made of it."""
 
-_Count = Annotated[int, Field(ge=-LARGEST_COUNT, le=LARGEST_COUNT)]
+_Count = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
 _Bins = Annotated[tuple[_Count, ...], Field(strict=False, min_length=1, max_length=100_000)]
 _ByLabel = Annotated[tuple[_Bins, _Bins], Field(strict=False)]
 
@@ -57,7 +57,7 @@ class Origin(Checked):
 
 
 class ScoreHistogram(Checked):
-    """Rows of all clients in equal bins of the predicted probability, by group and label.
+    """A histogram of rows in equal bins of the predicted probability, by group and label.
 
     A row falls into one entry: one row more or less changes one count by 1, whatever the number of
     bins. One bin alone makes plain counts of groups and labels.
@@ -102,8 +102,8 @@ class ScoreHistogram(Checked):
         # The noise is that of the guarantee.
         origin = self.origin
         claims = origin.guarantees if origin and not origin.surrogates else ()
-        for own in filter(None, claims):
-            variance = (own.aggregators or 0) * laplace_variance(own.scale)
+        for guarantee in filter(None, claims):
+            variance = (guarantee.aggregators or 0) * laplace_variance(guarantee.scale)
             if variance == 0 or not math.isclose(self.variance, variance, rel_tol=1e-9):
                 raise ValueError(
                     f"variance: {self.variance:g}: the noise of the guarantee has {variance:g}"
@@ -164,10 +164,10 @@ def require_rows(histogram: ScoreHistogram, parts: Iterable[tuple[int, ...]]) ->
     counts = histogram.array()
     for labels in parts:
         rows = counts[:, list(labels)].sum(axis=(1, 2))
-        least = SURE * math.sqrt(histogram.variance * len(labels) * counts.shape[2])
+        least = MIN_COUNT_ERRORS * math.sqrt(histogram.variance * len(labels) * counts.shape[2])
         if (rows <= least).any():
             group = int(np.argmin(rows))
-            label = "" if labels == BOTH else f" and label {'-+'[labels[0]]}1"
+            label = "" if labels == BOTH_LABELS else f" and label {'-+'[labels[0]]}1"
             raise InputError(
                 f"histogram: rows with group {histogram.groups[group]!r}{label}: counted"
                 f" {rows[group]}; must be more than {least:.3g}, three standard deviations of the"
@@ -184,10 +184,9 @@ def read_histogram(path: Path) -> ScoreHistogram:
     """Read a file that :func:`write_histogram` wrote.
 
     Raises:
-        InputError: unreadable, larger than MAX_BYTES, or not a histogram; the message names the
-            entry.
+        InputError: unreadable, too large, or not a histogram; the message names the entry.
     """
-    return read_as(path, ScoreHistogram, MAX_BYTES)
+    return read_as(path, ScoreHistogram, MAX_HISTOGRAM_BYTES)
 
 
 _Weight = Annotated[float, Field(gt=0)]
@@ -195,7 +194,7 @@ _Pair = Annotated[tuple[_Weight, _Weight], Field(strict=False)]
 
 
 class RowWeights(Checked):
-    """Factors of the loss of a row in training, by its group and label.
+    """The factors of the loss of a row in training, by its group and label.
 
     Attributes:
         schema_hash: of the tables.
@@ -281,22 +280,22 @@ def read_weights(path: Path) -> RowWeights:
     """Read a file that :func:`write_weights` wrote.
 
     Raises:
-        InputError: unreadable, larger than MAX_BYTES, or not weights; the message names the entry.
+        InputError: unreadable, too large, or not weights; the message names the entry.
     """
-    return read_as(path, RowWeights, MAX_BYTES)
+    return read_as(path, RowWeights, MAX_HISTOGRAM_BYTES)
 
 
-MOST_BINS = 2**11
+MAX_HISTOGRAM_BINS = 2**11
 """More bins only add noise; and the search for thresholds takes longer."""
 
 RANDOMIZED = "randomized_thresholds"
 """The method of decisions that are drawn by coins, in metrics.json."""
 
 _Step = Annotated[
-    tuple[Annotated[int, Field(ge=0, lt=MOST_BINS)], Annotated[float, Field(gt=0, le=1)]],
+    tuple[Annotated[int, Field(ge=0, lt=MAX_HISTOGRAM_BINS)], Annotated[float, Field(gt=0, le=1)]],
     Field(strict=False),
 ]
-_Steps = Annotated[tuple[_Step, ...], Field(strict=False, max_length=MOST_BINS)]
+_Steps = Annotated[tuple[_Step, ...], Field(strict=False, max_length=MAX_HISTOGRAM_BINS)]
 
 
 class GroupDecision(Checked):
@@ -334,7 +333,7 @@ class GroupDecision(Checked):
 
     notion: Notion
     alpha: float = Field(ge=0, lt=1)
-    n_bins: int = Field(ge=2, le=MOST_BINS)
+    n_bins: int = Field(ge=2, le=MAX_HISTOGRAM_BINS)
     steps: tuple[_Steps, ...] = Field(strict=False, min_length=2)
     key: str | None = Field(pattern=r"^[0-9a-f]{64}$")
     origin: Origin | None = None

@@ -17,8 +17,8 @@ import numpy as np
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import (
-    BOTH,
-    MOST_BINS,
+    BOTH_LABELS,
+    MAX_HISTOGRAM_BINS,
     GroupDecision,
     Origin,
     ScoreHistogram,
@@ -30,16 +30,16 @@ from synthfair.settings import Notion, notion_of
 from synthfair.trained import TrainedModel
 
 _COMPARED: dict[Notion, tuple[tuple[int, ...], ...]] = {
-    "statistical_parity": (BOTH,),
+    "statistical_parity": (BOTH_LABELS,),
     "equal_opportunity": ((1,),),
     "equalized_odds": ((1,), (0,)),
 }
 """Labels, 0 for -1 and 1 for +1, of the rows of which each rate is the selected share."""
 
-N_BINS = 101
+RECORD_BINS = 101
 """B, the number of bins of a histogram of surrogates' records."""
 
-MIN_WEIGHT = 1e-9
+MIN_MIXTURE_WEIGHT = 1e-9
 """The least weight of a threshold in a mixture; less is rounding of the linear programme."""
 
 
@@ -57,7 +57,7 @@ class NoisyShare(NamedTuple):
 
 
 class DecisionChoice(NamedTuple):
-    """Decisions, and what they do to the rows of the histogram.
+    """A decision rule with its effect on the rows of the histogram.
 
     Attributes:
         decision: by group and score.
@@ -102,8 +102,10 @@ def surrogate_histogram(releases: Releases, model: TrainedModel) -> ScoreHistogr
     schema = model.schema_
     releases = named_releases(releases, schema)
     records, weight = pool_records(releases, schema)
-    rows, shape = encode(records, schema, source="records"), (len(schema.groups), 2, N_BINS)
-    entry = (2 * rows.s + (rows.y > 0)) * N_BINS + score_bins(model.scores(rows.x, rows.s), N_BINS)
+    rows, shape = encode(records, schema, source="records"), (len(schema.groups), 2, RECORD_BINS)
+    entry = (2 * rows.s + (rows.y > 0)) * RECORD_BINS + score_bins(
+        model.scores(rows.x, rows.s), RECORD_BINS
+    )
     counts = np.bincount(entry, weight, minlength=np.prod(shape)).reshape(shape)
     # Running totals are rounded, not counts: errors of a hundred small counts would add up.
     counts = np.diff(np.rint(np.cumsum(counts, axis=-1)), prepend=0.0).astype(int)
@@ -171,18 +173,18 @@ def choose_decision(
     n_bins = histogram.array().shape[2]
     if not 0 <= alpha < 1:
         raise InputError(f"alpha = {alpha}: must be from 0 to below 1")
-    if not 2 <= n_bins <= MOST_BINS:
-        raise InputError(f"histogram: bins: {n_bins}; thresholds need 2 to {MOST_BINS}")
+    if not 2 <= n_bins <= MAX_HISTOGRAM_BINS:
+        raise InputError(f"histogram: bins: {n_bins}; thresholds need 2 to {MAX_HISTOGRAM_BINS}")
     notion = notion_of(notion)
     labels_of_rates = _COMPARED[notion]
-    require_rows(histogram, (*labels_of_rates, BOTH))
+    require_rows(histogram, (*labels_of_rates, BOTH_LABELS))
 
     # selected [G, 2, B + 1]: rows in bin t or above, by label; none for t = B.
     counts = np.maximum(histogram.array(), 0)
     above = np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1].astype(float)
     selected = np.concatenate([above, np.zeros((*above.shape[:-1], 1))], axis=-1)
     rows = [selected[:, list(labels)].sum(axis=1) for labels in labels_of_rates]
-    rates = [some / some[:, :1] for some in rows]
+    rates = [counted / counted[:, :1] for counted in rows]
     negative, positive = selected.swapaxes(0, 1)
     right = positive + negative[:, :1] - negative
     weights = best_weights(rates, right, alpha, randomized=randomized)
@@ -290,5 +292,5 @@ def best_weights(
     weights = solution.x[: value.size].reshape(value.shape)
     if not randomized:
         return weights.round()
-    weights[weights < MIN_WEIGHT] = 0.0
+    weights[weights < MIN_MIXTURE_WEIGHT] = 0.0
     return weights / weights.sum(axis=1, keepdims=True)

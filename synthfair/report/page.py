@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import synthfair
-from synthfair.fairness.intervals import FEW_ROWS, rows_to_settle, unfair_clients, verdict
+from synthfair.fairness.intervals import MIN_RATE_ROWS, rows_to_settle, unfair_clients, verdict
 from synthfair.files import require_free, write_text
-from synthfair.measure.gaps_file import GAPS, read_gaps
+from synthfair.measure.gaps_file import GAPS_NAME, read_gaps
 from synthfair.metrics_file import METRICS
 from synthfair.report import figures, result_tables
 from synthfair.report.answer import RATES_OF, VERDICTS, answer, compared_rates
@@ -47,8 +47,8 @@ def write_report(
     each = [folders] if isinstance(folders, (str, PathLike)) else folders
     runs, path = [*map(Path, each)], Path(path)
     # Gaps of a model whose metrics.json stands elsewhere have a section of their own.
-    alone = [run for run in runs if (run / GAPS).exists() and not (run / METRICS).exists()]
-    measured = [(run.resolve().name, read_gaps(run / GAPS)) for run in alone]
+    alone = [run for run in runs if (run / GAPS_NAME).exists() and not (run / METRICS).exists()]
+    measured = [(run.resolve().name, read_gaps(run / GAPS_NAME)) for run in alone]
     results = read_results([run for run in runs if run not in alone])
     leads = [_lead(overview, max_gap) for overview in overviews(results)]
     plots = _plots(leads, results)
@@ -75,7 +75,7 @@ def write_report(
         verdicts={code: words for code, (words, _) in VERDICTS.items()},
         compared=RATES_OF,
         as_text=as_text,
-        few_rows=FEW_ROWS,
+        few_rows=MIN_RATE_ROWS,
         version=synthfair.__version__,
     )
     for file, svg in files.items():

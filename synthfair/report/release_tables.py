@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
-from synthfair.data.schema import OWN_COLUMNS
-from synthfair.release.settings import MIN_ROWS, DistillConfig
+from synthfair.data.schema import RELEASE_COLUMNS
+from synthfair.release.settings import MIN_EXACT_ROWS, DistillConfig
 from synthfair.report.privacy_words import header_facts
 from synthfair.report.text_table import Table
 
@@ -51,7 +51,9 @@ def clipping_table(clipping: Clipping) -> Table | None:
 
 def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> list[str]:
     """Return warnings of columns of which too many values were clipped, and of too few rows."""
-    is_small = isinstance(config, DistillConfig) and config.epsilon and clipping.rows < MIN_ROWS
+    is_small = (
+        isinstance(config, DistillConfig) and config.epsilon and clipping.rows < MIN_EXACT_ROWS
+    )
     noise = [f"{clipping.rows} rows: the release is hardly more than its noise"] if is_small else []
     return noise + clipping.warnings()[:MAX_SHOWN_COLUMNS]
 
@@ -87,7 +89,7 @@ def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) ->
 
 
 def _shape(release: Release) -> str:
-    short = dict(zip(OWN_COLUMNS, ("s", "y", "weight"), strict=True))
+    short = dict(zip(RELEASE_COLUMNS, ("s", "y", "weight"), strict=True))
     own_columns = ", ".join(short[name] for name in release.header.own_columns)
     return f"{release.x.shape[0]} x {release.x.shape[1]} features, {own_columns}"
 
@@ -236,7 +238,7 @@ def inspection_table(inspection: Inspection) -> Table:
     pairs: Any = rows.groupby(["s", "y"])["weight"]
     for (s, y), weights in pairs:
         name = f"{schema.label}={schema.decisions[int(y > 0)]}"
-        if OWN_COLUMNS[0] in header.own_columns:
+        if RELEASE_COLUMNS[0] in header.own_columns:
             name = schema.pair(s, y)
         stands = "" if weight is None else f", for {weights.sum():,.0f} real ones"
         counts.append(f"{name}: {len(weights)} rows{stands}")

@@ -12,7 +12,7 @@ from rich.console import Group
 
 from synthfair.fairness.intervals import UNDEFINED, rate_interval, size, verdict
 from synthfair.fairness.metrics import Metric
-from synthfair.measure.estimate import FEW
+from synthfair.measure.estimate import MIN_NORMAL_REPORTS
 from synthfair.metrics_file import Metrics
 from synthfair.report.answer import judged
 from synthfair.report.figures import RATE_NAMES, group_metrics
@@ -342,8 +342,10 @@ def rejected_warnings(sums: ReportSums, collection: Collection) -> list[str]:
         if count
     ]
     counts, names = sums.tally.counts, collection.groups
-    if small := [f"{names[i]} ({counts[i]:g})" for i in collection.compared if counts[i] < FEW]:
-        few = f"groups with fewer than {FEW} reports: {', '.join(small)[:200]}"
+    if small := [
+        f"{names[i]} ({counts[i]:g})" for i in collection.compared if counts[i] < MIN_NORMAL_REPORTS
+    ]:
+        few = f"groups with fewer than {MIN_NORMAL_REPORTS} reports: {', '.join(small)[:200]}"
         lines.append(f"{few}: too few for the intervals, which assume nearly normal sums")
     if sums.ids and (share := sums.ids.lost_share()) > 0.001:
         lines.append(

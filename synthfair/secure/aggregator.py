@@ -1,4 +1,6 @@
-"""Aggregators: each adds up shares, adds its noise and answers once; their answers open to a total.
+"""The aggregators of a secure sum, whose answers open to a total.
+
+Each adds up shares, adds its noise, answers once.
 
 A task is answered once for each key: the answer is recorded before it leaves, and asked again, the
 aggregator gives the same one. After a crash, even one by kill -9 between noise and answer, it
@@ -30,19 +32,19 @@ from synthfair.secure.task import AggregatorSecret, SumTask, require_records
 from synthfair.secure.upload import read_upload, upload_bytes
 from synthfair.settings import Checked
 
-DOMAIN, COMMITMENT = b"synthfair-partial-sum/2\0", b"synthfair-commitment/1\0"
+PARTIAL_SUM_DOMAIN, COMMITMENT_DOMAIN = b"synthfair-partial-sum/2\0", b"synthfair-commitment/1\0"
 
-MAX_ENTRY_BYTES, MAX_CLIENT_BYTES, MAX_OTHER_BYTES = 21, 67, 1000
+MAX_TOTAL_ENTRY_BYTES, MAX_CLIENT_KEY_BYTES, MAX_PARTIAL_SUM_HEAD_BYTES = 21, 67, 1000
 """The size of an entry of an answer, of a client's key, and of the rest of it."""
 
-ANSWER = ".answer"
+ANSWER_SUFFIX = ".answer"
 """The ending of a record."""
 
 _Entry = Annotated[int, Field(ge=0, lt=2**64)]
 
 
 class UploadSum(NamedTuple):
-    """Verified uploads, added up. Only the aggregator may see the total.
+    """The sum of verified uploads, which only the aggregator may see.
 
     Attributes:
         total: [k] uint64, of the shares mod 2^64.
@@ -90,7 +92,9 @@ class PartialSum(Checked):
         as the signature is in it, and cannot be guessed.
         """
         signature = bytes.fromhex(self.signature)
-        return hashlib.sha256(COMMITMENT + DOMAIN + self.signed_bytes() + signature).hexdigest()
+        return hashlib.sha256(
+            COMMITMENT_DOMAIN + PARTIAL_SUM_DOMAIN + self.signed_bytes() + signature
+        ).hexdigest()
 
 
 class NoisyTotal(NamedTuple):
@@ -144,8 +148,8 @@ def receive(
             problems.append(str(error))
             continue
         if client in nonces:
-            again = "repeats an upload" if nonces[client] == nonce else "a second upload"
-            problems.append(f"{source}: {again} of the client {client.hex()}; each sends one")
+            repeat = "repeats an upload" if nonces[client] == nonce else "a second upload"
+            problems.append(f"{source}: {repeat} of the client {client.hex()}; each sends one")
             continue
         nonces[client] = nonce
         total += share  # arrays of uint64 wrap around: mod 2^64
@@ -157,7 +161,7 @@ def receive(
         )
     clients = sorted(nonces)
     pairs = b"".join(client + nonces[client] for client in clients)
-    digest = hashlib.sha256(DOMAIN + pairs).hexdigest()
+    digest = hashlib.sha256(PARTIAL_SUM_DOMAIN + pairs).hexdigest()
     return UploadSum(total, tuple(client.hex() for client in clients), digest)
 
 
@@ -214,14 +218,14 @@ def answer(
             total=tuple(total.tolist()),
             signature="0" * 128,
         )
-        signature = sign_bytes(DOMAIN, draft.signed_bytes(), secret.signing_key).hex()
+        signature = sign_bytes(PARTIAL_SUM_DOMAIN, draft.signed_bytes(), secret.signing_key).hex()
         return draft.model_copy(update={"signature": signature}).model_dump_json().encode()
 
     record = record_of(task, secret, records)
-    max_bytes = MAX_ENTRY_BYTES * task.what.length + MAX_CLIENT_BYTES * len(task.clients)
+    max_bytes = MAX_TOTAL_ENTRY_BYTES * task.what.length + MAX_CLIENT_KEY_BYTES * len(task.clients)
     try:
         content = compute_once(
-            record, task.id.hex(), compute, max_bytes=max_bytes + MAX_OTHER_BYTES
+            record, task.id.hex(), compute, max_bytes=max_bytes + MAX_PARTIAL_SUM_HEAD_BYTES
         )
     except OSError as error:
         raise InputError(f"{records}: cannot write: {reason(error)}") from error
@@ -235,7 +239,7 @@ def record_of(task: SumTask, secret: AggregatorSecret, records: Path) -> Path:
         InputError: the folder is missing, or another aggregator's.
     """
     require_records(records, secret)
-    return records / f"{task.id.hex()}.{secret.public.signature[:16]}{ANSWER}"
+    return records / f"{task.id.hex()}.{secret.public.signature[:16]}{ANSWER_SUFFIX}"
 
 
 def read_partial_sum(path: Path) -> PartialSum:
@@ -271,31 +275,31 @@ def open_sums(
             uploads, or fewer clients than the task asks; or the total cannot be.
     """
     # One verified sum of each aggregator, of those that they committed to.
-    places = [str(place) for place in sources or [f"sum {i}" for i in range(len(sums))]]
-    for partial, place in zip(sums, places, strict=True):
-        _verify(partial, task, place)
-    all_places, in_order = ", ".join(places), sorted(sums, key=lambda partial: partial.role)
+    names = [str(name) for name in sources or [f"sum {i}" for i in range(len(sums))]]
+    for partial, name in zip(sums, names, strict=True):
+        _verify(partial, task, name)
+    all_names, in_order = ", ".join(names), sorted(sums, key=lambda partial: partial.role)
     if (roles := [partial.role for partial in in_order]) != [*range(len(task.aggregators))]:
         raise InputError(
-            f"{all_places}: of aggregators {roles}; must be one of each of the"
+            f"{all_names}: of aggregators {roles}; must be one of each of the"
             f" {len(task.aggregators)}"
         )
     by_role = [partial.commitment for partial in in_order]
     if commitments is not None and by_role != list(commitments):
         raise InputError(
-            f"{all_places}: have the commitments {', '.join(by_role)}; published before were"
+            f"{all_names}: have the commitments {', '.join(by_role)}; published before were"
             f" {', '.join(commitments)}: a sum was chosen after another was known"
         )
     # All saw the same uploads, and enough of them.
     if len({(partial.clients, partial.clients_hash) for partial in sums}) > 1:
         raise InputError(
-            f"{all_places}: the aggregators saw different uploads, of"
+            f"{all_names}: the aggregators saw different uploads, of"
             f" {' and '.join(str(len(partial.clients)) for partial in sums)} clients"
         )
     clients = sums[0].clients
     if not task.least_clients <= len({*task.clients}.intersection(clients)) == len(clients):
         raise InputError(
-            f"{places[0]}: of {len(clients)} clients; the task asks for {task.least_clients} to"
+            f"{names[0]}: of {len(clients)} clients; the task asks for {task.least_clients} to"
             f" {len(task.clients)}, each once"
         )
     total = np.array([partial.total for partial in sums], np.uint64).sum(axis=0).view(np.int64)
@@ -312,13 +316,15 @@ def _verify(partial: PartialSum, task: SumTask, source: str) -> None:
             f" {task.what.length}, of one of {len(task.aggregators)}"
         )
     key, signature = task.aggregators[partial.role].signature, partial.signature
-    if not is_signed(DOMAIN, partial.signed_bytes(), bytes.fromhex(signature), bytes.fromhex(key)):
+    if not is_signed(
+        PARTIAL_SUM_DOMAIN, partial.signed_bytes(), bytes.fromhex(signature), bytes.fromhex(key)
+    ):
         raise InputError(f"{source}: altered, or not signed by aggregator {partial.role}")
 
 
 def noisy_sum(
-    parts: Iterable[np.ndarray],
-    what: AnySummand,
+    vectors: Iterable[np.ndarray],
+    summand: AnySummand,
     *,
     aggregators: int = 2,
     source: RandomBytes = system_entropy,
@@ -327,46 +333,46 @@ def noisy_sum(
 
     As the protocol by files, without its encryption and signatures: all happens in one process,
     which sees everything. It is for simulations and benchmarks. What is returned has the guarantee
-    of ``what``, with the system's entropy alone.
+    of ``summand``, with the system's entropy alone.
 
     Args:
-        parts: of the clients, [k] int64 each; of :func:`count_table`, or ``what.integers``.
-        what: is summed.
+        vectors: the clients' parts, [k] int64; of :func:`count_table` or ``summand.integers``.
+        summand: what is summed.
         aggregators: 2 or 3.
         source: of seeds and noise; another one than the system's is for tests alone.
 
     Raises:
-        InputError: no parts, one that ``what.require_part`` refuses, or a total that cannot be.
+        InputError: no vectors, one that the summand refuses, or a total that cannot be.
 
     Example:
         >>> import numpy as np
         >>> from synthfair import secure
-        >>> what = secure.GroupCounts(
+        >>> summand = secure.GroupCounts(
         ...     schema_hash="0" * 64, groups=("f", "m"), epsilon=1.0, rows_per_client=100
         ... )
-        >>> result = secure.noisy_sum([np.array([10, 20, 30, 40])] * 50, what)
+        >>> result = secure.noisy_sum([np.array([10, 20, 30, 40])] * 50, summand)
         >>> bool(np.all(np.abs(result.total - [500, 1000, 1500, 2000]) < 100))
         True
     """
-    sharing = Sharing(source(32), what.length, aggregators)
-    totals = np.zeros((aggregators, what.length), np.uint64)
+    sharing = Sharing(source(32), summand.length, aggregators)
+    totals = np.zeros((aggregators, summand.length), np.uint64)
     clients: list[str] = []
-    for part in parts:
+    for vector in vectors:
         clients.append(f"{len(clients):064x}")
-        what.require_part(part)
-        for role, message in enumerate(sharing.split(part, source)):
+        summand.require_part(vector)
+        for role, message in enumerate(sharing.split(vector, source)):
             totals[role] += sharing.share(message, role)
     if not clients:
-        raise InputError("parts: there are none")
+        raise InputError("vectors: there are none")
     for role in range(aggregators):
-        totals[role] += what.noise(source).astype(np.uint64)
+        totals[role] += summand.noise(source).astype(np.uint64)
     total = totals.sum(axis=0).view(np.int64)
-    result = noisy_total(what, total, aggregators=aggregators, clients=tuple(clients))
+    result = noisy_total(summand, total, aggregators=aggregators, clients=tuple(clients))
     return result._replace(simulated=True, seeded=source is not system_entropy)
 
 
 def noisy_total(
-    what: AnySummand, total: np.ndarray, *, aggregators: int, clients: tuple[str, ...]
+    summand: AnySummand, total: np.ndarray, *, aggregators: int, clients: tuple[str, ...]
 ) -> NoisyTotal:
     """Return a total with the variance of its noise.
 
@@ -379,29 +385,29 @@ def noisy_total(
     """
     low, high = int(total.min()), int(total.max())
     bounds = [(f"has entries from {low} to {high}", low, high, aggregators)]
-    least, most = (len(clients) * entry for entry in what.entries)
-    if isinstance(what, GroupCounts):
+    least, most = (len(clients) * entry for entry in summand.entries)
+    if isinstance(summand, GroupCounts):
         rows = int(total.sum())
-        bounds.append((f"{rows} rows in all", rows, rows, aggregators * what.length))
-    for place, low, high, terms in bounds:
-        slack = what.noise_bound(terms)
-        if low < least - slack or high > most + slack:
+        bounds.append((f"{rows} rows in all", rows, rows, aggregators * summand.length))
+    for problem, low, high, terms in bounds:
+        margin = summand.noise_bound(terms)
+        if low < least - margin or high > most + margin:
             raise InputError(
-                f"total: {place}; {len(clients)} clients and the noise can make {least - slack} to"
-                f" {most + slack}: an input was false, or an upload damaged"
+                f"total: {problem}; {len(clients)} clients and the noise can make {least - margin}"
+                f" to {most + margin}: an input was false, or an upload damaged"
             )
-    return NoisyTotal(total, float(aggregators * what.variance), clients, aggregators)
+    return NoisyTotal(total, float(aggregators * summand.variance), clients, aggregators)
 
 
-def score_histogram(what: GroupCounts, total: NoisyTotal) -> ScoreHistogram:
+def score_histogram(summand: GroupCounts, total: NoisyTotal) -> ScoreHistogram:
     """Return an opened total of counts as a histogram, of which thresholds and weights are made."""
-    guarantee = what.guarantee(total.aggregators, simulated=total.simulated)
+    guarantee = summand.guarantee(total.aggregators, simulated=total.simulated)
     return ScoreHistogram.model_validate(
         {
-            "schema_hash": what.schema_hash,
-            "model": what.model,
-            "groups": what.groups,
-            "counts": total.total.reshape(len(what.groups), 2, what.bins).tolist(),
+            "schema_hash": summand.schema_hash,
+            "model": summand.model,
+            "groups": summand.groups,
+            "counts": total.total.reshape(len(summand.groups), 2, summand.bins).tolist(),
             "variance": total.variance,
             "origin": {
                 "clients": len(total.clients),

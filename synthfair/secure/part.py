@@ -17,7 +17,7 @@ from synthfair.data.tables import read_table, take_names
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import count_scores, score_bins
 from synthfair.privacy.mechanism import SumName
-from synthfair.secure.shares import SEED_BYTES
+from synthfair.secure.shares import SHARE_SEED_BYTES
 from synthfair.secure.summands import surrogate_digest
 from synthfair.secure.surrogate import client_sums
 from synthfair.secure.upload import NONCE_BYTES, make_uploads
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from synthfair.secure.task import SumTask
     from synthfair.trained import TrainedModel
 
-DOMAIN = b"synthfair-sharing/1\0"
+SHARING_DOMAIN = b"synthfair-sharing/1\0"
 
 
 def count_table(
-    what: GroupCounts,
+    summand: GroupCounts,
     table: pd.DataFrame,
     schema: Schema,
     *,
@@ -52,7 +52,7 @@ def count_table(
     the others are left out.
 
     Args:
-        what: is summed.
+        summand: what is summed.
         table: the client's rows.
         schema: of the table.
         model: whose scores are binned, where the task names one.
@@ -66,19 +66,19 @@ def count_table(
     Example:
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
-        >>> what = sf.secure.GroupCounts(
+        >>> summand = sf.secure.GroupCounts(
         ...     schema_hash=schema.hash, groups=tuple(map(str, schema.groups)), epsilon=1.0,
         ...     rows_per_client=5000,
         ... )
-        >>> sf.secure.count_table(what, table, schema).tolist()  # groups, by label
+        >>> sf.secure.count_table(summand, table, schema).tolist()  # groups, by label
         [90, 218, 154, 1527]
     """
-    rows = _rows_that_count(what, table, schema, source, model=model, user_column=user_column)
-    return _counts(what, rows, model, source)
+    rows = _rows_that_count(summand, table, schema, source, model=model, user_column=user_column)
+    return _counts(summand, rows, model, source)
 
 
 def _rows_that_count(
-    what: GroupCounts,
+    summand: GroupCounts,
     table: pd.DataFrame,
     schema: Schema,
     source: str,
@@ -90,16 +90,16 @@ def _rows_that_count(
     """Return the rows of a table that fits the task; of each user no more than it allows."""
     # Schema, groups, model and unit must be those of the task.
     for name, wanted, given in (
-        ("schema", what.schema_hash, schema.hash),
-        ("groups", what.groups, tuple(map(str, schema.groups))),
-        ("model", what.model, model and model.sha256),
+        ("schema", summand.schema_hash, schema.hash),
+        ("groups", summand.groups, tuple(map(str, schema.groups))),
+        ("model", summand.model, model and model.sha256),
     ):
         if given != wanted:
             none = "(none)"
             raise InputError(f"{source}: {name} {given or none}; the task's is {wanted or none}")
-    if (user_column is None) != (what.unit == "row"):
-        rule = "needs a user column" if what.unit == "user" else "takes no user column"
-        raise InputError(f"{source}: the task's unit is one {what.unit}, which {rule}")
+    if (user_column is None) != (summand.unit == "row"):
+        rule = "needs a user column" if summand.unit == "user" else "takes no user column"
+        raise InputError(f"{source}: the task's unit is one {summand.unit}, which {rule}")
     # The rows that count.
     user = None
     if user_column is not None:
@@ -109,21 +109,21 @@ def _rows_that_count(
         # Of each user the same rows count, whatever their order in the table.
         order = content_order([*rows.x.T, rows.s, rows.y])
         place = pd.Series(user[order]).groupby(user[order]).cumcount().to_numpy()
-        rows = Encoded(*(field[order[place < what.rows_per_user]] for field in rows))
+        rows = Encoded(*(field[order[place < summand.rows_per_user]] for field in rows))
     return rows
 
 
 def _counts(
-    what: GroupCounts, rows: Encoded, model: TrainedModel | None, source: str
+    summand: GroupCounts, rows: Encoded, model: TrainedModel | None, source: str
 ) -> np.ndarray:
     """Return the rows by group, label and bin. Raises InputError: more than the task allows."""
     x, s, y = rows
-    if len(y) > what.rows_per_client:
+    if len(y) > summand.rows_per_client:
         raise InputError(
-            f"{source}: {len(y)} rows that count; the task allows {what.rows_per_client}"
+            f"{source}: {len(y)} rows that count; the task allows {summand.rows_per_client}"
         )
-    bins = np.zeros(len(s), int) if model is None else score_bins(model.scores(x, s), what.bins)
-    return count_scores(bins, s, y, len(what.groups), what.bins).ravel().astype(np.int64)
+    bins = np.zeros(len(s), int) if model is None else score_bins(model.scores(x, s), summand.bins)
+    return count_scores(bins, s, y, len(summand.groups), summand.bins).ravel().astype(np.int64)
 
 
 def part_task(
@@ -150,45 +150,47 @@ def part_task(
     Raises:
         InputError: it sums vectors; or rows, for which there is no user column.
     """
-    what: Any = task.what
+    summand: Any = task.what
     guarantee, names = task.guarantee, {"model": model, "user_column": user_column}
-    sums = cache(lambda: client_sums(what))  # takes a while: not before the limits allow it
-    if what.kind == "rows":
+    sums = cache(lambda: client_sums(summand))  # takes a while: not before the limits allow it
+    if summand.kind == "rows":
         if user_column is not None:
             raise InputError("user column: the unit of a surrogate's sums is one row")
         # The ledger counts the sums as SumName does; a job, the totals that were opened before.
-        config, number = what.config, get_args(SumName).index(what.name)
+        config, number = summand.config, get_args(SumName).index(summand.name)
         claim = Claim("surrogate", config.epsilon, config.delta, k_min=config.k_min, number=number)
-        asked = surrogate_digest(config, what.table_schema)
+        purchased = surrogate_digest(config, summand.table_schema)
     else:
-        claim, asked = Claim("counts", what.epsilon), task.id.hex()
+        claim, purchased = Claim("counts", summand.epsilon), task.id.hex()
 
     def read(site: Site, clipping: Clipping) -> ReadRows:
         source = str(site.data)
-        if what.kind != "rows":
+        if summand.kind != "rows":
             table = read_table(site.data, site.schema)
-            rows = _rows_that_count(what, table, site.schema, source, clipping, **names)
+            rows = _rows_that_count(summand, table, site.schema, source, clipping, **names)
             return ReadRows(rows, content_sha256([rows]))
-        if site.schema.hash != what.table_schema.hash:
+        if site.schema.hash != summand.table_schema.hash:
             raise InputError(f"{source}: the task is of another schema than the one given")
         sums()  # refuses another sum than settings, schema and totals before ask for
         return read_plain(site, clipping)
 
     def uploads(rows: ReadRows, seed: bytes | None, run: Run) -> bytes:
-        of_rows = what.kind == "rows"
-        vector = sums()(rows.real) if of_rows else _counts(what, rows.real, model, run.source)
+        of_rows = summand.kind == "rows"
+        vector = sums()(rows.real) if of_rows else _counts(summand, rows.real, model, run.source)
         # Another vector gets other shares: else the difference of both would be seen.
-        content = DOMAIN + cast(bytes, seed) + task.id + vector.tobytes()
-        random = hashlib.shake_256(content).digest(NONCE_BYTES + SEED_BYTES * len(task.aggregators))
+        content = SHARING_DOMAIN + cast(bytes, seed) + task.id + vector.tobytes()
+        random = hashlib.shake_256(content).digest(
+            NONCE_BYTES + SHARE_SEED_BYTES * len(task.aggregators)
+        )
         return b"".join(make_uploads(task, vector, key, io.BytesIO(random).read))
 
     return Task(
         claim,
-        f"{asked} {key.public_key().public_bytes_raw().hex()}",
+        f"{purchased} {key.public_key().public_bytes_raw().hex()}",
         uploads,
         guarantee,
-        lambda _rows, _run: secrets.token_bytes(SEED_BYTES),
-        SEED_BYTES,
+        lambda _rows, _run: secrets.token_bytes(SHARE_SEED_BYTES),
+        SHARE_SEED_BYTES,
         read,
         question=task.id.hex(),
     )

@@ -20,8 +20,8 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.privacy.noise import RandomBytes, system_entropy
 
-DOMAIN = b"synthfair-share/1\0"
-SEED_BYTES = 32
+SHARE_DOMAIN = b"synthfair-share/1\0"
+SHARE_SEED_BYTES = 32
 
 
 class Sharing(NamedTuple):
@@ -52,7 +52,7 @@ class Sharing(NamedTuple):
     @property
     def message_bytes(self) -> int:
         """Length of every message, whatever its role."""
-        return max(8 * self.length, SEED_BYTES)
+        return max(8 * self.length, SHARE_SEED_BYTES)
 
     def split(self, vector: np.ndarray, source: RandomBytes = system_entropy) -> list[bytes]:
         """Split a vector into one message for each role, and return these.
@@ -71,7 +71,7 @@ class Sharing(NamedTuple):
             raise ValueError(
                 f"vector: {vector.dtype} {vector.shape}; must be int64 ({self.length},)"
             )
-        seeds = [source(SEED_BYTES) for _ in range(1, self.roles)]
+        seeds = [source(SHARE_SEED_BYTES) for _ in range(1, self.roles)]
         full = vector.astype(np.uint64)
         for role, seed in enumerate(seeds, 1):
             full -= self._expanded(seed, role)
@@ -84,7 +84,7 @@ class Sharing(NamedTuple):
         Raises:
             InputError: another length, or other padding than zeros; the message names ``source``.
         """
-        size = SEED_BYTES if role else 8 * self.length
+        size = SHARE_SEED_BYTES if role else 8 * self.length
         if len(message) != self.message_bytes or any(message[size:]):
             raise InputError(
                 f"{source}: {len(message)} bytes inside; must be {size}, with zeros up to"
@@ -94,5 +94,5 @@ class Sharing(NamedTuple):
         return self._expanded(content, role) if role else np.frombuffer(content, "<u8")
 
     def _expanded(self, seed: bytes, role: int) -> np.ndarray:
-        stream = hashlib.shake_256(DOMAIN + self.task + bytes([role]) + seed)
+        stream = hashlib.shake_256(SHARE_DOMAIN + self.task + bytes([role]) + seed)
         return np.frombuffer(stream.digest(8 * self.length), "<u8")

@@ -1,4 +1,4 @@
-"""Summands of a secure sum, and the noise on them: counts, clipped vectors, sums over rows."""
+"""The summands of a secure sum: counts, clipped vectors, sums over rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import Field, field_serializer, model_validator
 
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
-from synthfair.postprocess.histogram import LARGEST_COUNT, MOST_BINS
+from synthfair.postprocess.histogram import MAX_COUNT, MAX_HISTOGRAM_BINS
 from synthfair.privacy.guarantee import Guarantee, Unit, make_guarantee
 from synthfair.privacy.mechanism import GaussianMechanism, SumName, clip_rows
 from synthfair.privacy.noise import (
@@ -26,15 +26,15 @@ from synthfair.privacy.noise import (
 )
 from synthfair.release.keys import Hex32
 from synthfair.release.settings import SurrogateConfig
-from synthfair.settings import LARGEST_EPSILON, LEAST_EPSILON, Checked, Relation
-from synthfair.surrogate.records import MAX_NORM
+from synthfair.settings import Checked, Epsilon, Relation
+from synthfair.surrogate.records import MAX_THETA_NORM
 
 MAX_LENGTH = 2**20
 """The largest length of a vector."""
 
 MAX_CLIENTS = 100_000
 
-NEVER = 1e-12
+MAX_FALSE_ALARM = 1e-12
 """Chance at which honest sums are taken for impossible ones."""
 
 
@@ -87,10 +87,10 @@ class GroupCounts(_Summand):
 
     Example:
         >>> from synthfair import secure
-        >>> what = secure.GroupCounts(
+        >>> summand = secure.GroupCounts(
         ...     schema_hash="0" * 64, groups=("f", "m"), epsilon=0.5, rows_per_client=1000
         ... )
-        >>> what.length, what.scale
+        >>> summand.length, summand.scale
         (4, Fraction(2, 1))
     """
 
@@ -98,8 +98,8 @@ class GroupCounts(_Summand):
     schema_hash: Hex32
     groups: tuple[str, ...] = Field(strict=False, min_length=2, max_length=1000)
     model: Hex32 | None = None
-    bins: int = Field(default=1, ge=1, le=MOST_BINS)
-    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    bins: int = Field(default=1, ge=1, le=MAX_HISTOGRAM_BINS)
+    epsilon: Epsilon
     relation: Relation = "add_or_remove"
     unit: Unit = "row"
     rows_per_user: int = Field(default=1, ge=1, le=10**6)
@@ -142,7 +142,7 @@ class GroupCounts(_Summand):
         return discrete_laplace(self.scale, self.length, source)
 
     def noise_bound(self, terms: int) -> int:
-        """Return a bound of the sum of so many terms of noise, but for a chance of NEVER / length.
+        """Return the bound of a sum of noise terms that fails once in length / MAX_FALSE_ALARM.
 
         Chernoff: P(|sum| > x) <= 2 M(l)^terms e^(-l x) with the moment generating function
 
@@ -153,7 +153,7 @@ class GroupCounts(_Summand):
         log_moment = 2 * math.log(-math.expm1(-rate)) - (
             np.log(-np.expm1(slope - rate)) + np.log(-np.expm1(-slope - rate))
         )
-        bounds = (terms * log_moment + math.log(2 * self.length / NEVER)) / slope
+        bounds = (terms * log_moment + math.log(2 * self.length / MAX_FALSE_ALARM)) / slope
         return math.ceil(float(bounds.min()))
 
     @model_validator(mode="after")
@@ -166,7 +166,7 @@ class GroupCounts(_Summand):
             raise ValueError("rows_per_user: is for the unit user; a row is one row")
         if self.length > MAX_LENGTH:
             raise ValueError(f"{self.length} counts; must be at most {MAX_LENGTH}")
-        if MAX_CLIENTS * self.rows_per_client + self.noise_bound(4) > LARGEST_COUNT:
+        if MAX_CLIENTS * self.rows_per_client + self.noise_bound(4) > MAX_COUNT:
             raise ValueError("rows_per_client: totals could leave the range of exact numbers")
         return self
 
@@ -188,11 +188,13 @@ class _WithGaussianNoise(_Summand):
         return discrete_gaussian(self.variance, self.length, source)
 
     def noise_bound(self, terms: int) -> int:
-        """Return a bound of the sum of so many terms of noise, but for a chance of NEVER / length.
+        """Return the bound of a sum of noise terms that fails once in length / MAX_FALSE_ALARM.
 
         It is sub-Gaussian: P(|sum| > x) <= 2 exp(-x^2 / (2 terms sigma^2)).
         """
-        return math.ceil(math.sqrt(2 * terms * self.variance * math.log(2 * self.length / NEVER)))
+        return math.ceil(
+            math.sqrt(2 * terms * self.variance * math.log(2 * self.length / MAX_FALSE_ALARM))
+        )
 
 
 class ClippedVectors(_WithGaussianNoise):
@@ -223,10 +225,10 @@ class ClippedVectors(_WithGaussianNoise):
     Example:
         >>> import numpy as np
         >>> from synthfair import secure
-        >>> what = secure.ClippedVectors(length=4, clip=1.0, step=0.25, rho=0.5)
-        >>> what.integers(np.array([3.0, 0.0, 0.0, 4.0])).tolist()
+        >>> summand = secure.ClippedVectors(length=4, clip=1.0, step=0.25, rho=0.5)
+        >>> summand.integers(np.array([3.0, 0.0, 0.0, 4.0])).tolist()
         [2, 0, 0, 3]
-        >>> float(what.variance)  # (4 + 1)^2 / (2 rho)
+        >>> float(summand.variance)  # (4 + 1)^2 / (2 rho)
         25.0
     """
 
@@ -296,7 +298,7 @@ class ClippedVectors(_WithGaussianNoise):
 
 
 Models = Annotated[
-    tuple[Annotated[float, Field(ge=-MAX_NORM, le=MAX_NORM)], ...],
+    tuple[Annotated[float, Field(ge=-MAX_THETA_NORM, le=MAX_THETA_NORM)], ...],
     Field(strict=False, max_length=MAX_LENGTH),
 ]
 """The type of the coefficients of models."""
@@ -354,8 +356,8 @@ class RowSums(_WithGaussianNoise):
         >>> import synthfair as sf
         >>> _, schema = sf.load_dataset("loanapp")
         >>> config = sf.SurrogateConfig(epsilon=1.0, delta=1e-5)
-        >>> asked = sf.secure.next_sums((), config, schema, clients=10)
-        >>> [what.name for what in asked]
+        >>> summands = sf.secure.next_sums((), config, schema, clients=10)
+        >>> [summand.name for summand in summands]
         ['histograms', 'column_moments']
     """
 

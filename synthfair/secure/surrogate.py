@@ -33,7 +33,7 @@ from synthfair.release.format import Release
 from synthfair.release.settings import SurrogateConfig
 from synthfair.secure.aggregator import NoisyTotal, noisy_sum
 from synthfair.secure.summands import OpenedSum, RowSums, shared_guarantee, surrogate_digest
-from synthfair.secure.task import MAX_BYTES, AggregatorKeys, SumTask, make_task
+from synthfair.secure.task import MAX_TASK_BYTES, AggregatorKeys, SumTask, make_task
 from synthfair.surrogate import tables
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.records import Sums, read_sums, surrogate_of
@@ -78,10 +78,10 @@ def make_secure_surrogate(
     if not clients:
         raise InputError("clients: there are none")
     opened: tuple[OpenedSum, ...] = ()
-    while asked := next_sums(opened, config, schema, clients=len(clients)):
-        for what in asked:
-            total = noisy_sum(map(client_sums(what), clients), what, source=source)
-            opened = (*opened, opened_sum(what, total))
+    while summands := next_sums(opened, config, schema, clients=len(clients)):
+        for summand in summands:
+            total = noisy_sum(map(client_sums(summand), clients), summand, source=source)
+            opened = (*opened, opened_sum(summand, total))
     seeded = source is not system_entropy
     return surrogate_from_sums(opened, config, schema, simulated=True, seeded=seeded)
 
@@ -106,7 +106,7 @@ def next_sums(
             settings, schema and the others ask for, or no cell has a noisy count that is large
             enough.
     """
-    return tuple(what for what, _ in _next(opened, config, schema, clients))
+    return tuple(summand for summand, _ in _next(opened, config, schema, clients))
 
 
 def next_tasks(
@@ -145,66 +145,68 @@ def next_tasks(
         )
     senders, least = (opened[0].clients, len(everybody)) if opened else ([*clients], least)
     return {
-        what.name: make_task(
-            what,
+        summand.name: make_task(
+            summand,
             aggregators,
             senders,
             least_clients=least,
-            label=label and f"{label} {what.name}",
+            label=label and f"{label} {summand.name}",
         )
-        for what in next_sums(opened, config, schema, clients=len(senders))
+        for summand in next_sums(opened, config, schema, clients=len(senders))
     }
 
 
 def read_opened(folder: Path | None) -> list[OpenedSum]:
     """Return the totals in a folder, of files *.json. Raises InputError: one is none."""
     paths = sorted(folder.glob("*.json")) if folder else []
-    return [read_as(path, OpenedSum, MAX_BYTES) for path in paths]
+    return [read_as(path, OpenedSum, MAX_TASK_BYTES) for path in paths]
 
 
-def opened_sum(what: RowSums, total: NoisyTotal) -> OpenedSum:
+def opened_sum(summand: RowSums, total: NoisyTotal) -> OpenedSum:
     """Return a total that was opened, as everybody may see it."""
     return OpenedSum(
-        surrogate=surrogate_digest(what.config, what.table_schema),
-        name=what.name,
-        tree=what.tree,
-        models=what.models,
+        surrogate=surrogate_digest(summand.config, summand.table_schema),
+        name=summand.name,
+        tree=summand.tree,
+        models=summand.models,
         total=tuple(total.total.tolist()),
         aggregators=total.aggregators,
         clients=total.clients,
     )
 
 
-def client_sums(what: RowSums) -> Callable[[Batches], np.ndarray]:
+def client_sums(summand: RowSums) -> Callable[[Batches], np.ndarray]:
     """Return the function by which a client computes its part of a sum, of which it makes uploads.
 
     It takes the client's rows, encoded by ``schema.plain``, in memory or a stream, and returns
     [k] int64, in whole steps of the grid. It raises InputError for features that are not float64.
-    Entries beyond ``what.entries`` are clipped to them: a refusal would tell, without noise, how
+    Entries beyond ``summand.entries`` are clipped to them: a refusal would tell, without noise, how
     many rows there are. One row still changes the part by no more than the sensitivity.
 
     Args:
-        what: is summed; of a task that somebody has planned.
+        summand: what is summed; of a task that somebody has planned.
 
     Raises:
         InputError: the sum is none of :func:`next_sums`.
     """
-    asked = _next(what.opened, what.config, what.table_schema, what.clients, what.models)
-    statistic = next((statistic for summand, statistic in asked if summand == what), None)
+    wanted = _next(
+        summand.opened, summand.config, summand.table_schema, summand.clients, summand.models
+    )
+    statistic = next((statistic for other, statistic in wanted if other == summand), None)
     if statistic is None:
         raise InputError(
-            f"sum: {what.name}: not one that settings, schema and the totals before ask for, which"
-            f" are {[summand.name for summand, _ in asked]}"
+            f"sum: {summand.name}: not one that settings, schema and the totals before ask for,"
+            f" which are {[other.name for other, _ in wanted]}"
         )
-    terms = what.mechanism.terms(what.config.relation)
+    terms = summand.mechanism.terms(summand.config.relation)
 
-    def of(part: Encoded) -> np.ndarray:
-        require_float64(part.x)
-        return statistic.of(part, terms.whole)
+    def of(batch: Encoded) -> np.ndarray:
+        require_float64(batch.x)
+        return statistic.of(batch, terms.whole)
 
     def sums(rows: Batches) -> np.ndarray:
         steps = rows.sum(of).astype(object) * (round(1 / terms.grid) if statistic.counts else 1)
-        return np.clip(steps, *what.entries).astype(np.int64)
+        return np.clip(steps, *summand.entries).astype(np.int64)
 
     return sums
 
@@ -240,12 +242,12 @@ def surrogate_from_sums(
     return release_of(surrogate_of(known, spec), config, schema, None if seeded else guarantee)
 
 
-MAX_NOISE = 10
+MAX_TOTAL_ERRORS = 10
 """Standard deviations of noise that honest totals do not have: once in 10^15 sums."""
 
 
 class _MissingError(Exception):
-    """There are sums that have not been opened yet."""
+    """A lack of sums that have not been opened yet."""
 
 
 class _OpenedSums(NamedTuple):
@@ -265,20 +267,22 @@ class _OpenedSums(NamedTuple):
 
     def sums(self, *statistics: Statistic) -> list[np.ndarray]:
         """Return the totals. Raises _MissingError: some have not been opened."""
-        if missing := [asked for asked in statistics if asked.name not in self.totals]:
+        if missing := [s for s in statistics if s.name not in self.totals]:
             raise _MissingError(*missing)
         values = []
-        for asked in statistics:
-            total = self.totals[asked.name]
+        for statistic in statistics:
+            total = self.totals[statistic.name]
             has = (len(total.total), total.tree, total.models)
-            if has != (asked.length, asked.tree, asked.models):
+            if has != (statistic.length, statistic.tree, statistic.models):
                 raise InputError(
-                    f"sums: {asked.name} has {has[0]} entries of the tree {has[1]}; settings,"
-                    f" schema and the totals before ask for {asked.length} of {asked.tree}"
+                    f"sums: {statistic.name} has {has[0]} entries of the tree {has[1]}; settings,"
+                    f" schema and the totals before ask for {statistic.length} of {statistic.tree}"
                 )
-            values.append(np.array(total.total) * self.mechanisms[asked.name].grid)
-            if asked.counts and values[-1].min() < -MAX_NOISE * self.spec.sd(asked.name):
-                raise InputError(f"sums: {asked.name} counts fewer than no rows: false input")
+            values.append(np.array(total.total) * self.mechanisms[statistic.name].grid)
+            if statistic.counts and values[-1].min() < -MAX_TOTAL_ERRORS * self.spec.sd(
+                statistic.name
+            ):
+                raise InputError(f"sums: {statistic.name} counts fewer than no rows: false input")
         return values
 
     def rates(
@@ -350,9 +354,9 @@ def _progress(
     if len(totals) < len(opened):
         raise InputError("sums: one comes twice")
     aggregators = opened[0].aggregators if opened else 2
-    every: Any = shared_guarantee(config, schema, aggregators).mechanisms
-    mechanisms = {mechanism.name: mechanism for mechanism in every}
-    noise: Any = {mechanism.name: mechanism.noise * aggregators**0.5 for mechanism in every}
+    in_guarantee: Any = shared_guarantee(config, schema, aggregators).mechanisms
+    mechanisms = {mechanism.name: mechanism for mechanism in in_guarantee}
+    noise: Any = {mechanism.name: mechanism.noise * aggregators**0.5 for mechanism in in_guarantee}
     spec = SurrogateSpec(config, schema, noise)
     try:
         return spec, read_sums(_OpenedSums(totals, mechanisms, spec, models), spec)

@@ -1,4 +1,4 @@
-"""Tasks: what is summed, by which aggregators, of whom; and the keys of aggregators.
+"""The task of a secure sum: its summand, its clients, its aggregators with their keys.
 
 An aggregator has one key to decrypt what clients send, one to sign its sums, and the folder of its
 answers.
@@ -29,8 +29,7 @@ from synthfair.files import (
     write_text,
 )
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.release.keys import MAX_BYTES as MAX_KEY_BYTES
-from synthfair.release.keys import PRIVATE, PUBLIC, Hex32
+from synthfair.release.keys import MAX_KEY_BYTES, PRIVATE_ENDING, PUBLIC_ENDING, Hex32
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import MAX_CLIENTS, AnySummand, ClippedVectors, RowSums, Summand
 from synthfair.settings import Checked
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-RECORDS, OWNER, ANSWERS = ".answers", "owner.id", "synthfair-answers/1"
+RECORDS, OWNER, ANSWERS_FORMAT = ".answers", "owner.id", "synthfair-answers/1"
 """Ending of an aggregator's folder of answers; the file in it that says whose it is; its format."""
 
 
@@ -110,9 +109,9 @@ def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, Aggr
     Raises:
         InputError: another ending, a file exists or cannot be written, or cryptography is missing.
     """
-    if path.suffix != PRIVATE:
-        raise InputError(f"{path}: the name of a private key must end in {PRIVATE}")
-    secret, public_path = new_aggregator_secret(), path.with_suffix(PUBLIC)
+    if path.suffix != PRIVATE_ENDING:
+        raise InputError(f"{path}: the name of a private key must end in {PRIVATE_ENDING}")
+    secret, public_path = new_aggregator_secret(), path.with_suffix(PUBLIC_ENDING)
     with claimed(path, public_path, path.with_suffix(RECORDS) / OWNER, force=force):
         make_records(path.with_suffix(RECORDS), secret)
         with whole_file(path, mode=OWNER_ONLY) as temporary:
@@ -145,7 +144,7 @@ def require_records(folder: Path, secret: AggregatorSecret) -> None:
 
 
 def _owner(secret: AggregatorSecret) -> dict[str, str]:
-    return {"format": ANSWERS, "records": secret.records}
+    return {"format": ANSWERS_FORMAT, "records": secret.records}
 
 
 def new_aggregator_secret() -> AggregatorSecret:
@@ -183,7 +182,9 @@ def read_aggregator_keys(path: Path) -> AggregatorKeys:
     """
     content = read_bytes(path, MAX_KEY_BYTES)
     if b"synthfair-aggregator-secret/" in content:
-        raise InputError(f"{path}: private keys, which stay with their owner; give the {PUBLIC}")
+        raise InputError(
+            f"{path}: private keys, which stay with their owner; give the {PUBLIC_ENDING}"
+        )
     return parse_as(content, AggregatorKeys, str(path))
 
 
@@ -193,7 +194,9 @@ def read_aggregator_folder(folder: Path) -> dict[str, AggregatorKeys]:
     Raises:
         InputError: there are not two or three, or one is unreadable, or not such a file.
     """
-    keys = {path.stem: read_aggregator_keys(path) for path in sorted(folder.glob(f"*{PUBLIC}"))}
+    keys = {
+        path.stem: read_aggregator_keys(path) for path in sorted(folder.glob(f"*{PUBLIC_ENDING}"))
+    }
     if len(keys) not in (2, 3):
         raise InputError(f"{folder}: has {len(keys)} keys of aggregators; must have two or three")
     return keys
@@ -215,7 +218,7 @@ def require_hpke(purpose: str) -> None:
 
 # Tasks
 
-MAX_BYTES = 150_000_000
+MAX_TASK_BYTES = 150_000_000
 """The largest size of a task file that is read: four totals of the most entries and clients."""
 
 
@@ -303,10 +306,10 @@ class SumTask(Checked):
                 another.
         """
         source, guarantee = f"task {self.id.hex()}", self.guarantee
-        for name, most in (("epsilon", most_epsilon), ("delta", most_delta)):
-            if not (value := getattr(guarantee, name)) <= most:
+        for name, bound in (("epsilon", most_epsilon), ("delta", most_delta)):
+            if not (value := getattr(guarantee, name)) <= bound:
                 raise InputError(
-                    f"{source}: {name} = {value:g}; must be at most {most:g}", f"most_{name}"
+                    f"{source}: {name} = {value:g}; must be at most {bound:g}", f"most_{name}"
                 )
         if guarantee.relation != "add_or_remove":
             raise InputError(f"{source}: relation = {guarantee.relation}; must be add_or_remove")
@@ -331,7 +334,7 @@ class SumTask(Checked):
 
 
 def make_task(
-    what: AnySummand,
+    summand: AnySummand,
     aggregators: Sequence[AggregatorKeys],
     clients: Sequence[str],
     *,
@@ -341,7 +344,7 @@ def make_task(
     """Return the task of a sum.
 
     Args:
-        what: is summed.
+        summand: what is summed.
         aggregators: their public keys, two or three.
         clients: Ed25519 public keys in hexadecimal.
         least_clients: with fewer, nothing is answered or opened.
@@ -354,7 +357,7 @@ def make_task(
     seed = f"synthfair-sum/1 {label}".encode() if label else secrets.token_bytes(32)
     return SumTask(
         nonce=hashlib.sha256(seed).hexdigest(),
-        what=what,
+        what=summand,
         aggregators=tuple(aggregators),
         clients=tuple(sorted(clients)),
         least_clients=least_clients,
@@ -372,4 +375,4 @@ def read_task(path: Path) -> SumTask:
     Raises:
         InputError: unreadable, or not a task; the message names the entry.
     """
-    return read_as(path, SumTask, MAX_BYTES)
+    return read_as(path, SumTask, MAX_TASK_BYTES)

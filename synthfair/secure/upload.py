@@ -1,4 +1,4 @@
-"""An upload of a client to one aggregator: its share, encrypted to it and signed by the client.
+"""An upload of a client to one aggregator: a share, encrypted to it, signed by the client.
 
     header | HPKE ciphertext of the share | signature
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.hpke import Suite
 
-FORMAT = b"synthfair-upload/1\0"
+UPLOAD_FORMAT = b"synthfair-upload/1\0"
 NONCE_BYTES = 16
-_HEADER = struct.Struct(f"<{len(FORMAT)}s32sB32s{NONCE_BYTES}s")
+_HEADER = struct.Struct(f"<{len(UPLOAD_FORMAT)}s32sB32s{NONCE_BYTES}s")
 _HPKE_BYTES, _SIGNATURE_BYTES = 32 + 16, 64
 
 
@@ -63,7 +63,7 @@ def make_uploads(
     task.what.require_part(vector)
     nonce, uploads = source(NONCE_BYTES), []
     for role, message in enumerate(task.sharing.split(vector, source)):
-        header = _HEADER.pack(FORMAT, task.id, role, client, nonce)
+        header = _HEADER.pack(UPLOAD_FORMAT, task.id, role, client, nonce)
         public = bytes.fromhex(task.aggregators[role].encryption)
         try:
             encrypted = _suite().encrypt(message, X25519PublicKey.from_public_bytes(public), header)
@@ -73,7 +73,9 @@ def make_uploads(
                 " unsafe; must be one that keygen makes"
             ) from error
         content = header + encrypted
-        uploads.append(content + sign_bytes(FORMAT, content.removeprefix(FORMAT), key))
+        uploads.append(
+            content + sign_bytes(UPLOAD_FORMAT, content.removeprefix(UPLOAD_FORMAT), key)
+        )
     return uploads
 
 
@@ -96,7 +98,7 @@ def verify_upload(
             or altered, or not signed by that client.
     """
     size = upload_bytes(task)
-    if len(content) != size or not content.startswith(FORMAT):
+    if len(content) != size or not content.startswith(UPLOAD_FORMAT):
         raise InputError(
             f"{source}: not an upload of this task, whose uploads have {size} bytes; has"
             f" {len(content)}{' or more' if len(content) > size else ''}"
@@ -111,8 +113,8 @@ def verify_upload(
         raise InputError(f"{source}: for aggregator {recipient}; this is aggregator {role}")
     if client not in task.client_keys:
         raise InputError(f"{source}: of the client {client.hex()}, whom the task does not know")
-    signed, signature = content[len(FORMAT) : -_SIGNATURE_BYTES], content[-_SIGNATURE_BYTES:]
-    if not is_signed(FORMAT, signed, signature, client):
+    signed, signature = content[len(UPLOAD_FORMAT) : -_SIGNATURE_BYTES], content[-_SIGNATURE_BYTES:]
+    if not is_signed(UPLOAD_FORMAT, signed, signature, client):
         raise InputError(
             f"{source}: altered, or not signed by the client {client.hex()} that it names"
         )

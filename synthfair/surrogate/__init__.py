@@ -1,4 +1,4 @@
-"""Weighted tables that stand in for a client's rows, and the global problem."""
+"""The surrogate of a table: weighted records that stand in for a client's rows."""
 
 import lazy_loader
 

@@ -16,12 +16,12 @@ from scipy.optimize import minimize
 from synthfair.distill.losses import mean_loss
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import LinearModel, Rows
-from synthfair.surrogate.fair import PATH, WEIGHT_STEP, FrontierPoint, GlobalProblem, Price
+from synthfair.surrogate.fair import PATH_RHOS, WEIGHT_STEP, FrontierPoint, GlobalProblem, Price
 
-WEIGHTS = (0.0, *np.geomspace(1e-5, 1e5, 18).tolist())
+SEARCH_RHOS = (0.0, *np.geomspace(1e-5, 1e5, 18).tolist())
 """Weights of a search for a gap, each of which starts at the solution of the one before."""
 
-PRECISION = 1.05
+MAX_RHO_RATIO = 1.05
 """Ratio of a weight that meets a gap and one that does not, at which a search ends."""
 
 
@@ -95,12 +95,12 @@ class CustomProblem:
         del compared  # only penalties of the package have gaps of clients
         w, gradients = self.problem.w, []
         for k in range(int(owner.max()) + 1):
-            part = np.where(owner == k, w, 0.0)
-            change = WEIGHT_STEP * part
+            owned = np.where(owner == k, w, 0.0)
+            change = WEIGHT_STEP * owned
             less, more = (
                 self.slope(theta, price, weight)[1] for weight in (w - change, w + change)
             )
-            rest = max(1 - part.sum(), np.finfo(float).tiny)
+            rest = max(1 - owned.sum(), np.finfo(float).tiny)
             gradients.append((less + more) / 2 + (less - more) / (2 * WEIGHT_STEP * rest))
         return np.stack(gradients)
 
@@ -117,7 +117,7 @@ class CustomProblem:
     def solve(self, rho: float) -> FrontierPoint:
         """Return the lower of the optima from zeros and from the path of growing rho."""
         theta = self.problem.zero
-        for weight in (weight for weight in PATH if weight < rho or weight == 0):
+        for weight in (weight for weight in PATH_RHOS if weight < rho or weight == 0):
             theta = self.near(theta, Price(weight)).theta
         ends = [self.near(start, Price(float(rho))) for start in (theta, self.problem.zero)]
         return min(ends, key=lambda end: end.objective)
@@ -130,7 +130,7 @@ class CustomProblem:
         del max_client_gap  # as in gradients_without
         limit = np.inf if max_gap is None else max_gap
         points = [self.near(self.problem.zero, Price(0.0))]
-        for weight in WEIGHTS[1:]:
+        for weight in SEARCH_RHOS[1:]:
             if points[-1].gap <= limit:
                 break
             points.append(self.near(points[-1].theta, Price(weight)))
@@ -139,7 +139,7 @@ class CustomProblem:
             return min(points, key=lambda point: point.gap)
         # The weight before did not meet the gap: the least that does is between them.
         low = points[-2] if len(points) > 1 else high
-        while high.price.rho > PRECISION * low.price.rho > 0:
+        while high.price.rho > MAX_RHO_RATIO * low.price.rho > 0:
             middle = (low.price.rho * high.price.rho) ** 0.5
             between = self.near((low.theta + high.theta) / 2, Price(middle))
             low, high = (low, between) if between.gap <= limit else (between, high)

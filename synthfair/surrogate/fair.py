@@ -1,4 +1,4 @@
-"""The global problem: models for a weight of the penalty, for many, and for a wanted gap.
+"""The global problem of the weighted rows of all clients.
 
     min over theta   sum_i w_i log(1 + exp(-y_i z_i)) + rho/2 sum_c max(|gap_c| - free, 0)^2
                      + 1/2 sum_j ridge_j theta_j^2,          z = A theta,   sum_i w_i = 1
@@ -44,53 +44,53 @@ from synthfair.model import Rows
 MAX_DENSITY = 0.3
 """Share of nonzero inputs below which they are kept sparse."""
 
-MAX_PRODUCTS = 10_000_000
+MAX_SPARSE_PRODUCTS = 10_000_000
 """Products of pairs of sparse inputs that are kept at most; a Gram matrix of them takes a tenth of
 the time."""
 
 WEIGHT_STEP = 1e-4
 """Step of a finite difference in an owner's weight, as a share of it."""
 
-PATH = (0.0, *(0.1 * 4.0**k for k in range(11)))
+PATH_RHOS = (0.0, *(0.1 * 4.0**k for k in range(11)))
 """Weights of a path of growing rho; each problem starts at the solution of the one before."""
 
-WEIGHTS = (0.0, *np.geomspace(0.1, 1e5, 37).tolist())
+RHOS = (0.0, *np.geomspace(0.1, 1e5, 37).tolist())
 """Values of rho of a frontier."""
 
 GAP_TOLERANCE = 0.02
 """Share of a wanted gap by which a model may be fairer than asked for a search to end."""
 
 CLEAR_RATIO = 1.2
-"""Ratio of the gap of a part of the rows to the limit above which that part alone shows that a
+"""Ratio of the gap of a sample of the rows to the limit above which that sample alone shows that a
 model without a penalty does not meet the limit."""
 
-MIN_RHO, MAX_TRIES, MAX_STARTS = 100.0, 12, 2
+MIN_SEARCH_RHO, MAX_SEARCH_MODELS, MAX_SEARCH_STARTS = 100.0, 12, 2
 """Of a search: the least weight of what is beyond the wanted gap, and the largest numbers of models
 and of starts."""
 
 START_SHARES = (1.0, 0.5)
 """Shares of the limits that are free where searches begin: each leads to other optima."""
 
-COVARIANCE = (10.0, 100.0, 1000.0)
+COVARIANCE_RHOS = (10.0, 100.0, 1000.0)
 """Weights of the covariance whose solutions are starts of a penalty that is not convex."""
 
-MAX_STEPS = 100
+MAX_NEWTON_STEPS = 100
 """The most steps of Newton's method."""
 
-TOLERANCE, START_TOLERANCE = 1e-12, 1e-6
+MAX_DECREMENT, START_DECREMENT = 1e-12, 1e-6
 """Decrements g'H^-1 g, about twice what the objective is above the optimum, at which Newton's
 method ends: for the result, and for starts that are compared."""
 
-PRECISION = 1e-4
+MAX_GRADIENT_NORM = 1e-4
 """Norm of the gradient, in coordinates in which the Hessian is about the identity, at which L-BFGS
 ends: the objective is then within half its square of the optimum."""
 
 START_ROWS, SEARCH_ROWS = 10_000, 40_000
-"""Rows on which starts are compared, and on which a gap is searched for; of more, a part."""
+"""Rows on which starts are compared, and on which a gap is searched for; of more, a sample."""
 
 
 class WeightedTable(NamedTuple):
-    """Encoded rows, each of which stands for a number of real ones.
+    """A table of encoded rows, each of which stands for a number of real ones.
 
     Attributes:
         x: [R, d] features; they may leave [0, 1].
@@ -114,8 +114,8 @@ class WeightedTable(NamedTuple):
 
     def rows(self, *, n_groups: int, intercept: bool = True) -> Rows:
         """Return the same as a model sees them, which reads so many groups; 1 where it is blind."""
-        others = other_inputs(self.s, n_groups=n_groups, intercept=intercept)
-        return Rows(np.column_stack([self.x, others.T]), self.s, self.y, self.weight)  # type: ignore[arg-type]
+        groups = other_inputs(self.s, n_groups=n_groups, intercept=intercept)
+        return Rows(np.column_stack([self.x, groups.T]), self.s, self.y, self.weight)  # type: ignore[arg-type]
 
 
 class Price(NamedTuple):
@@ -272,7 +272,7 @@ class GlobalProblem:
             return None
         a.sort_indices()
         after = np.repeat(a.indptr[1:], np.diff(a.indptr)) - np.arange(a.nnz)  # to its row's end
-        if after.sum() > MAX_PRODUCTS:
+        if after.sum() > MAX_SPARSE_PRODUCTS:
             return None
         first, begin = np.repeat(np.arange(a.nnz), after), np.append(0, np.cumsum(after))
         second = first + np.arange(len(first)) - begin[first]
@@ -339,7 +339,7 @@ class GlobalProblem:
             theta: [p] where.
             price: of a gap.
             z: [N] scores there.
-            cut: whether the penalty may bend a row's part downwards by at most nine tenths of the
+            cut: whether the penalty may bend a row's term downwards by at most nine tenths of the
                 loss's own curvature, so that the Hessian is positive definite.
         """
         z = self.inputs @ theta if z is None else z
@@ -434,20 +434,20 @@ class GlobalProblem:
         slope = self.gap_slopes(g1)[~self.of_all].reshape(*gap.shape, -1) * root
         of_client = np.zeros_like(gradients)
         of_client[list(compared)] = _pull(gap, slope, price.free_of_client)
-        others = self.clients - np.isin(np.arange(k), compared)[:, None]
+        remaining = self.clients - np.isin(np.arange(k), compared)[:, None]
         without = of_client.sum(axis=0) - of_client
-        return gradients + price.rho * without / np.maximum(others, 1)
+        return gradients + price.rho * without / np.maximum(remaining, 1)
 
     # Its optima.
 
     def newton(
-        self, start: np.ndarray, price: Price, tolerance: float = TOLERANCE
+        self, start: np.ndarray, price: Price, tolerance: float = MAX_DECREMENT
     ) -> FrontierPoint:
         """Return the optimum near a start, by Newton's method."""
         theta = np.array(start, dtype=float)
         z = self.inputs @ theta
         f, decrement, gradient = self.value(theta, price, z), np.inf, theta
-        for steps in range(MAX_STEPS + 1):
+        for steps in range(MAX_NEWTON_STEPS + 1):
             gradient, hessian = self.hessian(theta, price, z)
             try:
                 step = cholesky_solve(hessian, gradient)
@@ -457,7 +457,7 @@ class GlobalProblem:
                 size = np.maximum(np.abs(values), 1e-12 * np.abs(values).max() + 1e-300)
                 step = vectors @ (gradient @ vectors / size)
             decrement = float(gradient @ step)
-            if not decrement > tolerance or steps == MAX_STEPS:
+            if not decrement > tolerance or steps == MAX_NEWTON_STEPS:
                 break
             # Halve the step until it gains enough; near the optimum rounding hides what it gains.
             t, dz, rounding = 1.0, self.inputs @ step, 1e-14 * max(1.0, abs(f))
@@ -474,13 +474,13 @@ class GlobalProblem:
         converged = decrement <= max(tolerance, 1e-9 * max(1.0, abs(f)))
         return self.point(theta, price, f, gradient, converged=bool(converged))
 
-    def polish(self, near: FrontierPoint, part: GlobalProblem) -> FrontierPoint:
-        """Return the optimum of all rows near that of a part of them.
+    def polish(self, near: FrontierPoint, sample: GlobalProblem) -> FrontierPoint:
+        """Return the optimum of all rows near that of a sample of them.
 
-        L-BFGS in coordinates in which the part's Hessian is the identity: a gradient of all rows
+        L-BFGS in coordinates in which the sample's Hessian is the identity: a gradient of all rows
         takes a fraction of a Gram matrix, and some ten are enough.
         """
-        _, hessian = part.hessian(near.theta, near.price)
+        _, hessian = sample.hessian(near.theta, near.price)
         values, vectors = np.linalg.eigh(hessian)
         least = 1e-9 * np.abs(values).max()
         scale = vectors / np.sqrt(np.maximum(np.abs(values), least))
@@ -491,11 +491,11 @@ class GlobalProblem:
             value, gradient = self.slope(near.theta + unit * (scale @ u), near.price)
             return value / unit**2, scale.T @ gradient / unit
 
-        options = {"ftol": 0.0, "gtol": PRECISION / unit, "maxiter": 200}
+        options = {"ftol": 0.0, "gtol": MAX_GRADIENT_NORM / unit, "maxiter": 200}
         zero = np.zeros(len(near.theta))
         end = minimize(objective, zero, jac=True, method="L-BFGS-B", options=options)
         gradient, theta = end.jac * unit, near.theta + unit * (scale @ end.x)
-        converged = bool(np.linalg.norm(gradient) <= 3 * PRECISION)
+        converged = bool(np.linalg.norm(gradient) <= 3 * MAX_GRADIENT_NORM)
         gradient, value = np.linalg.solve(scale.T, gradient), float(end.fun) * unit**2
         return self.point(theta, near.price, value, gradient, converged=converged)
 
@@ -505,21 +505,23 @@ class GlobalProblem:
         of = self.penalty
         covariance = self.changed(penalty=CovariancePenalty(of.n_groups, of.notion, of.by))
         ends = [self.zero]
-        for rho in COVARIANCE:
-            ends.append(covariance.newton(ends[-1], Price(rho), START_TOLERANCE).theta)
+        for rho in COVARIANCE_RHOS:
+            ends.append(covariance.newton(ends[-1], Price(rho), START_DECREMENT).theta)
         return ends[1:]
 
-    def near(self, theta: np.ndarray, price: Price, tolerance: float = TOLERANCE) -> FrontierPoint:
-        """Return the optimum near params [p], of many rows by way of a part of them."""
-        part = self.part_of_rows
-        if part is self:
+    def near(
+        self, theta: np.ndarray, price: Price, tolerance: float = MAX_DECREMENT
+    ) -> FrontierPoint:
+        """Return the optimum near params [p], of many rows by way of a sample of them."""
+        sample = self.search_sample
+        if sample is self:
             return self.newton(theta, price, tolerance)
-        return self.polish(part.newton(theta, price, START_TOLERANCE), part)
+        return self.polish(sample.newton(theta, price, START_DECREMENT), sample)
 
     @cached_property
-    def part_of_rows(self) -> GlobalProblem:
-        """The part of many rows of which a Gram matrix is made."""
-        return self.part(SEARCH_ROWS)
+    def search_sample(self) -> GlobalProblem:
+        """The sample of many rows of which a Gram matrix is made."""
+        return self.sample(SEARCH_ROWS)
 
     def changed(self, **fields: Any) -> GlobalProblem:
         """Return the same rows with another penalty or other weights [N]."""
@@ -527,7 +529,7 @@ class GlobalProblem:
         problem.__dict__.update(inputs=self.inputs, products=self.products)
         return problem
 
-    def part(self, rows: int) -> GlobalProblem:
+    def sample(self, rows: int) -> GlobalProblem:
         """Return the same problem on about so many rows, alike of each cell; or itself."""
         n = len(self.s)
         if rows >= n:
@@ -550,16 +552,16 @@ class GlobalProblem:
 
         Growing rho leads from the most accurate model to a fair one; solutions of the covariance,
         which has one optimum, lead to models that are fair in another way, and so does a larger
-        rho. Of many rows, a part decides between the starts.
+        rho. Of many rows, a sample decides between the starts.
         """
-        few, price = self.part(START_ROWS), Price(float(rho))
-        starts = [few.newton(few.zero, Price(0.0), START_TOLERANCE).theta]
+        few, price = self.sample(START_ROWS), Price(float(rho))
+        starts = [few.newton(few.zero, Price(0.0), START_DECREMENT).theta]
         if rho > 0 and not self.penalty.convex:
-            for weight in (weight for weight in PATH if 0 < weight < rho):
-                starts[0] = few.newton(starts[0], Price(weight), START_TOLERANCE).theta
-            steep = few.newton(few.fair_by_covariance[-1], Price(16.0 * rho), START_TOLERANCE)
+            for weight in (weight for weight in PATH_RHOS if 0 < weight < rho):
+                starts[0] = few.newton(starts[0], Price(weight), START_DECREMENT).theta
+            steep = few.newton(few.fair_by_covariance[-1], Price(16.0 * rho), START_DECREMENT)
             starts += [few.zero, *few.fair_by_covariance, steep.theta]
-        ends = [few.newton(start, price, START_TOLERANCE) for start in starts]
+        ends = [few.newton(start, price, START_DECREMENT) for start in starts]
         return self.near(min(ends, key=lambda end: end.objective).theta, price)
 
     def meet(self, max_gap: float | None, max_client_gap: float | None = None) -> FrontierPoint:
@@ -571,26 +573,26 @@ class GlobalProblem:
         that of the least gap.
         """
         limits = np.array([np.inf if most is None else most for most in (max_gap, max_client_gap)])
-        few, more = self.part(START_ROWS), self.part_of_rows
-        start = few.newton(few.zero, Price(0.0), START_TOLERANCE)
+        few, more = self.sample(START_ROWS), self.search_sample
+        start = few.newton(few.zero, Price(0.0), START_DECREMENT)
         free = more.newton(start.theta, Price(0.0))
         if _excess(free, limits) <= CLEAR_RATIO:
             free = self.near(free.theta, free.price)
             if _excess(free, limits) <= 1:
                 return free
-        rho = float(max(MIN_RHO, 10 / limits.min()))
-        # Where a model of all rows takes far longer than one of a part, the part is searched first.
+        rho = float(max(MIN_SEARCH_RHO, 10 / limits.min()))
+        # A sample is searched first where a model of all rows takes far longer.
         larger = [more] if len(self.s) > 5 * SEARCH_ROWS else []
         larger += [self] if few is not self else []
         ends: list[FrontierPoint] = []
         for share in START_SHARES:
             price = Price(rho, *(share * limits).tolist())
             firsts = [
-                few.newton(theta, price, START_TOLERANCE)
+                few.newton(theta, price, START_DECREMENT)
                 for theta in (start.theta, *few.fair_by_covariance)
             ]
-            distinct = {round(first.objective / START_TOLERANCE): first.theta for first in firsts}
-            for _, theta in sorted(distinct.items())[:MAX_STARTS]:
+            distinct = {round(first.objective / START_DECREMENT): first.theta for first in firsts}
+            for _, theta in sorted(distinct.items())[:MAX_SEARCH_STARTS]:
                 ends += _search(few, theta, limits, price)
         for stage in larger:
             best = _best(ends, limits)
@@ -598,7 +600,7 @@ class GlobalProblem:
         return _best(ends, limits)
 
 
-def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list[FrontierPoint]:
+def frontier(problem: GlobalProblem, weights: Sequence[float] = RHOS) -> list[FrontierPoint]:
     """Return the models for weights of the penalty.
 
     Example:
@@ -624,7 +626,7 @@ def _search(
     t = price[1 + (tightest := int(np.argmin(limits)))] / limits[tightest]
     low: tuple[float, float, FrontierPoint] | None = None
     high, tries = low, []
-    for _ in range(MAX_TRIES):
+    for _ in range(MAX_SEARCH_MODELS):
         widths = (t * limit if limit < np.inf else limit for limit in limits.tolist())
         near = problem.near(theta, Price(price.rho, *map(float, widths)), 1e-9)
         tries.append(near)

@@ -1,5 +1,6 @@
-"""The public levels of a table's columns, by which its rows are counted and records are drawn.
+"""The public levels of a table's columns.
 
+Rows are counted by level, and records are drawn by level.
 A category is a level, and so is a missing value. A number has one level for each whole number of a
 range below :data:`MAX_BINS`, and bins between them; else bins, and levels of its own for both
 bounds, as many columns lie on one.
@@ -75,12 +76,12 @@ class ColumnLevels(NamedTuple):
         """Return a category's position [R], or a number: at ``share`` [R], 0 to 1, of its level."""
         if self.categories:
             return level.astype(float)
-        low, width = (np.append(part, np.nan) for part in (self.low, self.width))
+        low, width = (np.append(values, np.nan) for values in (self.low, self.width))
         return np.minimum(low[level] + share * width[level], self.low[-1])
 
 
 class Columns(tuple[ColumnLevels, ...]):
-    """All features of a schema, in order; p of them."""
+    """The p features of a schema, in order."""
 
     @classmethod
     def of(cls, schema: Schema, *, private: bool) -> Self:

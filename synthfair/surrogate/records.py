@@ -1,4 +1,4 @@
-"""The surrogate of a table: what is asked of its rows, in order, and the records of the answers.
+"""The surrogate of a table: records that are drawn from sums over its rows, in this order.
 
 1. *Histograms* of each column at fine public levels, and *moments* of the numbers, by cell: a cell
    is a pair of group and label.
@@ -30,7 +30,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.privacy.guarantee import PRIVATE_PROBLEMS
 from synthfair.privacy.mechanism import SumName
-from synthfair.release.format import MIN_WEIGHT
+from synthfair.release.format import MIN_RECORD_WEIGHT
 from synthfair.surrogate.fair import GlobalProblem, Price
 from synthfair.surrogate.sums import (
     Answers,
@@ -82,20 +82,20 @@ it."""
 MIN_SD = 0.005
 """The least standard deviation with which any mean is met."""
 
-MAX_NEWTON_STEPS, MAX_ITERATIONS = 60, 40
+MAX_TILT_STEPS, MAX_PROBLEM_ITERATIONS = 60, 40
 """Steps of Newton's method, which takes some ten, and iterations of L-BFGS for a random problem."""
 
 MAX_PROBLEM_ROWS = 1500
 """Records that a random problem is solved on."""
 
-MAX_NORM = 60.0
+MAX_THETA_NORM = 60.0
 """Norm of a model; a longer one is of a problem without a solution worth matching."""
 
-NONE = np.empty(0)
+EMPTY = np.empty(0)
 
 
 class TooFewRowsError(InputError):
-    """No pair of group and label has enough rows, nor have two groups and both labels."""
+    """An error: no pair of group and label, nor two groups and both labels, have enough rows."""
 
 
 class Surrogate(NamedTuple):
@@ -128,7 +128,7 @@ class Surrogate(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """All that is known of the rows, by sums with noise; or by exact ones, and then private.
+    """The sums over rows that records are drawn from, with noise; or exact, and then private.
 
     Attributes:
         histograms: [2 G, L] numbers of rows of each cell in each level of each column.
@@ -145,8 +145,8 @@ class Sums(NamedTuple):
     margins: Margins
     edges: Edges
     drawn: Surrogate
-    thetas: np.ndarray = NONE
-    rates: np.ndarray = NONE
+    thetas: np.ndarray = EMPTY
+    rates: np.ndarray = EMPTY
 
 
 def read_sums(
@@ -161,9 +161,9 @@ def read_sums(
     config, schema, columns, n_groups = spec.config, spec.schema, spec.columns, spec.n_groups
     # Each column by itself, and how numbers depend on each other.
     on_stage("reading the rows")
-    asked = [histograms(columns, n_groups)]
-    asked += [column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
-    read = [*answers.sums(*asked), NONE][:2]
+    statistics = [histograms(columns, n_groups)]
+    statistics += [column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
+    read = [*answers.sums(*statistics), EMPTY][:2]
     counts, moments = (values.reshape(2 * n_groups, -1) for values in read)
     # The sets of cells that records are drawn from, and their one-way tables.
     margins = find_margins(answers, counts, spec)
@@ -201,13 +201,13 @@ def surrogate_of(sums: Sums, spec: SurrogateSpec) -> Surrogate:
     for here, total, terms in weight_terms(drawn, sums, spec):
         f, target = np.hstack([term.f for term in terms]), np.concatenate([t.mean for t in terms])
         p = tilt_weights(f, target, np.concatenate([np.full(len(t.mean), t.v) for t in terms]))
-        weight[here] = np.where(total * p < MIN_WEIGHT, 0.0, total * p)
+        weight[here] = np.where(total * p < MIN_RECORD_WEIGHT, 0.0, total * p)
         for term in terms:
             is_noise = spec.config.epsilon and strata.hidden[strata.sets[term.of]].any()
             if term.name == "anchors" and not is_noise:
                 worst = max(worst, abs(p @ term.f - term.mean).max() / term.share)
     kept = weight > 0
-    records, s, y, weight = (part[kept] for part in (drawn.records, drawn.s, drawn.y, weight))
+    records, s, y, weight = (values[kept] for values in (drawn.records, drawn.s, drawn.y, weight))
     return Surrogate(records, s, y, weight, drawn.hidden, drawn.left_out, worst)
 
 
@@ -294,9 +294,9 @@ def tells(
         levels = counts[:, ends[j] : ends[j + 1]]
         tables.append(levels if column.categories else levels @ one_hot(margins.coarse[j]))
     bounds = np.array([frechet_bounds(labels @ table, groups @ table) for table in tables])
-    left = np.minimum(bounds[:, 1].min(axis=0), k_min - 1)
-    left = left - np.maximum(bounds[:, 0].max(axis=0), 1) + 1
-    return bool(left.ravel()[strata.hidden[groups.any(axis=0)]].min() < k_min / 2)
+    possible = np.minimum(bounds[:, 1].min(axis=0), k_min - 1)
+    possible = possible - np.maximum(bounds[:, 0].max(axis=0), 1) + 1
+    return bool(possible.ravel()[strata.hidden[groups.any(axis=0)]].min() < k_min / 2)
 
 
 # Records and their weights
@@ -370,12 +370,12 @@ def weight_terms(
     (moments, f, by_cell), single = functions[0], squares_and_means(len(columns.numbers))
     of_groups = [(moments, f[:, single], by_cell[:, single]), functions[1]]
 
-    for part in strata.parts:
-        member, block = sets[part][:, cell], len(part) > 1
+    for indices in strata.components:
+        member, block = sets[indices][:, cell], len(indices) > 1
         here = np.flatnonzero(member.any(axis=0))
-        total = float(n[part[part < len(margins.n)]].sum())
+        total = float(n[indices[indices < len(margins.n)]].sum())
         terms = list[Term]()
-        for i, inside in zip(part, member[:, here, None], strict=True):
+        for i, inside in zip(indices, member[:, here, None], strict=True):
             share, of_set = float(n[i]) / total, []
             of_rows = functions if i < len(margins.n) else of_groups
             if i < len(margins.n) and len(sums.thetas):
@@ -435,7 +435,7 @@ def tilt_weights(f: np.ndarray, target: np.ndarray, variance: np.ndarray) -> np.
         return float(value), p @ f + variance * x, p
 
     value, gradient, p = dual(multiplier)
-    for _ in range(MAX_NEWTON_STEPS):
+    for _ in range(MAX_TILT_STEPS):
         step, length = -_solve(p[:, None] ** 0.5 * (f - p @ f), variance, gradient), 1.0
         fall = gradient @ step
         while dual(multiplier + length * step)[0] > value + 1e-4 * length * fall and length > 1e-6:
@@ -466,20 +466,20 @@ def self_play(
     a, cell = inputs(rows, n_groups), 2 * rows.s + (rows.y > 0)
     thetas, both = np.zeros((n_problems, a.shape[1])), len(np.unique(rows.y)) > 1
     for q in range(n_problems):
-        part = rng.choice(len(a), min(len(a), MAX_PROBLEM_ROWS), replace=False)
+        chosen = rng.choice(len(a), min(len(a), MAX_PROBLEM_ROWS), replace=False)
         share = rng.dirichlet(np.ones(2 * n_groups)) + 0.02
-        mass = np.bincount(cell[part], weight[part], minlength=2 * n_groups)
-        w = weight[part] * (share / np.maximum(mass, 1e-300))[cell[part]]
-        s, y = rows.s[part], rows.y[part]
+        mass = np.bincount(cell[chosen], weight[chosen], minlength=2 * n_groups)
+        w = weight[chosen] * (share / np.maximum(mass, 1e-300))[cell[chosen]]
+        s, y = rows.s[chosen], rows.y[chosen]
         if not both:  # without both labels there is nothing to learn
-            y = np.where(rng.random(len(part)) < rng.uniform(0.3, 0.7), 1.0, -1.0)
+            y = np.where(rng.random(len(chosen)) < rng.uniform(0.3, 0.7), 1.0, -1.0)
         # Of one group alone there is nothing to compare.
         price = Price(10 ** rng.uniform(0, 2) * (len(np.unique(s)) > 1))
         kind = SelectionRatePenalty if rng.random() < 0.7 else CovariancePenalty
         ridge = np.full(a.shape[1], 1 / a.shape[1] ** 2)
-        problem = GlobalProblem(a[part], s, y, w, kind(n_groups), ridge)
-        most = {"maxiter": MAX_ITERATIONS}
+        problem = GlobalProblem(a[chosen], s, y, w, kind(n_groups), ridge)
+        most = {"maxiter": MAX_PROBLEM_ITERATIONS}
         end = minimize(problem.slope, problem.zero, (price,), "L-BFGS-B", jac=True, options=most)
-        if np.linalg.norm(end.x) < MAX_NORM:  # not where there is a not-a-number
+        if np.linalg.norm(end.x) < MAX_THETA_NORM:  # not where there is a not-a-number
             thetas[q] = end.x
     return thetas

@@ -35,10 +35,10 @@ from synthfair.surrogate.tables import (
     split_tables,
 )
 
-GRID = 2.0**-20
+SUM_GRID = 2.0**-20
 """Of numbers that are summed without noise, so that no bit tells in which order rows came."""
 
-MAX_FACTORS = 40
+MAX_FACTOR_COLUMNS = 40
 """Numbers of which all pairs are multiplied, at most."""
 
 TEMPERATURES = (1.0, 4.0)
@@ -132,7 +132,7 @@ class Answers(Protocol):
 
 def on_grid(numbers: np.ndarray) -> np.ndarray:
     """Return numbers in whole steps of the grid, without a bound."""
-    return np.rint(numbers / GRID).astype(np.int64)
+    return np.rint(numbers / SUM_GRID).astype(np.int64)
 
 
 def histograms(columns: Columns, n_groups: int) -> Statistic:
@@ -165,7 +165,7 @@ def column_moments(columns: Columns, n_groups: int) -> Statistic:
 def moment_terms(columns: Columns, x: np.ndarray) -> np.ndarray:
     """Return the products [N, m] of each row's numbers, centred at 1/2, and these; 0 where missing.
 
-    Of more than :data:`MAX_FACTORS` numbers there are squares alone.
+    Of more than :data:`MAX_FACTOR_COLUMNS` numbers there are squares alone.
     """
     z = np.clip(x[:, columns.numbers] - 0.5, -0.5, 0.5)
     missing = [c.place.start + 1 for c in columns if c.missing and not c.categories]
@@ -176,7 +176,7 @@ def moment_terms(columns: Columns, x: np.ndarray) -> np.ndarray:
 
 def _factors(k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return which of k numbers the products multiply."""
-    return np.triu_indices(k) if k <= MAX_FACTORS else (np.arange(k), np.arange(k))
+    return np.triu_indices(k) if k <= MAX_FACTOR_COLUMNS else (np.arange(k), np.arange(k))
 
 
 def squares_and_means(k: int) -> np.ndarray:
@@ -293,18 +293,18 @@ class TableSums:
     def _exact(self, *statistics: Statistic) -> list[np.ndarray]:
         """Return whole numbers, of one reading of the rows."""
 
-        def of(part: Encoded) -> np.ndarray:
+        def of(rows: Encoded) -> np.ndarray:
             if not self._noisy:
-                return np.concatenate([q.of(part, on_grid) for q in statistics])
-            require_float64(part.x)
+                return np.concatenate([q.of(rows, on_grid) for q in statistics])
+            require_float64(rows.x)
             noisy = self._noisy
-            return np.concatenate([q.of(part, noisy[q.name].terms.whole) for q in statistics])
+            return np.concatenate([q.of(rows, noisy[q.name].terms.whole) for q in statistics])
 
         return np.split(self._rows.sum(of), np.cumsum([q.length for q in statistics])[:-1])
 
     def _released(self, statistic: Statistic, whole: np.ndarray) -> np.ndarray:
         if not self._noisy:
-            return whole.astype(float) * (1.0 if statistic.counts else GRID)
+            return whole.astype(float) * (1.0 if statistic.counts else SUM_GRID)
         noisy = self._noisy[statistic.name]
         unit = round(1 / noisy.terms.grid) if statistic.counts else 1
         return noisy.release(whole.astype(object) * unit)

@@ -1,4 +1,4 @@
-"""Tables of a surrogate: the sets of cells that sums are over, their margins, and rows of the same.
+"""The tables that a surrogate is drawn from: sets of cells, with the margins and pairs of each.
 
 A cell is a pair of group and label. A cell with enough rows is a set of its own. Of cells that
 have rows, but fewer, there is a *block*: all groups by size up to the last with such a cell, and
@@ -22,17 +22,17 @@ from scipy.stats import qmc
 
 from synthfair.surrogate.levels import Columns
 
-MIN_LARGE = 60
+MIN_LARGE_RATIO = 60
 """Times the least number of rows that a sum is over: a table of so many rows has no block."""
 
-MAX_LEVELS, TREE_LEVELS = 16, 4
+MAX_COARSE_LEVELS, TREE_LEVELS = 16, 4
 """Levels of a column in two-way tables, and about so many in those by which many clients choose one
 tree."""
 
 MIN_CATEGORY_SHARE = 0.01
 """Share of the rows below which a category is in one coarse level with the other such."""
 
-MAX_ENTRIES = 2**20
+MAX_TABLE_ENTRIES = 2**20
 """Entries of all two-way tables of all cells; wide schemas have fewer coarse levels."""
 
 MIN_ROWS_SHARE = 0.4
@@ -54,7 +54,7 @@ Tables = dict[tuple[int, int], np.ndarray]
 
 
 class Strata(NamedTuple):
-    """Sets of cells; cell 2 s + (y > 0) is the pair of s and the label y.
+    """The sets of cells; cell 2 s + (y > 0) is the pair of s and the label y.
 
     Attributes:
         rows: [2 G] numbers of rows of cells, as far as noise lets see.
@@ -88,7 +88,7 @@ class Strata(NamedTuple):
         return np.where(self.drawn.any(axis=0), self.drawn.argmax(axis=0), -1)
 
     @property
-    def parts(self) -> list[np.ndarray]:
+    def components(self) -> list[np.ndarray]:
         """Indices of ``sets`` with records in common: each by itself, but all of the block."""
         block = (self.sets & self.tilted.any(axis=0)).any(axis=1)
         each = [np.array([i]) for i in np.flatnonzero(~block)]
@@ -137,8 +137,8 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
     block, waiting = np.isin(np.arange(len(size)), order[:first]), order[first:] * (first > 0)
     while (short := block.sum() < least or each[block].sum(axis=0).min() < k_min) and waiting:
         block[waiting.pop(0)] = True
-    certain = (each * ~few)[large].sum() >= MIN_LARGE * k_min
-    if size[large].sum() >= MIN_LARGE * k_min or short:
+    certain = (each * ~few)[large].sum() >= MIN_LARGE_RATIO * k_min
+    if size[large].sum() >= MIN_LARGE_RATIO * k_min or short:
         whole = affected & (not certain and not short)
         return alone(rows, (rows >= k_min) & ~np.repeat(whole, 2))
 
@@ -157,9 +157,9 @@ def make_strata(rows: np.ndarray, k_min: int, least: int = 2) -> Strata:
 
 def alone(rows: np.ndarray, kept: np.ndarray) -> Strata:
     """Return each cell of the mask [2 G] as a set of its own; all others are left out."""
-    every, cells = np.eye(len(rows), dtype=bool), np.flatnonzero(kept)
+    unit, cells = np.eye(len(rows), dtype=bool), np.flatnonzero(kept)
     left_out = (rows > 0) & ~kept
-    return Strata(rows, cells, np.zeros_like(kept), left_out, every[cells], every[:0], cells // 2)
+    return Strata(rows, cells, np.zeros_like(kept), left_out, unit[cells], unit[:0], cells // 2)
 
 
 def frechet_bounds(labels: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -220,10 +220,10 @@ def make_margins(
     # How many errors are in a set's sum: it is rounded as a whole, but has the noise of each cell.
     errors = np.ones(len(drawn)) if step else drawn.sum(axis=1)
     noise = sd * errors.sum() ** 0.5
-    most = int((2 * MAX_ENTRIES / (len(histograms) * len(columns) ** 2)) ** 0.5)
-    most = max(2, min(MAX_LEVELS, most))
-    for column, part in zip(columns, parts, strict=True):
-        h = drawn @ part
+    most = int((2 * MAX_TABLE_ENTRIES / (len(histograms) * len(columns) ** 2)) ** 0.5)
+    most = max(2, min(MAX_COARSE_LEVELS, most))
+    for column, histogram in zip(columns, parts, strict=True):
+        h = drawn @ histogram
         pooled, used = h.sum(axis=0), np.ones(h.shape[1], bool)
         if column.whole:  # between whole numbers: hardly any rows, or noise
             between = np.pad(column.width > 0, (0, int(column.missing)))
@@ -327,9 +327,9 @@ def one_hot(level: np.ndarray) -> np.ndarray:
 
 def row_counts(histograms: np.ndarray, columns: Columns) -> np.ndarray:
     """Return the rows [2 G] of cells; each column tells them, the fewer levels the less noise."""
-    parts = np.split(histograms, columns.ends[1:-1], axis=1)
-    size = np.array([part.shape[1] for part in parts])
-    totals = np.stack([part.sum(axis=1) for part in parts])
+    by_column = np.split(histograms, columns.ends[1:-1], axis=1)
+    size = np.array([counts.shape[1] for counts in by_column])
+    totals = np.stack([counts.sum(axis=1) for counts in by_column])
     return (totals / size[:, None]).sum(axis=0) / (1 / size).sum()
 
 
@@ -375,14 +375,14 @@ def halve(counts: np.ndarray, total: float, sd: float) -> np.ndarray:
     size = len(counts)
     half = size // 2
     noise = 2 * sd * (half * (1 - half / size)) ** 0.5
-    least = np.array([peaks(part, sd) for part in (counts[:half], counts[half:])])
+    least = np.array([peaks(side, sd) for side in (counts[:half], counts[half:])])
     if not half or (total <= noise and not least.any()):
         return np.full(size, total / size)
     least *= min(1.0, total / max(least.sum(), 1e-300))
-    left = counts[:half].sum() + (total - counts.sum()) * half / size
-    left = 0.0 if left < noise else total if total - left < noise else left
-    left = min(max(left, least[0]), total - least[1])
-    return np.concatenate([halve(counts[:half], left, sd), halve(counts[half:], total - left, sd)])
+    rows = counts[:half].sum() + (total - counts.sum()) * half / size
+    rows = 0.0 if rows < noise else total if total - rows < noise else rows
+    rows = min(max(rows, least[0]), total - least[1])
+    return np.concatenate([halve(counts[:half], rows, sd), halve(counts[half:], total - rows, sd)])
 
 
 def peaks(counts: np.ndarray, sd: float) -> float:
@@ -411,10 +411,10 @@ def _coarse(
         return np.where(large, np.cumsum(large) - 1, large.sum())
     least = 4 * noise / max(pooled.sum(), 1e-300)
     coarse, level, mass = np.zeros(len(pooled), int), 0, 0.0
-    for i, part in enumerate(share[: len(share) - missing]):
-        if mass > least and mass + part > 1.3 / (most - 1):
+    for i, of_level in enumerate(share[: len(share) - missing]):
+        if mass > least and mass + of_level > 1.3 / (most - 1):
             level, mass = level + 1, 0.0
-        coarse[i], mass = level, mass + part
+        coarse[i], mass = level, mass + of_level
     if missing:
         coarse[-1] = level + 1
     return coarse
@@ -441,8 +441,8 @@ def _within(
 def split_tables(numbers: np.ndarray, margins: Margins, pairs: Edges) -> Tables:
     """Return the tables of pairs of columns, whose numbers stand one after the other."""
     shapes = [(len(margins.n), *margins.sizes[list(pair)]) for pair in pairs]
-    parts = np.split(numbers, np.cumsum([np.prod(shape) for shape in shapes])[:-1])
-    return {p: part.reshape(s) for p, part, s in zip(pairs, parts, shapes, strict=True)}
+    by_pair = np.split(numbers, np.cumsum([np.prod(shape) for shape in shapes])[:-1])
+    return {p: counts.reshape(s) for p, counts, s in zip(pairs, by_pair, shapes, strict=True)}
 
 
 def dependence(tables: Tables, margins: Margins, size: Callable[[np.ndarray], float]) -> np.ndarray:
