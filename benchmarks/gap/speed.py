@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.gap.devices import CHUNK, collect
 from benchmarks.harness import Experiment
 from benchmarks.showing import page_of, verdict
-from synthfair.measure.aggregate import SeenIds, aggregate_reports
+from synthfair.measure.aggregate import ReportSums, SeenIds, aggregate_reports
 from synthfair.measure.collection import COLUMNS, Collection, make_collection
 from synthfair.measure.estimate import Tally, estimate_gaps
 from synthfair.measure.mechanisms import MECHANISMS, Kind
@@ -63,14 +63,14 @@ def _in_memory(setting: GapSpeedSetting) -> tuple[int, float]:
     mechanism, rng = best_split(setting.mechanism, 2, 1.0), np.random.default_rng(0)
     whole = setting.how == "arrays"
     sizes = [setting.clients] if whole else [CHUNK] * -(-setting.clients // CHUNK)
-    seconds, tally = 0.0, Tally(0.0, *np.zeros((3, 2)))
+    seconds, tally = 0.0, Tally(0, *np.zeros((3, 2)))
     for size in sizes:
         group, value = rng.integers(2, size=size), rng.uniform(-1, 1, size)
         start = time.perf_counter()
         tally = tally.plus(collect(mechanism, group, value, system_entropy))
         seconds += time.perf_counter() - start
     start = time.perf_counter()
-    estimate_gaps(tally, mechanism)
+    estimate_gaps(ReportSums(tally), make_collection(("f", "m"), mechanism))
     return tally.reports, seconds + time.perf_counter() - start
 
 
@@ -82,9 +82,9 @@ def _from_file(setting: GapSpeedSetting) -> tuple[int, float]:
         path = Path(folder) / f"reports.{setting.how.split()[0]}"
         _write(path, collection, setting.clients)
         start = time.perf_counter()
-        tally = aggregate_reports([path], collection, SeenIds()).tally
-        estimate_gaps(tally, mechanism)
-        return tally.reports, time.perf_counter() - start
+        sums = aggregate_reports([path], collection, SeenIds())
+        estimate_gaps(sums, collection)
+        return sums.tally.reports, time.perf_counter() - start
 
 
 def _write(path: Path, collection: Collection, clients: int) -> None:
