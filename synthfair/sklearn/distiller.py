@@ -140,7 +140,7 @@ class Distiller(FairEstimator):
             )
         given: Any = {"weight": weight if np.ptp(weight) else None, "penalty": penalty}
         with jax.enable_x64(True):
-            client = distill_table(rows, schema, config, **given, source="X")
+            client: Any = distill_table(rows, schema, config, **given, source="X")
         release, self.converged_ = client.release, client.converged
         if not self.converged_:
             warn("distillation has not converged: raise steps", ConvergenceWarning)
