@@ -81,7 +81,7 @@ def test_an_answer_with_a_key_twice_does_not_count(world, answered):
     twice = doubled(answer, b"asked")
     key = read_signing_key(world.folder / "north" / "local" / "north.key")
     digests = messages._digests(twice.text, twice.carried)
-    signed = twice._replace(signature=sign_bytes(messages.DOMAIN, digests, key))
+    signed = twice._replace(signature=sign_bytes(messages.ANSWER_DOMAIN, digests, key))
     with pytest.raises(RefusedError, match="refused"):
         read_answer(signed, ask, site="north", keys=keys)
 
@@ -127,7 +127,7 @@ def test_a_large_answer_is_carried_and_one_too_large_refused(answered, world, mo
     ask, answer, keys = answered
     large = resigned(world, "north", answer, bytes(50_000_000))
     assert read_answer(large, ask, site="north", keys=keys).code == "ok"
-    monkeypatch.setattr(messages, "MAX_CARRIED", 10**6)
+    monkeypatch.setattr(messages, "MAX_CARRIED_BYTES", 10**6)
     monkeypatch.delattr(messages, "_digests")
     with pytest.raises(RefusedError, match="refused"):
         read_answer(large, ask, site="north", keys=keys)
@@ -231,7 +231,7 @@ def federation(world, channel):
 def test_only_known_files_of_a_result_are_taken(tmp_path, federation, monkeypatch):
     secret, output = tmp_path / "secret", tmp_path / "results"
     secret.write_text("of the submitter")
-    monkeypatch.setattr(session, "MAX_BYTES", 5000)
+    monkeypatch.setattr(session, "MAX_RESULT_BYTES", 5000)
     files = [("federation.json", federation), ("model.json", b"{}"), ("other.sh", b"rm"),
              ("metrics.json", secret), ("rounds.csv", bytes(5001))]  # fmt: skip
     found = session._fetch(Downloads(*files), "job-1", output)
@@ -243,6 +243,6 @@ def test_a_federation_file_may_not_be_large_or_a_link(tmp_path, federation, monk
     (tmp_path / "other.json").write_bytes(federation)
     linked = Downloads(("federation.json", tmp_path / "other.json"))
     assert session._fetch(linked, "job-1", tmp_path / "out") is None
-    monkeypatch.setattr(session, "LARGEST", len(federation) - 1)
+    monkeypatch.setattr(session, "METRICS_BYTES", len(federation) - 1)
     with pytest.raises(InputError, match="larger than"):
         session._fetch(Downloads(("federation.json", federation)), "job-1", tmp_path / "out")

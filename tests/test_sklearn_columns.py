@@ -9,7 +9,7 @@ import pytest
 from synthfair.errors import InputError
 from synthfair.sklearn import Distiller, FairLogisticRegression
 from synthfair.sklearn.estimator import (
-    MAX_GROUPS,
+    MAX_FEATURE_GROUPS,
     encoded,
     encoder_of,
     to_units,
@@ -175,7 +175,7 @@ def test_a_setting_is_named_with_its_estimator():
 
 @pytest.mark.parametrize("name", [None, "age"])
 def test_a_continuous_sensitive_feature_is_refused(name):
-    n = 8 * MAX_GROUPS
+    n = 8 * MAX_FEATURE_GROUPS
     x, y = pd.DataFrame({"income": np.arange(n) / n}), np.arange(n) % 2
     age = pd.Series(np.random.default_rng(0).normal(size=n), name=name)
     called = " 'age'" if name else ""
@@ -185,7 +185,7 @@ def test_a_continuous_sensitive_feature_is_refused(name):
     with pytest.raises(InputError, match="90 different values in 90 rows; .* bin numbers"):
         read(x[:90], y[:90], age[:90])
     assert len(read(x, y, pd.cut(age, 3)).groups) == 3
-    assert len(read(x, y, np.arange(n) % MAX_GROUPS).groups) == MAX_GROUPS
+    assert len(read(x, y, np.arange(n) % MAX_FEATURE_GROUPS).groups) == MAX_FEATURE_GROUPS
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-r"""Run clients and server as a federation of organisations, on NVIDIA FLARE.
+r"""Run a federation of organisations, on NVIDIA FLARE.
 
 The client runs at each organisation's own site and the server at a hub, connected by an engine for
 federations, NVIDIA FLARE 2.9.0: pip install 'synthfair[nvflare]'. With its commands nvflare cert

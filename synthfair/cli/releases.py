@@ -1,4 +1,4 @@
-"""Commands about release files: the keys that sign them, what they hold, what they have cost."""
+"""The commands about release files: ``keygen``, ``inspect``, ``ledger``."""
 
 from __future__ import annotations
 

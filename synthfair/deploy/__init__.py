@@ -1,1 +1,1 @@
-"""Deployment between organisations: NVIDIA FLARE carries the same client and server."""
+"""The federation between organisations, which NVIDIA FLARE carries."""

@@ -1,4 +1,4 @@
-"""An aggregator that is a site: how it adds up shares, within its limits."""
+"""An aggregator's side of sums by shares: its noisy sum of them, within its limits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def answer_add(request: Request) -> bytes:
     if not is_complete(record_of(task, secret, records)):
         _require_allowed(settings, task, sum(map(is_complete, records.glob(f"*{ANSWER_SUFFIX}"))))
     size, content = upload_bytes(task), request.question.carried
-    uploads = [content[at : at + size] for at in range(0, len(content), size)]
+    uploads = [content[start : start + size] for start in range(0, len(content), size)]
 
     def received() -> UploadSum:
         with refused_as("uploads"):
@@ -61,16 +61,16 @@ def answer_add(request: Request) -> bytes:
 
 
 def _require_allowed(settings: AggregatorSettings, task: SumTask, answers: int) -> None:
-    limits, what = settings.limits, task.what
+    limits, summand = settings.limits, task.what
     if answers >= limits.most_tasks:
         raise RefusedError("tasks")
-    if not isinstance(what, ClippedVectors):
-        own = task.guarantee
-        within = own.epsilon <= (limits.most_epsilon or 0) and own.delta <= limits.most_delta
-    elif what.rho is None:
+    if not isinstance(summand, ClippedVectors):
+        epsilon, delta = task.guarantee.epsilon, task.guarantee.delta
+        within = epsilon <= (limits.most_epsilon or 0) and delta <= limits.most_delta
+    elif summand.rho is None:
         within = limits.without_noise
     else:
-        within = what.rho <= (limits.most_rho or 0)
+        within = summand.rho <= (limits.most_rho or 0)
     if not within:
         raise RefusedError("epsilon")
     clients = read_keys([settings.clients]).keys()

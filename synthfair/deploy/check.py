@@ -1,4 +1,4 @@
-"""The check of a kit: whether it is hardened, and ready to join; a problem is a line."""
+"""The check of a kit that is to join a federation: a problem is a line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_chunks
-from synthfair.deploy.kit import MAX_BYTES, Kit, description, differences, read_yaml
+from synthfair.deploy.kit import MAX_KIT_FILE_BYTES, Kit, description, differences, read_yaml
 from synthfair.errors import InputError
 from synthfair.files import read_bytes, read_document
 from synthfair.privacy.ledger import Ledger
@@ -34,7 +34,8 @@ from synthfair.task.limits import (
     read_site_settings,
 )
 
-EXPIRES_SOON = timedelta(days=14)
+MIN_VALIDITY = timedelta(days=14)
+"""The time for which a certificate must hold, so that another can be had before it ends."""
 
 
 def problems(folder: Path) -> list[str]:
@@ -66,7 +67,7 @@ def _modes(kit: Kit) -> Iterator[str]:
     """List what others on this machine may read, or write to, and must not."""
     if kit.folder.stat().st_mode & 0o077:
         yield f"{kit.folder}: others may read it; chmod 700"
-    for folder in filter(Path.exists, (kit.startup.parent, kit.own.parent)):
+    for folder in filter(Path.exists, (kit.startup.parent, kit.settings_path.parent)):
         for path in (folder, *folder.rglob("*")):
             mode = path.lstat().st_mode
             if mode & 0o022 and not stat.S_ISLNK(mode):
@@ -86,7 +87,7 @@ def _certificates(kit: Kit) -> Iterator[str]:
         end = content.not_valid_after_utc
         if not content.not_valid_before_utc <= now < end:
             yield f"{path}: expired, or not valid yet; valid until {end:%Y-%m-%d}"
-        elif end - now < EXPIRES_SOON:
+        elif end - now < MIN_VALIDITY:
             yield f"{path}: expires on {end:%Y-%m-%d}; get another"
 
 
@@ -97,7 +98,7 @@ def _identity(kit: Kit) -> Iterator[str]:
 
     leaf, (server, port) = kit.party, kit.address
     path = leaf.path.with_suffix(".key")
-    content = read_bytes(path, MAX_BYTES)
+    content = read_bytes(path, MAX_KIT_FILE_BYTES)
     try:
         is_its_key = load_pem_private_key(content, None).public_key() == leaf.content.public_key()
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -114,11 +115,11 @@ def _identity(kit: Kit) -> Iterator[str]:
         yield f"{kit.folder}: the server {server!r} must be a host with a dot in its name"
     if kit.role == "admin":
         return
-    settings = read_document(kit.own)
+    path, settings = kit.settings_path, read_document(kit.settings_path)
     if leaf.org != (org := settings.get("org")):
-        yield f"{leaf.path}: its organisation is {leaf.org!r}; in {kit.own} it is {org!r}"
+        yield f"{leaf.path}: its organisation is {leaf.org!r}; in {path} it is {org!r}"
     if kit.role == "client" and f"{server}:{port}" != (agreed := settings.get("server")):
-        yield f"{kit.folder}: connects to {server}:{port}; in {kit.own} the server is {agreed!r}"
+        yield f"{kit.folder}: connects to {server}:{port}; in {path} the server is {agreed!r}"
 
 
 def _files(kit: Kit) -> Iterator[str]:
@@ -182,7 +183,7 @@ def _file_problems(path: Path, must: dict[str, Any]) -> Iterator[str]:
 
 
 def _server(kit: Kit) -> Iterator[str]:
-    settings = read_settings(kit.own, ServerSettings)
+    settings = read_settings(kit.settings_path, ServerSettings)
     read_schema(settings.schema_path)
     read_keys([settings.keys])
     if settings.aggregators:
@@ -193,7 +194,7 @@ def _server(kit: Kit) -> Iterator[str]:
 
 
 def _site(kit: Kit) -> Iterator[str]:
-    path, settings = kit.own, read_site_settings(kit.own)
+    path, settings = kit.settings_path, read_site_settings(kit.settings_path)
     schema = read_schema(settings.schema_path)
     if isinstance(settings, AggregatorSettings):
         yield from _aggregator(path, settings)

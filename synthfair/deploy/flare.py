@@ -1,7 +1,7 @@
-"""NVIDIA FLARE's classes: an executor at the sites, a controller at the server, and no more.
+"""The carrier of messages: an executor at the sites, a controller at the server, of NVIDIA FLARE.
 
-A job names them; they turn what the engine hands them into messages, and answers back. They are the
-only classes that a hardened kit allows a job to load.
+A job names these classes; they turn what the engine hands them into messages, and answers back.
+They are the only classes that a hardened kit allows a job to load.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from nvflare.apis.signal import Signal
 from pydantic import TypeAdapter
 
 from synthfair.deploy.aggregator_site import read_aggregators
-from synthfair.deploy.kit import PROGRESS
-from synthfair.deploy.party import KINDS, Party
+from synthfair.deploy.kit import PROGRESS_COMMAND
+from synthfair.deploy.party import JOB_KINDS, Party
 from synthfair.files import validated
 from synthfair.task.job_sites import JobSites, Reply
-from synthfair.task.limits import FILE, ServerSettings, read_settings
+from synthfair.task.limits import PARTY_FILE, ServerSettings, read_settings
 from synthfair.task.messages import Message, Name, Question, TaskName
 
 _NAMES = TypeAdapter(tuple[Name, ...])
 
-CHECK_PERIOD = 0.02
-"""Seconds between the engine's looks at who has answered; by default 0.2."""
+CHECK_SECONDS = 0.02
+"""Seconds between two checks by the engine of which sites have answered; by default 0.2."""
 
 
 class SiteExecutor(Executor):
-    """Answers tasks at a site, as :class:`synthfair.deploy.party.Party` does."""
+    """An executor of the engine by which a :class:`synthfair.deploy.party.Party` answers."""
 
     def __init__(self) -> None:
         """Make the executor; a job sets nothing of it."""
@@ -67,7 +67,7 @@ class SiteExecutor(Executor):
 
 
 class JobController(Controller):
-    """Runs a job of one of the kinds in :mod:`synthfair.deploy.party` at the server."""
+    """A controller of the engine that runs a job of :data:`JOB_KINDS` at the server."""
 
     def __init__(
         self, kind: TaskName, sites: list[str], job: dict[str, Any], aggregators: Sequence[str] = ()
@@ -83,7 +83,7 @@ class JobController(Controller):
         Raises:
             ValueError: a site's name is none.
         """
-        super().__init__(task_check_period=CHECK_PERIOD)
+        super().__init__(task_check_period=CHECK_SECONDS)
         self._kind: TaskName = kind
         self._sites, self._job = _NAMES.validate_python(sites), job
         self._aggregators = _NAMES.validate_python(aggregators)
@@ -92,8 +92,8 @@ class JobController(Controller):
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Prepare the job; the engine calls it before the job runs."""
         # The engine's loader drops the argument above.
-        cast(Any, self.communicator)._task_check_period = CHECK_PERIOD
-        cast(Any, fl_ctx.get_engine()).register_app_command(PROGRESS, self._progress)
+        cast(Any, self.communicator)._task_check_period = CHECK_SECONDS
+        cast(Any, fl_ctx.get_engine()).register_app_command(PROGRESS_COMMAND, self._progress)
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """Run the job; what lies in ``synthfair`` then is what the submitter downloads."""
@@ -102,9 +102,9 @@ class JobController(Controller):
         output = Path(workspace.get_app_dir(job)) / "synthfair"
         error = None
         try:
-            kind = KINDS[self._kind]
+            kind = JOB_KINDS[self._kind]
             settings = validated(kind.settings, self._job)
-            server = read_settings(root / "local" / FILE, ServerSettings)
+            server = read_settings(root / "local" / PARTY_FILE, ServerSettings)
             self._federation = JobSites(
                 partial(self._carry, fl_ctx, abort_signal),
                 server,
@@ -168,7 +168,7 @@ def _message(content: Any) -> Message | None:
     """Return a message as the engine brings it; None where it is none."""
     if not isinstance(content, dict):
         return None
-    parts = [part for name in Message._fields if isinstance(part := content.get(name), bytes)]
+    parts = [value for name in Message._fields if isinstance(value := content.get(name), bytes)]
     return Message(*parts) if len(parts) == len(Message._fields) else None
 
 

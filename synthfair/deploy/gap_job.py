@@ -1,4 +1,4 @@
-"""A model's gaps between groups, from counts to which each site adds noise. Both sides."""
+"""The job ``gap``: the gaps of a model between groups, from counts with noise of each site."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from synthfair.files import validated
 from synthfair.measure.gaps_file import GAPS_NAME, GapsFile, write_gaps
 from synthfair.postprocess.histogram import MAX_COUNT
 from synthfair.privacy.guarantee import Guarantee
-from synthfair.settings import Checked
+from synthfair.settings import Checked, Epsilon
 from synthfair.task.job_sites import JobSites
-from synthfair.task.limits import Claim, Epsilon, refused_as
+from synthfair.task.limits import Claim, refused_as
 from synthfair.task.messages import sha256
 from synthfair.task.protocol import ReadRows, Run, Task, read_rows
 
 if TYPE_CHECKING:
     from synthfair.deploy.party import Request
 
-GROUP_BYTES = 8 * 2 * 2
+COUNTS_BYTES = 8 * 2 * 2
 """The size of the counts of a group, by label and decision."""
 
 
@@ -99,7 +99,7 @@ def answer_gap(request: Request) -> bytes:
             f"{schema.hash} {epsilon} {sha256(carried)}",
             guarantee=guarantee_of(epsilon),
             measure=counts,
-            max_bytes=GROUP_BYTES * len(schema.groups),
+            max_bytes=COUNTS_BYTES * len(schema.groups),
             read=read,
         )
     )

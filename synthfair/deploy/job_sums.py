@@ -1,4 +1,4 @@
-"""Sums by shares over sites, whose server carries uploads that aggregators alone can read.
+"""The server's side of sums by shares: it carries uploads that aggregators alone can read.
 
 Each site answers with one upload for each aggregator, encrypted to it; each aggregator answers with
 its noisy sum of shares; the sums open to the noisy total, and to nothing else. All routines are
@@ -139,12 +139,12 @@ def secure_sum(
     refused = store.with_suffix(".refused")
     if not store.exists():
         settings = question.settings | {"task": task.model_dump(mode="json")}
-        asked = question.model_copy(update={"settings": settings})
+        sum_question = question.model_copy(update={"settings": settings})
         if refused.exists():
             shares, names = _of_role(task, refused.read_bytes(), 0), site_names(federation)
             sites = tuple(names[verify_upload(share, task, 0)[0].hex()] for share in shares)
             least = len(sites)
-        uploads = federation.ask(asked, verified, least=least, sites=sites)
+        uploads = federation.ask(sum_question, verified, least=least, sites=sites)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with whole_file(store, mode=OWNER_ONLY) as temporary:
             temporary.write_bytes(b"".join(uploads.values()))
@@ -204,4 +204,5 @@ def _require_uploads(task: SumTask, content: bytes, client: str) -> None:
 def _of_role(task: SumTask, content: bytes, role: int) -> list[bytes]:
     """Return the uploads for one aggregator; those of a client follow each other."""
     size, roles = upload_bytes(task), len(task.aggregators)
-    return [content[at : at + size] for at in range(role * size, len(content), roles * size)]
+    starts = range(role * size, len(content), roles * size)
+    return [content[start : start + size] for start in starts]

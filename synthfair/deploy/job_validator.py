@@ -1,4 +1,4 @@
-"""The check of a job that the engine runs, at the server and at each site, before the job.
+"""The check of an arriving job, which the engine makes at all parties before the job runs.
 
 A hardened kit names it. The engine makes it at its start, and calls it for every app that arrives,
 before a process of the job reads the app's files. The engine's own look at them comes first, so
@@ -25,7 +25,7 @@ SERVER, CLIENT = "config/config_fed_server.json", "config/config_fed_client.json
 SIGNATURES = frozenset({".__nvfl_sig.json", ".__nvfl_submitter.crt"})
 """Files that the engine writes when a job is submitted."""
 
-MAX_BYTES = 200_000_000
+MAX_APP_FILE_BYTES = 200_000_000
 """The largest size of such a file; a job may hold a model."""
 
 
@@ -43,7 +43,7 @@ def problem(app: Path) -> str:
             return f"{name[:200]!r}: a job holds {SERVER} and {CLIENT} alone"
     for name, must in description("job").items():
         try:
-            content = parse_json(read_bytes(app / name, MAX_BYTES), name)
+            content = parse_json(read_bytes(app / name, MAX_APP_FILE_BYTES), name)
         except (OSError, ValueError, RecursionError) as error:
             return f"{SERVER} and {CLIENT}: must be files of JSON: {type(error).__name__}"
         for where, difference in differences(content, must):
@@ -62,7 +62,7 @@ def _has_braces(content: Any) -> bool:
 
 
 class JobValidator(AppValidator):
-    """Refuses jobs that are not as synthfair writes them."""
+    """A validator of the engine, which refuses jobs that are not as synthfair writes them."""
 
     def __init__(self) -> None:
         """Restrict this process to settings in JSON."""

@@ -1,4 +1,4 @@
-"""A party's kit: whose it is, how it is hardened, and how the engine starts in it.
+"""The kit of a party: a folder of certificates, keys, settings, from which the engine starts.
 
 ``nvflare package`` makes a kit of a private key, which never leaves the party that has made it, and
 of the certificate that the hub has signed. ``hardened_kit.yml`` says what a hardened kit is, and
@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 from synthfair.data.schema import read_schema
 from synthfair.errors import InputError
 from synthfair.files import read_bytes, read_document, write_json, write_text
-from synthfair.task.limits import FILE
+from synthfair.task.limits import PARTY_FILE
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
     from synthfair.deploy.project import Project
 
-PROGRESS = "synthfair.progress"
+PROGRESS_COMMAND = "synthfair.progress"
 """The command by which a submitter asks a running job for its progress."""
 
-VERSION = "2.9.0"
+ENGINE_VERSION = "2.9.0"
 """The engine's version, the same at all sites: hardened kits were derived for this one."""
 
-MAX_BYTES = 2**20
+MAX_KIT_FILE_BYTES = 2**20
 """The largest size of a file of a kit, or of a project."""
 
 Role = Literal["server", "client", "admin"]
@@ -69,7 +69,7 @@ class Kit:
         folder: absolute.
         role: of the party that it is made for.
         startup: the engine's settings of who the party is, and where it connects to.
-        own: the party's own settings.
+        settings_path: the party's settings, ``local/synthfair.json``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -81,7 +81,7 @@ class Kit:
         if len(roles) != 1:
             raise InputError(f"{folder}: not a kit: must have one of startup/fed_*.json")
         self.role: Role = roles[0]
-        self.startup, self.own = startup[self.role], self.folder / "local" / FILE
+        self.startup, self.settings_path = startup[self.role], self.folder / "local" / PARTY_FILE
 
     @cached_property
     def address(self) -> tuple[str, int]:
@@ -120,11 +120,11 @@ def read_certificate(path: Path) -> PartyCertificate:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.x509.oid import NameOID
 
-    pem = read_bytes(path, MAX_BYTES)
+    pem = read_bytes(path, MAX_KIT_FILE_BYTES)
     try:
         (content,) = x509.load_pem_x509_certificates(pem)
-        parts = NameOID.COMMON_NAME, NameOID.UNSTRUCTURED_NAME, NameOID.ORGANIZATION_NAME
-        subject = [content.subject.get_attributes_for_oid(part) for part in parts]
+        oids = NameOID.COMMON_NAME, NameOID.UNSTRUCTURED_NAME, NameOID.ORGANIZATION_NAME
+        subject = [content.subject.get_attributes_for_oid(oid) for oid in oids]
         name, role, org = (", ".join(str(a.value) for a in values) for values in subject)
         names = [e.value for e in content.extensions if e.oid == x509.SubjectAlternativeName.oid]
         hosts = [str(host.value) for extension in names for host in cast(Any, extension)]
@@ -133,11 +133,11 @@ def read_certificate(path: Path) -> PartyCertificate:
         raise InputError(f"{path}: must be one certificate") from error
 
 
-def description(part: str, **values: Any) -> Any:
-    """Return a new copy of a part of ``hardened_kit.yml``.
+def description(section: str, **values: Any) -> Any:
+    """Return a new copy of a section of ``hardened_kit.yml``.
 
     Args:
-        part: a role; or ``classes``, ``proposals`` or ``job``.
+        section: a role; or ``classes``, ``proposals`` or ``job``.
         values: what stands for the words in capital letters, by word.
     """
     words = re.compile("|".join(values) or "$^")
@@ -151,7 +151,7 @@ def description(part: str, **values: Any) -> Any:
             return value
         return values[value] if value in values else words.sub(lambda w: str(values[w[0]]), value)
 
-    return filled(read_yaml(Path(__file__).with_name("hardened_kit.yml"))[part])
+    return filled(read_yaml(Path(__file__).with_name("hardened_kit.yml"))[section])
 
 
 @cache
@@ -180,13 +180,15 @@ def harden(folder: Path, project: Project | None = None) -> Path | None:
             does not name the kit's party, or the file that it proposes is there already.
     """
     kit = Kit(folder)
-    local = kit.own.parent
+    local = kit.settings_path.parent
     for path in (local, *local.rglob("*")):
         if path.is_symlink() or not path.exists():
             raise InputError(f"{path}: is missing, or a link; put the file itself here")
-    if project is not None and kit.own.exists():
-        raise InputError(f"{kit.own}: exists; harden without a project to keep it, or remove it")
-    proposal = {} if kit.own.exists() or kit.role == "admin" else _proposal(kit, project)
+    if project is not None and kit.settings_path.exists():
+        raise InputError(
+            f"{kit.settings_path}: exists; harden without a project to keep it, or remove it"
+        )
+    proposal = {} if kit.settings_path.exists() or kit.role == "admin" else _proposal(kit, project)
     schema = read_schema(project.schema_path).to_json() if proposal and project else ""
     # The engine's defaults are replaced where they are not safe, and what nobody needs is removed.
     tree = description(kit.role, KIT=kit.folder)
@@ -203,8 +205,8 @@ def harden(folder: Path, project: Project | None = None) -> Path | None:
         (local / proposal[key]).mkdir(exist_ok=True)
     if schema:
         write_text(local / "schema.json", schema)
-    write_json(kit.own, proposal)
-    return kit.own
+    write_json(kit.settings_path, proposal)
+    return kit.settings_path
 
 
 def _proposal(kit: Kit, project: Project | None) -> dict[str, Any]:
@@ -242,8 +244,8 @@ def differences(content: Any, must: Any, where: str = "") -> Iterator[tuple[str,
             else:
                 yield from differences(content[key], must[key], inner)
     elif isinstance(must, list) and isinstance(content, list) and len(content) == len(must):
-        for number, (one, required) in enumerate(zip(content, must, strict=True)):
-            yield from differences(one, required, f"{where}.{number}")
+        for number, (entry, required) in enumerate(zip(content, must, strict=True)):
+            yield from differences(entry, required, f"{where}.{number}")
     elif must != "ANYTHING" and (type(content) is not type(must) or content != must):
         yield where, f" is {content!r:.300}; must be {must!r:.300}"
 
@@ -292,5 +294,5 @@ def require_engine() -> None:
         raise InputError(
             "deploy: needs the package nvflare: pip install 'synthfair[nvflare]'"
         ) from error
-    if installed != VERSION:
-        raise InputError(f"deploy: needs nvflare {VERSION} at all sites; found {installed}")
+    if installed != ENGINE_VERSION:
+        raise InputError(f"deploy: needs nvflare {ENGINE_VERSION} at all sites; found {installed}")

@@ -1,4 +1,4 @@
-"""A party of a federation: a question comes as a message, and an answer leaves, signed.
+"""A party of a federation, which returns a signed answer to each question.
 
 What is asked, and answered, is of a kind of jobs.
 """
@@ -29,11 +29,11 @@ from synthfair.release.keys import read_signing_key
 from synthfair.secure.task import read_aggregator_secret
 from synthfair.task.federation_file import SiteCode
 from synthfair.task.job_sites import JobSites
-from synthfair.task.limits import FILE, AggregatorSettings, RefusedError, read_site_settings
+from synthfair.task.limits import PARTY_FILE, AggregatorSettings, RefusedError, read_site_settings
 from synthfair.task.messages import Answer, Message, Question, make_answer, read_question, sha256
 from synthfair.task.protocol import Run, Task
 
-DEPENDS_ON_ROWS = frozenset({"table", "stopped", "failed"})
+ROW_DEPENDENT_CODES = frozenset({"table", "stopped", "failed"})
 """Codes that say how far the work on private rows came."""
 
 Stopped = Callable[[], bool]
@@ -90,7 +90,7 @@ class JobKind(NamedTuple):
     run: Callable[[JobSites, Any, Path, Path], object]
 
 
-KINDS: dict[str, JobKind] = {
+JOB_KINDS: dict[str, JobKind] = {
     "single_shot": JobKind(SingleShotJob, answer_single_shot, run_single_shot),
     "train": JobKind(TrainJob, answer_train, run_train),
     "gap": JobKind(GapJob, answer_gap, run_gap),
@@ -100,7 +100,7 @@ KINDS: dict[str, JobKind] = {
 
 
 class Party:
-    """Answers questions with its own table, ledger and limits; or sums, as an aggregator.
+    """A site, which answers by its table, ledger and limits; or an aggregator, which sums.
 
     Nothing but a code is ever said of why a question is refused: texts of errors may quote the
     table, and go to the party's own log alone.
@@ -127,7 +127,7 @@ class Party:
             InputError: one of these is refused.
         """
         self.name, self.log = name, log
-        self.settings: Any = read_site_settings(workspace / "local" / FILE)
+        self.settings: Any = read_site_settings(workspace / "local" / PARTY_FILE)
         self.schema = read_schema(self.settings.schema_path)
         self.folder = workspace / "synthfair"
         self.folder.mkdir(mode=0o700, exist_ok=True)
@@ -140,7 +140,7 @@ class Party:
             self.key = read_signing_key(self.settings.key)
             ledger = Ledger(self.settings.ledger_file)
             self.site = Site(self.settings.data, self.schema, ledger, self.settings.limits)
-            self._routines = {name: kind.answer for name, kind in KINDS.items()}
+            self._routines = {name: kind.answer for name, kind in JOB_KINDS.items()}
             self._routines["deliver"] = answer_model
 
     def answer(
@@ -169,7 +169,7 @@ class Party:
             Answer(
                 asked=sha256(message.text),
                 site=self.name,
-                code="failed" if private and code in DEPENDS_ON_ROWS else code,
+                code="failed" if private and code in ROW_DEPENDENT_CODES else code,
                 seconds=None if private else round(time.monotonic() - start, 3),
                 version=__version__,
             ),

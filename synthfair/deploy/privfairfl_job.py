@@ -1,4 +1,4 @@
-"""PrivFairFL after training: thresholds by group from a histogram over all sites that nobody sees.
+"""The job ``privfairfl``: thresholds by group from a histogram over all sites that nobody sees.
 
 The sites count a model's scores by group and label, share the counts among aggregators that are
 sites of their own, and get the model back with decisions by group. Pentyala et al. (2022); see
@@ -18,9 +18,8 @@ from synthfair.metrics_file import METRICS, read_metrics, write_metrics
 from synthfair.postprocess.histogram import MAX_HISTOGRAM_BINS
 from synthfair.secure.summands import GroupCounts
 from synthfair.server.settings import ServerConfig
-from synthfair.settings import Checked, Notion, Relation
+from synthfair.settings import Checked, Epsilon, Notion, Relation
 from synthfair.task.job_sites import JobSites
-from synthfair.task.limits import Epsilon
 
 MODEL, FAIR_MODEL, HISTOGRAM = "model.json", "fair_model.json", "histogram.json"
 """Files of the result: as it was trained, with decisions by group, and what they come from."""
@@ -100,20 +99,20 @@ def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, outp
         (output / MODEL).write_bytes(job.model or b"")
     content = (output / MODEL).read_bytes()
     model = model_of(content, federation.schema)
-    what = GroupCounts(
+    counts = GroupCounts(
         schema_hash=federation.schema.hash,
         groups=tuple(map(str, federation.schema.groups)),
         model=model.sha256,
         **job.model_dump(include={"bins", "epsilon", "relation", "rows_per_client"}),
     )
     least = job.least_answers
-    label = job_label(federation, what, private.parent, "privfairfl", least=least)
-    task = make_sum(federation, what, label=label.text, least=least)
+    label = job_label(federation, counts, private.parent, "privfairfl", least=least)
+    task = make_sum(federation, counts, label=label.text, least=least)
     question = federation.question(
         task="privfairfl", round=number, settings={}, timeout=job.timeout, carried=content
     )
     total = secure_sum(federation, task, question, folder=label.folder, anew=label.file)
-    histogram = score_histogram(what, total)
+    histogram = score_histogram(counts, total)
     write_histogram(histogram, output / HISTOGRAM)
     choice = choose_decision(histogram, job.notion, job.alpha, randomized=job.randomized)
     fair = model.model_copy(update={"decision": choice.decision})

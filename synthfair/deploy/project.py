@@ -1,4 +1,4 @@
-"""The sites of a federation, what is proposed to them, and its jobs: ``project.yml``."""
+"""The project of a federation, ``project.yml``: its sites, their limits, its jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from synthfair.deploy.gap_job import GapJob
-from synthfair.deploy.kit import MAX_BYTES, description, require_engine
+from synthfair.deploy.kit import MAX_KIT_FILE_BYTES, description, require_engine
 from synthfair.deploy.privfairfl_job import PrivFairFLJob
 from synthfair.deploy.single_shot import SingleShotJob
 from synthfair.deploy.train_job import TrainJob
@@ -85,7 +85,7 @@ class Project(BaseModel):
         if len(self.aggregators) == 1 or (kinds and not self.aggregators):
             cause = f"the job {kinds[0]} needs" if kinds else "sums by shares need"
             raise ValueError(f"aggregators: {cause} two or three that do not collude")
-        orgs = [one.org for one in self.aggregators]
+        orgs = [party.org for party in self.aggregators]
         if len(set(orgs)) < len(orgs):
             raise ValueError("aggregators: of one organisation; together they see every part")
         return self
@@ -100,7 +100,7 @@ def read_project(path: Path) -> Project:
     require_engine()
     import yaml
 
-    content = read_bytes(path, MAX_BYTES)
+    content = read_bytes(path, MAX_KIT_FILE_BYTES)
     try:
         project = yaml.safe_load(content.decode())
         text = json.dumps(project, default=str)  # a date is text, and is refused as such
@@ -139,7 +139,7 @@ def write_jobs(project: Project, output: Path) -> list[Path]:
     with tempfile.TemporaryDirectory() as made:
         for kind, job in jobs.items():
             least = job.least_answers or len(sites)
-            aggregators = [one.name for one in project.aggregators] * needs_aggregators(job)
+            aggregators = [party.name for party in project.aggregators] * needs_aggregators(job)
             meta = {
                 "name": kind,
                 "resource_spec": {},

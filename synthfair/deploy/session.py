@@ -1,4 +1,4 @@
-"""A submitter's side: submits a job, watches it, and fetches what it has made."""
+"""The session of a submitter with the server: a job, its progress, its results."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contextlib import closing, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from synthfair.deploy.kit import PROGRESS, Kit
+from synthfair.deploy.kit import PROGRESS_COMMAND, Kit
 from synthfair.errors import InputError, reason
 from synthfair.files import read_as, validated
-from synthfair.metrics_file import MAX_BYTES as LARGEST
-from synthfair.task.federation_file import FILE, FederationFile
+from synthfair.metrics_file import MAX_METRICS_BYTES
+from synthfair.task.federation_file import FEDERATION, FederationFile
 
 if TYPE_CHECKING:
     from nvflare.fuel.flare_api.flare_api import Session
@@ -24,15 +24,15 @@ COMPLETED = "FINISHED:COMPLETED"
 """The engine's status of a job that did all of its work."""
 
 RESULTS = {
-    FILE, "model.json", "metrics.json", "rounds.csv", "gaps.json", "fair_model.json",
+    FEDERATION, "model.json", "metrics.json", "rounds.csv", "gaps.json", "fair_model.json",
     "histogram.json",
 }  # fmt: skip
 """Files that a job's result may have."""
 
-MAX_BYTES = 1_000_000_000
+MAX_RESULT_BYTES = 1_000_000_000
 """The largest size of such a file."""
 
-POLL = 0.5
+POLL_SECONDS = 0.5
 """Seconds between questions of how the job goes."""
 
 OnProgress = Callable[[str, FederationFile | None], None]
@@ -126,14 +126,14 @@ def attach(
         status, federation = str(meta.get("status")), None
         if status == "RUNNING":
             with suppress(Exception):  # it begins, or has just ended; there is nothing to show
-                answer = session.do_app_command(job, PROGRESS, None)
+                answer = session.do_app_command(job, PROGRESS_COMMAND, None)
                 federation = validated(FederationFile, answer)
         on_progress(status, federation)
         return True
 
     try:
         meta = session.monitor_job_and_return_job_meta(
-            job, timeout=most_seconds, poll_interval=POLL, cb=watch
+            job, timeout=most_seconds, poll_interval=POLL_SECONDS, cb=watch
         )[1]
     except (JobNotFound, JobNotRunning) as error:
         raise InputError(f"{job}: the server has no such job, or it has ended") from error
@@ -154,7 +154,7 @@ def _fetch(session: Session, job: str, output: Path) -> FederationFile | None:
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output, prefix=".download-") as folder:
         location = Path(session.download_job_result(job, folder) or folder)
-        paths = [path for path in location.rglob(f"synthfair/{FILE}") if _is_ordinary(path)]
+        paths = [path for path in location.rglob(f"synthfair/{FEDERATION}") if _is_ordinary(path)]
         if not paths:
             return None
         for name in RESULTS:  # of an earlier job
@@ -162,10 +162,10 @@ def _fetch(session: Session, job: str, output: Path) -> FederationFile | None:
         for path in paths[0].parent.iterdir():
             if path.name in RESULTS and _is_ordinary(path):
                 path.replace(output / path.name)
-    return read_as(output / FILE, FederationFile, LARGEST)
+    return read_as(output / FEDERATION, FederationFile, MAX_METRICS_BYTES)
 
 
 def _is_ordinary(path: Path) -> bool:
     """Return whether a path is a file, no link, and not larger than its kind may be."""
     status = path.lstat()
-    return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES
+    return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_RESULT_BYTES

@@ -1,4 +1,4 @@
-"""One upload: every site makes a release, the server a model. Both sides, on any carrier."""
+"""The job ``single_shot``: every site makes a release in one upload, the server a model of all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Sums by shares at a site, which computes its part and cuts it into shares.
+"""The site's side of sums by shares: its summand, which it cuts into shares.
 
 A share alone is random, and each is encrypted to its aggregator by the site. The server sees no
-more of a site's part than a stranger does.
+more of a site's summand than a stranger does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from synthfair.deploy.party import Request
     from synthfair.trained import TrainedModel
 
-MODELS = "models"
+MODELS_FOLDER = "models"
 """Folder in the site's own, of models that jobs sent back."""
 
 
@@ -56,13 +56,13 @@ def answer_part(request: Request) -> bytes:
     from synthfair.secure.part import part_task
 
     task, schema, model = agreed_task(request), request.party.schema, None
-    what = task.what
-    if isinstance(what, GroupCounts):
+    summand = task.what
+    if isinstance(summand, GroupCounts):
         model = _carried_model(request)
-        known = what.model, what.schema_hash, what.groups, what.unit
-        if known != (model.sha256, schema.hash, tuple(map(str, schema.groups)), "row"):
+        counted = summand.model, summand.schema_hash, summand.groups, summand.unit
+        if counted != (model.sha256, schema.hash, tuple(map(str, schema.groups)), "row"):
             raise RefusedError("settings")
-    elif isinstance(what, RowSums) and what.table_schema.hash != schema.hash:
+    elif isinstance(summand, RowSums) and summand.table_schema.hash != schema.hash:
         raise RefusedError("schema")
     with refused_as("settings"):
         question = part_task(task, request.party.key, model)
@@ -91,7 +91,7 @@ def answer_model(request: Request) -> bytes:
     if not request.party.settings.limits.store_models:
         raise RefusedError("kind")
     _carried_model(request)
-    folder = request.party.folder / MODELS
+    folder = request.party.folder / MODELS_FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     with whole_file(folder / f"{request.question.job}.json", mode=OWNER_ONLY) as temporary:
         temporary.write_bytes(request.question.carried)

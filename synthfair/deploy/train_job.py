@@ -1,4 +1,4 @@
-"""Training in rounds: every site is one user of a method of :mod:`synthfair.federated`.
+"""The job ``train``: rounds in which every site is a user of :mod:`synthfair.federated`.
 
 The sites compute its ``report``, the server its ``update``: the numbers are those of the engine in
 one process, to rounding. The server sees each site's report, and where the users are protected it
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from synthfair.secure.summands import ClippedVectors
     from synthfair.secure.task import SumTask
 
-SEED_BYTES = 16
+NOISE_SEED_BYTES = 16
 """The length of a site's seed of noise: whoever reads it can undo the privacy."""
 
-ROUNDING = 1e-3
+MAX_NORM_EXCESS = 1e-3
 """The share of the clip by which the norm of a report may pass it."""
 
 
@@ -156,7 +156,7 @@ class AgreedTraining:
         public = version, schema.hash, sites, least, config.model_dump_json()
         self.run = sha256(repr(public).encode())
         n, groups = len(sites), np.arange(len(schema.groups))
-        s, y = (part.ravel() for part in np.meshgrid(groups, [-1.0, 1.0]))
+        s, y = (grid.ravel() for grid in np.meshgrid(groups, [-1.0, 1.0]))
         x = np.zeros((n * len(s), len(schema.encoded_names)))
         rows, user = Encoded(x, np.tile(s, n), np.tile(y, n)), np.repeat(np.arange(n), len(s))
         self.data = make_user_data(rows, user, schema, config)
@@ -332,7 +332,7 @@ class ServerTraining(AgreedTraining):
         def read(_site: str, content: bytes) -> np.ndarray:
             report, numbers = unpack(content, like), np.frombuffer(content, "<f8")
             norm, bound = np.linalg.norm(numbers), np.inf if clip is None else float(clip)
-            if not np.isfinite(norm) or norm > bound * (1 + ROUNDING):
+            if not np.isfinite(norm) or norm > bound * (1 + MAX_NORM_EXCESS):
                 raise ValueError("its numbers are not finite, or larger than the clip allows")
             self.plan.check(report, least, most)
             return numbers
@@ -340,18 +340,18 @@ class ServerTraining(AgreedTraining):
         reports = self._federation.ask(question, read, least=self.agreement.least_answers)
         return np.sum([*reports.values()], axis=0), len(reports)
 
-    def _by_shares(self, question: Question, what: ClippedVectors) -> tuple[np.ndarray, int]:
+    def _by_shares(self, question: Question, vectors: ClippedVectors) -> tuple[np.ndarray, int]:
         """Return the noisy sum as aggregators open it; the server sees no report."""
         # With an epsilon, a training that goes on asks for the very sums that it had asked for.
         private = self.plan.guarantee is not None
         salt = self._first.seed if private else self._federation.job
         label, least = f"{self.run} {salt} {question.round}", self.agreement.least_answers
-        task = make_sum(self._federation, what, label=label, least=least)
+        task = make_sum(self._federation, vectors, label=label, least=least)
         path = self.checkpoint.path
         folder, anew = path.with_suffix(".sums"), path if private else None
         result = secure_sum(self._federation, task, question, folder=folder, anew=anew)
         shutil.rmtree(folder)
-        return result.total * what.step, len(result.clients)
+        return result.total * vectors.step, len(result.clients)
 
 
 # The site's side
@@ -433,8 +433,8 @@ class SiteTraining(AgreedTraining):
             self.run,
             report,
             plan.guarantee,
-            (lambda _rows, _run: secrets.token_bytes(SEED_BYTES)) if plan.guarantee else None,
-            SEED_BYTES,
+            (lambda _rows, _run: secrets.token_bytes(NOISE_SEED_BYTES)) if plan.guarantee else None,
+            NOISE_SEED_BYTES,
             read,
             # In another sum the same report would get other noise.
             question=sha256(question.carried + (sums.id if sums else b"")),
@@ -450,11 +450,11 @@ class SiteTraining(AgreedTraining):
 
         rows, sha256 = read_rows(site, clipping)
         # With an epsilon, no answer may depend on how the question compares with the table.
-        least, who = self.agreement.least_rows, "the job says"
+        least, source = self.agreement.least_rows, "the job says"
         if self.config.get("epsilon") is not None and site.limits:
-            least, who = site.limits.least_rows, "the site's limits say"
+            least, source = site.limits.least_rows, "the site's limits say"
         if len(rows.y) < (least or 0):
-            raise InputError(f"{site.data}: {len(rows.y)} rows; {who} at least {least}")
+            raise InputError(f"{site.data}: {len(rows.y)} rows; {source} at least {least}")
         user = np.zeros(len(rows.y), int)
         data = make_user_data(rows, user, site.schema, self.config, all_groups=False)
         return ReadRows(data.users, sha256)
@@ -475,9 +475,9 @@ class SiteTraining(AgreedTraining):
         plan, party, config = self.plan, request.party, self.config
         if plan.additive and config.get("epsilon") is None:
             least = party.settings.limits.k_min, party.settings.limits.value_rows
-            own, of_rows = users.rows_of(0), jax.jit(type(plan).weights)
-            weights = jax.device_get(of_rows(plan, state, own))
-            require_alike(weights, own, party.schema, source=str(party.site.data), least=least)
+            rows, row_weights = users.rows_of(0), jax.jit(type(plan).weights)
+            weights = jax.device_get(row_weights(plan, state, rows))
+            require_alike(weights, rows, party.schema, source=str(party.site.data), least=least)
         seed = int.from_bytes(bought) if bought else config.seed
         number = self.agreement.sites.index(party.name)
         if plan.teaches:
@@ -489,8 +489,8 @@ class SiteTraining(AgreedTraining):
         key = jax.random.fold_in(key, number)
         content = pack(report_of(plan, plan.protection.clip, state, users, key))
         if plan.protection.vectors and sums:
-            part = plan.protection.vectors.integers(np.frombuffer(content, "<f8"))
-            content = b"".join(make_uploads(sums, part, party.key))
+            integers = plan.protection.vectors.integers(np.frombuffer(content, "<f8"))
+            content = b"".join(make_uploads(sums, integers, party.key))
         return content
 
     def _learn_labels(self, site: Site, users: Users, seed: int, number: int) -> Users:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from synthfair.data.schema import OWN_COLUMNS
-from synthfair.release.settings import MIN_ROWS, DistillConfig
+from synthfair.data.schema import RELEASE_COLUMNS
+from synthfair.release.settings import MIN_EXACT_ROWS, DistillConfig
 from synthfair.report.privacy_words import header_facts
 from synthfair.report.text_table import Table
 
@@ -51,7 +51,9 @@ def clipping_table(clipping: Clipping) -> Table | None:
 
 def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> list[str]:
     """Return warnings of columns of which too many values were clipped, and of too few rows."""
-    is_small = isinstance(config, DistillConfig) and config.epsilon and clipping.rows < MIN_ROWS
+    is_small = (
+        isinstance(config, DistillConfig) and config.epsilon and clipping.rows < MIN_EXACT_ROWS
+    )
     noise = [f"{clipping.rows} rows: the release is hardly more than its noise"] if is_small else []
     return noise + clipping.warnings()[:MAX_SHOWN_COLUMNS]
 
@@ -87,7 +89,7 @@ def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) ->
 
 
 def _shape(release: Release) -> str:
-    short = dict(zip(OWN_COLUMNS, ("s", "y", "weight"), strict=True))
+    short = dict(zip(RELEASE_COLUMNS, ("s", "y", "weight"), strict=True))
     own_columns = ", ".join(short[name] for name in release.header.own_columns)
     return f"{release.x.shape[0]} x {release.x.shape[1]} features, {own_columns}"
 
@@ -245,7 +247,7 @@ def inspection_table(inspection: Inspection, schema: Schema | None = None) -> Ta
     pairs, numbers = np.unique(np.stack([release.s, release.y]), axis=1, return_counts=True)
     for (s, y), n in zip(pairs.T, numbers, strict=True):
         name = f"{names.label}={names.decisions[int(y > 0)]}"
-        if OWN_COLUMNS[0] in header.own_columns:
+        if RELEASE_COLUMNS[0] in header.own_columns:
             name = names.pair(int(s), y)
         stands = ""
         if release.weight is not None:

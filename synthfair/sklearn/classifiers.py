@@ -25,7 +25,7 @@ from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FairLogisticRegression(ClassifierMixin, FairEstimator):
-    """Logistic regression under a fairness penalty, on all rows in one place.
+    """A logistic regression under a fairness penalty, on all rows in one place.
 
         theta = argmin (1/W) sum_i w_i loss_i + rho penalty + 1 / (2 C W) ||theta||^2
 
@@ -139,8 +139,10 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
             from synthfair.surrogate.custom import CustomProblem  # loads JAX
 
             problem = CustomProblem(problem, LinearModel(), self._own_penalty)
-        most = fairness.max_gap
-        point = problem.solve(0.0 if free else fairness.rho) if most is None else problem.meet(most)
+        limit = fairness.max_gap
+        point = (
+            problem.solve(0.0 if free else fairness.rho) if limit is None else problem.meet(limit)
+        )
         self.model_ = trained_model(point, schema, fairness)
         self._sign = 1.0 if labels[1] == self.classes_[1] else -1.0
         self.encoded_names_ = np.array(schema.encoded_names, dtype=object)
@@ -154,7 +156,7 @@ class FairLogisticRegression(ClassifierMixin, FairEstimator):
                 "training has not met its tolerance: ask for less fairness, or lower C",
                 ConvergenceWarning,
             )
-        if missed := missed_gap(Metric(self.gap_, np.nan, np.nan), most, "rows of fit"):
+        if missed := missed_gap(Metric(self.gap_, np.nan, np.nan), limit, "rows of fit"):
             warn(f"max_gap: {missed}; no model that was tried reaches it")
         return self
 

@@ -19,7 +19,7 @@ from synthfair.sklearn.estimator import SHARED, FairEstimator, as_pandas, encode
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Distiller(FairEstimator):
-    """Distils rows, Wu et al. (2024) algorithm 1, in the idiom of imbalanced-learn.
+    """A resampler that distils rows, Wu et al. (2024) algorithm 1, as imbalanced-learn has them.
 
     Logistic regression on the synthetic rows gives a model that is accurate and fair on the real
     ones. Neither the model nor the synthetic rows have the group:
@@ -81,11 +81,11 @@ class Distiller(FairEstimator):
 
     def get_metadata_routing(self) -> Any:
         """Return what is asked of a pipeline: in imbalanced-learn's, the groups of the rows."""
-        asked = super().get_metadata_routing()
-        resampling = getattr(asked, "fit_resample", None)  # sklearn itself knows no such method
+        routing = super().get_metadata_routing()
+        resampling = getattr(routing, "fit_resample", None)  # sklearn itself knows no such method
         if resampling and resampling.requests.get("sensitive_features") is None:
             resampling.add_request(param="sensitive_features", alias=True)
-        return asked
+        return routing
 
     def fit_resample(
         self,

@@ -1,4 +1,4 @@
-"""The arguments of estimators, turned into a configuration, a schema, encoded rows."""
+"""The base of the estimators, which turns arguments into settings, a schema, encoded rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from synthfair.data.encode import (
     in_pandas,
     tidied,
 )
-from synthfair.data.schema import MOST, TIMES, Categorical, Numeric, Schema
+from synthfair.data.schema import CROSS, MAX_COLUMNS, Categorical, Numeric, Schema
 from synthfair.errors import InputError, refusal
 from synthfair.fairness.penalties import Penalty
 from synthfair.server.settings import ServerConfig
@@ -48,7 +48,7 @@ SHARED = "max_gap", "penalty", "notion", "temperature", "groups_by"
 LABEL = "y"
 """Column of y in the schema."""
 
-MAX_GROUPS = 100
+MAX_FEATURE_GROUPS = 100
 """Values of the sensitive features; of more, each has too few rows to be compared."""
 
 NO_GROUPS = np.array(["all", "none"])
@@ -59,7 +59,7 @@ _Config = TypeVar("_Config", bound=BaseModel)
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FairEstimator(BaseEstimator):
-    """Settings of fairness, and of how columns are read: FairLogisticRegression explains them."""
+    """The settings that FairLogisticRegression explains, and the reading of rows by them."""
 
     keeps_shares: ClassVar[bool] = True
     """A flag: the schema may hold the shares of categories, which are statistics of the rows."""
@@ -83,7 +83,7 @@ class FairEstimator(BaseEstimator):
             if isinstance(self.groups_by, str):
                 raise InputError(f"groups_by = {self.groups_by!r}: must be a list of columns")
             given["groups_by"] = tuple(
-                TIMES.join(map(group_column, str(name).split(TIMES))) for name in self.groups_by
+                CROSS.join(map(group_column, str(name).split(CROSS))) for name in self.groups_by
             )
         if self.max_gap is None:
             given["rho"] = self.rho
@@ -281,8 +281,8 @@ def as_pandas(x: Any) -> Any:
     """
     if not issparse(x):
         return in_pandas(x)
-    if x.shape[1] > MOST:
-        raise InputError(f"X: {x.shape[1]} columns; at most {MOST} are allowed")
+    if x.shape[1] > MAX_COLUMNS:
+        raise InputError(f"X: {x.shape[1]} columns; at most {MAX_COLUMNS} are allowed")
     return x.toarray()
 
 
@@ -306,7 +306,7 @@ def encoded(table: pd.DataFrame, schema: Schema) -> np.ndarray:
         InputError: other columns, or a value that is no number.
     """
     clipping = Clipping()
-    given: Any = {"source": "X", "clipping": clipping, "others": False, "groups": False}
+    given: Any = {"source": "X", "clipping": clipping, "extra_columns": False, "groups": False}
     values, _ = encode_inputs(table, schema, **given)
     for sentence in clipping.warnings("Correct bounds="):
         warn(f"X: {sentence}")
@@ -378,12 +378,12 @@ def _attributes(sensitive_features: Any) -> dict[str, Any]:
 
 def _require_few(groups: np.ndarray, n_rows: int, name: str, sensitive_features: Any) -> None:
     """Refuse groups that cannot be compared: a single one, or too many for the rows."""
-    if len(groups) > min(MAX_GROUPS, max(2, n_rows / 2)):
+    if len(groups) > min(MAX_FEATURE_GROUPS, max(2, n_rows / 2)):
         title = getattr(sensitive_features, "name", None)
         raise InputError(
             f"{name}{f' {title!r}' if title else ''}: {len(groups)} different values in {n_rows}"
-            f" rows; at most {MAX_GROUPS} groups are compared, of two rows or more on average: bin"
-            " numbers, such as by pandas.cut, or merge values"
+            f" rows; at most {MAX_FEATURE_GROUPS} groups are compared, of two rows or more on"
+            " average: bin numbers, such as by pandas.cut, or merge values"
         )
     if len(groups) < 2:
         raise InputError(f"{name}: holds one group, {groups.tolist()[0]!r}; two are needed")
