@@ -12,10 +12,11 @@ asked for the first time.
 
 from __future__ import annotations
 
-import math
 import secrets
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ from synthfair.server.settings import ServerConfig
 from synthfair.settings import Checked
 from synthfair.task.job_sites import JobSites
 from synthfair.task.limits import Claim, RefusedError, refused_as
-from synthfair.task.messages import Name, Question, sha256
+from synthfair.task.messages import Name, sha256
 from synthfair.task.protocol import ReadRows, Run, Task, fingerprint, read_rows
 from synthfair.trained import TrainedModel, write_model
 
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from synthfair.federated.engine import RunProgress
     from synthfair.federated.method import TrainConfig
     from synthfair.federated.users import Users
-    from synthfair.secure.summands import ClippedVectors
     from synthfair.secure.task import SumTask
 
 NOISE_SEED_BYTES = 16
@@ -199,11 +199,23 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
         InputError: the settings do not fit together, training diverged, or a training with an
             epsilon would go on with other sums than it began with.
     """
+    from synthfair.federated import engine
     from synthfair.federated.training import make_model, rounds_csv
 
     private.parent.mkdir(mode=0o700, exist_ok=True)
     training = ServerTraining(federation, job, private.parent)
-    config, plan, progress = training.config, training.plan, training.rounds()
+    config, plan = training.config, training.plan
+    progress = engine.run(
+        plan,
+        training.data.users,
+        plan.cohorts,
+        rounds=config.rounds,
+        seed=training.first.seed,
+        protection=plan.protection,
+        totals=training.total,
+        progress=training.first,
+        on_round=training.save,
+    )
     model = make_model(plan, training.data, progress)
     output.mkdir(parents=True, exist_ok=True)
     if evaluation := evaluation_of(model, federation, ServerConfig(seed=config.seed)):
@@ -241,6 +253,7 @@ class ServerTraining(AgreedTraining):
 
     Attributes:
         checkpoint: the file of its rounds.
+        first: the run as it begins, or goes on.
     """
 
     def __init__(self, federation: JobSites, job: TrainJob, folder: Path) -> None:
@@ -274,31 +287,20 @@ class ServerTraining(AgreedTraining):
                 " least_answers, or damaged: go on with the same, or remove the file to begin anew,"
                 " which every site books once more"
             )
-        self._first = progress or first_progress(plan, self.data)
+        self.first = progress or first_progress(plan, self.data)
+        self.checkpoint.save(self.first)
 
-    def rounds(self) -> RunProgress:
-        """Run the rounds that are left: sites report, the server adds up and moves on."""
-        from synthfair.federated import engine
+    def save(self, progress: RunProgress) -> None:
+        """Save the run if it is time, then remove the uploads to sums of rounds that are over."""
+        save_each = self.agreement.save_each if self.plan.guarantee is None else 1
+        if progress.rounds % save_each == 0 or progress.rounds == self.config.rounds:
+            self.checkpoint.save(progress)
+        shutil.rmtree(self._uploads, ignore_errors=True)
 
-        plan, rounds = self.plan, self.config.rounds
-        save_each = self.agreement.save_each if plan.guarantee is None else 1
-
-        def save(after: RunProgress) -> None:
-            if after.rounds % save_each == 0 or after.rounds == rounds:
-                self.checkpoint.save(after)
-
-        save(self._first)
-        return engine.run(
-            plan,
-            self.data.users,
-            plan.cohorts,
-            rounds=rounds,
-            seed=self._first.seed,
-            protection=plan.protection,
-            totals=self.total,
-            progress=self._first,
-            on_round=save,
-        )
+    @property
+    def _uploads(self) -> Path:
+        """The folder of uploads to the sums of a round."""
+        return self.checkpoint.path.with_suffix(".sums")
 
     def total(self, state: Any, t: int) -> tuple[np.ndarray, float]:
         """Return the sum [k] of the reports of a round, and the number of sites to divide it by.
@@ -310,48 +312,40 @@ class ServerTraining(AgreedTraining):
         Raises:
             TooFewError: fewer sites than the job says, or nobody, has sent one.
         """
-        plan, agreement = self.plan, self.agreement
-        settings = agreement.model_dump(mode="json")
-        question = self._federation.question(
-            task="train", round=t, settings=settings, timeout=agreement.timeout, carried=pack(state)
+        plan, job, federation = self.plan, self.agreement, self._federation
+        settings, carried = job.model_dump(mode="json"), pack(state)
+        question = federation.question(
+            task="train", round=t, settings=settings, timeout=job.timeout, carried=carried
         )
-        if plan.protection.vectors:
-            total, count = self._by_shares(question, plan.protection.vectors)
+        if vectors := plan.protection.vectors:
+            # With an epsilon, a training that goes on asks for the very sums that it had asked for.
+            anew = self.checkpoint.path if plan.guarantee else None
+            label = f"{self.run} {self.first.seed if anew else federation.job} {t}"
+            task = make_sum(federation, vectors, label=label, least=job.least_answers)
+            result = secure_sum(federation, task, question, folder=self._uploads, anew=anew)
+            total, count = result.total * vectors.step, len(result.clients)
         else:
-            total, count = self._of_reports(question, state)
-        return total, float(count if plan.guarantee is None else len(agreement.sites))
+            reports = federation.ask(question, self._reader(state), least=job.least_answers)
+            total, count = np.sum([*reports.values()], axis=0), len(reports)
+        return total, float(count if plan.guarantee is None else len(job.sites))
 
-    def _of_reports(self, question: Question, state: Any) -> tuple[np.ndarray, int]:
-        """Add up reports that the server sees, and refuse those that do not fit."""
+    def _reader(self, state: Any) -> Callable[[str, bytes], np.ndarray]:
+        """Return the function that reads a report, and refuses one that does not fit the round."""
         from synthfair.federated.engine import report_shapes
 
-        like = report_shapes(self.plan, self.data.users, state)
-        clip = self.plan.protection.clip
+        like, clip = report_shapes(self.plan, self.data.users, state), self.plan.protection.clip
+        bound = np.inf if clip is None else float(clip) * (1 + MAX_NORM_EXCESS)
         least, most = self.agreement.least_rows or 0, self.agreement.most_rows or np.inf
 
         def read(_site: str, content: bytes) -> np.ndarray:
             report, numbers = unpack(content, like), np.frombuffer(content, "<f8")
-            norm, bound = np.linalg.norm(numbers), np.inf if clip is None else float(clip)
-            if not np.isfinite(norm) or norm > bound * (1 + MAX_NORM_EXCESS):
+            norm = np.linalg.norm(numbers)
+            if not np.isfinite(norm) or norm > bound:
                 raise ValueError("its numbers are not finite, or larger than the clip allows")
             self.plan.check(report, least, most)
             return numbers
 
-        reports = self._federation.ask(question, read, least=self.agreement.least_answers)
-        return np.sum([*reports.values()], axis=0), len(reports)
-
-    def _by_shares(self, question: Question, vectors: ClippedVectors) -> tuple[np.ndarray, int]:
-        """Return the noisy sum as aggregators open it; the server sees no report."""
-        # With an epsilon, a training that goes on asks for the very sums that it had asked for.
-        private = self.plan.guarantee is not None
-        salt = self._first.seed if private else self._federation.job
-        label, least = f"{self.run} {salt} {question.round}", self.agreement.least_answers
-        task = make_sum(self._federation, vectors, label=label, least=least)
-        path = self.checkpoint.path
-        folder, anew = path.with_suffix(".sums"), path if private else None
-        result = secure_sum(self._federation, task, question, folder=folder, anew=anew)
-        shutil.rmtree(folder)
-        return result.total * vectors.step, len(result.clients)
+        return read
 
 
 # The site's side
@@ -393,7 +387,7 @@ class SiteTraining(AgreedTraining):
         import jax
 
         self._state = jax.eval_shape(self.plan.init, jax.random.key(0))  # its shapes
-        self._rows: ReadRows | None = None  # one user, the site; private
+        self._rows: ReadRows | None = None  # read once for all rounds; private
         self._labelled: dict[int, Users] = {}  # the same with labels that are learned, by the seed
 
     def task(self, request: Request) -> Task:
@@ -403,17 +397,6 @@ class SiteTraining(AgreedTraining):
         sums = agreed_task(request) if vectors else None  # the round's, as the site plans it
         if sums and sums.what != vectors:
             raise RefusedError("settings")
-
-        def read(site: Site, clipping: Clipping) -> ReadRows:
-            with refused_as("message"):
-                state = unpack(question.carried, self._state)
-            self._rows = self._rows or self._read(site, clipping)
-            return ReadRows((self._rows.real, state), self._rows.sha256)
-
-        def report(rows: ReadRows, bought: bytes | None, _run: Run) -> bytes:
-            users, state = rows.real
-            return self._report(request, users, state, bought, sums)
-
         # The guarantee of two_phase holds on no condition end to end alone. It holds against the
         # server, too, where each site adds the noise itself, or aggregators add it to shares.
         epsilon, least_rows = config.get("epsilon"), self.agreement.least_rows or 0
@@ -431,21 +414,29 @@ class SiteTraining(AgreedTraining):
         return Task(
             claim,
             self.run,
-            report,
+            partial(self._report, request, sums),
             plan.guarantee,
             (lambda _rows, _run: secrets.token_bytes(NOISE_SEED_BYTES)) if plan.guarantee else None,
             NOISE_SEED_BYTES,
-            read,
+            partial(self._read, question.carried),
             # In another sum the same report would get other noise.
             question=sha256(question.carried + (sums.id if sums else b"")),
         )
 
-    def _read(self, site: Site, clipping: Clipping) -> ReadRows:
-        """Return the site's rows, all of one user; they are read once for all rounds.
+    def _read(self, carried: bytes, site: Site, clipping: Clipping) -> ReadRows:
+        """Return the site's rows, all of one user, with the state of the round.
 
         Raises:
-            InputError: they do not fit the schema, or are too few.
+            RefusedError: the state is none.
+            InputError: the rows do not fit the schema, or are too few.
         """
+        with refused_as("message"):
+            state = unpack(carried, self._state)
+        self._rows = self._rows or self._read_once(site, clipping)
+        return ReadRows((self._rows.real, state), self._rows.sha256)
+
+    def _read_once(self, site: Site, clipping: Clipping) -> ReadRows:
+        """Return the site's rows without a state. Raises InputError: see above."""
         from synthfair.federated.users import make_user_data
 
         rows, sha256 = read_rows(site, clipping)
@@ -460,9 +451,14 @@ class SiteTraining(AgreedTraining):
         return ReadRows(data.users, sha256)
 
     def _report(
-        self, request: Request, users: Users, state: Any, bought: bytes | None, sums: SumTask | None
+        self,
+        request: Request,
+        sums: SumTask | None,
+        rows: ReadRows,
+        bought: bytes | None,
+        _run: Run,
     ) -> bytes:
-        """Return the report.
+        """Return the report of a round; of sums by shares, its uploads.
 
         Raises:
             InputError: exact sums of it would tell single rows.
@@ -472,12 +468,14 @@ class SiteTraining(AgreedTraining):
         from synthfair.federated.engine import key_from, report_of
         from synthfair.federated.single_rows import require_alike
 
-        plan, party, config = self.plan, request.party, self.config
+        plan, party, config, (users, state) = self.plan, request.party, self.config, rows.real
         if plan.additive and config.get("epsilon") is None:
             least = party.settings.limits.k_min, party.settings.limits.value_rows
-            rows, row_weights = users.rows_of(0), jax.jit(type(plan).weights)
-            weights = jax.device_get(row_weights(plan, state, rows))
-            require_alike(weights, rows, party.schema, source=str(party.site.data), least=least)
+            user_rows, row_weights = users.rows_of(0), jax.jit(type(plan).weights)
+            weights = jax.device_get(row_weights(plan, state, user_rows))
+            require_alike(
+                weights, user_rows, party.schema, source=str(party.site.data), least=least
+            )
         seed = int.from_bytes(bought) if bought else config.seed
         number = self.agreement.sites.index(party.name)
         if plan.teaches:
@@ -540,7 +538,7 @@ def unpack(content: bytes, like: Any) -> Any:
     from jax import tree
     from jax.flatten_util import ravel_pytree
 
-    size = sum(math.prod(leaf.shape) for leaf in tree.leaves(like))
+    size = sum(leaf.size for leaf in tree.leaves(like))
     if len(content) != 8 * size:  # before so much is made room for
         raise ValueError(f"has {len(content)} bytes; must have {8 * size}")
     flat, unravel = ravel_pytree(tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like))
