@@ -32,18 +32,17 @@ from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError
 from synthfair.files import validated, write_text
 from synthfair.metrics_file import METRICS, Evaluation, MetricsFile, RoundSettings, write_metrics
-from synthfair.privacy.ledger import compute_once
 from synthfair.secure.upload import make_uploads
 from synthfair.server.settings import ServerConfig
 from synthfair.settings import Checked
 from synthfair.task.job_sites import JobSites
 from synthfair.task.limits import Claim, RefusedError, refused_as
-from synthfair.task.messages import Name, sha256
-from synthfair.task.protocol import ReadRows, Run, Task, fingerprint, read_rows
+from synthfair.task.messages import Name, Question, sha256
+from synthfair.task.protocol import ReadRows, Run, Task, read_rows
 from synthfair.trained import TrainedModel, write_model
 
 if TYPE_CHECKING:
-    from synthfair.deploy.party import Request
+    from synthfair.deploy.party import Party, Request
     from synthfair.federated.engine import RunProgress
     from synthfair.federated.method import TrainConfig
     from synthfair.federated.users import Users
@@ -374,29 +373,30 @@ def answer_train(request: Request) -> bytes:
     # What the site remembers is made of public knowledge, where it is not of the last round.
     if party.training is None or party.training.agreement != agreement:
         with refused_as("settings"):
-            party.training = SiteTraining(agreement, party.schema)
-    return request.answer(party.training.task(request))
+            party.training = SiteTraining(agreement, party)
+    vectors = party.training.plan.protection.vectors
+    sums = agreed_task(request) if vectors else None
+    if sums and sums.what != vectors:  # the sum of a round is as the site plans it
+        raise RefusedError("settings")
+    return request.answer(party.training.task(request.question, sums))
 
 
 class SiteTraining(AgreedTraining):
     """A training as a site remembers it from round to round."""
 
-    def __init__(self, agreement: Agreement, schema: Schema) -> None:
+    def __init__(self, agreement: Agreement, party: Party) -> None:
         """Plan it. Raises InputError: the settings do not fit."""
-        super().__init__(agreement, schema)
+        super().__init__(agreement, party.schema)
         import jax
 
+        self._party = party
         self._state = jax.eval_shape(self.plan.init, jax.random.key(0))  # its shapes
         self._rows: ReadRows | None = None  # read once for all rounds; private
-        self._labelled: dict[int, Users] = {}  # the same with labels that are learned, by the seed
+        self._unbought: bytes | None = None  # seed and labels where no epsilon buys any
 
-    def task(self, request: Request) -> Task:
-        """Return what a round asks of the site's rows. Raises RefusedError: it is none."""
-        config, plan, question = self.config, self.plan, request.question
-        vectors = plan.protection.vectors
-        sums = agreed_task(request) if vectors else None  # the round's, as the site plans it
-        if sums and sums.what != vectors:
-            raise RefusedError("settings")
+    def task(self, question: Question, sums: SumTask | None) -> Task:
+        """Return what a round asks of the site's rows; with a sum, its uploads."""
+        config, plan = self.config, self.plan
         # The guarantee of two_phase holds on no condition end to end alone. It holds against the
         # server, too, where each site adds the noise itself, or aggregators add it to shares.
         epsilon, least_rows = config.get("epsilon"), self.agreement.least_rows or 0
@@ -414,10 +414,10 @@ class SiteTraining(AgreedTraining):
         return Task(
             claim,
             self.run,
-            partial(self._report, request, sums),
+            partial(self._report, question.round, sums),
             plan.guarantee,
-            (lambda _rows, _run: secrets.token_bytes(NOISE_SEED_BYTES)) if plan.guarantee else None,
-            NOISE_SEED_BYTES,
+            self._buy if plan.guarantee else None,
+            NOISE_SEED_BYTES + (self.agreement.most_rows or 0) // 8 + 1,
             partial(self._read, question.carried),
             # In another sum the same report would get other noise.
             question=sha256(question.carried + (sums.id if sums else b"")),
@@ -430,88 +430,79 @@ class SiteTraining(AgreedTraining):
             RefusedError: the state is none.
             InputError: the rows do not fit the schema, or are too few.
         """
-        with refused_as("message"):
-            state = unpack(carried, self._state)
-        self._rows = self._rows or self._read_once(site, clipping)
-        return ReadRows((self._rows.real, state), self._rows.sha256)
-
-    def _read_once(self, site: Site, clipping: Clipping) -> ReadRows:
-        """Return the site's rows without a state. Raises InputError: see above."""
         from synthfair.federated.users import make_user_data
 
-        rows, sha256 = read_rows(site, clipping)
-        # With an epsilon, no answer may depend on how the question compares with the table.
-        least, source = self.agreement.least_rows, "the job says"
-        if self.config.get("epsilon") is not None and site.limits:
-            least, source = site.limits.least_rows, "the site's limits say"
-        if len(rows.y) < (least or 0):
-            raise InputError(f"{site.data}: {len(rows.y)} rows; {source} at least {least}")
-        user = np.zeros(len(rows.y), int)
-        data = make_user_data(rows, user, site.schema, self.config, all_groups=False)
-        return ReadRows(data.users, sha256)
+        with refused_as("message"):
+            state = unpack(carried, self._state)
+        if self._rows is None:
+            rows, sha256 = read_rows(site, clipping)
+            # With an epsilon, no answer may depend on how the question compares with the table.
+            least, source = self.agreement.least_rows, "the job says"
+            if self.config.get("epsilon") is not None and site.limits:
+                least, source = site.limits.least_rows, "the site's limits say"
+            if len(rows.y) < (least or 0):
+                raise InputError(f"{site.data}: {len(rows.y)} rows; {source} at least {least}")
+            user = np.zeros(len(rows.y), int)
+            data = make_user_data(rows, user, site.schema, self.config, all_groups=False)
+            self._rows = ReadRows(data.users, sha256)
+        return ReadRows((self._rows.real, state), self._rows.sha256)
+
+    def _buy(self, rows: ReadRows, _run: Run) -> bytes:
+        """Return what an epsilon buys: a seed of noise, and the labels that are learned with it.
+
+        A teacher that is trained again, on another machine or by another version of JAX, may decide
+        some row differently, and two answers with the same noise would show that row by their
+        difference.
+        """
+        return self._with_labels(secrets.token_bytes(NOISE_SEED_BYTES), rows.real[0])
+
+    def _with_labels(self, seed: bytes, users: Users) -> bytes:
+        """Return a seed, and behind it the labels that ``two_phase`` learns with it, as bits."""
+        if not self.plan.teaches:
+            return seed
+        taught = self.plan.teach(users, int.from_bytes(seed), [self._number])
+        return seed + np.packbits(np.asarray(taught.y) > 0).tobytes()
+
+    @property
+    def _number(self) -> int:
+        """The number of the site among the users."""
+        return self.agreement.sites.index(self._party.name)
 
     def _report(
-        self,
-        request: Request,
-        sums: SumTask | None,
-        rows: ReadRows,
-        bought: bytes | None,
-        _run: Run,
+        self, t: int, sums: SumTask | None, rows: ReadRows, bought: bytes | None, _run: Run
     ) -> bytes:
-        """Return the report of a round; of sums by shares, its uploads.
+        """Return the report of round t; of sums by shares, its uploads.
 
         Raises:
             InputError: exact sums of it would tell single rows.
         """
         import jax
+        import jax.numpy as jnp
 
         from synthfair.federated.engine import key_from, report_of
         from synthfair.federated.single_rows import require_alike
 
-        plan, party, config, (users, state) = self.plan, request.party, self.config, rows.real
-        if plan.additive and config.get("epsilon") is None:
-            least = party.settings.limits.k_min, party.settings.limits.value_rows
-            user_rows, row_weights = users.rows_of(0), jax.jit(type(plan).weights)
-            weights = jax.device_get(row_weights(plan, state, user_rows))
-            require_alike(
-                weights, user_rows, party.schema, source=str(party.site.data), least=least
-            )
-        seed = int.from_bytes(bought) if bought else config.seed
-        number = self.agreement.sites.index(party.name)
-        if plan.teaches:
-            if seed not in self._labelled:
-                self._labelled[seed] = self._learn_labels(party.site, users, seed, number)
-            users = self._labelled[seed]
+        plan, party, (users, state) = self.plan, self._party, rows.real
+        if bought is None:
+            seed = self.config.seed.to_bytes(NOISE_SEED_BYTES)
+            self._unbought = bought = self._unbought or self._with_labels(seed, users)
+            if plan.additive:
+                least = party.settings.limits.k_min, party.settings.limits.value_rows
+                user_rows, row_weights = users.rows_of(0), jax.jit(type(plan).weights)
+                weights = jax.device_get(row_weights(plan, state, user_rows))
+                source = str(party.site.data)
+                require_alike(weights, user_rows, party.schema, source=source, least=least)
+        seed, labels = int.from_bytes(bought[:NOISE_SEED_BYTES]), bought[NOISE_SEED_BYTES:]
+        if labels:
+            bits = np.unpackbits(np.frombuffer(labels, np.uint8), count=len(users.y))
+            users = replace(users, y=jnp.asarray(2.0 * bits - 1.0, users.y.dtype))
         # The key of the round and the site is that of the engine in one process.
-        key = jax.random.fold_in(key_from(seed, 1), request.question.round)
-        key = jax.random.fold_in(key, number)
+        key = jax.random.fold_in(jax.random.fold_in(key_from(seed, 1), t), self._number)
         content = pack(report_of(plan, plan.protection.clip, state, users, key))
         if plan.protection.vectors and sums:
             integers = plan.protection.vectors.integers(np.frombuffer(content, "<f8"))
             content = b"".join(make_uploads(sums, integers, party.key))
         return content
-
-    def _learn_labels(self, site: Site, users: Users, seed: int, number: int) -> Users:
-        """Return the site's rows with the labels that are learned: of ``two_phase``, its teacher's.
-
-        With an epsilon, they are stored before they are used. A teacher that is trained again, on
-        another machine or by another version of JAX, may decide some row differently, and two
-        answers with the same noise would show that row by their difference.
-        """
-        import jax.numpy as jnp
-
-        def labels() -> bytes:
-            taught = self.plan.teach(users, seed, [number])
-            return np.packbits(np.asarray(taught.y) > 0).tobytes()
-
-        if self.config.get("epsilon") is None:
-            content = labels()
-        else:
-            digest = fingerprint("labels", seed)
-            path = site.ledger.bought(digest)
-            content = compute_once(path, digest, labels, max_bytes=len(users.y) // 8 + 1)
-        signs = 2.0 * np.unpackbits(np.frombuffer(content, np.uint8), count=len(users.y)) - 1.0
-        return replace(users, y=jnp.asarray(signs, users.y.dtype))
 
 
 # Numbers on their way
