@@ -83,7 +83,7 @@ def test_every_method_lowers_the_gap(method, federation):
         run_method(method, federation, sf.DistillConfig(rho_o=rho_o, **FEW), REPORT)
         for rho_o in (0.0, 100.0)
     )
-    assert (free.asked.fairness, asked.asked.fairness) == (False, True)
+    assert (free.target.fairness, asked.target.fairness) == (False, True)
     gap = "spd" if method == "exponentiated_gradient" else "covariance"  # its decisions are random
     assert abs(fair.overall[gap].value) < 0.75 * abs(plain.overall[gap].value)
     assert plain.overall["accuracy"].value > 0.75
@@ -161,7 +161,7 @@ def test_no_epsilon_covers_exchanges(federation):
 
 def test_the_constant_classifier_has_no_gap_and_the_share_of_the_majority(federation):
     found, fitted = run_method("constant", federation, sf.DistillConfig(), REPORT)
-    assert fitted.asked.by == "nothing"
+    assert fitted.target.by == "nothing"
     labels = np.concatenate([part.y for part in federation.test])
     majority = max(np.mean(labels > 0), np.mean(labels < 0))
     assert found.overall["accuracy"].value == found.constant_accuracy == pytest.approx(majority)
@@ -325,8 +325,8 @@ class TestMethodsInRounds:
             run_method("fpfl", federation, sf.DistillConfig(rho_o=rho_o), REPORT, rounds=options)
             for rho_o in (50.0, 0.0)
         )
-        assert (one.asked.by, one.asked.amounts) == ("tolerance", (1 / 50,))
-        assert (other.asked.by, other.asked.amounts) == ("tolerance", ())
+        assert (one.target.by, one.target.amounts) == ("tolerance", (1 / 50,))
+        assert (other.target.by, other.target.amounts) == ("tolerance", ())
         gaps = [abs(each.overall["spd"].value) for each in (fair, free)]
         assert gaps[1] > 0.08
         assert gaps[0] < 0.8 * gaps[1]  # rates of chances are held equal, and decisions follow

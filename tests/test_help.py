@@ -41,6 +41,11 @@ def helps():
     return shown
 
 
+def words_of(shown):
+    """Help without the frames of its panels, and where lines end."""
+    return " ".join(shown.replace("│", " ").split())
+
+
 def examples(text):
     """Arguments of each ``python -m synthfair ...``, up to a redirection."""
     text = re.sub(r"\\\n *", "", text)
@@ -62,9 +67,9 @@ def test_a_page_has_at_most_twenty_flags(name):
 
 def test_the_overview_names_every_command_with_its_purpose(capsys):
     assert main(["--help"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = words_of(capsys.readouterr().out)
     for title, group in COMMANDS.items():
-        assert f"{title}:" in said
+        assert f"─ {title} ─" in said
         for name in (path.split(":")[1] for path in group):
             assert f"{name} {ALL[name].help.splitlines()[0]}" in said
 
@@ -96,7 +101,7 @@ def test_everything_is_explained_and_each_flag_is_in_the_help(name, helps):
         assert argument.parameter.help, argument.name
         assert argument.parameter.help.endswith("."), argument.name
         assert re.search(
-            rf"^  .*{argument.name.lstrip('-')}\b", shown, re.MULTILINE | re.IGNORECASE
+            rf"^│ .*{argument.name.lstrip('-')}\b", shown, re.MULTILINE | re.IGNORECASE
         )
 
 
@@ -109,7 +114,7 @@ def test_help_fits_a_terminal_and_names_the_exit_codes(name, helps):
 
 
 def test_a_command_is_explained_by_its_docstring_and_a_group_by_its_commands(helps):
-    assert "The release file to write. [required]" in " ".join(helps["client"].split())
-    assert "Settings of fair releases:" in helps["client"]
+    assert "The release file to write. [required]" in words_of(helps["client"])
+    assert "Settings of fair releases" in helps["client"]
     assert "Find the clients, epsilon or precision" in helps["gap"]
     assert isinstance(ALL["gap"], App)

@@ -123,6 +123,5 @@ def test_a_release_loads_few_modules(folder, tmp_path, flags, monkeypatch):
             del sys.modules[name]
     assert len(loaded) < 60, loaded
     assert {name for name in loaded if ".cli." in name} == {
-        "synthfair.cli.client", "synthfair.cli.help", "synthfair.cli.parameters",
-        "synthfair.cli.show",
+        "synthfair.cli.client", "synthfair.cli.parameters", "synthfair.cli.show",
     }  # fmt: skip

@@ -22,7 +22,7 @@ from benchmarks.unlike.clients import (
 from synthfair import compare
 from synthfair.compare import Federation
 from synthfair.fairness.penalties import SumPenalty
-from synthfair.privacy.guarantee import GRID
+from synthfair.privacy.guarantee import FEATURE_GRID
 from synthfair.server.pooling import concatenated
 from synthfair.surrogate import GlobalProblem, WeightedTable
 from synthfair.surrogate.fair import ridge_of
@@ -140,7 +140,7 @@ def by_compare(cut: Cut, weight: Weight, *, smoke: bool, method: str) -> Scores:
     """
     start = time.perf_counter()
     config = _distill_config(cut, weight, smoke=smoke)
-    fitted = compare.METHODS[method](federation(cut), config)
+    fitted = compare.COMPARED_METHODS[method](federation(cut), config)
     seconds = time.perf_counter() - start
     converged = fitted.converged is not False
     return Scores(np.concatenate(fitted.scores), seconds=seconds, converged=converged)
@@ -258,7 +258,7 @@ def settings_of_all() -> Iterator[UnlikeSetting]:
 def behind(setting: UnlikeSetting) -> tuple[object, ...] | None:
     """Return the settings of the surrogates, defaults included, or the grid of fair releases."""
     if setting.method == "fair":
-        return (GRID,)
+        return (FEATURE_GRID,)
     if (config := CONFIGS.get(setting.method)) is None:
         return None
     return surrogates_version(config.epsilon), config, C, config.k_min

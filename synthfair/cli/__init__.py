@@ -6,12 +6,13 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts.help import DefaultFormatter
 
 from synthfair import __version__
-from synthfair.cli.help import PlainHelp
-from synthfair.cli.parameters import shown_default
+from synthfair.cli.parameters import converted, shown_default
 from synthfair.cli.show import warn
 from synthfair.errors import InputError, printable, reason
 
@@ -55,17 +56,30 @@ GROUPS = {title: Group.create_ordered(title) for title in COMMANDS}
 """Made once: an application that is a module's own keeps the group of the first that holds it."""
 
 
+class Help(DefaultFormatter):
+    """The layout of help by cyclopts, but for examples, which can be copied as they stand."""
+
+    def render_description(self, console: Any, options: Any, description: Any) -> None:  # noqa: ARG002
+        """Print the docstring, whose indented paragraphs are examples."""
+        for paragraph in description.primary_renderable.markup.split("\n\n"):
+            is_example = paragraph.startswith("    ")
+            text = paragraph if is_example else " ".join(paragraph.split())
+            console.print(f"{text}\n", markup=False, highlight=False, soft_wrap=is_example)
+
+
 def make_app(argv: Sequence[str] = ()) -> App:
     """Return the application for some words; the flags of ``train`` depend on them."""
+    codes = ((str(code), meaning) for code, meaning in EXIT_CODES.items())
     app = App(
         name="python -m synthfair",
         version=__version__,
         help=ABOUT,
-        help_epilogue=f"Exit codes: {', '.join(f'{n} {what}' for n, what in EXIT_CODES.items())}.",
-        help_format="plaintext",
-        help_formatter=PlainHelp(),
+        help_epilogue=f"Exit codes: {', '.join(map(' '.join, codes))}.",
+        help_format="markdown",  # of which a paragraph is broken between words
+        help_formatter=Help(),
         default_parameter=Parameter(
             allow_repeating=True,  # of one value the last counts; several add up
+            converter=converted,
             consume_multiple=(1, None),  # --data a.csv b.csv
             negative=(),
             show_default=shown_default,

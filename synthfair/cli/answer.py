@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from synthfair.cli.parameters import Again, Force, Int, LedgerFile, SchemaFile
+from synthfair.cli.parameters import Again, Force, LedgerFile, SchemaFile
 from synthfair.cli.secure import model_and_schema
 from synthfair.errors import InputError
 
@@ -21,7 +21,7 @@ def answer(
     schema: SchemaFile | None = None,
     model: Path | None = None,
     sign: Path | None = None,
-    k_min: Annotated[Int | None, Parameter(validator=validators.Number(gte=5))] = None,
+    k_min: Annotated[int | None, Parameter(validator=validators.Number(gte=5))] = None,
     aggregators: tuple[Path, ...] = (),
     most_epsilon: float | None = None,
     most_delta: float = 1e-5,
@@ -69,13 +69,13 @@ def answer(
     """
     from synthfair.cli.show import say
     from synthfair.client.page import Site
-    from synthfair.federated.refine_files import QUESTION
+    from synthfair.federated.refine_files import QUESTION_FORMAT
     from synthfair.files import read_document
     from synthfair.privacy.ledger import Ledger
     from synthfair.release.keys import read_signing_key
     from synthfair.secure.task import MAX_TASK_BYTES
 
-    is_task = read_document(question, MAX_TASK_BYTES).get("format") != QUESTION
+    is_task = read_document(question, MAX_TASK_BYTES).get("format") != QUESTION_FORMAT
     trained_model, table_schema = model_and_schema(model, schema)
     book = Ledger(ledger or Ledger.for_table(data).path, again=again)
     site, key = Site(data, table_schema, book), read_signing_key(sign) if sign else None
@@ -109,7 +109,7 @@ def answer(
     task.require_within(most_epsilon, most_delta)
     if k_min and not (isinstance(task.what, RowSums) and task.what.config.k_min >= k_min):
         raise InputError(f"{question}: its k_min is not at least {k_min}, or it has none (--k-min)")
-    asked = part_task(task, key, trained_model, user_column)
+    job = part_task(task, key, trained_model, user_column)
     say(f"Task {task.id.hex()}")
     say(sum_table(task))
 
@@ -117,7 +117,7 @@ def answer(
     paths = [output / f"{sign.stem}.to_{role}" for role in range(len(task.aggregators))]
     with claimed(*paths, force=force):
         run = Run(str(data), on_rows=lambda clipping: clipping.warn(str(data)))
-        content = page.answer(asked, site, output=question.name, run=run)
+        content = page.answer(job, site, output=question.name, run=run)
         size = upload_bytes(task)
         for role, path in enumerate(paths):
             with whole_file(path, mode=OWNER_ONLY) as temporary:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synthfair.cli.first_steps import ALIKE, Clients, Sensitive, Table, labelled_table
-from synthfair.cli.parameters import Config, Int, SchemaFile, with_settings
+from synthfair.cli.parameters import Config, SchemaFile, with_settings
 from synthfair.cli.show import conclude, opening, say, terminal, warn
 from synthfair.errors import InputError
 from synthfair.files import open_file
@@ -31,10 +31,10 @@ def compare(
     rule: Clients = ALIKE,
     methods: tuple[str, ...] = _METHODS,
     weights: tuple[float, ...] = (0.0, 10.0, 100.0),
-    seeds: Int = 3,
+    seeds: int = 3,
     config: Config | None = None,
     output: Path,
-    min_group_rows: Int = 0,
+    min_group_rows: int = 0,
     **settings: Any,
 ) -> None:
     r"""Compare several methods on one table, over seeds.
@@ -103,7 +103,7 @@ def compare(
     if len(refusals) == len(points):
         raise InputError(f"no run can be compared: {refusals[points[0]]}")
     for cause in dict.fromkeys(refusals.values()):
-        names = [point.folder.name for point, other in refusals.items() if other == cause]
+        names = [point.folder.name for point, text in refusals.items() if text == cause]
         warn(f"left out: {', '.join(names)}: {cause}")
 
     _report([point.folder for point in points if point not in refusals], output)
@@ -118,12 +118,12 @@ def _report(runs: list[Path], output: Path) -> None:
 
     results, page = read_results(runs), output / "report.html"
     write_report(runs, page, force=True)
-    found = overviews(results)
-    for overview in found:
+    comparisons = overviews(results)
+    for overview in comparisons:
         say(overview_tables(overview))
     if names := [result.name for result in results if result.metrics.converged is False]:
         warn(f"{len(names)} of {len(results)} runs did not converge: {', '.join(names)}")
     if small := dict.fromkeys(name for result in results for name in result.metrics.small_groups):
         warn(f"in some runs {', '.join(small)}: too few test rows to tell; read the intervals")
-    said = "\n".join(answer(overview).sentence for overview in found)
+    said = "\n".join(answer(overview).sentence for overview in comparisons)
     conclude(said, [f"{len(results)} runs", page], opening(page))

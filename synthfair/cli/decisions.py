@@ -70,8 +70,8 @@ def thresholds(
     from synthfair.trained import read_model, write_model
 
     require_free(output, inputs=(*counts, model), force=force)
-    first, *others = counts
-    if weights and not (others or notion or model):
+    first, *more = counts
+    if weights and not (more or notion or model):
         made = postprocess.make_weights(postprocess.read_histogram(first), weights)
         postprocess.write_weights(made, output)
         rows = [(group, *pair) for group, pair in zip(made.groups, made.weights, strict=True)]
@@ -81,7 +81,7 @@ def thresholds(
     if weights or not (notion and model):
         raise InputError("flags: give --notion and --model, or one file of counts and --weights")
     trained_model = read_model(model)
-    if others or first.suffix == ".parquet":
+    if more or first.suffix == ".parquet":
         histogram = postprocess.surrogate_histogram(counts, trained_model)
     else:
         histogram = postprocess.read_histogram(first)

@@ -1,5 +1,5 @@
 from .compared_methods import (
-    METHODS,
+    COMPARED_METHODS,
     Federation,
     Fitted,
     SurrogateCache,
@@ -11,7 +11,7 @@ from .demonstration import Outcome, demonstrate
 from .grid import ComparedTable, GridPoint, is_done, make_grid, run_point
 
 __all__ = [
-    "METHODS",
+    "COMPARED_METHODS",
     "ComparedTable",
     "Federation",
     "Fitted",

@@ -1,4 +1,4 @@
-"""The methods that are compared: each trains on a federation, and scores its test rows."""
+"""The methods that are compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from synthfair import federated
 from synthfair.client.fair_task import Distillation
 from synthfair.client.from_table import distill_table
-from synthfair.data.batches import in_memory, other_inputs
+from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded, encode, expand
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
@@ -23,24 +23,29 @@ from synthfair.evaluation import evaluate_scores, score_rows
 from synthfair.fairness.metrics import Scored
 from synthfair.fairness.penalties import SumPenalty, named_penalty
 from synthfair.fairness.target import Target
-from synthfair.federated import engine
 from synthfair.federated.fedavg import safe_rate
 from synthfair.federated.refine import refine_model
 from synthfair.metrics_file import Cost, Evaluation
+from synthfair.model import Rows
 from synthfair.release.format import Release, release_bytes
 from synthfair.release.settings import DistillConfig, SurrogateConfig
-from synthfair.server.pooling import compared_groupings, concatenated, pool_and_train
+from synthfair.server.pooling import (
+    compared_groupings,
+    concatenated,
+    pool_and_train,
+    trained_model,
+)
 from synthfair.server.settings import ServerConfig
 from synthfair.surrogate.fair import GlobalProblem, WeightedTable, ridge_of
 from synthfair.task.protocol import sha256_of
 from synthfair.trained import TrainedModel
 
-EQUILIBRIUM = 1e-3
+MAX_DUALITY_GAP = 1e-3
 """Duality gap at which exponentiated gradient stops."""
 
 FEDAVG_ROUNDS = 1000
 
-EXCHANGES = 5
+N_EXCHANGES = 5
 """Of sums after the surrogates, in ``refine``."""
 
 MOMENTUM = 0.98
@@ -80,12 +85,12 @@ class Federation(NamedTuple):
     def scored(self, scores: Iterable[np.ndarray]) -> tuple[Scored, ...]:
         """Return the test rows of each client with scores [N_test], whose signs decide."""
         pairs = zip(scores, self.test, strict=True)
-        return tuple(Scored(part.y, score, part.s, self.n_groups) for score, part in pairs)
+        return tuple(Scored(rows.y, score, rows.s, self.n_groups) for score, rows in pairs)
 
     @property
     def user(self) -> np.ndarray:
         """Return [N] the client of each row of the pooled training rows."""
-        return np.repeat(np.arange(len(self.train)), [len(part.y) for part in self.train])
+        return np.repeat(np.arange(len(self.train)), [len(rows.y) for rows in self.train])
 
 
 def federate(
@@ -119,7 +124,7 @@ class Fitted(NamedTuple):
         tests: each client's test rows, with their scores.
         converged: whether every problem solved on the way met its tolerance; None: no test.
         cost: what the clients sent, and how often.
-        asked: how much fairness the method was asked for, by the setting that it reads.
+        target: how much fairness the method was asked for, by the setting that it reads.
         distillations: one a client, of methods that distil.
         model: of methods that make one for all clients, and no more.
         seconds: wall time, compilation included; of a method alone, those that another weight spent
@@ -129,7 +134,7 @@ class Fitted(NamedTuple):
     tests: tuple[Scored, ...]
     converged: bool | None
     cost: Cost
-    asked: Target
+    target: Target
     distillations: tuple[Distillation, ...] = ()
     model: TrainedModel | None = None
     seconds: float = 0.0
@@ -222,9 +227,9 @@ def surrogate(
         releases = make_surrogates(federation, settings)
         shared.clear()  # a grid goes through its seeds one after the other
         shared[key] = releases, time.perf_counter() - start
-    releases, asked = shared[key][0], server_config(config)
-    model = pool_and_train(releases, federation.schema, asked)
-    return _uploaded(model, releases, federation, asked.asked)._replace(seconds=before)
+    releases, problem = shared[key][0], server_config(config)
+    model = pool_and_train(releases, federation.schema, problem)
+    return _uploaded(model, releases, federation, problem.asked)._replace(seconds=before)
 
 
 def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted:
@@ -238,10 +243,10 @@ def refine(federation: Federation, config: DistillConfig, **more: Any) -> Fitted
         _penalty(federation, config),
         rho=config.rho_o,
         c=server_config(config).C,
-        exchanges=EXCHANGES,
+        exchanges=N_EXCHANGES,
     )
-    cost = Cost(near.cost.users, 1 + EXCHANGES, near.cost.bytes_sent + sent)
-    return _fitted(model, federation, cost, near.asked)._replace(seconds=near.seconds)
+    cost = Cost(near.cost.users, 1 + N_EXCHANGES, near.cost.bytes_sent + sent)
+    return _fitted(model, federation, cost, near.target)._replace(seconds=near.seconds)
 
 
 def make_surrogates(federation: Federation, settings: SurrogateConfig) -> dict[str, Release]:
@@ -259,17 +264,17 @@ def server_config(config: DistillConfig) -> ServerConfig:
 
 
 def _uploaded(
-    model: TrainedModel, releases: Mapping[str, Release], federation: Federation, asked: Target
+    model: TrainedModel, releases: Mapping[str, Release], federation: Federation, target: Target
 ) -> Fitted:
     """Return a model of one release of each client."""
-    cost = Cost(len(releases), 1, sum(len(release_bytes(one)) for one in releases.values()))
-    return _fitted(model, federation, cost, asked)
+    cost = Cost(len(releases), 1, sum(len(release_bytes(release)) for release in releases.values()))
+    return _fitted(model, federation, cost, target)
 
 
-def _fitted(model: TrainedModel, federation: Federation, cost: Cost, asked: Target) -> Fitted:
+def _fitted(model: TrainedModel, federation: Federation, cost: Cost, target: Target) -> Fitted:
     """Return what one model for all clients makes of their test rows."""
-    tests = tuple(score_rows(model, part) for part in federation.test)
-    return Fitted(tests, model.converged, cost, asked, model=model)
+    tests = tuple(score_rows(model, rows) for rows in federation.test)
+    return Fitted(tests, model.converged, cost, target, model=model)
 
 
 # The ceiling, and what must be beaten
@@ -277,24 +282,22 @@ def _fitted(model: TrainedModel, federation: Federation, cost: Cost, asked: Targ
 
 def central(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """Solve the server's problem on all clients' real rows in one place: the ceiling."""
-    theta, converged = _trained(concatenated(federation.train), federation, config)
-    cost = _all_rows(federation, config)
-    return _linear([theta] * len(federation.test), converged, cost, federation, config)
+    model = _solved(concatenated(federation.train), federation, config)
+    return _fitted(model, federation, _all_rows(federation, config), _weight(config))
 
 
 def local(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:
     """Train each client alone on its own rows, for its own test rows."""
-    thetas, converged = zip(
-        *(_trained(part, federation, config) for part in federation.train), strict=True
-    )
-    cost = Cost(len(thetas), 0, 0)
-    return _linear(thetas, all(converged), cost, federation, config)
+    models = [_solved(rows, federation, config) for rows in federation.train]
+    tests = tuple(map(score_rows, models, federation.test))
+    converged = all(model.converged for model in models)
+    return Fitted(tests, converged, Cost(len(models), 0, 0), _weight(config))
 
 
 def constant(federation: Federation, config: DistillConfig, **_: Any) -> Fitted:  # noqa: ARG001
     """Decide the more frequent label for everybody, which any other method must beat."""
     label = 1.0 if concatenated(federation.train).y.mean() > 0 else -1.0
-    tests = federation.scored(np.full(len(part.y), label) for part in federation.test)
+    tests = federation.scored(np.full(len(rows.y), label) for rows in federation.test)
     cost = Cost(len(tests), 1, 16 * len(tests))  # two counts each
     return Fitted(tests, None, cost, Target(by="nothing"))
 
@@ -317,34 +320,32 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig, **_: A
     }[config.notion]
     rows, eps = concatenated(federation.train), 1.0 / max(config.rho_o, 1.0)
     plain = config.model_copy(update={"intercept": False})  # scikit-learn adds its own
-    c, inputs = server_config(config).C, _inputs(rows, federation, plain)
+    c, inputs = server_config(config).C, _rows(rows, federation, plain).a
     model = LogisticRegression(C=c, fit_intercept=config.intercept, max_iter=1000)
     mitigator = reductions.ExponentiatedGradient(
-        model, parity(difference_bound=eps), eps=eps, nu=EQUILIBRIUM
+        model, parity(difference_bound=eps), eps=eps, nu=MAX_DUALITY_GAP
     )
     with warnings.catch_warnings():  # fairlearn writes to pandas in a way that pandas will give up
         warnings.simplefilter("ignore", DeprecationWarning)
         mitigator.fit(inputs, (rows.y > 0).astype(int), sensitive_features=rows.s)
     decisions = (
-        mitigator.predict(_inputs(part, federation, plain), random_state=config.seed)
-        for part in federation.test
+        mitigator.predict(_rows(test, federation, plain).a, random_state=config.seed)
+        for test in federation.test
     )
     return Fitted(
         federation.scored(np.asarray(decided) * 2.0 - 1.0 for decided in decisions),
-        bool(mitigator.best_gap_ <= EQUILIBRIUM),
+        bool(mitigator.best_gap_ <= MAX_DUALITY_GAP),
         _all_rows(federation, config),
         _tolerance(config),
     )
 
 
-def _trained(
-    real: Encoded, federation: Federation, config: DistillConfig
-) -> tuple[np.ndarray, bool]:
-    """Return the linear model with the penalty, and whether its training converged."""
-    (n, d), penalty = (a := _inputs(real, federation, config)).shape, _penalty(federation, config)
-    ridge = ridge_of(server_config(config).C, n, d, intercept=config.intercept)
-    point = GlobalProblem(a, real.s, real.y, np.ones(n), penalty, ridge).solve(config.rho_o)
-    return point.theta, point.converged
+def _solved(real: Encoded, federation: Federation, config: DistillConfig) -> TrainedModel:
+    """Return the server's model of real rows."""
+    rows, settings = _rows(real, federation, config), server_config(config)
+    ridge = ridge_of(settings.C, *rows.a.shape, intercept=config.intercept)
+    problem: Any = GlobalProblem(*rows, _penalty(federation, config), ridge)  # type: ignore[arg-type]
+    return trained_model(problem.solve(config.rho_o), federation.schema, settings)
 
 
 def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
@@ -355,32 +356,22 @@ def _penalty(federation: Federation, config: DistillConfig) -> SumPenalty:
     return named_penalty(config, n_groups=federation.n_groups, by=by)
 
 
-def _linear(
-    thetas: Sequence[np.ndarray],
-    converged: bool,
-    cost: Cost,
-    federation: Federation,
-    config: DistillConfig,
-) -> Fitted:
-    """Return linear models, one for the test rows of each client."""
-    scores = (
-        _inputs(part, federation, config) @ theta
-        for theta, part in zip(thetas, federation.test, strict=True)
-    )
-    asked = Target(by="weight", amounts=(config.rho_o,))
-    return Fitted(federation.scored(scores), converged, cost, asked)
+def _rows(real: Encoded, federation: Federation, config: DistillConfig) -> Rows:
+    """Return rows as the model sees them."""
+    n_groups = federation.n_groups if config.group_input else 1
+    table = WeightedTable(*real, np.ones(len(real.y)))
+    return table.rows(n_groups=n_groups, intercept=config.intercept)
 
 
-def _inputs(part: Encoded, federation: Federation, config: DistillConfig) -> np.ndarray:
-    n_read = federation.n_groups if config.group_input else 1
-    others = other_inputs(part.s, n_groups=n_read, intercept=config.intercept)
-    return np.column_stack([part.x, others.T])
+def _weight(config: DistillConfig) -> Target:
+    """Return what methods with a weight of the penalty are asked for."""
+    return Target(by="weight", amounts=(config.rho_o,))
 
 
 def _users(federation: Federation, config: DistillConfig) -> federated.Users:
     """Return the clients with their training rows."""
-    rows = concatenated(federation.train)
-    return federated.make_users(_inputs(rows, federation, config), rows.s, rows.y, federation.user)
+    a, s, y, _ = _rows(concatenated(federation.train), federation, config)
+    return federated.make_users(np.asarray(a), np.asarray(s), np.asarray(y), federation.user)
 
 
 def _all_rows(federation: Federation, config: DistillConfig) -> Cost:
@@ -395,22 +386,21 @@ def federated_averaging(federation: Federation, config: DistillConfig, **_: Any)
 
     The ridge is the server's, but for holding the intercept, too.
     """
-    clients = _users(federation, config)
-    rows, n_inputs = len(federation.user), clients.a.shape[1]
+    rows = concatenated(federation.train)
     method = federated.FedAvg(
-        model=federated.LogisticRegression(n_inputs),
+        rounds=FEDAVG_ROUNDS,
+        momentum=MOMENTUM,
+        group_input=config.group_input,
         penalty=_penalty(federation, config),
         rho=config.rho_o,
-        lambda_theta=n_inputs**2 / (server_config(config).C * rows),
-        momentum=MOMENTUM,
     )
-    method = method.bound(learning_rate=float(safe_rate(method, clients)))
-    everyone = federated.Cohorts.everyone(len(clients))
-    run = engine.run(method, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
-    upload = engine.report_size(method, clients)[1]
-    cost = Cost(len(clients), FEDAVG_ROUNDS, upload * len(clients) * FEDAVG_ROUNDS)
-    thetas = [np.asarray(run.state.params)] * len(federation.test)
-    return _linear(thetas, run.history.settled, cost, federation, config)
+    data = federated.make_user_data(rows, federation.user, federation.schema, method)
+    n_inputs = data.users.a.shape[1]
+    ridge = n_inputs**2 / (server_config(config).C * len(rows.y))
+    method = method.plan(data).bound(lambda_theta=ridge)
+    method = method.bound(learning_rate=float(safe_rate(method, data.users)))
+    training = federated.train_rounds(data, method)
+    return _fitted(training.model, federation, training.cost, _weight(config))
 
 
 def in_rounds(
@@ -433,14 +423,14 @@ def in_rounds(
         user = federated.draw_users(len(rows.y), seed=config.seed, **users)
     data = federated.make_user_data(rows, user, federation.schema, settings)
     training = federated.train_rounds(data, settings)
-    asked = _tolerance(config) if federated.METHODS[method].reads("alpha") else settings.asked
-    return _fitted(training.model, federation, training.cost, asked)
+    target = _tolerance(config) if federated.METHODS[method].reads("alpha") else settings.asked
+    return _fitted(training.model, federation, training.cost, target)
 
 
 IN_ROUNDS = [name for name in federated.METHODS if name not in ("fedavg", "refine")]
 """Methods that train as ``synthfair.federated`` has them, by name."""
 
-METHODS: dict[str, Callable[..., Fitted]] = {
+COMPARED_METHODS: dict[str, Callable[..., Fitted]] = {
     "single_shot": single_shot,
     "surrogate": surrogate,
     "refine": refine,
@@ -464,8 +454,8 @@ def require_method(name: str) -> None:
     Raises:
         InputError: no such method, or it needs a package that is not installed.
     """
-    if name not in METHODS:
-        raise InputError(f"method {name!r}: must be one of {', '.join(METHODS)}")
+    if name not in COMPARED_METHODS:
+        raise InputError(f"method {name!r}: must be one of {', '.join(COMPARED_METHODS)}")
     if name == "exponentiated_gradient":
         require("fairlearn", f"method {name}", "compare")
 
@@ -494,7 +484,7 @@ def run_method(
     """
     require_method(method)
     start = time.perf_counter()
-    fitted = METHODS[method](federation, config, **options)
+    fitted = COMPARED_METHODS[method](federation, config, **options)
     fitted = fitted._replace(seconds=time.perf_counter() - start + fitted.seconds)
     tests = dict(zip(federation.names, fitted.tests, strict=True))
     return evaluate_scores(tests, report, schema=federation.schema), fitted

@@ -1,4 +1,4 @@
-"""A grid of methods, weights and seeds, each point run into a folder of its own."""
+"""The grid of a comparison, each of whose points is a run of its own."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def run_point(
         train=_train(point, config),
         guarantees={name: header.guarantee for name, header in headers.items()},
         hides_pairs=tuple(name for name, header in headers.items() if header.hides_pairs),
-        asked=fitted.asked,
+        asked=fitted.target,
         converged=fitted.converged,
         cost=fitted.cost,
         seconds=fitted.seconds,

@@ -1,4 +1,4 @@
-"""Iterative methods, in rounds between a server and its clients."""
+"""Iterative methods, in rounds with a server."""
 
 import lazy_loader
 

@@ -42,8 +42,8 @@ def noise_of(noise: jax.Array | float, sensitivity: jax.Array | float) -> jax.Ar
 def random_rows(rows: UserRows, size: int, key: jax.Array) -> UserRows:
     """Return as many rows as asked for, drawn with replacement."""
     chance = rows.weight / jnp.maximum(jnp.sum(rows.weight), 1.0)
-    which = jax.random.choice(key, len(rows.weight), (size,), p=chance)
-    return UserRows(*(part[which] for part in rows))
+    index = jax.random.choice(key, len(rows.weight), (size,), p=chance)
+    return UserRows(*(leaf[index] for leaf in rows))
 
 
 def poisson_sum(
@@ -76,9 +76,9 @@ def poisson_sum(
 
     @jax.jit  # so that JAX traces it once for both uses below
     def sum_of(start: jax.Array | int) -> RowSum:
-        which = jax.lax.dynamic_slice_in_dim(order, start, room)
+        index = jax.lax.dynamic_slice_in_dim(order, start, room)
         weight = (start + jnp.arange(room) < count).astype(rows.weight.dtype)
-        return function(UserRows(*(part[which] for part in rows))._replace(weight=weight))
+        return function(UserRows(*(leaf[index] for leaf in rows))._replace(weight=weight))
 
     def add(number: jax.Array, total: RowSum) -> RowSum:
         return jax.tree.map(jnp.add, total, sum_of(number * room))

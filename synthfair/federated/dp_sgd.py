@@ -78,11 +78,11 @@ class NoisySteps(Averaging, Private):
         clip = math.inf if self.clip is None else self.clip
         batch_key, noise_key = jax.random.split(key)
 
-        def loss(scores: jax.Array, some: UserRows) -> jax.Array:
-            return some.factors(self.row_weights) * cross_entropy(scores, some)
+        def loss(scores: jax.Array, batch: UserRows) -> jax.Array:
+            return batch.factors(self.row_weights) * cross_entropy(scores, batch)
 
-        def of_batch(some: UserRows) -> Params:
-            return clipped_gradients(self.model, params, some, loss, clip)
+        def of_batch(batch: UserRows) -> Params:
+            return clipped_gradients(self.model, params, batch, loss, clip)
 
         total = poisson_sum(of_batch, rows, self.rows, batch_key)
         noisy = add_noise(total, noise_of(self.noise, clip), noise_key)
@@ -96,7 +96,7 @@ class NoisySteps(Averaging, Private):
 
 
 class DpSgd(NoisySteps):
-    """Noisy steps by themselves; rows may have weights."""
+    """A method of noisy steps by themselves; rows may have weights."""
 
     method: Literal["dp_sgd"] = "dp_sgd"
 

@@ -1,4 +1,6 @@
-"""The rounds of a method: a cohort's reports are summed under protection, and the server moves on.
+"""The engine that runs a method's rounds.
+
+In a round a cohort's reports are summed under protection, and the server moves on.
 
 The protected sum of a cohort's reports is the only thing that the server sees of the users' rows.
 Each report is clipped as one vector, and noise is added to the sum: as by a trusted third party, in
@@ -154,10 +156,12 @@ class Protection(NamedTuple):
     @property
     def shares(self) -> SumOfShares | None:
         """The parameters of sums by shares, for a guarantee."""
-        if (what := self.vectors) is None:
+        if (vectors := self.vectors) is None:
             return None
-        norm = what.step * what.largest_square**0.5
-        return SumOfShares(aggregators=AGGREGATORS, length=what.length, step=what.step, norm=norm)
+        norm = vectors.step * vectors.largest_square**0.5
+        return SumOfShares(
+            aggregators=AGGREGATORS, length=vectors.length, step=vectors.step, norm=norm
+        )
 
 
 UNPROTECTED = Protection()
@@ -184,12 +188,12 @@ def shared(length: int, *, clip: float, relation: Relation, multiplier: float | 
     rho, step = None, clip / STEPS_IN_CLIP
     if multiplier is not None:
         rho, step = 1 / (2 * multiplier**2), grid_for(sensitivity(clip, relation) * multiplier)
-    what = ClippedVectors(length=length, clip=clip, step=step, rho=rho, relation=relation)
-    return Protection(clip, step * (AGGREGATORS * what.variance) ** 0.5, what)
+    vectors = ClippedVectors(length=length, clip=clip, step=step, rho=rho, relation=relation)
+    return Protection(clip, step * (AGGREGATORS * vectors.variance) ** 0.5, vectors)
 
 
 def shared_total(
-    what: ClippedVectors, reports: Iterable[np.ndarray], *, seed: int | None = None, t: int = 0
+    vectors: ClippedVectors, reports: Iterable[np.ndarray], *, seed: int | None = None, t: int = 0
 ) -> np.ndarray:
     """Return the noisy sum [k] by shares of the reports [k] of round t, as real numbers.
 
@@ -202,15 +206,15 @@ def shared_total(
     Example:
         >>> import numpy as np
         >>> from synthfair.federated.engine import shared, shared_total
-        >>> what = shared(2, clip=1.0, relation="add_or_remove", multiplier=None).vectors
-        >>> shared_total(what, [np.array([0.25, 0.5]), np.array([3.0, -4.0])]).round(6).tolist()
+        >>> vectors = shared(2, clip=1.0, relation="add_or_remove", multiplier=None).vectors
+        >>> shared_total(vectors, [np.array([0.25, 0.5]), np.array([3.0, -4.0])]).round(6).tolist()
         [0.85, -0.3]
     """
     source = system_entropy
     if seed is not None:
         source = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(5, t))).bytes
-    parts = chain([np.zeros(what.length, np.int64)], map(what.integers, reports))
-    return noisy_sum(parts, what, aggregators=AGGREGATORS, source=source).total * what.step
+    parts = chain([np.zeros(vectors.length, np.int64)], map(vectors.integers, reports))
+    return noisy_sum(parts, vectors, aggregators=AGGREGATORS, source=source).total * vectors.step
 
 
 def require_bounded(protection: Protection) -> None:
@@ -312,11 +316,11 @@ class CheckpointFile:
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
             return None
         # Another version, or precision, has other arrays; of the history the first axis is rounds.
-        own, there = (
+        expected, stored = (
             [(leaf.dtype, leaf.shape[i >= n_state :]) for i, leaf in enumerate(arrays)]
             for arrays in (leaves, saved)
         )
-        if fingerprint != self.fingerprint or own != there:
+        if fingerprint != self.fingerprint or expected != stored:
             return None
         state, history = jax.tree.unflatten(tree, saved)
         return RunProgress(rounds, jax.tree.map(jnp.asarray, state), history, seed)
@@ -377,11 +381,11 @@ def run(
     progress = start(algorithm, users, seed) if progress is None else progress
     # By shares, reports are clipped and noise is added where the shares are made.
     local = UNPROTECTED if protection.vectors else protection
-    this = _Run(algorithm, users, local, key_from(seed, 1), key_from(seed, 2))
-    totals = totals or _cohort_totals(this, cohorts, seed, protection)
+    constants = _Run(algorithm, users, local, key_from(seed, 1), key_from(seed, 2))
+    totals = totals or _cohort_totals(constants, cohorts, seed, protection)
     for t in range(progress.rounds, rounds):
         total, size = totals(progress.state, t)
-        state, record = _update(this, progress.state, total, size, t)
+        state, record = _update(constants, progress.state, total, size, t)
         history = jax.tree.map(
             lambda old, new: np.append(old, new[None], axis=0),
             progress.history,
@@ -403,22 +407,23 @@ class _Run(NamedTuple):
     noise_key: jax.Array
 
 
-def _cohort_totals(this: _Run, cohorts: Cohorts, seed: int, protection: Protection) -> Totals:
+def _cohort_totals(constants: _Run, cohorts: Cohorts, seed: int, protection: Protection) -> Totals:
     """Return the function that sums the reports of the users drawn, some users at a time."""
     at_once = cohorts.room
-    if protection.clip is not None or not this.algorithm.additive:
-        numbers = report_size(this.algorithm, this.users)[0]
+    if protection.clip is not None or not constants.algorithm.additive:
+        numbers = report_size(constants.algorithm, constants.users)[0]
         at_once = max(1, min(at_once, ENTRIES_AT_ONCE // max(numbers, 1)))
 
     def total(state: ServerState, t: int) -> tuple[np.ndarray | jax.Array | int, float]:
         blocks, size = cohorts.blocks(seed, t, at_once), float(cohorts.size)
         if protection.vectors is None:
-            return sum(_sum_of_reports(this, state, block, t) for block in blocks), size
+            return sum(_sum_of_reports(constants, state, block, t) for block in blocks), size
         reports = (
-            np.asarray(_reports(this, state, block, t), np.float64)[block[1]] for block in blocks
+            np.asarray(_reports(constants, state, block, t), np.float64)[block[1]]
+            for block in blocks
         )
-        every = chain.from_iterable(reports)
-        return shared_total(protection.vectors, every, seed=protection.seed, t=t), size
+        drawn = chain.from_iterable(reports)
+        return shared_total(protection.vectors, drawn, seed=protection.seed, t=t), size
 
     return total
 
@@ -438,7 +443,7 @@ def _sum_of_reports(run: _Run, state: ServerState, block: Block, t: int) -> jax.
     """Return the sum [k] of clipped reports; unclipped ones may be computed as one user's."""
     if run.algorithm.additive and run.protection.clip is None:
         rows = run.users.take(*map(jnp.asarray, block))
-        rows = type(rows)(*(part.reshape(-1, *part.shape[2:]) for part in rows))
+        rows = type(rows)(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in rows))
         report = run.algorithm.report(state, rows, jax.random.fold_in(run.user_key, t))
         return ravel_pytree(report)[0]
     reports = _reports(run, state, block, t)

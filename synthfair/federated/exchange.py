@@ -1,4 +1,6 @@
-"""The sums of an exchange of refine: what a site computes, and what the server makes of them.
+"""The sums of an exchange of refine.
+
+Sites compute them, and the server makes Newton steps of them.
 
 For given params, all that the global problem needs adds up over rows: the losses and, for each
 stratum and group, what the penalty compares, with their first and second derivatives. Arrays are of
@@ -105,11 +107,11 @@ def read_sums(numbers: np.ndarray, penalty: SumPenalty, n_candidates: int, p: in
     """
     one_row = UserRows(np.zeros((1, p)), np.zeros((1, 1), int), np.ones(1), np.ones(1))
     like = sums_of(penalty, np.zeros((n_candidates, p)), one_row)
-    ends = np.cumsum([part.size for part in like])
+    ends = np.cumsum([leaf.size for leaf in like])
     if len(numbers) != ends[-1]:
         raise ValueError(f"{len(numbers)} numbers; must be {ends[-1]}")
     parts = zip(np.split(numbers, ends[:-1]), like, strict=True)
-    return ExchangeSums(*(part.reshape(own.shape) for part, own in parts))
+    return ExchangeSums(*(values.reshape(leaf.shape) for values, leaf in parts))
 
 
 def require_counts(sums: ExchangeSums, most: float) -> None:
@@ -165,13 +167,13 @@ def next_state(
     """
     xp = state.theta.__array_namespace__()
     with np.errstate(all="ignore"):  # a group without a row makes an objective no number
-        found = [
+        results = [
             derivatives(
-                penalty, price, c, at, ExchangeSums(total.rows, *(part[i] for part in total[1:]))
+                penalty, price, c, theta, ExchangeSums(total.rows, *(leaf[i] for leaf in total[1:]))
             )
-            for i, at in enumerate(state.candidates)
+            for i, theta in enumerate(state.candidates)
         ]
-        objective, gradient, hessian = (xp.stack(part) for part in zip(*found, strict=True))
+        objective, gradient, hessian = (xp.stack(values) for values in zip(*results, strict=True))
         best = xp.argmin(xp.where(xp.isfinite(objective), objective, np.inf))
         g, h, theta = gradient[best], hessian[best], state.candidates[best]
 
@@ -203,9 +205,9 @@ def refined(model: TrainedModel, state: ExchangeState) -> TrainedModel:
     if not np.isfinite(norm):
         raise InputError("exchanges: no client has a row of some group that is compared")
     theta = tuple(np.asarray(state.theta, float).tolist())
-    found = {
+    update = {
         "theta": theta,
         "gradient_norm": norm,
         "converged": bool(state.decrement <= MAX_DECREMENT),
     }
-    return model.model_copy(update=found)
+    return model.model_copy(update=update)

@@ -1,4 +1,4 @@
-"""Averages of what users train by themselves: of any method, and federated averaging.
+"""Averaging, in rounds, of what users train by themselves; federated averaging among others.
 
 In each round of federated averaging (McMahan et al. 2017, algorithm 1) every user of the cohort
 takes a few full-batch gradient steps on its own objective, with or without a fairness penalty, from

@@ -27,7 +27,7 @@ from synthfair.federated.users import UserData
 from synthfair.model import Params
 from synthfair.postprocess.histogram import MIN_COUNT_ERRORS
 
-SLACK_SHARE, MIN_SLACK = 0.1, 1e-3
+TOLERANCE_SHARE, MIN_TOLERANCE = 0.1, 1e-3
 """Share of alpha, and difference of rates, beyond which a constraint counts as violated where
 params are chosen: multipliers reach it from outside, and without noise never quite."""
 
@@ -187,8 +187,8 @@ class GradientSteps(InCohorts):
         """Return how much rows add to the sums: norms of gradients, by output of a layer."""
 
         def of_row(row: UserRows) -> tuple[jax.Array, list[jax.Array]]:
-            one = UserRows(*(part[None] for part in row))
-            *gradients, sums = self.report(state, one, jax.random.key(0))
+            rows = UserRows(*(leaf[None] for leaf in row))
+            *gradients, sums = self.report(state, rows, jax.random.key(0))
             norms = jax.tree.map(lambda leaf: jnp.linalg.norm(leaf, axis=-1), gradients)
             parts = [leaf for leaf in jax.tree.leaves((norms, sums)) if leaf.size]
             return jnp.append(sums.rows, sums.rates.counts), parts
@@ -260,7 +260,7 @@ class GradientSteps(InCohorts):
             return accuracy
         d = self.parity.differences(sums.rates, self.least_count)
         worst = jnp.max(jnp.abs(d.values)) - self.alpha
-        quality = jnp.where(worst > SLACK_SHARE * self.alpha + MIN_SLACK, -worst, accuracy)
+        quality = jnp.where(worst > TOLERANCE_SHARE * self.alpha + MIN_TOLERANCE, -worst, accuracy)
         return jnp.where(jnp.all(d.is_known), quality, UNKNOWN_OFFSET + accuracy)
 
     def params(self, state: FpflState) -> Params:
@@ -269,7 +269,7 @@ class GradientSteps(InCohorts):
 
 
 class FedSgd(GradientSteps):
-    """FederatedSGD: one gradient step a round."""
+    """The method FederatedSGD: one gradient step a round."""
 
     method: Literal["fedsgd"] = "fedsgd"
 
@@ -298,7 +298,7 @@ class Fpfl(GradientSteps):
 
 
 class Mmdm(GradientSteps):
-    """The same with all rows in one place; it is never private."""
+    """The same method with all rows in one place; it is never private."""
 
     method: Literal["mmdm"] = "mmdm"
 

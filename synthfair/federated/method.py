@@ -31,7 +31,7 @@ from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.accounting import SampledSums, Sampling
 from synthfair.privacy.guarantee import Guarantee, Summed, noise_for_shares, training_guarantee
-from synthfair.settings import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Seed, Settings
+from synthfair.settings import Delta, Epsilon, Seed, Settings
 from synthfair.trained import TrainedModel
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -43,8 +43,6 @@ Count = Annotated[int, Field(ge=1, lt=2**31)]
 SMALLEST_ROWS = "the smallest client's rows"
 """Whose number bounds delta where clients add noise for their rows."""
 
-Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
-Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]
 
 _T = TypeVar("_T")
 Given = Annotated[_T, SkipValidation, WithJsonSchema({})]
@@ -145,12 +143,12 @@ class TrainConfig(Settings, Algorithm):
         def flatten(method: Self) -> tuple[list[Any], tuple[Any, ...]]:
             read = {name: getattr(method, name) for name in names}
             numbers = [name for name in names if isinstance(read[name], float | jax.Array)]
-            others = tuple((name, read[name]) for name in names if name not in numbers)
-            return [read[name] for name in numbers], (tuple(numbers), others)
+            static = tuple((name, read[name]) for name in names if name not in numbers)
+            return [read[name] for name in numbers], (tuple(numbers), static)
 
-        def unflatten(static: tuple[Any, ...], leaves: Sequence[Any]) -> Self:
-            numbers, others = static
-            return cls.model_construct(**dict(zip(numbers, leaves, strict=True)), **dict(others))
+        def unflatten(names: tuple[Any, ...], leaves: Sequence[Any]) -> Self:
+            numbers, static = names
+            return cls.model_construct(**dict(zip(numbers, leaves, strict=True)), **dict(static))
 
         jax.tree_util.register_pytree_node(cls, flatten, unflatten)
 
@@ -161,15 +159,15 @@ class TrainConfig(Settings, Algorithm):
 
         if not isinstance(data, dict):
             return handler(data)
-        method, own = data.get("method", cls.model_fields["method"].default), cls._named(data)
-        if own is None:
+        method, kind = data.get("method", cls.model_fields["method"].default), cls._named(data)
+        if kind is None:
             raise ValueError(f"method: {method!r} is none; must be one of {', '.join(METHODS)}")
         keys = {key for other in METHODS.values() for key in other.model_fields}
-        if cls is own:  # Python may give what no file can
+        if cls is kind:  # Python may give what no file can
             keys -= {key for key, field in cls.model_fields.items() if field.exclude}
-        if unread := sorted(key for key in data if key in keys and not own.reads(key)):
+        if unread := sorted(key for key in data if key in keys and not kind.reads(key)):
             raise ValueError(f"{', '.join(unread)}: not read by {method}")
-        return handler(data) if cls is own else own.model_validate(data)
+        return handler(data) if cls is kind else kind.model_validate(data)
 
     @classmethod
     def reads(cls, key: str) -> bool:

@@ -1,4 +1,4 @@
-"""Models that users train together: linear models and networks."""
+"""Models that users train together, linear or networks."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ class Perceptron(LogisticRegression):
         """Draw the params in the user's default precision."""
         shapes = list(pairwise((self.n_inputs, *self.hidden, 1)))
         keys = jax.random.split(key, len(shapes))
-        return [draw_layer(*shape, own) for shape, own in zip(shapes, keys, strict=True)]
+        return [
+            draw_layer(*shape, layer_key) for shape, layer_key in zip(shapes, keys, strict=True)
+        ]
 
     def scores(self, params: Params, a: jax.Array) -> jax.Array:
         """Return the scores [R]."""

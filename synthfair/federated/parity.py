@@ -1,4 +1,6 @@
-"""Group fairness as rates that must not differ: what each user adds up, and what the sums say.
+"""Group fairness as rates that must not differ.
+
+Each user adds up sums, which say how the rates differ.
 
 A rate is the mean of a function f of score and label over the rows that a condition admits, such
 as 1 - p over y = +1 for the false negative rate. Its groups may be those of several attributes at

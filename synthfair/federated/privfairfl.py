@@ -18,7 +18,7 @@ from synthfair.data.schema import Schema
 from synthfair.fairness.target import Target
 from synthfair.federated.dp_sgd import NoisySteps
 from synthfair.federated.engine import AGGREGATORS
-from synthfair.federated.method import Epsilon, Share
+from synthfair.federated.method import Share
 from synthfair.federated.users import UserData, Users
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram, count_scores, make_weights, score_bins
@@ -26,14 +26,14 @@ from synthfair.postprocess.thresholds import choose_decision
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.secure import GroupCounts, noisy_sum, score_histogram
 from synthfair.secure.shares import SHARE_SEED_BYTES
-from synthfair.settings import LARGEST_EPSILON, Notion, WeightMethod
+from synthfair.settings import MAX_GUARANTEE_EPSILON, Epsilon, Notion, WeightMethod
 from synthfair.trained import TrainedModel
 
 # Settings, and what is done with the counts
 
 
 class Counting(NoisySteps):
-    """DP-SGD with counts of rows over all clients."""
+    """A method of DP-SGD with counts of rows over all clients."""
 
     counts_epsilon: Epsilon | None = None
     """Privacy budget of the counts over all clients, for one row; on top of the training's epsilon.
@@ -47,21 +47,23 @@ class Counting(NoisySteps):
         if self.epsilon is not None:
             if self.counts_epsilon is None:
                 raise ValueError("epsilon needs counts_epsilon: exact counts have no guarantee")
-            if self.epsilon + self.counts_epsilon > LARGEST_EPSILON:
-                raise ValueError(f"epsilon + counts_epsilon: must be at most {LARGEST_EPSILON:g}")
+            if self.epsilon + self.counts_epsilon > MAX_GUARANTEE_EPSILON:
+                raise ValueError(
+                    f"epsilon + counts_epsilon: must be at most {MAX_GUARANTEE_EPSILON:g}"
+                )
         return self
 
     def plan(self, data: UserData) -> Self:
         """Return DP-SGD, whose guarantee includes the counts."""
         method, counts = super().plan(data), self.counts_epsilon
-        if (own := method.guarantee) and counts:
-            both = {"epsilon": own.epsilon + counts, "counts_epsilon": counts}
-            return method.bound(guarantee=own.model_copy(update=both))
+        if (guarantee := method.guarantee) and counts:
+            both = {"epsilon": guarantee.epsilon + counts, "counts_epsilon": counts}
+            return method.bound(guarantee=guarantee.model_copy(update=both))
         return method
 
 
 class PrivFairFLPre(Counting):
-    """DP-SGD with rows weighed by counts of group and label."""
+    """A method of DP-SGD with rows weighed by counts of group and label."""
 
     method: Literal["privfairfl_pre"] = "privfairfl_pre"
     weight_method: WeightMethod = "kamiran_calders"
@@ -87,7 +89,7 @@ class PrivFairFLPre(Counting):
 
 
 class PrivFairFLPost(Counting):
-    """DP-SGD, then decisions by group from a histogram of scores."""
+    """A method of DP-SGD, then of decisions by group from a histogram of scores."""
 
     method: Literal["privfairfl_post"] = "privfairfl_post"
     notion: Notion = "statistical_parity"
@@ -151,7 +153,7 @@ def sum_counts(
         seed: of shares and noise, for tests; with one nothing is guaranteed.
     """
     groups, bins = tuple(map(str, schema.groups)), scored[2] if scored else 1
-    what = GroupCounts(
+    summand = GroupCounts(
         schema_hash=schema.hash,
         groups=groups,
         model=scored[0].sha256 if scored else None,
@@ -165,17 +167,17 @@ def sum_counts(
     def parts() -> Iterator[np.ndarray]:
         """Yield what each user adds to the sum, [2 G B]."""
         for first, size in zip(np.asarray(users.first), np.asarray(users.size), strict=True):
-            part = slice(first, first + size)
-            counts = count_scores(in_bin[part], s[part], y[part], len(groups), bins)
+            rows = slice(first, first + size)
+            counts = count_scores(in_bin[rows], s[rows], y[rows], len(groups), bins)
             yield counts.ravel().astype(np.int64)
 
     if epsilon is not None:
         source = system_entropy if seed is None else seeded(seed)
-        total = noisy_sum(parts(), what, aggregators=AGGREGATORS, source=source)
-        return score_histogram(what, total)
+        total = noisy_sum(parts(), summand, aggregators=AGGREGATORS, source=source)
+        return score_histogram(summand, total)
     exact = np.sum(list(parts()), axis=0).reshape(len(groups), 2, bins)
     return ScoreHistogram(
-        schema_hash=what.schema_hash, model=what.model, groups=groups, counts=exact.tolist()
+        schema_hash=summand.schema_hash, model=summand.model, groups=groups, counts=exact.tolist()
     )
 
 

@@ -1,4 +1,4 @@
-"""Exact refinement by files: questions and answers that people carry, replayed from the first.
+"""Exact refinement by files that people carry, replayed from the first.
 
 A folder holds one for each exchange, 1, 2, ..., with the server's ``question.json`` and a JSON file
 of each client. The server's state is a function of these files alone.
@@ -38,13 +38,13 @@ from synthfair.trained import TrainedModel
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-DOMAIN = b"synthfair-sums/1\0"
+SUMS_DOMAIN = b"synthfair-sums/1\0"
 """The prefix of all that is signed: a signature made for something else never fits."""
 
-QUESTION = "synthfair-question/1"
+QUESTION_FORMAT = "synthfair-question/1"
 """The format of a question."""
 
-MAX_BYTES = 100_000_000
+MAX_EXCHANGE_BYTES = 100_000_000
 """The largest size of a question or an answer; those of 500 inputs take less."""
 
 MAX_RELATIVE_CHANGE = 1e-3
@@ -140,29 +140,29 @@ def answer_question(
             or cannot be written.
     """
     with claimed(output, inputs=(site.data, question_path, site.ledger.path), force=force):
-        text, source = read_bytes(question_path, MAX_BYTES), str(question_path)
-        question, asked = parse_as(text, SumsQuestion, source), hashlib.sha256(text).hexdigest()
+        text, source = read_bytes(question_path, MAX_EXCHANGE_BYTES), str(question_path)
+        question, digest = parse_as(text, SumsQuestion, source), hashlib.sha256(text).hexdigest()
         if question.schema_hash != site.schema.hash:
             raise InputError(
                 f"{source}: schema_hash {question.schema_hash}: is of another schema than this"
                 f" site's, {site.schema.hash}"
             )
         run = Run(str(site.data), on_rows=lambda clipping: clipping.warn(str(site.data)))
-        task = sums_task(question, asked, source, k_min)
+        task = sums_task(question, digest, source, k_min)
         sums = answer(task, site, output=output.name, run=run)
-        numbers = np.concatenate([part.ravel() for part in sums])
-        signature = sign(_digest(asked, numbers), key, domain=DOMAIN)
-        found = SumsFile(question=asked, numbers=tuple(numbers.tolist()), signature=signature)
-        write_json(output, found.model_dump(mode="json"), mode=OWNER_ONLY)
+        numbers = np.concatenate([leaf.ravel() for leaf in sums])
+        signature = sign(_digest(digest, numbers), key, domain=SUMS_DOMAIN)
+        document = SumsFile(question=digest, numbers=tuple(numbers.tolist()), signature=signature)
+        write_json(output, document.model_dump(mode="json"), mode=OWNER_ONLY)
     return sums
 
 
-def sums_task(question: SumsQuestion, asked: str, source: str, k_min: int) -> Task:
+def sums_task(question: SumsQuestion, digest: str, source: str, k_min: int) -> Task:
     """Return the question for a client's exact sums, one job for all exchanges of the same rows.
 
     Args:
         question: of the server.
-        asked: sha256 of its file.
+        digest: sha256 of its file.
         source: what to call the file in errors.
         k_min: rows that a pair of group and label has at least, unless it has none.
     """
@@ -177,24 +177,26 @@ def sums_task(question: SumsQuestion, asked: str, source: str, k_min: int) -> Ta
             raise InputError(
                 f"{source}: candidates: must have {a.shape[1]} numbers each, one an input"
             )
-        own = UserRows(a, rows.s[:, None], rows.y, np.ones(len(a)))
-        return ReadRows((own, site.schema), sha256)
+        encoded = UserRows(a, rows.s[:, None], rows.y, np.ones(len(a)))
+        return ReadRows((encoded, site.schema), sha256)
 
     def sums(rows: ReadRows, _bought: bytes | None, run: Run) -> ExchangeSums:
         """Return the sums of rows of which no pair is small, and no row stands out."""
-        own, schema = rows.real
+        encoded, schema = rows.real
         penalty, candidates = _penalty(question, schema), np.asarray(question.candidates)
         with np.errstate(all="ignore"):  # at params that are too large
-            weights = exchange.row_weights(penalty, candidates, own)
-            require_alike(weights, own, schema, source=run.source, least=(k_min, MIN_VALUE_ROWS))
-            sums = exchange.sums_of(penalty, candidates, own)
-        if not all(np.isfinite(part).all() for part in sums):
+            weights = exchange.row_weights(penalty, candidates, encoded)
+            require_alike(
+                weights, encoded, schema, source=run.source, least=(k_min, MIN_VALUE_ROWS)
+            )
+            sums = exchange.sums_of(penalty, candidates, encoded)
+        if not all(np.isfinite(leaf).all() for leaf in sums):
             raise InputError(f"{source}: candidates: are so large that sums are no numbers")
         return sums
 
     job = question.model_dump_json(exclude={"exchange", "follows", "candidates"})
     claim = Claim("training", None, number=question.exchange)
-    return Task(claim, job, sums, read=read, question=asked)
+    return Task(claim, job, sums, read=read, question=digest)
 
 
 # Server
@@ -255,7 +257,7 @@ def replay(
         if not path.exists():
             with claimed(path, force=False):
                 write_json(path, expected.model_dump(mode="json"))
-        text = read_bytes(path, MAX_BYTES)
+        text = read_bytes(path, MAX_EXCHANGE_BYTES)
         question = parse_as(text, SumsQuestion, str(path))
         if not _is_same(question, expected):
             raise InputError(
@@ -292,12 +294,15 @@ def replay(
 
 def _is_same(question: SumsQuestion, expected: SumsQuestion) -> bool:
     """Return whether questions are the same, up to rounding of params and weight."""
-    there, here = question.candidates, expected.candidates
-    if [len(theta) for theta in there] != [len(theta) for theta in here]:
+    written, computed_now = question.candidates, expected.candidates
+    if [len(theta) for theta in written] != [len(theta) for theta in computed_now]:
         return False
-    computed = {"candidates": here, "rho": expected.rho, "free": expected.free}
+    computed = {"candidates": computed_now, "rho": expected.rho, "free": expected.free}
     close = np.allclose(
-        np.asarray(there), np.asarray(here), rtol=MAX_RELATIVE_CHANGE, atol=MAX_RELATIVE_CHANGE
+        np.asarray(written),
+        np.asarray(computed_now),
+        rtol=MAX_RELATIVE_CHANGE,
+        atol=MAX_RELATIVE_CHANGE,
     )
     prices = (question.rho, question.free), (expected.rho, expected.free)
     close = close and np.allclose(*prices, rtol=MAX_RELATIVE_CHANGE)
@@ -318,15 +323,15 @@ def _total(
     Raises:
         InputError: an answer is refused, or two are of one client.
     """
-    asked, shape = hashlib.sha256(question).hexdigest(), state.candidates.shape
+    question_sha, shape = hashlib.sha256(question).hexdigest(), state.candidates.shape
     parts, signers, contents = [], {}, {}
     for path in paths:
-        answer = parse_as(read_bytes(path, MAX_BYTES), SumsFile, str(path))
-        if answer.question != asked:
+        answer = parse_as(read_bytes(path, MAX_EXCHANGE_BYTES), SumsFile, str(path))
+        if answer.question != question_sha:
             raise InputError(f"{path}: is no answer to {path.with_name('question.json')}")
         numbers = np.asarray(answer.numbers)
-        digest = _digest(asked, numbers)
-        verify(answer.signature, digest, source=str(path), domain=DOMAIN)
+        digest = _digest(question_sha, numbers)
+        verify(answer.signature, digest, source=str(path), domain=SUMS_DOMAIN)
         if keys is not None:
             client = require_signer(answer.signature, keys, source=str(path))
             if signers.setdefault(client, path) != path:
@@ -338,5 +343,5 @@ def _total(
         except ValueError as error:
             raise InputError(f"{path}: {error}") from error
         parts.append(numbers * min(1.0, (max_rows or np.inf) / numbers[0]))
-    every = hashlib.sha256(bytes.fromhex(asked) + b"".join(sorted(contents))).hexdigest()
-    return exchange.read_sums(np.sum(parts, axis=0), penalty, *shape), every
+    whole = hashlib.sha256(bytes.fromhex(question_sha) + b"".join(sorted(contents))).hexdigest()
+    return exchange.read_sums(np.sum(parts, axis=0), penalty, *shape), whole

@@ -83,12 +83,12 @@ def require_alike(
         InputError: names values and numbers of rows, and what to merge; or a row outweighs others.
     """
     members, lines, refused = weights.members > 0, {}, []
-    sets = [one for one in (*members, ~members[1:].any(axis=0)) if one.any()]
+    sets = [rows_in for rows_in in (*members, ~members[1:].any(axis=0)) if rows_in.any()]
     for can_merge, names, block in _values(rows, schema):
         is_pair = not lines  # pairs of group and label come before the columns
         must, remedy = least[not is_pair], "merge small groups" if is_pair else "leave it out"
         lines |= zip(names, np.abs(block).T, strict=True)
-        counts = np.array([np.count_nonzero(block[one], axis=0) for one in sets])
+        counts = np.array([np.count_nonzero(block[rows_in], axis=0) for rows_in in sets])
         if (small := (counts > 0) & (counts < must)).any():
             # Those with few rows become one category, with the smallest others that it takes.
             few, total = small.any(axis=0), np.where(counts[0] > 0, counts[0], np.inf)
@@ -127,5 +127,5 @@ def _values(rows: UserRows, schema: Schema) -> Iterator[tuple[bool, list[str], n
             yield True, [*names, f"{name}={first}"], np.c_[block, 1 - block.sum(axis=1)]
         else:
             # A number that nearly all rows have tells the others, as 0 does.
-            others = [f"{name} unlike most" for name in names]
-            yield False, [*names, *others], np.c_[block, block - np.median(block, axis=0)]
+            unlike = [f"{name} unlike most" for name in names]
+            yield False, [*names, *unlike], np.c_[block, block - np.median(block, axis=0)]

@@ -1,4 +1,4 @@
-"""One training in rounds: settings and users in; a model, its history and files out."""
+"""The training of one model in rounds, from users to files."""
 
 from __future__ import annotations
 
@@ -285,10 +285,10 @@ def train_rounds(
     n, rounds, cohort = len(users), method.rounds, method.cohorts.size
     if method.one_place:  # rows are sent once
         cost = Cost(n, 1, users.nbytes)
-    elif what := method.protection.vectors:
+    elif vectors := method.protection.vectors:
         # Where noise hides who was drawn, all users send; the others' are zeros.
         senders = n if method.guarantee else cohort
-        sharing = Sharing(bytes(32), what.length, engine.AGGREGATORS)
+        sharing = Sharing(bytes(32), vectors.length, engine.AGGREGATORS)
         size = engine.AGGREGATORS * sharing.message_bytes * senders * rounds
         cost = Cost(n, rounds, size)
     else:

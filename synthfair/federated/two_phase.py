@@ -1,4 +1,4 @@
-"""Two phases: a fair teacher on each user's rows, and a private student of its decisions.
+"""A private student of a fair teacher, in two phases.
 
 Padala, Damle and Gujar (2021), figure 2. Phase 1 stays on the user's side and happens once; in
 phase 2 the students are averaged in rounds. The teacher is either as published, :class:`FairSgd`,
@@ -93,7 +93,7 @@ def fair_loss(sums: RateSums, slack: jax.Array | float) -> jax.Array:
 
 
 class FairSgd(FairPasses):
-    """Fair-SGD: fairness by a Lagrange multiplier, on batches of a user's own rows.
+    """The method Fair-SGD: fairness by a Lagrange multiplier, on batches of a user's own rows.
 
         min over phi, max over kappa of   cross-entropy(phi) + kappa l_fair(phi)
 
@@ -151,9 +151,9 @@ class FairSgd(FairPasses):
             carry: tuple[FairState, Any], step_key: jax.Array
         ) -> tuple[tuple[FairState, Any], None]:
             state, moments = carry
-            some = random_rows(rows, self.rows, step_key)
+            batch = random_rows(rows, self.rows, step_key)
             slope, unfair = jax.grad(
-                lambda params: self.objective(state._replace(params=params), some), has_aux=True
+                lambda params: self.objective(state._replace(params=params), batch), has_aux=True
             )(state.params)
             change, moments = adam.update(slope, moments)
             params = optax.apply_updates(state.params, change)
@@ -261,14 +261,14 @@ class PrivateFairSgd(FairSgd):
         batch_key, noise_key = jax.random.split(key)
         weights = state.kappa * self.rows * cell_weights(recent, self.alpha)
 
-        def loss(scores: jax.Array, some: UserRows) -> jax.Array:
-            return cross_entropy(scores, some) + self.parity.of_rows(scores, some, weights)
+        def loss(scores: jax.Array, batch: UserRows) -> jax.Array:
+            return cross_entropy(scores, batch) + self.parity.of_rows(scores, batch, weights)
 
-        def of_batch(some: UserRows) -> tuple[Params, RateSums]:
-            gradients = clipped_gradients(self.model, state.params, some, loss, self.clip)
-            scores = row_scores(self.model, state.params, some.a)
+        def of_batch(batch: UserRows) -> tuple[Params, RateSums]:
+            gradients = clipped_gradients(self.model, state.params, batch, loss, self.clip)
+            scores = row_scores(self.model, state.params, batch.a)
             finite = jnp.where(jnp.isfinite(scores), scores, 0.0)  # one row moves no sum beyond all
-            cells = self.parity.sums(finite, some)
+            cells = self.parity.sums(finite, batch)
             gradients = jax.tree.map(lambda leaf: leaf / self.clip, gradients)
             return gradients, jax.tree.map(lambda count: COUNT_SCALE * count, cells)
 

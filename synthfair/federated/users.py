@@ -1,4 +1,4 @@
-"""The users of a federation, their rows, and the cohorts in which they take part.
+"""The users of a federation, with the cohorts in which they take part.
 
 Users are simulated, or those that a table names; each has as many or few rows as it has.
 """
@@ -90,8 +90,8 @@ class Users:
     @jax.jit
     def rows_of(self, user: jax.Array | int) -> UserRows:
         """Return the rows [R, ...] of one user."""
-        one = self.take(jnp.asarray(user)[None], jnp.ones(1, bool))
-        return UserRows(*(part[0] for part in one))
+        rows = self.take(jnp.asarray(user)[None], jnp.ones(1, bool))
+        return UserRows(*(leaf[0] for leaf in rows))
 
 
 def make_users(a: np.ndarray, s: np.ndarray, y: np.ndarray, user: np.ndarray) -> Users:
@@ -307,8 +307,8 @@ def assign_users(
         >>> import pandas as pd
         >>> import synthfair as sf
         >>> table = pd.DataFrame({"income": range(10), "person": list("aabbccddee")})
-        >>> found = sf.federated.assign_users(table, user_column="person", seed=0)
-        >>> len(set(found.user)), len(found.tests["test"]), list(found.train)
+        >>> assigned = sf.federated.assign_users(table, user_column="person", seed=0)
+        >>> len(set(assigned.user)), len(assigned.tests["test"]), list(assigned.train)
         (4, 2, ['income'])
     """
     if user_column and rule:
@@ -325,10 +325,10 @@ def assign_users(
     if "clients" in rule:
         import pandas as pd
 
-        parts = partition(table, clients=rule["clients"], seed=seed)
-        user = np.repeat(np.arange(len(parts)), [len(part.train) for part in parts])
-        tables = {f"client_{i}": part.test for i, part in enumerate(parts)}
-        return UserTable(pd.concat([part.train for part in parts]), user, tables, rule)
+        clients = partition(table, clients=rule["clients"], seed=seed)
+        user = np.repeat(np.arange(len(clients)), [len(client.train) for client in clients])
+        tables = {f"client_{i}": client.test for i, client in enumerate(clients)}
+        return UserTable(pd.concat([client.train for client in clients]), user, tables, rule)
     names = np.unique(units)
     held_out = np.random.default_rng(seed).permutation(names)[: int(len(names) * TEST_SHARE)]
     is_test = np.isin(units, held_out)
@@ -395,8 +395,8 @@ def make_user_data(
     owner = np.arange(len(rows.y)) if config.one_place else user
     out = held_out_rows(owner, config.get("counts_share", 0.0), seed=config.seed)
 
-    def of(part: np.ndarray) -> Users:
-        return make_users(a[part], s[part], rows.y[part].astype(a.dtype), owner[part])
+    def of(mask: np.ndarray) -> Users:
+        return make_users(a[mask], s[mask], rows.y[mask].astype(a.dtype), owner[mask])
 
     groups = tuple(len(attribute.groups) for attribute in attributes.values())
     by_pair = None if weights is None else jnp.asarray(weights.array(), a.dtype)

@@ -1,4 +1,4 @@
-"""Estimators in scikit-learn's idiom for people who have arrays or DataFrames and no schema."""
+"""The estimators in scikit-learn's idiom, for arrays or DataFrames without a schema."""
 
 import lazy_loader
 
