@@ -480,7 +480,7 @@ class SiteTraining(AgreedTraining):
             require_alike(weights, rows, party.schema, source=str(party.site.data), least=least)
         seed = int.from_bytes(bought) if bought else config.seed
         number = self.agreement.sites.index(party.name)
-        if plan.teaches:
+        if plan.reads("teacher_epochs"):
             if seed not in self._labelled:
                 self._labelled[seed] = self._learn_labels(party.site, users, seed, number)
             users = self._labelled[seed]
